@@ -1,0 +1,236 @@
+//! One suite for every implementation, and what happens when a rank goes wrong.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::*;
+use crate::philox::{Draws, Stream, StreamKey};
+
+const SIZES: [usize; 5] = [1, 2, 3, 4, 8];
+
+/// Runs `body` on every rank of a group of threads; what each returned, by rank.
+fn run<R: Send>(size: usize, body: impl Fn(&Threads) -> R + Sync) -> Vec<R> {
+    run_owned(size, |comm| body(&comm))
+}
+
+/// The same for a `body` that consumes its end of the group.
+fn run_owned<R: Send>(size: usize, body: impl Fn(Threads) -> R + Sync) -> Vec<R> {
+    let body = &body;
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = Threads::group(size).into_iter().map(|comm| scope.spawn(move || body(comm))).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+    })
+}
+
+/// What `from` sends to `to` in `round`: between 0 and 39 values, often none. Every rank can work it out.
+fn message(round: u32, from: usize, to: usize) -> Vec<u32> {
+    let key = StreamKey { step: round, ..StreamKey::new(6, Stream::Generate) };
+    let mut draws = Draws::new(&key, (from * 100 + to) as u32);
+    let len = draws.below(60).saturating_sub(20);
+    (0..len).map(|_| draws.next_u32()).collect()
+}
+
+/// Values of one rank whose sum depends on the order of addition.
+fn addends(round: u32, rank: usize, len: usize) -> Vec<f32> {
+    let key = StreamKey { step: round, ..StreamKey::new(7, Stream::Generate) };
+    let mut draws = Draws::new(&key, rank as u32);
+    (0..len).map(|_| (draws.unit_f32() - 0.5) * 10f32.powi(draws.below(8) as i32)).collect()
+}
+
+/// Every collective, checked against what it is defined to return.
+fn conformance(comm: &dyn Communicator, rounds: u32) {
+    let (rank, size) = (comm.rank(), comm.size());
+    for round in 0..rounds {
+        let outgoing: Vec<Vec<u32>> = (0..size).map(|to| message(round, rank, to)).collect();
+        let incoming: Vec<Vec<u32>> = (0..size).map(|from| message(round, from, rank)).collect();
+        let send_counts: Vec<usize> = outgoing.iter().map(Vec::len).collect();
+        let recv_counts = all_to_all_counts(comm, &send_counts).unwrap();
+        assert_eq!(recv_counts, incoming.iter().map(Vec::len).collect::<Vec<_>>());
+        let received = all_to_all_v(comm, &outgoing.concat(), &send_counts, &recv_counts).unwrap();
+        assert_eq!(received, incoming.concat(), "round {round}");
+
+        let gathered = all_gather_v(comm, &message(round, rank, 0)).unwrap();
+        assert_eq!(gathered, (0..size).map(|from| message(round, from, 0)).collect::<Vec<_>>());
+
+        let len = [0, 1, 3, 1000][round as usize % 4];
+        let mut sums = addends(round, rank, len);
+        comm.all_reduce_sum_f32(&mut sums).unwrap();
+        let expected = (1..size).fold(addends(round, 0, len), |mut sums, rank| {
+            sums.iter_mut().zip(addends(round, rank, len)).for_each(|(sum, value)| *sum += value);
+            sums
+        });
+        assert!(sums.iter().map(|s| s.to_bits()).eq(expected.iter().map(|s| s.to_bits())), "round {round}");
+
+        let mut doubles: Vec<f64> = addends(round, rank, len).into_iter().map(f64::from).collect();
+        comm.all_reduce_sum_f64(&mut doubles).unwrap();
+        let mut expected = vec![0.0; len];
+        for rank in 0..size {
+            expected.iter_mut().zip(addends(round, rank, len)).for_each(|(sum, value)| *sum += f64::from(value));
+        }
+        assert_eq!(doubles, expected, "round {round}");
+
+        let mut integers = [rank as u64, u64::MAX, 1];
+        comm.all_reduce_sum_u64(&mut integers).unwrap();
+        let n = size as u64;
+        assert_eq!(integers, [n * (n - 1) / 2, 0u64.wrapping_sub(n), n]);
+        comm.barrier().unwrap();
+    }
+}
+
+#[test]
+fn threads_conform() {
+    for size in SIZES {
+        run(size, |comm| conformance(comm, 50));
+    }
+}
+
+#[test]
+fn solo_conforms() {
+    conformance(&Solo, 8);
+}
+
+#[test]
+fn groups_are_numbered() {
+    for size in SIZES {
+        assert_eq!(run(size, |comm| (comm.rank(), comm.size())), (0..size).map(|r| (r, size)).collect::<Vec<_>>());
+    }
+    assert!(Threads::group(0).is_empty());
+    assert_eq!((Solo.rank(), Solo.size()), (0, 1));
+}
+
+#[test]
+fn a_negative_zero_survives_the_sum() {
+    for size in SIZES {
+        for bits in run(size, |comm| {
+            let mut values = [-0.0];
+            comm.all_reduce_sum_f32(&mut values).unwrap();
+            values[0].to_bits()
+        }) {
+            assert_eq!(bits, (-0.0f32).to_bits());
+        }
+    }
+}
+
+#[test]
+fn differential_solo_and_a_group_of_one_refuse_alike() {
+    type Call = fn(&dyn Communicator) -> Result<(), CommError>;
+    let calls: [Call; 5] = [
+        |comm| comm.all_to_all_bytes(&[1, 2], &[1], &mut [0; 2], &[2]),
+        |comm| comm.all_to_all_bytes(&[1, 2], &[2], &mut [0; 2], &[1, 1]),
+        |comm| comm.all_to_all_bytes(&[1, 2], &[2], &mut [0; 3], &[3]),
+        |comm| comm.all_gather_bytes(&[1, 2], &mut [0; 3]),
+        |comm| comm.all_to_all_bytes(&[], &[usize::MAX], &mut [], &[0]),
+    ];
+    for (i, call) in calls.iter().enumerate() {
+        let error = call(&Solo).unwrap_err();
+        // A fresh group each time: an error ends it.
+        assert_eq!(call(&Threads::group(1).remove(0)).unwrap_err(), error, "call {i}");
+    }
+    let mut received = [0; 2];
+    Solo.all_to_all_bytes(&[1, 2], &[2], &mut received, &[2]).unwrap();
+    assert_eq!(received, [1, 2]);
+}
+
+#[test]
+fn mismatched_counts_name_both_ranks() {
+    // Rank 1 sends rank 2 four bytes; rank 2 expects three.
+    let results = run(3, |comm| {
+        let send: &[usize] = if comm.rank() == 1 { &[0, 0, 4] } else { &[0, 0, 0] };
+        let recv: &[usize] = if comm.rank() == 2 { &[0, 3, 0] } else { &[0, 0, 0] };
+        let (send_total, mut buffer) = (vec![9; send.iter().sum()], vec![0; recv.iter().sum()]);
+        let first = comm.all_to_all_bytes(&send_total, send, &mut buffer, recv);
+        first.and_then(|()| comm.barrier()).unwrap_err()
+    });
+    let mismatch = CommError::Mismatch { from: 1, to: 2, sent: 4, expected: 3 };
+    assert_eq!(results[2], mismatch);
+    let told = CommError::PeerFailed { rank: 2, reason: mismatch.to_string() };
+    assert_eq!(results[..2], [told.clone(), told]);
+}
+
+#[test]
+fn sums_of_different_lengths_fail_everywhere() {
+    for size in [2, 3, 4, 8] {
+        for odd in 0..size {
+            let results =
+                run(size, |comm| comm.all_reduce_sum_f32(&mut vec![1.0; 10 + usize::from(comm.rank() == odd)]));
+            assert!(results.iter().all(Result::is_err), "{results:?}");
+            assert!(results.iter().any(|r| matches!(r, Err(CommError::Mismatch { .. }))), "{results:?}");
+        }
+    }
+}
+
+#[test]
+fn different_collectives_are_noticed() {
+    let results = run(4, |comm| {
+        let mut values = [1];
+        let result = if comm.rank() == 3 { comm.barrier() } else { comm.all_reduce_sum_u64(&mut values) };
+        result.unwrap_err()
+    });
+    assert!(results.iter().any(|error| matches!(error, CommError::Order { .. })), "{results:?}");
+}
+
+#[test]
+fn wrong_arguments_of_one_rank_release_the_others() {
+    let results = run(3, |comm| {
+        let buffer: &[u8] = if comm.rank() == 0 { &[1] } else { &[] };
+        comm.all_to_all_bytes(buffer, &[0; 3], &mut [], &[0; 3]).unwrap_err()
+    });
+    let argument = CommError::Argument { rank: 0, what: "bytes to send", expected: 1, got: 0 };
+    assert_eq!(results[0], argument);
+    let told = CommError::PeerFailed { rank: 0, reason: argument.to_string() };
+    assert_eq!(results[1..], [told.clone(), told]);
+}
+
+#[test]
+fn a_rank_that_fails_releases_the_others() {
+    for size in [2, 3, 8] {
+        let results = run(size, |comm| {
+            (0..5).for_each(|_| comm.barrier().unwrap());
+            if comm.rank() == 1 {
+                comm.fail("disk full");
+                comm.fail("a later reason is not reported");
+            }
+            let pending = comm.all_reduce_sum_f32(&mut [1.0; 9]).unwrap_err();
+            assert_eq!(comm.barrier().unwrap_err(), pending);
+            pending
+        });
+        let told = CommError::PeerFailed { rank: 1, reason: "disk full".to_owned() };
+        assert_eq!(results, vec![told; size]);
+    }
+}
+
+#[test]
+fn a_rank_that_panics_releases_the_others() {
+    let results = run_owned(4, |comm| {
+        let rank = comm.rank();
+        catch_unwind(AssertUnwindSafe(move || {
+            comm.barrier().unwrap();
+            // Not `panic!`: no message in the test's output.
+            if rank == 2 {
+                std::panic::resume_unwind(Box::new("a bug"));
+            }
+            comm.all_reduce_sum_f64(&mut [1.0]).unwrap_err()
+        }))
+    });
+    let told = CommError::PeerFailed { rank: 2, reason: "its thread panicked".to_owned() };
+    for (rank, result) in results.into_iter().enumerate() {
+        assert_eq!(result.ok(), (rank != 2).then(|| told.clone()));
+    }
+}
+
+#[test]
+fn a_rank_that_returns_early_releases_the_others() {
+    let results = run_owned(3, |comm| {
+        comm.barrier().unwrap();
+        if comm.rank() == 0 { Ok(()) } else { comm.barrier() }
+    });
+    let told = Err(CommError::PeerFailed { rank: 0, reason: "its thread has finished".to_owned() });
+    assert_eq!(results, [Ok(()), told.clone(), told]);
+}
+
+#[test]
+fn leaving_after_the_last_collective_disturbs_nobody() {
+    for _ in 0..200 {
+        let results = run_owned(4, |comm| comm.all_gather_bytes(&[comm.rank() as u8], &mut [0; 4]));
+        assert!(results.iter().all(Result::is_ok));
+    }
+}

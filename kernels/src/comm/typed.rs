@@ -1,0 +1,56 @@
+//! Collectives of typed slices, for any [`Communicator`].
+
+use bytemuck::{Pod, cast_slice, cast_slice_mut};
+
+use super::Communicator;
+use crate::error::CommError;
+
+/// Tells each rank how many items it will be sent: `counts[r]` goes to rank `r`; the result's element `r` came from
+/// rank `r`.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub fn all_to_all_counts(comm: &dyn Communicator, counts: &[usize]) -> Result<Vec<usize>, CommError> {
+    let send: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
+    let ones = vec![1; comm.size()];
+    let recv = all_to_all_v(comm, &send, &ones, &ones)?;
+    Ok(recv.into_iter().map(|count| count as usize).collect())
+}
+
+/// Sends `send_counts[r]` items to each rank `r` (`send` holds rank 0's, then rank 1's, ...) and returns
+/// `recv_counts[r]` items from each rank `r`, in the same arrangement.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub fn all_to_all_v<T: Pod>(
+    comm: &dyn Communicator,
+    send: &[T],
+    send_counts: &[usize],
+    recv_counts: &[usize],
+) -> Result<Vec<T>, CommError> {
+    let bytes = |counts: &[usize]| -> Vec<usize> { counts.iter().map(|count| count * size_of::<T>()).collect() };
+    let mut recv = vec![T::zeroed(); recv_counts.iter().sum()];
+    comm.all_to_all_bytes(cast_slice(send), &bytes(send_counts), cast_slice_mut(&mut recv), &bytes(recv_counts))?;
+    Ok(recv)
+}
+
+/// The items of every rank, which may be of different number: element `r` is what rank `r` sent.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub fn all_gather_v<T: Pod>(comm: &dyn Communicator, send: &[T]) -> Result<Vec<Vec<T>>, CommError> {
+    let size = comm.size();
+    let mut counts = vec![0u64; size];
+    comm.all_gather_bytes(cast_slice(&[send.len() as u64]), cast_slice_mut(&mut counts))?;
+    let counts: Vec<usize> = counts.into_iter().map(|count| count as usize).collect();
+    let recv = all_to_all_v(comm, &send.repeat(size), &vec![send.len(); size], &counts)?;
+    let mut rest = recv.as_slice();
+    Ok(counts
+        .into_iter()
+        .map(|count| {
+            let (part, tail) = rest.split_at(count);
+            rest = tail;
+            part.to_vec()
+        })
+        .collect())
+}

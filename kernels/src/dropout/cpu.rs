@@ -1,0 +1,129 @@
+//! Dropout masks on the host.
+//!
+//! Returns: factors 0 and 1/(1 - p) to multiply activations with (Srivastava et al., JMLR 2014, in its inverted
+//! form).
+//! Input: a rate in `[0, 1)`. The rate is rounded to 16 bits, which moves the mean of a mask from 1 by at most
+//! 2^-17 / (1 - p), and by at most 2^-16 / (1 - p) for rates above 1 - 2^-16. Cost: one Philox call for eight
+//! features; parallel over rows.
+
+use rayon::prelude::*;
+
+use crate::error::KernelError;
+use crate::philox::StreamKey;
+
+/// Features that one group of Philox words decides.
+const FEATURES: usize = 8;
+/// The widest row a mask can have.
+pub const MAX_DROPOUT_DIM: usize = FEATURES << 16;
+
+/// Fills `out` (`ids.len()` × `dim`) with the masks of the vertices `ids`: 0 with probability `p`, else 1/(1 - p).
+///
+/// `key` holds seed, epoch, step and layer; its stream is normally [`Stream::Dropout`](crate::Stream::Dropout).
+///
+/// # Errors
+/// [`KernelError::DropoutRate`], [`KernelError::DropoutDim`], and [`KernelError::Length`] if `out` has another size.
+pub fn dropout_mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey, out: &mut [f32]) -> Result<(), KernelError> {
+    if !(0.0..1.0).contains(&p) {
+        return Err(KernelError::DropoutRate { rate: p });
+    }
+    if dim > MAX_DROPOUT_DIM {
+        return Err(KernelError::DropoutDim { dim });
+    }
+    KernelError::check_matrix("dropout mask", ids.len(), dim, out.len())?;
+    if dim == 0 {
+        return Ok(());
+    }
+    // At least one of the 2^16 values keeps its feature, as p is below 1.
+    let threshold = ((p * 65_536.0).round() as u32).min(65_535);
+    let keep = 1.0 / (1.0 - p);
+    out.par_chunks_mut(dim).zip(ids).with_min_len(32).for_each(|(row, &id)| mask_row(row, id, threshold, keep, key));
+    Ok(())
+}
+
+/// The mask of one vertex. Apart from the loop over rows, and with all eight factors at once, so that it vectorises.
+fn mask_row(row: &mut [f32], id: u32, threshold: u32, keep: f32, key: &StreamKey) {
+    for (group, features) in (0..=u16::MAX).zip(row.chunks_mut(FEATURES)) {
+        let words = key.block(id, group);
+        let factors: [f32; FEATURES] = std::array::from_fn(|i| {
+            let bits = words[i / 2] >> (16 * (i % 2)) & 0xFFFF;
+            if bits < threshold { 0.0 } else { keep }
+        });
+        features.copy_from_slice(&factors[..features.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::philox::Stream;
+
+    const KEY: StreamKey = StreamKey { seed: 4, epoch: 1, step: 2, stream: Stream::Dropout, layer: 0 };
+
+    fn mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey) -> Vec<f32> {
+        let mut out = vec![f32::NAN; ids.len() * dim];
+        dropout_mask(ids, dim, p, key, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn values_and_mean() {
+        let ids: Vec<u32> = (0..2000).collect();
+        for p in [0.0, 0.1, 0.5, 0.9] {
+            let values = mask(&ids, 100, p, &KEY);
+            let keep = 1.0 / (1.0 - p);
+            assert!(values.iter().all(|&v| v == 0.0 || v == keep));
+            let mean = values.iter().map(|&v| f64::from(v)).sum::<f64>() / values.len() as f64;
+            // Standard deviation of the mean: sqrt(p / (1 - p) / 200000), at most 0.007.
+            assert!((mean - 1.0).abs() < 0.03, "rate {p}: mean {mean}");
+        }
+        assert!(mask(&ids, 9, 0.0, &KEY).iter().all(|&v| v == 1.0));
+    }
+
+    #[test]
+    fn a_row_depends_on_its_vertex_only() {
+        for dim in [1, 7, 8, 9, 100] {
+            let forward = mask(&[5, 6, u32::MAX, 8], dim, 0.5, &KEY);
+            let backward = mask(&[8, u32::MAX, 6, 5], dim, 0.5, &KEY);
+            let reversed: Vec<f32> = backward.chunks(dim).rev().flatten().copied().collect();
+            assert_eq!(forward, reversed);
+        }
+        // A wider row starts with the narrower one.
+        assert_eq!(mask(&[3], 100, 0.5, &KEY)[..37], mask(&[3], 37, 0.5, &KEY));
+        assert_ne!(mask(&[3], 100, 0.5, &KEY), mask(&[4], 100, 0.5, &KEY));
+        for other in [StreamKey { step: 3, ..KEY }, StreamKey { layer: 1, ..KEY }] {
+            assert_ne!(mask(&[3], 100, 0.5, &KEY), mask(&[3], 100, 0.5, &other));
+        }
+    }
+
+    #[test]
+    fn oracle_bits_of_a_row() {
+        let words: Vec<u32> = (0..2).flat_map(|group| KEY.block(7, group)).collect();
+        let expected: Vec<f32> = (0..13)
+            .map(|f| {
+                let half = if f % 2 == 0 { words[f / 2] & 0xFFFF } else { words[f / 2] >> 16 };
+                if half < 0x4000 { 0.0 } else { 1.0 / 0.75 }
+            })
+            .collect();
+        assert_eq!(mask(&[7], 13, 0.25, &KEY), expected);
+    }
+
+    #[test]
+    fn widest_row_and_edges() {
+        let row = mask(&[1], MAX_DROPOUT_DIM, 0.5, &KEY);
+        let kept = row.iter().filter(|&&v| v > 0.0).count();
+        assert!((255_000..270_000).contains(&kept), "{kept}");
+        assert!(mask(&[], 8, 0.5, &KEY).is_empty() && mask(&[1], 0, 0.5, &KEY).is_empty());
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        for rate in [-0.1, 1.0, f32::INFINITY] {
+            assert_eq!(dropout_mask(&[], 1, rate, &KEY, &mut []), Err(KernelError::DropoutRate { rate }));
+        }
+        assert!(dropout_mask(&[], 1, f32::NAN, &KEY, &mut []).is_err());
+        let dim = MAX_DROPOUT_DIM + 1;
+        assert_eq!(dropout_mask(&[], dim, 0.5, &KEY, &mut []), Err(KernelError::DropoutDim { dim }));
+        let error = dropout_mask(&[1, 2], 3, 0.5, &KEY, &mut [0.0; 5]);
+        assert!(matches!(error, Err(KernelError::Length { expected: 6, got: 5, .. })));
+    }
+}

@@ -1,0 +1,171 @@
+//! What can go wrong: [`KernelError`] for computation, [`CommError`] for communication between ranks.
+
+use crate::philox::DRAWS_PER_ITEM;
+
+/// An input that an operation refuses. Nothing was computed, or what was written is to be thrown away.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum KernelError {
+    /// `indptr` and `indices` are not a CSC topology.
+    #[error("topology: expected {expected}, got {got}; `gsplit verify` names the damaged file")]
+    Topology {
+        /// What a topology satisfies.
+        expected: &'static str,
+        /// What this one holds.
+        got: String,
+    },
+    /// A vertex id that the graph, or the counters, do not have.
+    #[error(
+        "vertex {vertex} is out of range: the graph has {num_vertices} vertices (ids start at 0); use ids of this graph"
+    )]
+    VertexOutOfRange {
+        /// The id.
+        vertex: u32,
+        /// Ids must be below this.
+        num_vertices: usize,
+    },
+    /// An edge index that the counters do not have.
+    #[error("edge {edge} is out of range: the graph has {num_edges} edges; use a sample of this graph")]
+    EdgeOutOfRange {
+        /// The index into `indices`.
+        edge: u64,
+        /// Indices must be below this.
+        num_edges: usize,
+    },
+    /// A fanout that cannot be drawn.
+    #[error(
+        "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all`, got {got:?}; write `all` to take every neighbour"
+    )]
+    Fanout {
+        /// What was given.
+        got: String,
+    },
+    /// One layer of one mini-batch holds more edges than a `u32` counts.
+    #[error(
+        "one layer would hold {edges} sampled edges, the limit is {}; lower the batch size or the fanout",
+        u32::MAX
+    )]
+    TooManyEdges {
+        /// The number of edges.
+        edges: u64,
+    },
+    /// More items than `u32` positions can tell apart.
+    #[error("{what}: {got} items, the limit is {}; lower the batch size", u32::MAX)]
+    TooManyItems {
+        /// Which input.
+        what: &'static str,
+        /// Its length.
+        got: usize,
+    },
+    /// A vertex whose owner is no rank.
+    #[error(
+        "vertex {vertex} belongs to rank {owner}, but there are {ranks} ranks; use a partition with as many parts as ranks"
+    )]
+    Owner {
+        /// The vertex.
+        vertex: u32,
+        /// Its owner, counted from 0.
+        owner: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// A slice of the wrong length.
+    #[error("{what}: expected {expected} elements, got {got}; pass a slice of that length")]
+    Length {
+        /// Which slice.
+        what: &'static str,
+        /// The length it must have.
+        expected: usize,
+        /// The length it has.
+        got: usize,
+    },
+    /// A row position beyond the matrix.
+    #[error("row {position} is out of range: the matrix has {rows} rows; the positions belong to another matrix")]
+    RowOutOfRange {
+        /// The position.
+        position: u32,
+        /// The number of rows.
+        rows: usize,
+    },
+    /// A dropout rate outside `[0, 1)`.
+    #[error("dropout: expected a rate of at least 0 and below 1, got {rate}; 0 switches dropout off")]
+    DropoutRate {
+        /// The rate.
+        rate: f32,
+    },
+    /// More features than the mask of one vertex has random bits for.
+    #[error("dropout: {dim} features a row, the limit is {}; use a narrower layer", crate::MAX_DROPOUT_DIM)]
+    DropoutDim {
+        /// The number of features.
+        dim: usize,
+    },
+    /// A counter passed `u32::MAX`, so the counts are wrong.
+    #[error("a pre-sample counter passed {}; count fewer epochs", u32::MAX)]
+    CounterOverflow,
+}
+
+impl KernelError {
+    /// Checks that slice `what` has `rows * dim` elements.
+    pub(crate) fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
+        // A product that overflows is no slice's length.
+        let expected = rows.saturating_mul(dim);
+        Self::check_len(what, expected, got)
+    }
+
+    /// Checks that slice `what` has `expected` elements.
+    pub(crate) fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
+        if got == expected { Ok(()) } else { Err(Self::Length { what, expected, got }) }
+    }
+}
+
+/// A collective that did not happen. The group is unusable from then on: every later call on any rank fails too.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommError {
+    /// A rank has left the group, so no collective can complete.
+    #[error("rank {rank} left the group: {reason}")]
+    PeerFailed {
+        /// The first rank that left.
+        rank: usize,
+        /// What it gave as its reason.
+        reason: String,
+    },
+    /// A message of another size than its receiver expects.
+    #[error("rank {from} sent {sent} bytes to rank {to}, which expected {expected}; exchange the counts first")]
+    Mismatch {
+        /// The sender.
+        from: usize,
+        /// The receiver.
+        to: usize,
+        /// Bytes sent.
+        sent: usize,
+        /// Bytes the receiver had room for.
+        expected: usize,
+    },
+    /// Ranks that are in different collectives at the same time.
+    #[error(
+        "rank {rank} called {called} while rank {other} called {other_called}; every rank makes the same calls in the same order"
+    )]
+    Order {
+        /// The later rank.
+        rank: usize,
+        /// Its collective.
+        called: &'static str,
+        /// The earlier rank.
+        other: usize,
+        /// The collective of that rank.
+        other_called: &'static str,
+    },
+    /// Arguments of one rank that contradict each other.
+    #[error("rank {rank}: {what}: expected {expected}, got {got}; counts and buffers must agree")]
+    Argument {
+        /// The rank.
+        rank: usize,
+        /// Which argument.
+        what: &'static str,
+        /// The length or sum it must have.
+        expected: usize,
+        /// What it has.
+        got: usize,
+    },
+}

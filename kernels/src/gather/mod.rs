@@ -1,0 +1,11 @@
+//! Rows of a matrix copied to where they are needed, and summed back.
+//!
+//! Contract, on every device: matrices are row-major. Gather copies row `positions[i]` to row `i`; scatter-add is its
+//! exact transpose and adds the rows of one destination in the order of `positions`, so repeated runs give the same
+//! bits.
+
+mod cpu;
+mod widen;
+
+pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
+pub use widen::Widen;

@@ -1,0 +1,31 @@
+//! Computation on plain slices: sampling, relabelling, splitting, gathering, counting, dropout masks, and the
+//! communicators that join ranks.
+//!
+//! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of
+//! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per
+//! operation: `mod.rs` holds the contract, `cpu.rs` the implementation on host memory.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod comm;
+mod count;
+mod dropout;
+mod error;
+mod gather;
+mod philox;
+mod sample;
+pub mod schedule;
+mod split;
+mod table;
+mod unique;
+
+pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
+pub use count::{CounterParts, Counters};
+pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
+pub use error::{CommError, KernelError};
+pub use gather::{Widen, gather_f32, gather_rows, scatter_add_f32};
+pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
+pub use sample::{Fanout, Graph, SampledEdges, neighbours, sample_layer};
+pub use split::{Split, split_by_owner};
+pub use unique::{Relabelled, unique, unique_frontier_first};

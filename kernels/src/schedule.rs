@@ -1,0 +1,113 @@
+//! What pre-sampling and training must agree on: the fanout list, and the order in which an epoch visits the seeds.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::error::KernelError;
+use crate::{Fanout, Stream, StreamKey, permute};
+
+/// One [`Fanout`] for each layer, from the seeds' layer downwards. Parses and prints as `15,10,5`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Fanouts(Vec<Fanout>);
+
+impl Fanouts {
+    /// Number of layers, 1 to 255.
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The fanouts, from the seeds' layer downwards.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Fanout> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+impl FromStr for Fanouts {
+    type Err = KernelError;
+
+    fn from_str(text: &str) -> Result<Self, KernelError> {
+        let fanouts: Vec<Fanout> = text.split(',').map(|part| part.trim().parse()).collect::<Result<_, _>>()?;
+        // The layer is one byte of a random number's key.
+        if fanouts.len() > usize::from(u8::MAX) {
+            return Err(KernelError::Fanout { got: format!("{} of them, at most 255", fanouts.len()) });
+        }
+        Ok(Self(fanouts))
+    }
+}
+
+impl fmt::Display for Fanouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (layer, fanout) in self.iter().enumerate() {
+            if layer > 0 {
+                f.write_str(",")?;
+            }
+            write!(f, "{fanout}")?;
+        }
+        Ok(())
+    }
+}
+
+impl serde::Serialize for Fanouts {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Fanouts {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// Pre-sampling numbers its epochs from here, training from 1: under one seed both draw by the same rule, and pre-sampling
+/// still never counts the very mini-batches that will be trained on.
+pub const FIRST_PRESAMPLE_EPOCH: u32 = 1 << 31;
+
+/// The training vertices in the order of `epoch`: consecutive runs of the batch size are its global mini-batches. Every
+/// rank computes the same order.
+///
+/// # Errors
+/// [`KernelError::TooManyItems`] above `u32::MAX` training vertices.
+pub fn epoch_seeds(train: &[u32], seed: u64, epoch: u32) -> Result<Vec<u32>, KernelError> {
+    let length = u32::try_from(train.len())
+        .map_err(|_| KernelError::TooManyItems { what: "training vertices", got: train.len() })?;
+    let key = StreamKey { epoch, ..StreamKey::new(seed, Stream::Shuffle) };
+    Ok(permute(length, &key).into_iter().map(|position| train[position as usize]).collect())
+}
+
+/// The key under which a mini-batch draws the neighbours of its layer at `depth`; the seeds' layer has depth 0. `step` is the
+/// batch's number within its epoch.
+pub fn layer_key(seed: u64, epoch: u32, step: u32, depth: u8) -> StreamKey {
+    StreamKey { seed, epoch, step, stream: Stream::Sample, layer: depth }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fanouts_read_what_they_print() {
+        for text in ["15,10,5", "all", "1,all,2"] {
+            assert_eq!(text.parse::<Fanouts>().unwrap().to_string(), text);
+        }
+        for text in ["", "15,", "15;10", "0", "-3", "15,x"] {
+            assert!(text.parse::<Fanouts>().is_err(), "{text}");
+        }
+        assert_eq!(vec!["1"; 255].join(",").parse::<Fanouts>().unwrap().len(), 255);
+        assert!(vec!["1"; 256].join(",").parse::<Fanouts>().is_err());
+    }
+
+    #[test]
+    fn every_epoch_visits_every_seed_once_in_its_own_order() {
+        let train: Vec<u32> = (0..1000).map(|i| i * 3).collect();
+        let [first, again, second] = [0, 0, 1].map(|epoch| epoch_seeds(&train, 5, epoch).unwrap());
+        assert_eq!(first, again);
+        assert_ne!(first, second);
+        for mut order in [first, second] {
+            order.sort_unstable();
+            assert_eq!(order, train);
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Vertices of a batch grouped by the rank that owns them.
+//!
+//! Contract, on every device: a stable sort by owner, so that what a rank is sent keeps the sender's order.
+
+mod cpu;
+
+pub use cpu::split_by_owner;
+
+/// Positions of a list of vertices, grouped by owner.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Split {
+    /// How many vertices each rank owns.
+    pub counts: Vec<usize>,
+    /// Positions in the list: first those of rank 0 in their order, then those of rank 1, and so on.
+    pub order: Vec<u32>,
+}
+
+impl Split {
+    /// The positions that each rank owns, rank by rank.
+    pub fn parts(&self) -> impl Iterator<Item = &[u32]> {
+        let mut rest = self.order.as_slice();
+        self.counts.iter().map(move |&count| {
+            let (part, tail) = rest.split_at(count);
+            rest = tail;
+            part
+        })
+    }
+}

@@ -1,0 +1,117 @@
+//! Relabelling on the host.
+//!
+//! Returns: distinct ids in order of first occurrence, and positions. Input: ids that take at most 2^32 - 1 distinct
+//! values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash table from id to position.
+//! Cost: one table look-up an id; memory for the distinct ids. Sequential: ranks run beside each other.
+
+use super::Relabelled;
+use crate::table::Table;
+
+/// The mixed frontier: `frontier`, then the `neighbours` that are not in it, each once; and where each neighbour
+/// stands in it.
+///
+/// `frontier` must hold distinct vertices. (Of repeated ones, which all stay, neighbours point to the first.)
+pub fn unique_frontier_first(frontier: &[u32], neighbours: &[u32]) -> Relabelled {
+    let mut numbering =
+        Numbering { table: Table::with_capacity(frontier.len()), ids: Vec::with_capacity(2 * frontier.len()) };
+    for (position, &v) in (0..).zip(frontier) {
+        numbering.table.get_or_insert(v, position);
+    }
+    numbering.ids.extend_from_slice(frontier);
+    let local = neighbours.iter().map(|&u| numbering.position(u)).collect();
+    Relabelled { mixed: numbering.ids, local }
+}
+
+/// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list after list.
+pub fn unique(lists: &[&[u32]]) -> (Vec<u32>, Vec<u32>) {
+    let mut numbering = Numbering { table: Table::default(), ids: Vec::new() };
+    let mut positions = Vec::with_capacity(lists.iter().map(|list| list.len()).sum());
+    for list in lists {
+        positions.extend(list.iter().map(|&id| numbering.position(id)));
+    }
+    (numbering.ids, positions)
+}
+
+/// Numbers ids from 0 as they come.
+struct Numbering {
+    table: Table,
+    ids: Vec<u32>,
+}
+
+impl Numbering {
+    #[inline]
+    fn position(&mut self, id: u32) -> u32 {
+        let next = self.ids.len() as u32;
+        let position = self.table.get_or_insert(id, next);
+        if position == next {
+            self.ids.push(id);
+        }
+        position
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::philox::{Draws, Stream, StreamKey};
+
+    /// Random ids below `range`; the last ones of the `u32` range are among them.
+    fn ids(seed: u64, len: u32, range: u32) -> Vec<u32> {
+        let mut draws = Draws::new(&StreamKey::new(seed, Stream::Generate), len);
+        (0..len).map(|_| draws.below(range).wrapping_sub(3)).collect()
+    }
+
+    fn oracle(items: impl IntoIterator<Item = u32>) -> (Vec<u32>, Vec<u32>) {
+        let (mut position, mut distinct) = (HashMap::new(), Vec::new());
+        let positions = items
+            .into_iter()
+            .map(|id| {
+                *position.entry(id).or_insert_with(|| {
+                    distinct.push(id);
+                    distinct.len() as u32 - 1
+                })
+            })
+            .collect();
+        (distinct, positions)
+    }
+
+    #[test]
+    fn oracle_unique() {
+        for seed in 0..20 {
+            let lists = [
+                ids(seed, 300, 5),
+                vec![],
+                ids(seed, 1000, 400),
+                ids(seed, 5000, 1 << 30),
+                ids(seed, 1, 1),
+                vec![u32::MAX],
+            ];
+            let slices: Vec<&[u32]> = lists.iter().map(Vec::as_slice).collect();
+            assert_eq!(unique(&slices), oracle(lists.concat()), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn oracle_unique_frontier_first() {
+        for seed in 0..20 {
+            let (frontier, _) = oracle(ids(seed, 200, 1000));
+            let neighbours = ids(seed + 100, 3000, 1500);
+            let relabelled = unique_frontier_first(&frontier, &neighbours);
+            let (mixed, positions) = oracle(frontier.iter().chain(&neighbours).copied());
+            assert_eq!(relabelled.mixed, mixed, "seed {seed}");
+            assert_eq!(relabelled.local, positions[frontier.len()..], "seed {seed}");
+            assert_eq!(relabelled.mixed[..frontier.len()], frontier);
+        }
+    }
+
+    #[test]
+    fn empty_inputs() {
+        assert_eq!(unique(&[]), (vec![], vec![]));
+        assert_eq!(unique(&[&[], &[]]), (vec![], vec![]));
+        assert_eq!(unique_frontier_first(&[], &[]), Relabelled::default());
+        assert_eq!(unique_frontier_first(&[], &[4, 4]), Relabelled { mixed: vec![4], local: vec![0, 0] });
+        assert_eq!(unique_frontier_first(&[4], &[]), Relabelled { mixed: vec![4], local: vec![] });
+    }
+}

@@ -1,0 +1,36 @@
+//! Graph partitioning: which rank owns which vertex.
+//!
+//! ```text
+//! weights (what a part may not have too much of) ─┐
+//! adjacency (the symmetrised graph) ──────────────┼─▶ metis ─▶ spread ─▶ repair ─┐
+//!                                                 │     random, hash ────────────┴─▶ cache order, report
+//! ```
+//!
+//! [`partition`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod adjacency;
+mod baseline;
+mod cache_order;
+mod error;
+mod metis;
+mod options;
+mod partition;
+mod partitioner;
+mod repair;
+mod report;
+mod spread;
+#[cfg(test)]
+mod tests;
+mod weights;
+
+pub use adjacency::Adjacency;
+pub use cache_order::cache_order;
+pub use error::{Error, Result};
+pub use options::{Load, Method, PartitionOptions, Weights};
+pub use partition::{Partitioned, partition};
+pub use partitioner::{Partitioner, Problem};
+pub use report::{cuts, report};
+pub use weights::VertexWeights;

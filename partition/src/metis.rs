@@ -1,0 +1,151 @@
+//! METIS (Karypis and Kumar, "Multilevel k-way partitioning scheme for irregular graphs", 1998), made safe.
+//!
+//! Returns a part for each row of an [`Adjacency`], and leaves it to [`repair`](crate::repair) to keep the promises that
+//! METIS only aims at: no empty part, balance within ε.
+//! Input: 2 to `num_rows - 1` parts.
+//! What METIS does not check or survive is settled here: weights are positive and their sums stay below 2^30; no vertex
+//! weighs more than a whole part, or its recursive bisection runs out of vertices and says so on standard output; the
+//! cut it reports must be the one recomputed from its answer.
+//! Cost: near linear; about 10 to 15 times the memory of the graph.
+
+use std::sync::{Mutex, PoisonError};
+
+use gsplit_kernels::{Stream, StreamKey};
+use metis::option::Seed;
+use metis::{Graph, Idx};
+use rayon::prelude::*;
+
+use crate::{Adjacency, Error, Result, VertexWeights};
+
+/// Bound of the sum of the vertex weights of a constraint.
+const MAX_TOTAL: u64 = 1 << 30;
+/// Mean weight that vertices are scaled to when the sum allows: fine enough that rounding up to 1 distorts nothing.
+const MEAN_WEIGHT: u64 = 1000;
+/// METIS's least tolerance; anything tighter is left to the repair.
+const LEAST_TOLERANCE: f32 = 1.001;
+
+/// METIS draws from the C library's one generator and replaces signal handlers while it runs.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The part of each row, below `parts`.
+pub(crate) fn kway(
+    graph: &Adjacency,
+    weights: &VertexWeights,
+    parts: u32,
+    epsilon: f64,
+    seed: u64,
+) -> Result<Vec<u16>> {
+    let failed = |error: metis::Error| match error {
+        metis::Error::Memory => Error::Metis(
+            "not enough memory for this graph; use --partitioner hash or random, or a larger machine".into(),
+        ),
+        _ => Error::Metis("stopped without a partition (terminated, or an internal error); run it again".into()),
+    };
+    let constraints = weights.constraints();
+    let vwgt = (!weights.is_unit()).then(|| scaled(weights, graph.vertices(), parts));
+    let ubvec = vec![(1.0 + epsilon as f32).max(LEAST_TOLERANCE); constraints];
+    let mut part = vec![0; graph.num_rows()];
+    let mut call = Graph::new(constraints as Idx, parts as Idx, graph.indptr(), graph.indices())
+        .map_err(|error| Error::Metis(error.to_string()))?
+        .set_ubvec(&ubvec)
+        .set_option(Seed(metis_seed(seed)));
+    if let Some(vwgt) = &vwgt {
+        call = call.set_vwgt(vwgt);
+    }
+    if let Some(adjwgt) = graph.weights() {
+        call = call.set_adjwgt(adjwgt);
+    }
+    let reported = {
+        let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        call.part_kway(&mut part).map_err(failed)?
+    };
+    let part: Vec<u16> = part.into_par_iter().map(|part| part as u16).collect();
+    let (cut, reported) = (graph.cut(&part), reported as u64);
+    if cut != reported || part.par_iter().any(|&part| u32::from(part) >= parts) {
+        let problem = format!("reported a cut of {reported}, its partition has {cut}; use another --seed");
+        return Err(Error::Metis(problem));
+    }
+    Ok(part)
+}
+
+/// Weights of the rows as METIS takes them, interleaved: proportional, at least 1, at most a part's share.
+fn scaled(weights: &VertexWeights, vertices: &[u32], parts: u32) -> Vec<Idx> {
+    let rows = vertices.len() as u64;
+    let budget = (MAX_TOTAL - rows).min(MEAN_WEIGHT * rows);
+    let column = |c: usize| {
+        let total: u64 = vertices.par_iter().map(|&v| u64::from(weights.of(v)[c])).sum();
+        let scale = budget as f64 / total.max(1) as f64;
+        let scaled = |&v: &u32| ((f64::from(weights.of(v)[c]) * scale).round() as u64).max(1);
+        let column: Vec<u64> = vertices.par_iter().map(scaled).collect();
+        let share = share(&column, u64::from(parts));
+        column.into_par_iter().map(|weight| weight.min(share) as Idx).collect::<Vec<_>>()
+    };
+    let mut columns: Vec<Vec<Idx>> = (0..weights.constraints()).map(column).collect();
+    match columns.len() {
+        1 => columns.remove(0),
+        _ => (0..vertices.len()).flat_map(|row| columns.iter().map(move |column| column[row])).collect(),
+    }
+}
+
+/// A part's share of the total once every weight above the share is cut down to it: what is heavier fills a part alone,
+/// and the others share what is left.
+fn share(weights: &[u64], parts: u64) -> u64 {
+    let (mut rest, mut parts) = (weights.par_iter().sum::<u64>(), parts);
+    if weights.par_iter().all(|&weight| weight <= rest / parts) {
+        return rest / parts;
+    }
+    let mut heaviest = weights.to_vec();
+    heaviest.par_sort_unstable_by(|a, b| b.cmp(a));
+    for weight in heaviest {
+        if parts == 1 || weight <= rest / parts {
+            break;
+        }
+        (rest, parts) = (rest - weight, parts - 1);
+    }
+    (rest / parts).max(1)
+}
+
+/// A seed as METIS takes it: 31 bits, and not 0, which the C library takes for 1.
+fn metis_seed(seed: u64) -> Idx {
+    let [word, ..] = StreamKey::new(seed, Stream::Assign).block(0, 0);
+    ((word >> 1).max(1)) as Idx
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::graphs;
+
+    #[test]
+    fn weights_keep_their_proportions_and_stay_in_range() {
+        let heavy = vec![0, 1, 3, u32::MAX / 2, u32::MAX];
+        let weights = VertexWeights::new(5, &[heavy, vec![1, 1, 0, 0, 0]]);
+        let scaled = scaled(&weights, &[0, 1, 2, 3, 4], 2);
+        // Both constraints share 5000. The heaviest vertex of the first fills a part alone, so it weighs what is left.
+        let column = |c: usize| scaled.iter().skip(c).step_by(2).copied().collect::<Vec<_>>();
+        assert_eq!(column(0), [1, 1, 1, 1667, 1670]);
+        assert_eq!(column(1), [2500, 2500, 1, 1, 1]);
+    }
+
+    #[test]
+    fn heavy_vertices_are_cut_down_to_a_share_of_what_they_leave() {
+        assert_eq!(share(&[1, 1, 1, 1], 2), 2);
+        assert_eq!(share(&[1000, 1, 1, 1, 1], 2), 4);
+        assert_eq!(share(&[1000, 500, 3, 3], 3), 6);
+        assert_eq!(share(&[9, 9], 2), 9);
+        assert_eq!(share(&[1, 1], 5), 1);
+    }
+
+    #[test]
+    fn seeds_are_used_and_repeatable() {
+        let seeds: std::collections::BTreeSet<Idx> = (0..100).map(metis_seed).collect();
+        assert_eq!(seeds.len(), 100);
+        let graph = graphs().into_iter().find(|graph| graph.name == "communities").unwrap();
+        let dataset = graph.dataset();
+        let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
+        let weights = VertexWeights::unit(dataset.num_vertices());
+        let run = |seed| kway(&adjacency, &weights, 5, 0.03, seed).unwrap();
+        assert_eq!(run(1), run(1));
+        assert!((2..6).any(|seed| run(seed) != run(1)));
+    }
+}

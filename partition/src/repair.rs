@@ -1,0 +1,209 @@
+//! Making a partition keep its promises: no empty part, balance within ε.
+//!
+//! Input: an assignment, the vertex weights, and the symmetrised graph (to lose little by what is moved).
+//! Empty parts: each takes a vertex of the fullest part that has two, the one that divides its load best.
+//! Balance: the excess of a partition is what its parts carry above (1 + ε) times the mean, over all parts and
+//! constraints. Vertices of overloaded parts are moved while that lowers the excess, those first that cost the least cut
+//! per weight, each to the neighbouring part that gains most. With one constraint it ends with every part at most
+//! max((1 + ε) · mean, mean + heaviest vertex): a part above that can always hand a vertex to the lightest. With several
+//! it may end earlier; the caller sees that from [`Loads::imbalance`].
+//! Cost: O(n) when there is nothing to do, else O(arcs of the overloaded parts) a round.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rayon::prelude::*;
+
+use crate::{Adjacency, VertexWeights};
+
+/// Rounds of candidates; METIS is near balance, so a few are plenty.
+const MAX_ROUNDS: usize = 50;
+
+/// What each part carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads {
+    constraints: usize,
+    /// Mean load of a part, one per constraint.
+    means: Vec<f64>,
+    /// Interleaved as the vertex weights are.
+    loads: Vec<u64>,
+    sizes: Vec<u64>,
+}
+
+impl Loads {
+    /// `parts` parts with nothing in them, to share the total of `weights`.
+    pub(crate) fn empty(parts: u32, weights: &VertexWeights) -> Self {
+        let means = weights.totals().iter().map(|&total| total as f64 / f64::from(parts)).collect();
+        let constraints = weights.constraints();
+        let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
+        Self { constraints, means, loads, sizes }
+    }
+
+    /// The loads under `assignment`.
+    pub(crate) fn of(parts: u32, weights: &VertexWeights, assignment: &[u16]) -> Self {
+        let mut loads = Self::empty(parts, weights);
+        (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
+        loads
+    }
+
+    pub(crate) fn num_parts(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Vertices of each part.
+    pub(crate) fn sizes(&self) -> &[u64] {
+        &self.sizes
+    }
+
+    pub(crate) fn add(&mut self, part: u16, weight: &[u32]) {
+        self.sizes[part as usize] += 1;
+        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load += u64::from(weight));
+    }
+
+    fn remove(&mut self, part: u16, weight: &[u32]) {
+        self.sizes[part as usize] -= 1;
+        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load -= u64::from(weight));
+    }
+
+    fn row_mut(&mut self, part: u16) -> &mut [u64] {
+        let start = part as usize * self.constraints;
+        &mut self.loads[start..start + self.constraints]
+    }
+
+    fn row(&self, part: u16) -> &[u64] {
+        let start = part as usize * self.constraints;
+        &self.loads[start..start + self.constraints]
+    }
+
+    /// Load of `part` over the mean, in its fullest constraint.
+    pub(crate) fn fullness(&self, part: u16) -> f64 {
+        let over_mean = self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean);
+        over_mean.fold(0.0, f64::max)
+    }
+
+    /// A vertex's weight over the mean load of a part, in the constraint where that is largest.
+    pub(crate) fn share(&self, weight: &[u32]) -> f64 {
+        weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
+    }
+
+    /// Heaviest part over the mean, in the worst constraint.
+    pub(crate) fn imbalance(&self) -> f64 {
+        (0..self.num_parts()).map(|part| self.fullness(part as u16)).fold(0.0, f64::max)
+    }
+
+    /// What `part` would carry above `limit` times the means if its loads changed by `sign * weight`.
+    fn excess(&self, part: u16, weight: &[u32], sign: f64, limit: f64) -> f64 {
+        let one = |((&load, &weight), mean): ((&u64, &u32), &f64)| {
+            ((load as f64 + sign * f64::from(weight)) / mean - limit).max(0.0)
+        };
+        self.row(part).iter().zip(weight).zip(&self.means).map(one).sum()
+    }
+
+    /// How much the excess of both parts falls when a vertex of `weight` moves.
+    fn relief(&self, from: u16, to: u16, weight: &[u32], limit: f64) -> f64 {
+        let sum = |sign: f64| self.excess(from, weight, -sign, limit) + self.excess(to, weight, sign, limit);
+        sum(0.0) - sum(1.0)
+    }
+}
+
+/// Gives every empty part a vertex. There are at least as many vertices as parts.
+pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, parts: u32) {
+    let mut loads = Loads::of(parts, weights, assignment);
+    let empty: Vec<u16> = (0..parts as u16).filter(|&part| loads.sizes[part as usize] == 0).collect();
+    if empty.is_empty() {
+        return;
+    }
+    let mut members = vec![Vec::new(); parts as usize];
+    (0..).zip(&*assignment).for_each(|(v, &part)| members[part as usize].push(v));
+    let rank = |loads: &Loads, part: u16| (loads.fullness(part).to_bits(), Reverse(part));
+    let mut donors: BinaryHeap<_> = (0..parts as u16).map(|part| rank(&loads, part)).collect();
+    for part in empty {
+        let Some(donor) = std::iter::from_fn(|| donors.pop())
+            .map(|(_, Reverse(part))| part)
+            .find(|&part| loads.sizes[part as usize] > 1)
+        else {
+            return;
+        };
+        let half = loads.fullness(donor) / 2.0;
+        let distance = |&v: &u32| (loads.share(weights.of(v)) - half).abs();
+        let candidates = members[donor as usize].iter().enumerate();
+        let Some((at, &v)) = candidates.min_by(|(_, a), (_, b)| distance(a).total_cmp(&distance(b))) else { return };
+        members[donor as usize].swap_remove(at);
+        members[part as usize].push(v);
+        loads.remove(donor, weights.of(v));
+        loads.add(part, weights.of(v));
+        assignment[v as usize] = part;
+        donors.extend([rank(&loads, donor), rank(&loads, part)]);
+    }
+}
+
+/// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not.
+pub(crate) fn balance(
+    assignment: &mut [u16],
+    graph: &Adjacency,
+    weights: &VertexWeights,
+    parts: u32,
+    epsilon: f64,
+) -> Loads {
+    let mut loads = Loads::of(parts, weights, assignment);
+    let limit = 1.0 + epsilon;
+    for _ in 0..MAX_ROUNDS {
+        if loads.imbalance() <= limit || !relieve(assignment, graph, weights, &mut loads, limit) {
+            break;
+        }
+    }
+    loads
+}
+
+/// One round: ranks the vertices of overloaded parts once and moves them in that order. Tells whether any moved.
+fn relieve(assignment: &mut [u16], graph: &Adjacency, weights: &VertexWeights, loads: &mut Loads, limit: f64) -> bool {
+    let row_of = |v: u32| graph.vertices().binary_search(&v).ok();
+    let candidate = |v: u32| {
+        let (part, share) = (assignment[v as usize], loads.share(weights.of(v)));
+        if loads.fullness(part) <= limit || share == 0.0 {
+            return None;
+        }
+        let near = row_of(v).map(|row| ties(graph, assignment, row)).unwrap_or_default();
+        let (inside, outside) = (tie_to(&near, part), near.iter().filter(|tie| tie.0 != part).map(|tie| tie.1).max());
+        Some(((inside - outside.unwrap_or(0)) as f64 / share, v))
+    };
+    let mut order: Vec<(f64, u32)> = (0..assignment.len() as u32).into_par_iter().filter_map(candidate).collect();
+    order.par_sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+
+    let mut moved = false;
+    for (_, v) in order {
+        let (from, weight) = (assignment[v as usize], weights.of(v));
+        if loads.fullness(from) <= limit || loads.sizes[from as usize] == 1 {
+            continue;
+        }
+        let mut near = row_of(v).map(|row| ties(graph, assignment, row)).unwrap_or_default();
+        near.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part));
+        let lightest = (0..loads.num_parts() as u16).min_by(|&a, &b| loads.fullness(a).total_cmp(&loads.fullness(b)));
+        let targets = near.into_iter().map(|tie| tie.0).chain(lightest);
+        let relieves = |&to: &u16| to != from && loads.relief(from, to, weight, limit) > 1e-12;
+        if let Some(to) = targets.into_iter().find(relieves) {
+            loads.remove(from, weight);
+            loads.add(to, weight);
+            assignment[v as usize] = to;
+            moved = true;
+        }
+    }
+    moved
+}
+
+/// The parts of a row's neighbours, each with the weight of the arcs that lead there.
+fn ties(graph: &Adjacency, assignment: &[u16], row: usize) -> Vec<(u16, i64)> {
+    let part = |row: usize| assignment[graph.vertices()[row] as usize];
+    let mut ties: Vec<(u16, i64)> = graph.neighbours(row).map(|(other, weight)| (part(other), weight)).collect();
+    ties.sort_unstable();
+    ties.dedup_by(|next, kept| {
+        let same = next.0 == kept.0;
+        kept.1 += if same { next.1 } else { 0 };
+        same
+    });
+    ties
+}
+
+fn tie_to(ties: &[(u16, i64)], part: u16) -> i64 {
+    ties.iter().find(|tie| tie.0 == part).map_or(0, |tie| tie.1)
+}

@@ -1,0 +1,114 @@
+//! What a partition is worth, computed from the topology, the assignment and the counters alone.
+//!
+//! Returns cut, weighted cut, balance and the expected share of cross edges. By GSplit's section 4, the pre-sampled counts
+//! of the edges between parts over the number of mini-batches are the expected cross edges of a mini-batch.
+//! Input: one part below `parts` for each vertex. Pairs are counted at their first mention: {u, v} in the in-neighbours of
+//! the larger end, or of the smaller when the larger has no such edge. Cost: O(m log d), parallel, O(k) memory a thread.
+
+use gsplit_store::{Balance, Dataset, PartitionReport, Presample, Topology};
+use rayon::prelude::*;
+
+use crate::repair::Loads;
+use crate::weights::targets;
+use crate::{Result, VertexWeights};
+
+/// Vertices that one task handles together.
+const VERTICES_PER_TASK: usize = 1 << 14;
+
+/// Judges `assignment`. `weights` are those that the partitioner balanced; `presample` is what to expect of training.
+pub fn report(
+    dataset: &Dataset,
+    assignment: &[u16],
+    parts: u32,
+    weights: &VertexWeights,
+    presample: Option<&Presample>,
+) -> Result<PartitionReport> {
+    let topology = dataset.topology();
+    let counts = presample.map(Presample::edge);
+    let edges = Edges::count(topology, assignment, counts);
+    let loads = Loads::of(parts, weights, assignment);
+    let balance_of = |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_mean(assignment, parts, weight);
+    let in_degree = |v: usize| topology.indptr()[v + 1] - topology.indptr()[v];
+    let balance = Balance {
+        vertices: balance_of(&|_| 1),
+        edges: balance_of(&in_degree),
+        targets: targets(dataset)?.map(|marks| balance_of(&|v| u64::from(marks[v]))),
+        work: presample.map(|presample| balance_of(&|v| u64::from(presample.work()[v]))),
+    };
+    let batches = |presample: &Presample| presample.meta().num_batches.max(1) as f64;
+    Ok(PartitionReport {
+        part_sizes: loads.sizes().to_vec(),
+        cut: edges.cut,
+        adjacent_pairs: edges.pairs,
+        weighted_cut: edges.cross,
+        total_weight: edges.total,
+        imbalance: loads.imbalance(),
+        balance,
+        expected_cross_share: edges.cross as f64 / edges.total.max(1) as f64,
+        expected_cross_edges: presample.map(|presample| edges.cross as f64 / batches(presample)),
+    })
+}
+
+/// Cut and weighted cut of `assignment`, as [`report`] counts them.
+pub fn cuts(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> (u64, u64) {
+    let edges = Edges::count(topology, assignment, presample.map(Presample::edge));
+    (edges.cut, edges.cross)
+}
+
+/// Sums over edges, each weighing its count (1 without counts), and over adjacent pairs.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+struct Edges {
+    cut: u64,
+    pairs: u64,
+    cross: u64,
+    total: u64,
+}
+
+impl Edges {
+    fn count(topology: &Topology, assignment: &[u16], counts: Option<&[u32]>) -> Self {
+        let of_vertex = |v: u32| {
+            let start = topology.indptr()[v as usize] as usize;
+            let mut sums = Self::default();
+            let mut previous = None;
+            for (e, &u) in (start..).zip(topology.in_neighbours(v)) {
+                let count = counts.map_or(1, |counts| u64::from(counts[e]));
+                let cross = assignment[u as usize] != assignment[v as usize];
+                sums.total += count;
+                sums.cross += if cross { count } else { 0 };
+                let mentioned = previous == Some(u) || u > v && topology.in_neighbours(u).binary_search(&v).is_ok();
+                if u != v && !mentioned {
+                    sums.pairs += 1;
+                    sums.cut += u64::from(cross);
+                }
+                previous = Some(u);
+            }
+            sums
+        };
+        let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(1024);
+        vertices.map(of_vertex).reduce(Self::default, |a, b| Self {
+            cut: a.cut + b.cut,
+            pairs: a.pairs + b.pairs,
+            cross: a.cross + b.cross,
+            total: a.total + b.total,
+        })
+    }
+}
+
+/// The heaviest part over the mean when vertex `v` weighs `weight(v)`; 1 when nothing weighs anything.
+fn max_over_mean(assignment: &[u16], parts: u32, weight: &(dyn Fn(usize) -> u64 + Sync)) -> f64 {
+    let part_loads = |(task, part_of): (usize, &[u16])| {
+        let mut loads = vec![0u64; parts as usize];
+        for (v, &part) in (task * VERTICES_PER_TASK..).zip(part_of) {
+            loads[part as usize] += weight(v);
+        }
+        loads
+    };
+    let add = |mut a: Vec<u64>, b: Vec<u64>| {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    };
+    let loads = assignment.par_chunks(VERTICES_PER_TASK).enumerate().map(part_loads).reduce_with(add);
+    let loads = loads.unwrap_or_default();
+    let (heaviest, total) = (loads.iter().max().copied().unwrap_or(0), loads.iter().sum::<u64>());
+    if total == 0 { 1.0 } else { heaviest as f64 * f64::from(parts) / total as f64 }
+}

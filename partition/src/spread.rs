@@ -1,0 +1,39 @@
+//! Spreading vertices over parts without looking at edges.
+//!
+//! Returns nothing; gives each vertex of a list a part. Idea: the heaviest vertex first, always to the lightest part
+//! (Graham, "Bounds on multiprocessing timing anomalies", 1969), so that no part ends more than one vertex above the mean
+//! by this alone. Vertices that weigh nothing go to the part with the fewest vertices. Ties go to the lowest number.
+//! Cost: O(n log n).
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+
+use crate::VertexWeights;
+use crate::repair::Loads;
+
+/// Adds `vertices` to the parts whose loads are `loads`, in `assignment`.
+pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut Loads, assignment: &mut [u16]) {
+    vertices.par_sort_unstable_by_key(|&v| (Reverse(key(loads.share(weights.of(v)))), v));
+    let weighty = vertices.partition_point(|&v| loads.share(weights.of(v)) > 0.0);
+    let (weighty, weightless) = vertices.split_at(weighty);
+    let lightness: fn(&Loads, u16) -> u64 = |loads, part| key(loads.fullness(part));
+    let fewness: fn(&Loads, u16) -> u64 = |loads, part| loads.sizes()[part as usize];
+    for (vertices, rank) in [(weighty, lightness), (weightless, fewness)] {
+        let mut queue: BTreeSet<(u64, u16)> =
+            (0..loads.num_parts() as u16).map(|part| (rank(loads, part), part)).collect();
+        for &v in vertices {
+            if let Some((_, part)) = queue.pop_first() {
+                loads.add(part, weights.of(v));
+                assignment[v as usize] = part;
+                queue.insert((rank(loads, part), part));
+            }
+        }
+    }
+}
+
+/// A number that orders as a float that is not negative does.
+fn key(value: f64) -> u64 {
+    value.to_bits()
+}

@@ -1,0 +1,263 @@
+//! One test body, every partitioner, every graph.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Progress, Stage, Unit};
+
+use super::{Fixture, communities, graphs, random_graph};
+use crate::{Error, Load, Method, PartitionOptions, Partitioned, Weights, partition};
+
+fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
+    PartitionOptions { parts, partitioner, weights, load: Load::default(), epsilon: 0.03, seed: 0 }
+}
+
+/// Every partitioner with everything it can balance.
+fn choices() -> Vec<(Method, Option<Weights>)> {
+    let metis = [Weights::Presampled, Weights::Vertex, Weights::Degree, Weights::Unit];
+    let mut choices = vec![(Method::Random, None), (Method::Hash, None)];
+    choices.extend(metis.map(|weights| (Method::Metis, Some(weights))));
+    choices
+}
+
+/// Cut, adjacent pairs, weighted cut and total weight, straight from their definitions.
+fn oracle_cut(dataset: &Dataset, presample: &Presample, assignment: &[u16]) -> (u64, u64, u64, u64) {
+    let (mut pairs, mut weighted, mut total, mut e) = (BTreeSet::new(), 0, 0, 0);
+    for v in 0..dataset.num_vertices() as u32 {
+        for &u in dataset.topology().in_neighbours(v) {
+            let count = u64::from(presample.edge()[e]);
+            e += 1;
+            total += count;
+            weighted += if assignment[u as usize] == assignment[v as usize] { 0 } else { count };
+            if u != v {
+                pairs.insert((u.min(v), u.max(v)));
+            }
+        }
+    }
+    let cut = pairs.iter().filter(|(u, v)| assignment[*u as usize] != assignment[*v as usize]).count();
+    (cut as u64, pairs.len() as u64, weighted, total)
+}
+
+/// Heaviest part and heaviest vertex, both over the mean of the parts.
+fn oracle_imbalance(weights: &[u64], assignment: &[u16], parts: u32) -> (f64, f64) {
+    let mut loads = vec![0; parts as usize];
+    assignment.iter().zip(weights).for_each(|(&part, weight)| loads[part as usize] += weight);
+    let total: u64 = loads.iter().sum();
+    if total == 0 {
+        return (0.0, 0.0);
+    }
+    let over_mean = |load: Option<&u64>| *load.unwrap() as f64 * f64::from(parts) / total as f64;
+    (over_mean(loads.iter().max()), over_mean(weights.iter().max()))
+}
+
+/// The weights that a choice balances, one list per constraint.
+fn balanced(dataset: &Dataset, presample: &Presample, options: &PartitionOptions) -> Vec<Vec<u64>> {
+    let n = dataset.num_vertices();
+    let unit = vec![1; n];
+    let counted: Vec<u64> = presample.work().iter().map(|&count| u64::from(count)).collect();
+    let lists = match options.weights() {
+        Weights::Unit => vec![unit.clone()],
+        Weights::Degree => {
+            let degrees = dataset.topology().indptr().windows(2).map(|pair| pair[1] - pair[0]).collect();
+            vec![degrees, (0..n).map(|v| u64::from(v % 3 == 0)).collect()]
+        }
+        Weights::Presampled | Weights::Vertex => vec![counted],
+    };
+    let used: Vec<Vec<u64>> = lists.into_iter().filter(|list| list.iter().sum::<u64>() > 0).collect();
+    if used.is_empty() { vec![unit] } else { used }
+}
+
+fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
+    let dataset = graph.dataset();
+    let presample = graph.presample(&dataset);
+    let what = format!("{}: {options:?}", graph.name);
+    let run = || partition(&dataset, Some(&presample), options, &NoProgress).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let made = run();
+    let (n, parts) = (dataset.num_vertices(), options.parts);
+    assert_eq!(made.assignment.len(), n, "{what}");
+
+    let mut sizes = vec![0; parts as usize];
+    made.assignment.iter().for_each(|&part| sizes[part as usize] += 1);
+    assert!(sizes.iter().all(|&size| size > 0), "{what}: {sizes:?}");
+    assert_eq!(made.report.part_sizes, sizes, "{what}");
+
+    let report = &made.report;
+    let reported = (report.cut, report.adjacent_pairs, report.weighted_cut, report.total_weight);
+    assert_eq!(reported, oracle_cut(&dataset, &presample, &made.assignment), "{what}");
+
+    let lists = balanced(&dataset, &presample, options);
+    let found: Vec<(f64, f64)> = lists.iter().map(|list| oracle_imbalance(list, &made.assignment, parts)).collect();
+    let imbalance = found.iter().map(|pair| pair.0).fold(0.0, f64::max);
+    assert!((report.imbalance - imbalance).abs() < 1e-9, "{what}: {} {imbalance}", report.imbalance);
+    match options.partitioner {
+        Method::Random => assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{what}: {sizes:?}"),
+        // With one constraint: within ε, or not above what the heaviest vertex forces.
+        Method::Metis if found.len() == 1 => {
+            let promised = f64::max(1.0 + options.epsilon, 1.0 + found[0].1);
+            assert!(imbalance <= promised + 1e-9, "{what}: {imbalance} {promised}");
+        }
+        Method::Metis | Method::Hash => {}
+    }
+
+    let again = run();
+    assert_eq!((made.assignment.clone(), &made.cache_order), (again.assignment, &again.cache_order), "{what}");
+    let stored = PartitionMap::save(
+        &dataset,
+        &options.default_key(),
+        Some(&presample),
+        options.config(),
+        made.report.clone(),
+        &made.assignment,
+        &made.cache_order,
+        true,
+    );
+    let stored = stored.unwrap_or_else(|e| panic!("{what}: {e}"));
+    for part in 0..parts as usize {
+        assert!(stored.cache_order(part).iter().all(|&v| made.assignment[v as usize] as usize == part), "{what}");
+    }
+    made
+}
+
+#[test]
+fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
+    for graph in graphs() {
+        let n = graph.dataset().num_vertices() as u32;
+        for parts in [1, 2, 3, 4, 7, 10].into_iter().filter(|&parts| parts <= n) {
+            for (method, weights) in choices() {
+                check(&graph, &options(method, weights, parts));
+            }
+        }
+    }
+}
+
+#[test]
+fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
+    for seed in 0..60 {
+        let graph = random_graph(seed);
+        let n = graph.dataset().num_vertices() as u32;
+        let (method, weights) = choices()[seed as usize % choices().len()];
+        for parts in [2, 5, n / 2, n].into_iter().filter(|&parts| (1..=n).contains(&parts)) {
+            check(&graph, &options(method, weights, parts));
+        }
+    }
+}
+
+#[test]
+fn metis_finds_communities_and_balances_two_constraints() {
+    let graph = communities(6, 200);
+    for (method, weights) in choices() {
+        for parts in [2, 3, 6] {
+            let report = check(&graph, &options(method, weights, parts)).report;
+            let share = report.cut as f64 / report.adjacent_pairs as f64;
+            match method {
+                Method::Metis => {
+                    assert!(report.imbalance <= 1.03 + 1e-9, "{weights:?} {parts}: {report:?}");
+                    assert!(share < 0.4, "{weights:?} {parts}: {report:?}");
+                }
+                Method::Random | Method::Hash => assert!(share > 0.45, "{method:?} {parts}: {report:?}"),
+            }
+        }
+    }
+}
+
+/// DESIGN, invariant 8. Whether one edge crosses is independent of whether another does, so the share of cross edges lies
+/// within a few standard deviations of (k - 1)/k.
+#[test]
+fn a_random_partition_cuts_k_minus_1_of_k_edges() {
+    let graph = communities(10, 300);
+    for method in [Method::Random, Method::Hash] {
+        for parts in [2, 4, 8, 32] {
+            let report = check(&graph, &options(method, None, parts)).report;
+            let expected = f64::from(parts - 1) / f64::from(parts);
+            let deviation = (expected * (1.0 - expected) / report.adjacent_pairs as f64).sqrt();
+            let share = report.cut as f64 / report.adjacent_pairs as f64;
+            assert!((share - expected).abs() < 5.0 * deviation, "{method:?} {parts}: {share}, expected {expected}");
+        }
+    }
+}
+
+#[test]
+fn seeds_differ() {
+    let graph = communities(4, 100);
+    let dataset = graph.dataset();
+    for method in [Method::Metis, Method::Random, Method::Hash] {
+        let weights = (method == Method::Metis).then_some(Weights::Unit);
+        let run = |seed| {
+            let options = PartitionOptions { seed, ..options(method, weights, 5) };
+            partition(&dataset, None, &options, &NoProgress).unwrap().assignment
+        };
+        assert_ne!(run(0), run(1), "{method:?}");
+    }
+}
+
+/// Keeps the notes.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Progress for Notes {
+    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
+        Box::new(NoProgress)
+    }
+
+    fn note(&self, line: &str) {
+        self.0.lock().unwrap().push(line.into());
+    }
+}
+
+#[test]
+fn a_vertex_heavier_than_a_part_is_explained() {
+    let star: Vec<(u32, u32)> = (1..50).map(|v| (v, 0)).collect();
+    let graph = Fixture::new("star", 50, &star);
+    let dataset = graph.dataset();
+    let notes = Notes::default();
+    partition(&dataset, None, &options(Method::Metis, Some(Weights::Degree), 4), &notes).unwrap();
+    let notes = notes.0.into_inner().unwrap();
+    assert!(notes.len() == 1 && notes[0].contains("vertex 0 alone weighs 4.000"), "{notes:?}");
+}
+
+#[test]
+fn counters_that_are_all_zero_mean_unit_weights() {
+    let graph = communities(4, 50);
+    let dataset = graph.dataset();
+    let presample = graph.empty_presample(&dataset);
+    let notes = Notes::default();
+    let wanted = options(Method::Metis, Some(Weights::Presampled), 4);
+    let made = partition(&dataset, Some(&presample), &wanted, &notes).unwrap();
+    assert!(made.report.imbalance <= 1.03, "{:?}", made.report);
+    assert_eq!((made.report.weighted_cut, made.report.expected_cross_share), (0, 0.0));
+    assert_eq!(notes.0.into_inner().unwrap().len(), 1);
+}
+
+#[test]
+fn bad_input_is_one_clear_line() {
+    let dataset = Fixture::new("path", 3, &[(0, 1), (1, 2)]).dataset();
+    let unit = options(Method::Metis, Some(Weights::Unit), 2);
+    let cases = [
+        (PartitionOptions { parts: 0, ..unit.clone() }, "--parts 0"),
+        (PartitionOptions { parts: 65_536, ..unit.clone() }, "--parts 65536"),
+        (PartitionOptions { parts: 4, ..unit.clone() }, "3 vertices"),
+        (PartitionOptions { epsilon: 0.0, ..unit.clone() }, "--epsilon 0"),
+        (PartitionOptions { epsilon: f64::NAN, ..unit.clone() }, "--epsilon NaN"),
+        (PartitionOptions { weights: None, ..unit.clone() }, "gsplit presample"),
+        (PartitionOptions { partitioner: Method::Hash, ..unit.clone() }, "hash weighs nothing"),
+    ];
+    for (options, expected) in cases {
+        let message = partition(&dataset, None, &options, &NoProgress).unwrap_err().to_string();
+        assert!(message.contains(expected) && !message.contains('\n'), "{message}");
+    }
+    let damaged = Fixture::raw("damaged", vec![0, 1, 2], vec![1, 7]).dataset();
+    for (method, weights) in [(Method::Metis, Some(Weights::Unit)), (Method::Random, None)] {
+        let error = partition(&damaged, None, &options(method, weights, 2), &NoProgress).unwrap_err();
+        assert!(matches!(error, Error::Store(_)), "{error}");
+    }
+    let empty = Fixture::new("empty", 0, &[]).dataset();
+    assert!(matches!(partition(&empty, None, &unit, &NoProgress), Err(Error::TooManyParts { .. })));
+}
+
+#[test]
+fn keys_name_what_is_not_a_default() {
+    let presampled = options(Method::Metis, None, 4);
+    assert_eq!(presampled.default_key(), "metis-presampled-k4");
+    assert_eq!(PartitionOptions { load: Load::Appear, ..presampled }.default_key(), "metis-presampled-appear-k4");
+    assert_eq!(PartitionOptions { seed: 1, ..options(Method::Random, None, 8) }.default_key(), "random-k8_s1");
+}

@@ -1,0 +1,110 @@
+//! The load of every vertex: what the parts share evenly.
+//!
+//! GSplit's section 4: a vertex weighs how often training computes it, so that a part's weight is the expected load of
+//! its rank. The baselines of section 6.3 weigh in-edges and targets (Edge) or nothing (Unit).
+
+use gsplit_store::{Dataset, Presample, Progress, Split};
+use rayon::prelude::*;
+
+use crate::{Load, Result, Weights};
+
+/// `constraints` weights for each vertex, interleaved; each constraint has a positive total.
+#[derive(Clone, Debug)]
+pub struct VertexWeights {
+    constraints: usize,
+    values: Vec<u32>,
+    totals: Vec<u64>,
+}
+
+impl VertexWeights {
+    /// One weight column per constraint, all of length `n`. Columns that sum to 0 bound nothing and are dropped; when
+    /// none is left, every vertex weighs 1.
+    pub fn new(n: usize, columns: &[Vec<u32>]) -> Self {
+        let sum = |column: &Vec<u32>| column.par_iter().map(|&weight| u64::from(weight)).sum::<u64>();
+        let used: Vec<&Vec<u32>> = columns.iter().filter(|&column| sum(column) > 0).collect();
+        match used[..] {
+            [] => Self { constraints: 1, values: vec![1; n], totals: vec![n as u64] },
+            [one] => Self { constraints: 1, values: one.clone(), totals: vec![sum(one)] },
+            _ => Self {
+                constraints: used.len(),
+                values: (0..n).flat_map(|v| used.iter().map(move |column| column[v])).collect(),
+                totals: used.iter().map(|&column| sum(column)).collect(),
+            },
+        }
+    }
+
+    /// Every vertex weighs 1.
+    pub fn unit(n: usize) -> Self {
+        Self::new(n, &[])
+    }
+
+    /// The weights that `choice` names. `presample` must be there when the choice needs it. What could not be balanced
+    /// because the dataset lacks it goes to `progress` as a note.
+    pub(crate) fn choose(
+        choice: Weights,
+        load: Load,
+        dataset: &Dataset,
+        presample: Option<&Presample>,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let n = dataset.num_vertices();
+        let counted = |presample: &Presample| match load {
+            Load::Appear => presample.appear().to_vec(),
+            Load::Work => presample.work().to_vec(),
+        };
+        let columns = match (choice, presample) {
+            (Weights::Presampled | Weights::Vertex, Some(presample)) => vec![counted(presample)],
+            (Weights::Degree, _) => vec![in_degrees(dataset), targets(dataset)?.unwrap_or_default()],
+            _ => Vec::new(),
+        };
+        let weights = Self::new(n, &columns);
+        match choice {
+            Weights::Degree if weights.constraints < columns.len() => {
+                progress.note("weights: the graph has no edges or no training split, so only the other is balanced");
+            }
+            Weights::Presampled | Weights::Vertex if columns.iter().flatten().all(|&weight| weight == 0) => {
+                progress.note("weights: the presample counted nothing, so every vertex weighs 1");
+            }
+            _ => {}
+        }
+        Ok(weights)
+    }
+
+    /// Weights of each vertex.
+    pub fn constraints(&self) -> usize {
+        self.constraints
+    }
+
+    /// The weights of `v`, one per constraint.
+    pub fn of(&self, v: u32) -> &[u32] {
+        let start = v as usize * self.constraints;
+        &self.values[start..start + self.constraints]
+    }
+
+    /// The sum over all vertices, one per constraint; never 0 unless there are no vertices.
+    pub fn totals(&self) -> &[u64] {
+        &self.totals
+    }
+
+    /// Whether every vertex weighs 1.
+    pub fn is_unit(&self) -> bool {
+        self.constraints == 1 && self.values.par_iter().all(|&weight| weight == 1)
+    }
+}
+
+fn in_degrees(dataset: &Dataset) -> Vec<u32> {
+    let indptr = dataset.topology().indptr();
+    indptr.par_windows(2).map(|pair| (pair[1] - pair[0]).min(u64::from(u32::MAX)) as u32).collect()
+}
+
+/// 1 for the vertices of the training split, `None` when the dataset has none.
+pub(crate) fn targets(dataset: &Dataset) -> Result<Option<Vec<u32>>> {
+    let split = match dataset.split(Split::Train) {
+        Ok(split) => split,
+        Err(gsplit_store::Error::Missing { .. }) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let mut marks = vec![0; dataset.num_vertices()];
+    split.iter().for_each(|&v| marks[v as usize] = 1);
+    Ok(Some(marks))
+}

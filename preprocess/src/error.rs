@@ -1,0 +1,69 @@
+//! What can go wrong in preparation, each as one line with its remedy.
+
+use std::path::{Path, PathBuf};
+
+/// Result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why raw input cannot be converted, or a dataset not be pre-sampled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The dataset directory refused.
+    #[error(transparent)]
+    Store(#[from] gsplit_store::Error),
+    /// The sampler refused.
+    #[error(transparent)]
+    Kernel(#[from] gsplit_kernels::KernelError),
+    /// The operating system refused to read the raw input.
+    #[error("{}: {cause}{}", path.display(), hint(cause))]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the system said; part of the message, so not a `source` that would be said twice.
+        cause: std::io::Error,
+    },
+    /// The raw input is not what its format or its own header promises.
+    #[error("{}{}: {problem}", path.display(), line.map(|line| format!(", line {line}")).unwrap_or_default())]
+    Input {
+        /// The file.
+        path: PathBuf,
+        /// Line, counted from 1, where there are lines.
+        line: Option<u64>,
+        /// Expected, found, and what to do.
+        problem: String,
+    },
+    /// Edges that make no graph.
+    #[error("{0}")]
+    Graph(String),
+    /// An option, or two of them together, make no sense.
+    #[error("{0}")]
+    Option(String),
+}
+
+impl Error {
+    /// Wraps an I/O error with the path it concerns.
+    pub fn io(path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.as_ref().to_path_buf();
+        move |cause| Error::Io { path, cause }
+    }
+
+    /// A problem with the file at `path` as a whole.
+    pub fn input(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
+        Error::Input { path: path.as_ref().to_path_buf(), line: None, problem: problem.into() }
+    }
+
+    /// A problem with one line of the file at `path`.
+    pub fn line(path: impl AsRef<Path>, line: u64, problem: impl Into<String>) -> Error {
+        Error::Input { path: path.as_ref().to_path_buf(), line: Some(line), problem: problem.into() }
+    }
+}
+
+/// The remedy for the I/O errors that have one.
+fn hint(cause: &std::io::Error) -> &'static str {
+    match cause.kind() {
+        std::io::ErrorKind::NotFound => ": check the path",
+        std::io::ErrorKind::PermissionDenied => ": check the permissions",
+        _ => "",
+    }
+}

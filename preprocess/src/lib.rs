@@ -1,0 +1,21 @@
+//! From raw graphs to dataset directories, and from datasets to pre-sample counters.
+//!
+//! ```text
+//! read (one file per raw format) ──▶ csc (sort, merge, symmetrise) ──▶ gsplit_store::DatasetWriter
+//! generate (R-MAT, community)    ──▶        "                               "
+//! embed (features for graphs that come without)                            "
+//! presample (the training sampler, counted)                       ──▶ gsplit_store::Presample
+//! ```
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod convert;
+pub mod csc;
+pub mod embed;
+mod error;
+pub mod generate;
+pub mod presample;
+mod read;
+
+pub use error::{Error, Result};

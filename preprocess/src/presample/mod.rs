@@ -1,0 +1,170 @@
+//! Pre-sampling: the training sampler run for a few epochs, to learn how often training touches each vertex and edge.
+//!
+//! Returns: the four counters of [`gsplit_store::Counters`], stored under a key. Input: a dataset with a training split.
+//! Idea: the mini-batches are drawn as training draws them ([`gsplit_kernels::schedule`]), in epochs of their own; every one is
+//! sampled on its own and counted, so batches are spread over threads and the counts do not depend on them.
+//! Source: GSplit, section 4 (splitting algorithm, pre-sampling). Its weight of a vertex is `appear` / batches, where a vertex
+//! appears once for each layer it is in: among the seeds, and in the mixed frontier of every layer below. A mixed frontier
+//! holds the frontier above it, because a layer computes a vertex from its own row as well as from its neighbours'; a seed of
+//! an L-layer model thus appears L + 1 times. Its weight of an edge is `edge` / batches.
+//! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch for each thread.
+
+use std::time::Instant;
+
+use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::{Counters, Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit};
+use rayon::prelude::*;
+
+use crate::{Error, Result};
+
+/// Which mini-batches are sampled.
+#[derive(Clone, Debug, PartialEq, clap::Args)]
+pub struct Options {
+    /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes every one
+    #[arg(long, value_name = "F1,F2,..", default_value = "15,10,5")]
+    pub fanouts: Fanouts,
+    /// Seeds of a mini-batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch_size: u64,
+    /// Passes over the training vertices; GSplit found ten to be enough
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..1 << 31))]
+    pub epochs: u32,
+    /// Seed of all draws
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+impl Options {
+    /// The key under which the counters are stored unless another is asked for, as `f15-10-5_b1024_e10_s0`.
+    pub fn default_key(&self) -> String {
+        let fanouts = self.fanouts.to_string().replace(',', "-");
+        format!("f{fanouts}_b{}_e{}_s{}", self.batch_size, self.epochs, self.seed)
+    }
+
+    fn config(&self) -> PresampleConfig {
+        PresampleConfig {
+            fanouts: self.fanouts.to_string(),
+            batch_size: self.batch_size,
+            epochs: self.epochs,
+            seed: self.seed,
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        for (option, value) in [("--batch-size", self.batch_size), ("--epochs", u64::from(self.epochs))] {
+            if value == 0 {
+                return Err(Error::Option(format!("{option}: expected at least 1, got 0")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A finished pre-sampling.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The stored counters.
+    pub presample: Presample,
+    /// Seconds spent sampling; `None` when a finished pre-sampling was there and is reused.
+    pub seconds: Option<f64>,
+}
+
+/// Pre-samples `dataset` and stores the counters under `key` (by default [`Options::default_key`]). A finished
+/// pre-sampling of the same key and options is reused; one of another graph or other options is refused, unless `force`.
+pub fn presample(
+    dataset: &Dataset,
+    options: &Options,
+    key: Option<&str>,
+    force: bool,
+    progress: &dyn Progress,
+) -> Result<Outcome> {
+    options.check()?;
+    let key = key.map_or_else(|| options.default_key(), str::to_string);
+    check_key(&key)?;
+    if let Some(presample) = finished(dataset, options, &key, force)? {
+        return Ok(Outcome { presample, seconds: None });
+    }
+    let started = Instant::now();
+    let (counters, num_batches) = count(dataset, options, progress)?;
+    let seconds = started.elapsed().as_secs_f64();
+    let presample = Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
+    Ok(Outcome { presample, seconds: Some(seconds) })
+}
+
+/// A key becomes the name of a directory.
+fn check_key(key: &str) -> Result<()> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if key.chars().all(plain) && !key.is_empty() && !key.starts_with('.') {
+        return Ok(());
+    }
+    let expected = "expected letters, digits, `-`, `_` and `.`, not starting with `.`";
+    Err(Error::Option(format!("--key: {expected}, got `{key}`")))
+}
+
+fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Result<Option<Presample>> {
+    let folder = Presample::folder(dataset, key);
+    if force || !folder.exists() {
+        return Ok(None);
+    }
+    if folder.join("presample.json").exists() {
+        let presample = Presample::open(dataset, key)?;
+        if presample.meta().config == options.config() {
+            return Ok(Some(presample));
+        }
+    }
+    Err(gsplit_store::Error::Exists(folder).into())
+}
+
+/// Samples every mini-batch of every epoch. Returns the counters and the number of mini-batches.
+fn count(dataset: &Dataset, options: &Options, progress: &dyn Progress) -> Result<(gsplit_store::Counters, u64)> {
+    let train = dataset.split(Split::Train)?;
+    if train.is_empty() {
+        let remedy = "its training split is empty; convert or generate it with a split that has some".to_string();
+        let what = "training vertices to pre-sample".to_string();
+        return Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into());
+    }
+    let topology = dataset.topology();
+    let graph = Graph::new(topology.indptr(), topology.indices())?;
+    let counters = Counters::new(graph.num_vertices(), graph.num_edges());
+    let batch_size = usize::try_from(options.batch_size).unwrap_or(usize::MAX).min(train.len());
+    let num_batches = train.len().div_ceil(batch_size) as u64 * u64::from(options.epochs);
+
+    let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
+    (0..options.epochs).into_par_iter().try_for_each(|epoch| {
+        let epoch = FIRST_PRESAMPLE_EPOCH + epoch;
+        let seeds = epoch_seeds(&train, options.seed, epoch)?;
+        seeds.par_chunks(batch_size).enumerate().try_for_each(|(step, seeds)| {
+            count_batch(&graph, options, epoch, step as u32, seeds, &counters)?;
+            stage.advance(1);
+            Ok::<_, Error>(())
+        })
+    })?;
+    let counts = counters.into_parts()?;
+    let counters =
+        gsplit_store::Counters { input: counts.input, appear: counts.appear, work: counts.work, edge: counts.edge };
+    Ok((counters, num_batches))
+}
+
+/// Samples one mini-batch, layer by layer from its seeds down.
+fn count_batch(
+    graph: &Graph<'_>,
+    options: &Options,
+    epoch: u32,
+    step: u32,
+    seeds: &[u32],
+    counters: &Counters,
+) -> Result<()> {
+    counters.count_appear(seeds)?;
+    let mut frontier = seeds.to_vec();
+    for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
+        let sampled = sample_layer(graph, &frontier, fanout, &layer_key(options.seed, epoch, step, depth))?;
+        counters.count_edges(&frontier, &sampled)?;
+        frontier = unique_frontier_first(&frontier, &neighbours(graph, &sampled.edges)).mixed;
+        counters.count_appear(&frontier)?;
+    }
+    Ok(counters.count_input(&frontier)?)
+}
+
+#[cfg(test)]
+mod tests;

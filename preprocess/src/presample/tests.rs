@@ -1,0 +1,170 @@
+//! Tests of pre-sampling on small generated datasets.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use gsplit_store::{DatasetWriter, NoProgress, Provenance};
+
+use super::*;
+use crate::generate::{Generator, generate, rmat};
+
+fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
+    use clap::Parser;
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: rmat::Options,
+    }
+    let (seed, split) = (seed.to_string(), format!("--random-split={split}"));
+    let mut line = vec!["", "--vertices=700", "--edges=6000", "--seed", &seed, &split];
+    line.extend(directed.then_some("--directed"));
+    let options = Line::try_parse_from(line).unwrap().options;
+    generate(&Generator::Rmat(options), out, false, &NoProgress).unwrap().0
+}
+
+fn options(fanouts: &str, batch_size: u64) -> Options {
+    Options { fanouts: fanouts.parse().unwrap(), batch_size, epochs: 3, seed: 5 }
+}
+
+fn counters(dataset: &Dataset, options: &Options) -> (gsplit_store::Counters, u64) {
+    count(dataset, options, &NoProgress).unwrap()
+}
+
+/// Counts with every in-neighbour, by sets and loops.
+fn oracle(dataset: &Dataset, options: &Options) -> gsplit_store::Counters {
+    let (topology, train) = (dataset.topology(), dataset.split(Split::Train).unwrap());
+    let (n, m) = (topology.num_vertices(), topology.num_edges());
+    let mut counts =
+        gsplit_store::Counters { input: vec![0; n], appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
+    for epoch in 0..options.epochs {
+        for seeds in epoch_seeds(&train, options.seed, FIRST_PRESAMPLE_EPOCH + epoch).unwrap().chunks(options.batch_size as usize) {
+            let mut layer: BTreeSet<u32> = seeds.iter().copied().collect();
+            layer.iter().for_each(|&v| counts.appear[v as usize] += 1);
+            for _ in 0..options.fanouts.len() {
+                let mut below = layer.clone();
+                for &v in &layer {
+                    let edges = topology.indptr()[v as usize] as usize..topology.indptr()[v as usize + 1] as usize;
+                    counts.work[v as usize] += edges.len() as u32;
+                    counts.edge[edges].iter_mut().for_each(|count| *count += 1);
+                    below.extend(topology.in_neighbours(v));
+                }
+                layer = below;
+                layer.iter().for_each(|&v| counts.appear[v as usize] += 1);
+            }
+            layer.iter().for_each(|&v| counts.input[v as usize] += 1);
+        }
+    }
+    counts
+}
+
+#[test]
+fn oracle_exact_counts_when_every_neighbour_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..4 {
+        let dataset = dataset(&folder.path().join(seed.to_string()), seed, seed % 2 == 0, "0.05,0,0");
+        for (fanouts, batch_size) in [("all,all", 8), ("700", 35), ("all,700,all", 10), ("all", 1_000_000)] {
+            let options = options(fanouts, batch_size);
+            let (counts, batches) = counters(&dataset, &options);
+            assert!(counts == oracle(&dataset, &options), "seed {seed}, fanouts {fanouts}, batch size {batch_size}");
+            assert_eq!(batches, 3 * 35u64.div_ceil(batch_size));
+        }
+    }
+}
+
+#[test]
+fn sums_agree_and_fanouts_bound_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = dataset(&folder.path().join("g"), 1, false, "0.3,0.1,0.1");
+    let train = dataset.split(Split::Train).unwrap();
+    let sum = |counter: &[u32]| counter.iter().map(|&count| u64::from(count)).sum::<u64>();
+    for fanouts in ["5", "4,3", "15,10,5", "2,all,1"] {
+        let options = options(fanouts, 50);
+        let (counts, batches) = counters(&dataset, &options);
+        assert_eq!(sum(&counts.edge), sum(&counts.work), "fanouts {fanouts}");
+        // A seed is in every layer of its batch, and in one batch an epoch.
+        let layers = options.fanouts.len() as u32 + 1;
+        assert!(train.iter().all(|&v| counts.appear[v as usize] >= 3 * layers && counts.input[v as usize] >= 3));
+        assert!(counts.input.iter().all(|&count| u64::from(count) <= batches));
+        assert!(counts.appear.iter().zip(&counts.input).all(|(appear, input)| appear >= input));
+    }
+    let (counts, _) = counters(&dataset, &options("5", 50));
+    assert!(train.iter().all(|&v| {
+        let degree = dataset.topology().in_neighbours(v).len() as u32;
+        counts.work[v as usize] == 3 * degree.min(5)
+    }));
+}
+
+#[test]
+fn threads_change_nothing_and_seeds_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = dataset(&folder.path().join("g"), 2, false, "0.5,0,0");
+    let wanted = options("6,4", 20);
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| counters(&dataset, &wanted).0)
+    };
+    let one = run(1);
+    assert!(one == run(2) && one == run(4));
+    assert!(one != counters(&dataset, &Options { seed: 6, ..wanted }).0);
+}
+
+#[test]
+fn finished_runs_are_reused_and_others_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("g");
+    let dataset = dataset(&path, 3, false, "0.2,0,0");
+    let wanted = options("3,2", 50);
+    let run = |dataset: &Dataset, options: &Options, key, force| presample(dataset, options, key, force, &NoProgress);
+    let first = run(&dataset, &wanted, None, false).unwrap();
+    assert_eq!(first.presample.key(), "f3-2_b50_e3_s5");
+    assert!(first.seconds.is_some());
+    let again = run(&dataset, &wanted, None, false).unwrap();
+    assert!(again.seconds.is_none() && again.presample.checksum() == first.presample.checksum());
+    let forced = run(&dataset, &wanted, None, true).unwrap();
+    assert!(forced.seconds.is_some() && forced.presample.checksum() == first.presample.checksum());
+
+    run(&dataset, &wanted, Some("mine"), false).unwrap();
+    let other = options("3,3", 50);
+    let error = run(&dataset, &other, Some("mine"), false).unwrap_err().to_string();
+    assert!(error.contains("mine") && error.contains("--force"), "{error}");
+    run(&dataset, &other, Some("mine"), true).unwrap();
+    for key in ["", "a/b", "..", ".x", "a b"] {
+        let error = run(&dataset, &wanted, Some(key), false).unwrap_err().to_string();
+        assert!(error.contains("--key"), "{error}");
+    }
+
+    // The same directory, later with another graph.
+    std::fs::rename(path.join("presample"), folder.path().join("presample")).unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    let changed = self::dataset(&path, 4, false, "0.2,0,0");
+    std::fs::rename(folder.path().join("presample"), path.join("presample")).unwrap();
+    let error = run(&changed, &wanted, None, false).unwrap_err().to_string();
+    assert!(error.contains("f3-2_b50_e3_s5") && error.contains("another graph"), "{error}");
+    assert!(run(&changed, &wanted, None, true).unwrap().seconds.is_some());
+}
+
+#[test]
+fn bad_options_and_bad_datasets_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let good = dataset(&folder.path().join("g"), 0, false, "0.1,0,0");
+    let message = |dataset: &Dataset, options: &Options| {
+        presample(dataset, options, None, false, &NoProgress).unwrap_err().to_string()
+    };
+    assert!(message(&good, &options("2", 0)).contains("--batch-size"));
+    assert!(message(&good, &Options { epochs: 0, ..options("2", 1) }).contains("--epochs"));
+    let untrained = dataset(&folder.path().join("u"), 0, false, "0,0.5,0");
+    assert!(message(&untrained, &options("2", 9)).contains("no train split"));
+
+    let path = folder.path().join("e");
+    let mut writer = DatasetWriter::create(&path, false, &[0, 0], &[]).unwrap();
+    writer.add_split(Split::Train, Vec::new()).unwrap();
+    let provenance = Provenance {
+        tool_version: String::new(),
+        command: String::new(),
+        options: serde_json::Value::Null,
+        sources: Vec::new(),
+        facts: Default::default(),
+    };
+    let empty = writer.finish(provenance).unwrap();
+    assert!(message(&empty, &options("2", 9)).contains("training split is empty"));
+}

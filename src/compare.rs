@@ -1,0 +1,94 @@
+//! `gsplit compare`: training logs side by side.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use gsplit_trainer::EpochReport;
+use serde_json::json;
+
+use crate::ui::Ui;
+
+/// Compare training runs by their logs
+///
+/// Prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
+/// rows loaded and rows exchanged, with the ratio to the first log.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Example:
+  gsplit compare runs/single.jsonl runs/data.jsonl runs/split.jsonl")]
+pub struct Args {
+    /// Logs written by `gsplit train --log`
+    #[arg(required = true, value_name = "LOG.jsonl")]
+    logs: Vec<PathBuf>,
+}
+
+struct Row {
+    name: String,
+    epochs: usize,
+    last: EpochReport,
+    seconds: f64,
+    edges: f64,
+    rows_loaded: f64,
+    rows_exchanged: f64,
+}
+
+/// Reads the logs and prints the table.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+    let rows = args.logs.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
+    let first = &rows[0];
+    ui.say(format_args!(
+        "{:<10} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14}",
+        "run", "epochs", "loss", "valid", "test", "s/epoch", "edges/epoch", "rows loaded/epoch", "rows exchanged"
+    ));
+    for row in &rows {
+        let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
+        let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
+        ui.say(format_args!(
+            "{:<10} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0}",
+            row.name,
+            row.epochs,
+            row.last.loss,
+            share(row.last.valid),
+            share(row.last.test),
+            row.seconds,
+            against(row.edges, first.edges),
+            against(row.rows_loaded, first.rows_loaded),
+            row.rows_exchanged,
+        ));
+    }
+    let objects: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            json!({
+                "run": row.name, "epochs": row.epochs, "loss": row.last.loss, "valid": row.last.valid,
+                "test": row.last.test, "seconds": row.seconds, "edges": row.edges, "rows_loaded": row.rows_loaded,
+                "rows_exchanged": row.rows_exchanged,
+            })
+        })
+        .collect();
+    ui.json(&json!(objects));
+    Ok(())
+}
+
+fn read(path: &Path) -> anyhow::Result<Row> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    let mut reports = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let report: EpochReport = serde_json::from_str(line)
+            .with_context(|| format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1))?;
+        reports.push(report);
+    }
+    let Some(last) = reports.last().cloned() else {
+        bail!("{}: empty: no epoch was finished", path.display());
+    };
+    let mean = |of: &dyn Fn(&EpochReport) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
+    Ok(Row {
+        name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
+        epochs: reports.len(),
+        last,
+        seconds: mean(&|report| report.seconds),
+        edges: mean(&|report| report.edges as f64),
+        rows_loaded: mean(&|report| report.rows_loaded as f64),
+        rows_exchanged: mean(&|report| report.rows_exchanged as f64),
+    })
+}

@@ -1,0 +1,201 @@
+//! `gsplit partition`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use gsplit_partition::{Error, PartitionOptions, partition};
+use gsplit_store::{Dataset, MadeFrom, PartitionMap, PartitionReport, Presample, Progress};
+use serde_json::json;
+
+use crate::ui::{self, Ui};
+
+/// Cut the graph into parts, one for each rank that will train
+///
+/// With the weights of a pre-sampling (gsplit presample) the parts share the expected work of training evenly, and the
+/// expected number of sampled edges between parts is small. Stores the part of every vertex, the order in which each
+/// part's vertices deserve a cache slot, and a report, which is also printed.
+///
+/// Where a presample is named or is the only one, the report is in its terms whatever the partitioner balanced, so that
+/// partitions can be compared.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit presample products --fanouts 15,10,5
+  gsplit partition products --parts 4
+  gsplit partition products --parts 4 --weights degree
+  gsplit partition products --parts 4 --partitioner random")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    #[command(flatten)]
+    options: PartitionOptions,
+    /// Which pre-sampling to use [default: the only one]
+    #[arg(long, value_name = "KEY")]
+    presample: Option<String>,
+    /// Name to store the partition under [default: made of the options, as metis-presampled-k4]
+    #[arg(long, value_parser = key)]
+    key: Option<String>,
+    /// Partition again where a partition of that name is there already
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> Result<()> {
+    let started = Instant::now();
+    args.options.check().map_err(explain)?;
+    let dataset = Dataset::open(&args.dataset)?;
+    let presample = choose_presample(&args, &dataset, ui)?;
+    let key = args.key.clone().unwrap_or_else(|| args.options.default_key());
+    let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key)? {
+        Some(map) => (map, None),
+        None => {
+            let made = partition(&dataset, presample.as_ref(), &args.options, ui).map_err(explain)?;
+            let config = args.options.config();
+            let map = PartitionMap::save(
+                &dataset,
+                &key,
+                presample.as_ref(),
+                config,
+                made.report,
+                &made.assignment,
+                &made.cache_order,
+                args.force,
+            )?;
+            (map, Some(made.seconds))
+        }
+    };
+
+    let meta = map.meta();
+    let (config, report) = (&meta.config, &meta.report);
+    let path = PartitionMap::folder(&dataset, &key);
+    let mut result = serde_json::to_value(report)?;
+    if let Some(result) = result.as_object_mut() {
+        let run = json!({
+            "parts": config.parts,
+            "partitioner": config.partitioner,
+            "weights": config.weights,
+            "epsilon": config.epsilon,
+            "seed": config.seed,
+            "presample": meta.made_from.presample.as_ref().map(|(key, _)| key),
+            "key": key,
+            "path": path,
+            "seconds": seconds,
+            "total_seconds": started.elapsed().as_secs_f64(),
+            "peak_rss_mb": peak_rss_mb(),
+            "reused": seconds.is_none(),
+        });
+        result.extend(run.as_object().cloned().unwrap_or_default());
+    }
+    ui.json(&result);
+    let how = match seconds {
+        Some(seconds) => format!("{seconds:.2} s, {:.2} s in all", started.elapsed().as_secs_f64()),
+        None => "already there, made with the same options".into(),
+    };
+    ui.say(format_args!(
+        "{}: {} parts by {}, weights {} ({how})",
+        args.dataset.display(),
+        config.parts,
+        config.partitioner,
+        config.weights
+    ));
+    print_report(report, meta.made_from.presample.is_some(), ui);
+    ui.say(format_args!("  key {key}, in {}", path.display()));
+    Ok(())
+}
+
+/// The presample that is named, or the only one; `None` where there is none and none is needed.
+fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Presample>> {
+    if let Some(key) = &args.presample {
+        return Ok(Some(Presample::open(dataset, key)?));
+    }
+    let needed = args.options.weights().need_presample();
+    let weights = args.options.weights_name();
+    let dataset_path = args.dataset.display();
+    match &dataset.keys("presample")?[..] {
+        [] if needed => anyhow::bail!(
+            "--weights {weights}: {dataset_path} has no presample; run `gsplit presample {dataset_path}` first, \
+             or choose --weights degree or unit"
+        ),
+        [] => Ok(None),
+        [only] => match Presample::open(dataset, only) {
+            Err(error) if !needed => {
+                ui.note(&format!("warning: the report does without the presample: {error}"));
+                Ok(None)
+            }
+            opened => Ok(Some(opened?)),
+        },
+        several if needed => {
+            Err(ui::usage(format!("--weights {weights}: choose a presample with --presample: {}", several.join(", "))))
+        }
+        several => {
+            ui.note(&format!("note: the report does without a presample; name one with --presample: {}", several.join(", ")));
+            Ok(None)
+        }
+    }
+}
+
+/// The partition under `key`, when it was made as it would be now.
+fn reuse(args: &Args, dataset: &Dataset, presample: Option<&Presample>, key: &str) -> Result<Option<PartitionMap>> {
+    let folder = PartitionMap::folder(dataset, key);
+    if args.force || !folder.exists() {
+        return Ok(None);
+    }
+    let mut made_from = MadeFrom::dataset(dataset);
+    made_from.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
+    match PartitionMap::open(dataset, key) {
+        Ok(map) if map.meta().config == args.options.config() && map.meta().made_from == made_from => Ok(Some(map)),
+        _ => Err(gsplit_store::Error::Exists(folder).into()),
+    }
+}
+
+fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
+    let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
+    let row = |name: &str, value: String| ui.say(format_args!("  {name:<22} {value}"));
+    let (smallest, largest) = (report.part_sizes.iter().min(), report.part_sizes.iter().max());
+    row("vertices of a part", format!("{} to {}", smallest.unwrap_or(&0), largest.unwrap_or(&0)));
+    row("imbalance", format!("{:.3} in the weights that were balanced", report.imbalance));
+    let pairs = report.adjacent_pairs;
+    row("cut", format!("{} of {pairs} adjacent pairs ({:.1} %)", report.cut, share(report.cut, pairs)));
+    let (unit, cross) = match presampled {
+        true => ("pre-sampled edges", "expected cross edges"),
+        false => ("edges", "cross edges"),
+    };
+    row("weighted cut", format!("{} of {} {unit}", report.weighted_cut, report.total_weight));
+    let batch = report.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
+    row(cross, format!("{:.1} %{batch}", 100.0 * report.expected_cross_share));
+    let balance = &report.balance;
+    let columns = [
+        ("vertices", Some(balance.vertices)),
+        ("in-edges", Some(balance.edges)),
+        ("targets", balance.targets),
+        ("expected work", balance.work),
+    ];
+    let columns = columns.iter().filter_map(|(name, value)| value.map(|value| format!("{name} {value:.3}")));
+    row("heaviest / mean", columns.collect::<Vec<_>>().join(", "));
+}
+
+fn explain(error: Error) -> anyhow::Error {
+    match error {
+        Error::Option(problem) => ui::usage(problem),
+        error => error.into(),
+    }
+}
+
+/// A key is one directory name.
+fn key(text: &str) -> Result<String, String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    match !text.is_empty() && !text.starts_with('.') && text.chars().all(allowed) {
+        true => Ok(text.to_string()),
+        false => Err("expected letters, digits, `-`, `_` and `.`, not starting with `.`".into()),
+    }
+}
+
+/// The most memory this process has held, mapped files that were read included, where the system tells.
+fn peak_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib / 1024.0)
+}

@@ -1,0 +1,61 @@
+//! `gsplit presample`.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use gsplit_preprocess::Error;
+use gsplit_preprocess::presample::{Options, presample};
+use gsplit_store::{Dataset, Presample};
+use serde_json::json;
+
+use crate::ui::{self, Ui};
+
+/// Samples mini-batches as training will, and counts how often each vertex and edge is touched.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    #[command(flatten)]
+    options: Options,
+    /// Name to store the counters under [default: made of the options, as f15-10-5_b1024_e10_s0]
+    #[arg(long)]
+    key: Option<String>,
+    /// Sample again where counters of that name are there already
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> Result<()> {
+    let dataset = Dataset::open(&args.dataset)?;
+    let outcome =
+        presample(&dataset, &args.options, args.key.as_deref(), args.force, ui).map_err(|error| match error {
+            Error::Option(problem) => ui::usage(problem),
+            error => error.into(),
+        })?;
+    let (stored, seconds) = (&outcome.presample, outcome.seconds);
+
+    let sum = |counter: &[u32]| counter.iter().map(|&count| u64::from(count)).sum::<u64>();
+    let (batches, edges) = (stored.meta().num_batches, sum(stored.edge()));
+    let rows_per_batch = sum(stored.input()) as f64 / batches as f64;
+    let edges_per_second = seconds.map(|seconds| edges as f64 / seconds);
+    let path = Presample::folder(&dataset, stored.key());
+    ui.json(&json!({
+        "key": stored.key(),
+        "path": path,
+        "batches": batches,
+        "sampled_edges": edges,
+        "input_rows_per_batch": rows_per_batch,
+        "seconds": seconds,
+        "edges_per_second": edges_per_second,
+        "reused": seconds.is_none(),
+    }));
+    let speed = match (seconds, edges_per_second) {
+        (Some(seconds), Some(speed)) => format!("{seconds:.1} s, {:.1} million edges a second", speed / 1e6),
+        _ => "already there, made with the same options".into(),
+    };
+    ui.say(format_args!("{batches} mini-batches, {edges} sampled edges ({speed})"));
+    ui.say(format_args!("  {rows_per_batch:.0} input vertices a mini-batch on average"));
+    ui.say(format_args!("  key {}, in {}", stored.key(), path.display()));
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! What the user sees: results on standard output, progress and errors on standard error.
+
+use std::io::{IsTerminal, Write};
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use gsplit_store::{NoProgress, Progress, Stage, Unit, staging};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Options of every subcommand.
+#[derive(clap::Args, Clone, Copy)]
+pub struct Output {
+    /// Print results only: no progress, no notes
+    #[arg(long, short, global = true)]
+    quiet: bool,
+    /// Print the result as one JSON object on standard output, and no progress
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+/// A command line that parsed but contradicts itself: exit code 2, as for clap's own usage errors.
+#[derive(Debug)]
+struct UsageError(String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// An error of usage: `--option` and what is wrong with it.
+pub fn usage(message: impl Into<String>) -> anyhow::Error {
+    UsageError(message.into()).into()
+}
+
+/// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), Ctrl-C included.
+pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
+    let interrupted = || {
+        staging::remove_all();
+        complain("interrupted: what was unfinished is removed, what was finished before is kept; run it again to go on");
+        std::process::exit(1);
+    };
+    if let Err(error) = ctrlc::set_handler(interrupted) {
+        complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
+    }
+    panic::set_hook(Box::new(|info| {
+        let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
+        let words = info.payload().downcast_ref::<String>().map(String::as_str);
+        let words = words.or(info.payload().downcast_ref::<&str>().copied()).map_or("no message", first_line);
+        complain(&format!(
+            "internal: {words}{}; `gsplit verify DATASET` tells whether an artifact is damaged, else please report this",
+            place.unwrap_or_default()
+        ));
+    }));
+    let ui = Ui { output, terminal: std::io::stderr().is_terminal() };
+    match panic::catch_unwind(AssertUnwindSafe(|| run(&ui))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            complain(&format!("error: {}", first_line(&format!("{error:#}"))));
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }
+        Err(_) => {
+            complain("error: stopped by the internal failure above");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The first line of a message: libtorch appends its stack, sometimes with the line ends escaped.
+fn first_line(message: &str) -> &str {
+    let end = message.find('\n').unwrap_or(message.len());
+    let end = message.find("\\n").map_or(end, |escaped| escaped.min(end));
+    &message[..end]
+}
+
+fn complain(line: &str) {
+    // A closed standard error leaves nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Where results, notes and progress go.
+pub struct Ui {
+    output: Output,
+    terminal: bool,
+}
+
+impl Ui {
+    /// Prints one line of the result for a person; nothing with `--json`.
+    pub fn say(&self, line: impl std::fmt::Display) {
+        if !self.output.json {
+            // A reader that closed the pipe has seen what it wanted.
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+
+    /// Prints the whole result for a script, with `--json`.
+    pub fn json(&self, result: &serde_json::Value) {
+        if self.output.json {
+            let _ = writeln!(std::io::stdout(), "{result}");
+        }
+    }
+
+    fn silent(&self) -> bool {
+        self.output.quiet || self.output.json
+    }
+}
+
+impl Progress for Ui {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        match (self.silent(), self.terminal) {
+            (true, _) => Box::new(NoProgress),
+            (false, true) => Box::new(Bar::new(name, total, unit)),
+            (false, false) => Box::new(Lines::new(name, total, unit)),
+        }
+    }
+
+    fn note(&self, line: &str) {
+        if !self.silent() {
+            complain(line);
+        }
+    }
+}
+
+/// A bar with rate and remaining time, for terminals.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
+        let counts = match (unit, total) {
+            (Unit::Bytes, Some(_)) => "{bytes}/{total_bytes} {bytes_per_sec}".to_string(),
+            (Unit::Bytes, None) => "{bytes} {bytes_per_sec}".to_string(),
+            (Unit::Items(items), Some(_)) => format!("{{human_pos}}/{{human_len}} {items} {{per_sec}}"),
+            (Unit::Items(items), None) => format!("{{human_pos}} {items} {{per_sec}}"),
+        };
+        let (shape, bar) = match total {
+            Some(total) => (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}} {{msg}}"), ProgressBar::new(total)),
+            None => (format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}} {{msg}}"), ProgressBar::new_spinner()),
+        };
+        let style = ProgressStyle::with_template(&shape).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = bar.with_style(style).with_prefix(name.to_string());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Self(bar)
+    }
+}
+
+impl Stage for Bar {
+    fn advance(&self, by: u64) {
+        self.0.inc(by);
+    }
+
+    fn message(&self, words: &str) {
+        self.0.set_message(words.to_string());
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// A line now and then, for logs.
+struct Lines {
+    name: String,
+    total: Option<u64>,
+    unit: Unit,
+    state: Mutex<LineState>,
+}
+
+struct LineState {
+    done: u64,
+    started: Instant,
+    spoken: Instant,
+}
+
+/// Silence between two lines of one stage; a stage that ends sooner says nothing.
+const BETWEEN_LINES: Duration = Duration::from_secs(10);
+
+impl Lines {
+    fn new(name: &str, total: Option<u64>, unit: Unit) -> Self {
+        let now = Instant::now();
+        Self { name: name.into(), total, unit, state: Mutex::new(LineState { done: 0, started: now, spoken: now }) }
+    }
+}
+
+impl Stage for Lines {
+    fn advance(&self, by: u64) {
+        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.done += by;
+        if state.spoken.elapsed() < BETWEEN_LINES {
+            return;
+        }
+        state.spoken = Instant::now();
+        let unit = match self.unit {
+            Unit::Bytes => "bytes",
+            Unit::Items(items) => items,
+        };
+        let seconds = state.started.elapsed().as_secs_f64();
+        complain(&match self.total.filter(|&total| total >= state.done && state.done > 0) {
+            Some(total) => {
+                let eta = seconds * (total - state.done) as f64 / state.done as f64;
+                format!("{}: {} of {total} {unit}, {seconds:.0} s, eta {eta:.0} s", self.name, state.done)
+            }
+            None => format!("{}: {} {unit}, {seconds:.0} s", self.name, state.done),
+        });
+    }
+}
+
+/// A size for people, as `1.5 MiB`.
+pub fn bytes(count: u64) -> String {
+    indicatif::BinaryBytes(count).to_string()
+}

@@ -1,0 +1,80 @@
+//! What every artifact says about its files and its origin.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Checksum, Dataset, Error, Result};
+
+/// Length and digest of one file of an artifact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRecord {
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Digest of the whole file.
+    pub checksum: Checksum,
+}
+
+/// The files of an artifact by their path below its directory, with `/` between the parts.
+pub type Files = BTreeMap<String, FileRecord>;
+
+/// A raw file that a dataset was converted from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceFile {
+    /// Name, relative to what the user named.
+    pub path: String,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// The identity of what a presample or a partition was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MadeFrom {
+    /// Name of the dataset, for messages only.
+    pub dataset: String,
+    /// [`Dataset::topology_checksum`].
+    pub topology: Checksum,
+    /// Digest of the training split, where it mattered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub train: Option<Checksum>,
+    /// Key and digest of the presample, where one was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub presample: Option<(String, Checksum)>,
+}
+
+impl MadeFrom {
+    /// The identity of `dataset`, with its training split when there is one.
+    pub fn dataset(dataset: &Dataset) -> Self {
+        Self {
+            dataset: dataset.name().to_string(),
+            topology: dataset.topology_checksum(),
+            train: dataset.manifest().files.get("splits/train.npy").map(|record| record.checksum.clone()),
+            presample: None,
+        }
+    }
+
+    /// Fails unless the artifact at `path` was made from the graph of `dataset`, and from its training split where that
+    /// was recorded.
+    pub fn check(&self, path: &Path, dataset: &Dataset) -> Result<()> {
+        let now = Self::dataset(dataset);
+        let same_train = self.train.is_none() || self.train == now.train;
+        if self.topology == now.topology && same_train {
+            return Ok(());
+        }
+        Err(Error::Mismatch { path: path.to_path_buf(), made_from: self.to_string(), used_with: now.to_string() })
+    }
+}
+
+impl std::fmt::Display for MadeFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "`{}` (topology {}", self.dataset, self.topology)?;
+        if let Some(train) = &self.train {
+            write!(f, ", training split {train}")?;
+        }
+        f.write_str(")")
+    }
+}

@@ -1,0 +1,90 @@
+//! What can go wrong with a dataset directory, each as one line with its remedy.
+
+use std::path::{Path, PathBuf};
+
+/// Result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a dataset or one of its artifacts cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: {source}{}", path.display(), hint(source))]
+    Io {
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The path holds no gsplit dataset.
+    #[error("{}: not a gsplit dataset (it has no dataset.json): make one with `gsplit convert` or `gsplit generate`", .0.display())]
+    NotADataset(PathBuf),
+    /// A file is there but its content is not what its format or the manifest promises.
+    #[error("{}: {problem}; run `gsplit verify` and rebuild what it names", path.display())]
+    Corrupt {
+        /// The damaged file.
+        path: PathBuf,
+        /// Expected and found.
+        problem: String,
+    },
+    /// The artifact was written by another version of the format.
+    #[error("{}: format {found}, this gsplit reads {expected}: rebuild it, or use the gsplit that wrote it", path.display())]
+    Version {
+        /// The document.
+        path: PathBuf,
+        /// Format and version that this build reads.
+        expected: String,
+        /// Format and version in the file.
+        found: String,
+    },
+    /// A finished artifact stands where another is to be written.
+    #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]
+    Exists(PathBuf),
+    /// A presample or partition belongs to another graph or to an older version of this one.
+    #[error("{}: made from {made_from}, but {used_with} is another graph or was rebuilt since: make it again for this dataset", path.display())]
+    Mismatch {
+        /// The derived artifact.
+        path: PathBuf,
+        /// Name and checksum it records.
+        made_from: String,
+        /// Name and checksum it was to be used with.
+        used_with: String,
+    },
+    /// The dataset lacks a part that the caller needs.
+    #[error("{}: has no {what}: {remedy}", path.display())]
+    Missing {
+        /// The dataset.
+        path: PathBuf,
+        /// The part: features, labels, a split, a presample ...
+        what: String,
+        /// How to get it.
+        remedy: String,
+    },
+    /// The caller handed over arrays that contradict each other or the format's limits.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// Wraps an I/O error with the path it concerns.
+    pub fn io(path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.as_ref().to_path_buf();
+        move |source| Error::Io { path, source }
+    }
+
+    pub(crate) fn corrupt(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
+        Error::Corrupt { path: path.as_ref().to_path_buf(), problem: problem.into() }
+    }
+}
+
+/// The remedy for the I/O errors that have one.
+fn hint(source: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind as K;
+    match source.kind() {
+        K::StorageFull => ": free some space there or write elsewhere; what was finished before is untouched",
+        K::PermissionDenied => ": check the permissions or write elsewhere",
+        K::NotFound => ": check the path",
+        _ => "",
+    }
+}

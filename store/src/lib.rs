@@ -1,0 +1,54 @@
+//! The gsplit dataset directory: the one place that knows how artifacts lie on disk.
+//!
+//! Every other crate meets the others here: `preprocess` writes what `partition` and `trainer` read.
+//!
+//! ```text
+//! products/
+//!   dataset.json                   manifest: counts, dtypes, bytes and checksum of each file, provenance
+//!   topology/indptr.npy  u64[n+1]  CSC: the in-neighbours of v are indices[indptr[v]..indptr[v+1]]
+//!   topology/indices.npy u32[m]    ascending within a vertex
+//!   nodes/feat.arrow               Arrow IPC file, one FixedSizeList column, read where it lies
+//!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled
+//!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed
+//!   splits/{train,valid,test}.npy  u32, ascending
+//!   presample/<key>/               presample.json and the counters of [`Presample`]
+//!   partition/<key>/               partition.json and the arrays of [`PartitionMap`]
+//! ```
+//!
+//! * Each of the three JSON documents holds the checksum of every file beside it and its own ([`document`]).
+//! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run leaves the old
+//!   state or the new one.
+//! * A derived artifact records the checksums of what it was made from ([`MadeFrom`]); a partition of another graph
+//!   is refused by name.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod artifact;
+mod checksum;
+mod dataset;
+pub mod document;
+mod error;
+mod features;
+mod mmap;
+mod npy;
+mod partition;
+mod presample;
+mod progress;
+pub mod staging;
+mod topology;
+mod verify;
+mod writer;
+
+pub use artifact::{FileRecord, Files, MadeFrom, SourceFile};
+pub use checksum::{Checksum, HashingWriter, checksum_file};
+pub use dataset::{Dataset, DatasetManifest, FeatureInfo, Provenance, Split};
+pub use error::{Error, Result};
+pub use features::{FeatureDtype, FeatureTable, FeatureWriter};
+pub use mmap::MappedFile;
+pub use npy::{Column, Element, NpyHeader, NpyWriter, write_npy};
+pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport};
+pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
+pub use progress::{NoProgress, Progress, Stage, Unit};
+pub use topology::Topology;
+pub use verify::{Finding, verify};
+pub use writer::DatasetWriter;

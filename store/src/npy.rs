@@ -1,0 +1,271 @@
+//! NumPy's `.npy` format, version 1 to 3 (NEP 1), for arrays that are mapped or streamed.
+//!
+//! A file is the magic `\x93NUMPY`, two version bytes, the header's length (u16, u32 from version 2 on), the header, a
+//! Python dict literal with the keys `descr`, `fortran_order` and `shape`, padded with blanks so that the data starts at a
+//! multiple of 64, then the elements. [`NpyWriter`] writes one-dimensional little-endian arrays; [`NpyHeader`] also
+//! describes what foreign tools wrote (two-dimensional arrays, other types).
+//!
+//! Why not a crate: the ones there are read into vectors; none says where the data starts, so none can map it.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use crate::checksum::HashingWriter;
+use crate::{Error, FileRecord, MappedFile, Result};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+const ALIGNMENT: usize = 64;
+/// Longest header accepted: far above any real one, far below what could exhaust memory.
+const MAX_HEADER: usize = 1 << 16;
+
+/// A number that is stored as it lies in memory.
+pub trait Element: Pod {
+    /// NumPy's name of the type, as `<u4`.
+    const DESCR: &'static str;
+}
+
+macro_rules! elements {
+    ($($rust:ty => $descr:literal),*) => { $(impl Element for $rust { const DESCR: &'static str = $descr; })* };
+}
+elements!(u8 => "|u1", u16 => "<u2", u32 => "<u4", u64 => "<u8", i32 => "<i4", i64 => "<i8", f32 => "<f4", f64 => "<f8");
+
+/// What the header of a `.npy` file or `.npz` member says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NpyHeader {
+    /// Type of the elements, as `<f4`.
+    pub descr: String,
+    /// Column-major order.
+    pub fortran_order: bool,
+    /// Length of each dimension, outermost first.
+    pub shape: Vec<u64>,
+}
+
+impl NpyHeader {
+    /// Reads the magic and the header; the reader then stands at the first element. The error is one clause without a
+    /// path, to be completed by the caller.
+    pub fn read(reader: &mut impl Read) -> Result<Self, String> {
+        let mut fixed = [0u8; 8];
+        let short = |_| "expected a .npy header, the file is too short".to_string();
+        reader.read_exact(&mut fixed).map_err(short)?;
+        if &fixed[..6] != MAGIC {
+            return Err("expected .npy magic bytes \\x93NUMPY at the start".into());
+        }
+        let length = match fixed[6] {
+            1 => {
+                let mut bytes = [0u8; 2];
+                reader.read_exact(&mut bytes).map_err(short)?;
+                usize::from(u16::from_le_bytes(bytes))
+            }
+            2 | 3 => {
+                let mut bytes = [0u8; 4];
+                reader.read_exact(&mut bytes).map_err(short)?;
+                u32::from_le_bytes(bytes) as usize
+            }
+            version => return Err(format!("expected .npy version 1, 2 or 3, found {version}")),
+        };
+        if length > MAX_HEADER {
+            return Err(format!("the .npy header claims {length} bytes, expected at most {MAX_HEADER}"));
+        }
+        let mut text = vec![0u8; length];
+        reader.read_exact(&mut text).map_err(short)?;
+        let text = std::str::from_utf8(&text).map_err(|_| "the .npy header is not text".to_string())?;
+        Self::parse(text).ok_or_else(|| format!("cannot understand the .npy header `{}`", text.trim()))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let after = |key: &str| {
+            let at = text.find(&format!("'{key}'"))?;
+            Some(text[at + key.len() + 2..].trim_start().strip_prefix(':')?.trim_start())
+        };
+        let descr = after("descr")?.strip_prefix('\'')?;
+        let descr = descr[..descr.find('\'')?].to_string();
+        let order = after("fortran_order")?;
+        let fortran_order = match (order.starts_with("True"), order.starts_with("False")) {
+            (true, _) => true,
+            (_, true) => false,
+            _ => return None,
+        };
+        let shape = after("shape")?.strip_prefix('(')?;
+        let shape = shape[..shape.find(')')?]
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(|part| part.trim_end_matches('L').parse().ok())
+            .collect::<Option<Vec<u64>>>()?;
+        Some(Self { descr, fortran_order, shape })
+    }
+
+    /// Number of elements, `None` if it does not fit 64 bits.
+    pub fn num_elements(&self) -> Option<u64> {
+        self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length))
+    }
+
+    /// Bytes of one element, from the digits of `descr`.
+    pub fn element_bytes(&self) -> Option<u64> {
+        self.descr.get(2..)?.parse().ok()
+    }
+
+    /// The bytes that open a file with this header, version 1, padded to a multiple of 64.
+    fn to_bytes(&self) -> Vec<u8> {
+        let shape = match self.shape.as_slice() {
+            [only] => format!("({only},)"),
+            many => format!("({})", many.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")),
+        };
+        let order = if self.fortran_order { "True" } else { "False" };
+        let mut dict = format!("{{'descr': '{}', 'fortran_order': {order}, 'shape': {shape}, }}", self.descr);
+        let unpadded = MAGIC.len() + 4 + dict.len() + 1;
+        dict.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGNMENT) - unpadded));
+        dict.push('\n');
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend([1, 0]);
+        bytes.extend((dict.len() as u16).to_le_bytes());
+        bytes.extend(dict.as_bytes());
+        bytes
+    }
+}
+
+/// A one-dimensional array read where it lies in a mapped `.npy` file.
+#[derive(Clone, Debug)]
+pub struct Column<T> {
+    map: Arc<MappedFile>,
+    start: usize,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Column<T> {
+    /// Maps the array at `path` and checks type, shape, length and alignment.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let map = MappedFile::open(path)?;
+        let mut rest: &[u8] = &map;
+        let header = NpyHeader::read(&mut rest).map_err(|problem| Error::corrupt(path, problem))?;
+        let start = map.len() - rest.len();
+        if header.descr != T::DESCR {
+            return Err(Error::corrupt(path, format!("expected elements {}, found {}", T::DESCR, header.descr)));
+        }
+        let [length] = header.shape[..] else {
+            return Err(Error::corrupt(path, format!("expected one dimension, found shape {:?}", header.shape)));
+        };
+        let expected = length.checked_mul(size_of::<T>() as u64);
+        if expected != Some(rest.len() as u64) {
+            let found = rest.len() / size_of::<T>();
+            return Err(Error::corrupt(path, format!("the header promises {length} elements, the file holds {found}")));
+        }
+        if bytemuck::try_cast_slice::<u8, T>(rest).is_err() {
+            return Err(Error::corrupt(path, format!("data starts at byte {start}, expected a multiple of {ALIGNMENT}")));
+        }
+        Ok(Self { map: Arc::new(map), start, element: PhantomData })
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        self.map.path()
+    }
+}
+
+impl<T: Element> Deref for Column<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        bytemuck::cast_slice(&self.map[self.start..])
+    }
+}
+
+/// Streams a one-dimensional array of known length into a new `.npy` file.
+pub struct NpyWriter<T> {
+    path: PathBuf,
+    out: HashingWriter<BufWriter<File>>,
+    missing: u64,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> NpyWriter<T> {
+    /// Creates the file at `path` (folders included) for `length` elements.
+    pub fn create(path: impl AsRef<Path>, length: u64) -> Result<Self> {
+        let path = path.as_ref();
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        }
+        let file = File::create(path).map_err(Error::io(path))?;
+        let mut out = HashingWriter::new(BufWriter::with_capacity(1 << 20, file));
+        let header = NpyHeader { descr: T::DESCR.into(), fortran_order: false, shape: vec![length] };
+        out.write_all(&header.to_bytes()).map_err(Error::io(path))?;
+        Ok(Self { path: path.to_path_buf(), out, missing: length, element: PhantomData })
+    }
+
+    /// Appends `values`.
+    pub fn push(&mut self, values: &[T]) -> Result<()> {
+        let Some(missing) = self.missing.checked_sub(values.len() as u64) else {
+            return Err(Error::Invalid(format!("{}: more elements than its header announces", self.path.display())));
+        };
+        self.missing = missing;
+        self.out.write_all(bytemuck::cast_slice(values)).map_err(Error::io(&self.path))
+    }
+
+    /// Flushes and fsyncs; fails if elements are missing.
+    pub fn finish(self) -> Result<FileRecord> {
+        if self.missing > 0 {
+            return Err(Error::Invalid(format!("{}: {} elements were never written", self.path.display(), self.missing)));
+        }
+        let (mut buffer, bytes, checksum) = self.out.finish();
+        buffer.flush().and_then(|()| buffer.get_ref().sync_all()).map_err(Error::io(&self.path))?;
+        Ok(FileRecord { bytes, checksum })
+    }
+}
+
+/// Writes `values` as one `.npy` file.
+pub fn write_npy<T: Element>(path: impl AsRef<Path>, values: &[T]) -> Result<FileRecord> {
+    let mut writer = NpyWriter::create(path, values.len() as u64)?;
+    writer.push(values)?;
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_is_exact_and_aligned() {
+        let folder = tempfile::tempdir().unwrap();
+        for length in [0usize, 1, 5, 1000] {
+            let path = folder.path().join("a/b.npy");
+            let values: Vec<u64> = (0..length as u64).map(|i| i * i).collect();
+            let record = write_npy(&path, &values).unwrap();
+            let column = Column::<u64>::open(&path).unwrap();
+            assert_eq!(&column[..], &values[..]);
+            assert_eq!(column.start % ALIGNMENT, 0);
+            assert_eq!(crate::checksum_file(&path).unwrap(), (record.bytes, record.checksum));
+        }
+    }
+
+    #[test]
+    fn headers_of_other_writers_are_understood() {
+        let numpy = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 287209), }   \n";
+        let header = NpyHeader::parse(numpy).unwrap();
+        assert_eq!((header.shape.as_slice(), header.element_bytes()), (&[2, 287_209][..], Some(8)));
+        let scalar = NpyHeader::parse("{'shape': (), 'fortran_order': True, 'descr': '|b1'}").unwrap();
+        assert_eq!((scalar.num_elements(), scalar.fortran_order), (Some(1), true));
+        let huge = NpyHeader::parse("{'descr': '<f4', 'fortran_order': False, 'shape': (9999999999999, 9999999999), }");
+        assert_eq!(huge.unwrap().num_elements(), None);
+    }
+
+    #[test]
+    fn damaged_files_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        write_npy(&path, &[1u32, 2, 3]).unwrap();
+        assert!(Column::<u64>::open(&path).unwrap_err().to_string().contains("expected elements <u8, found <u4"));
+        let good = std::fs::read(&path).unwrap();
+        for cut in [0, 3, 9, 40, good.len() - 1] {
+            std::fs::write(&path, &good[..cut]).unwrap();
+            let message = Column::<u32>::open(&path).unwrap_err().to_string();
+            assert!(message.contains("x.npy"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Partition maps: the part of every vertex, and the order in which each part's vertices deserve a cache slot.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::dataset::check_lengths;
+use crate::document::{self, Document};
+use crate::staging::Staging;
+use crate::{Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
+
+/// How a partition was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionConfig {
+    /// Number of parts.
+    pub parts: u32,
+    /// The algorithm, as `metis`.
+    pub partitioner: String,
+    /// What the algorithm balances and cuts, as `presampled`.
+    pub weights: String,
+    /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean.
+    pub epsilon: f64,
+    /// Seed of the algorithm.
+    pub seed: u64,
+}
+
+/// Largest part over the mean of all parts, for each thing a part can have too much of. 1 is perfect.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Balance {
+    /// Vertices.
+    pub vertices: f64,
+    /// In-edges.
+    pub edges: f64,
+    /// Vertices of the training split.
+    pub targets: Option<f64>,
+    /// Pre-sampled work: sampled in-edges.
+    pub work: Option<f64>,
+}
+
+/// What a partition is worth. The same input gives the same report: times and memory are printed, not stored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionReport {
+    /// Vertices of each part.
+    pub part_sizes: Vec<u64>,
+    /// Pairs of adjacent vertices in different parts (self-loops and directions ignored).
+    pub cut: u64,
+    /// Pairs of adjacent vertices.
+    pub adjacent_pairs: u64,
+    /// Pre-sampled edge counts between parts; the plain number of edges where no presample was used.
+    pub weighted_cut: u64,
+    /// Pre-sampled edge counts in all, self-loops included.
+    pub total_weight: u64,
+    /// Heaviest part over the mean, by the vertex weights that the partitioner balanced (the worst of several).
+    pub imbalance: f64,
+    /// Balance of what matters.
+    pub balance: Balance,
+    /// Expected share of a mini-batch's sampled edges that join two parts.
+    pub expected_cross_share: f64,
+    /// Expected number of such edges in a mini-batch, where a presample was used.
+    pub expected_cross_edges: Option<f64>,
+}
+
+/// Content of `partition.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionMeta {
+    /// The graph, and the presample where one was used.
+    pub made_from: MadeFrom,
+    /// What was asked for.
+    pub config: PartitionConfig,
+    /// What came out.
+    pub report: PartitionReport,
+    /// `assignment.npy` and `cache_order.npy`.
+    pub files: Files,
+    /// Version of gsplit.
+    pub tool_version: String,
+}
+
+impl Document for PartitionMeta {
+    const FORMAT: &'static str = "gsplit-partition";
+    const VERSION: u32 = 1;
+}
+
+/// A stored partition of a dataset, mapped.
+#[derive(Clone, Debug)]
+pub struct PartitionMap {
+    key: String,
+    meta: PartitionMeta,
+    assignment: Column<u16>,
+    cache_order: Column<u32>,
+}
+
+impl PartitionMap {
+    /// Where the partition `key` of `dataset` lies.
+    pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
+        dataset.path().join("partition").join(key)
+    }
+
+    /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of
+    /// part 0 by falling benefit of caching them, then those of part 1 ... Refuses an existing key, unless `replace`.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one artifact, each of its own type")]
+    pub fn save(
+        dataset: &Dataset,
+        key: &str,
+        presample: Option<&Presample>,
+        config: PartitionConfig,
+        report: PartitionReport,
+        assignment: &[u16],
+        cache_order: &[u32],
+        replace: bool,
+    ) -> Result<Self> {
+        let staging = Staging::begin(Self::folder(dataset, key), replace)?;
+        let mut files = Files::new();
+        files.insert("assignment.npy".into(), write_npy(staging.path("assignment.npy"), assignment)?);
+        files.insert("cache_order.npy".into(), write_npy(staging.path("cache_order.npy"), cache_order)?);
+        let mut made_from = MadeFrom::dataset(dataset);
+        made_from.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
+        let tool_version = env!("CARGO_PKG_VERSION").to_string();
+        let meta = PartitionMeta { made_from, config, report, files, tool_version };
+        document::write(&staging.path("partition.json"), &meta)?;
+        staging.commit()?;
+        Self::open(dataset, key)
+    }
+
+    /// Opens the partition `key` of `dataset`; one of another graph is refused.
+    pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
+        let folder = Self::folder(dataset, key);
+        let path = folder.join("partition.json");
+        if !path.exists() {
+            let keys = dataset.keys("partition")?;
+            let remedy = match keys.is_empty() {
+                true => "run `gsplit partition` first".to_string(),
+                false => format!("there are {}; or run `gsplit partition`", keys.join(", ")),
+            };
+            return Err(Error::Missing { path: dataset.path().into(), what: format!("partition `{key}`"), remedy });
+        }
+        let (meta, _) = document::read::<PartitionMeta>(&path)?;
+        meta.made_from.check(&folder, dataset)?;
+        check_lengths(&folder, &meta.files)?;
+        let map = Self {
+            key: key.to_string(),
+            assignment: Column::open(folder.join("assignment.npy"))?,
+            cache_order: Column::open(folder.join("cache_order.npy"))?,
+            meta,
+        };
+        map.check(dataset.num_vertices())?;
+        Ok(map)
+    }
+
+    /// Every vertex has a part, every part has a vertex, and the sizes are those of the report.
+    fn check(&self, n: usize) -> Result<()> {
+        let parts = self.num_parts();
+        let corrupt = |problem: String| Err(Error::corrupt(self.assignment.path(), problem));
+        if self.assignment.len() != n || self.cache_order.len() != n {
+            return corrupt(format!("expected one part for each of the {n} vertices, found {}", self.assignment.len()));
+        }
+        let mut sizes = vec![0u64; parts];
+        for &part in self.assignment.iter() {
+            match sizes.get_mut(part as usize) {
+                Some(size) => *size += 1,
+                None => return corrupt(format!("part {part}, expected parts below {parts}")),
+            }
+        }
+        if sizes != self.meta.report.part_sizes {
+            return corrupt(format!("parts of sizes {sizes:?}, the report says {:?}", self.meta.report.part_sizes));
+        }
+        Ok(())
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Content of `partition.json`.
+    pub fn meta(&self) -> &PartitionMeta {
+        &self.meta
+    }
+
+    /// Number of parts.
+    pub fn num_parts(&self) -> usize {
+        self.meta.config.parts as usize
+    }
+
+    /// The part of each vertex.
+    pub fn assignment(&self) -> &[u16] {
+        &self.assignment
+    }
+
+    /// The vertices of `part` by falling benefit of caching them. Panics when there is no such part.
+    pub fn cache_order(&self, part: usize) -> &[u32] {
+        let sizes = &self.meta.report.part_sizes;
+        let start: u64 = sizes[..part].iter().sum();
+        &self.cache_order[start as usize..(start + sizes[part]) as usize]
+    }
+}

@@ -1,0 +1,42 @@
+//! How long work tells whoever watches how far it is. Libraries report here and never print.
+
+/// What a stage counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Bytes of a file.
+    Bytes,
+    /// Things with a name: edges, vertices, batches.
+    Items(&'static str),
+}
+
+/// A watcher of stages.
+pub trait Progress: Sync {
+    /// Opens a stage; `total` when it is known. The stage ends when the handle is dropped.
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage>;
+    /// Says one line that the user should see once, such as what a reader found.
+    fn note(&self, line: &str);
+}
+
+/// A stage under way.
+pub trait Stage: Send + Sync {
+    /// Counts `by` more units as done.
+    fn advance(&self, by: u64);
+    /// Replaces the few words shown beside the stage.
+    fn message(&self, _words: &str) {}
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoProgress;
+
+impl Progress for NoProgress {
+    fn stage(&self, _name: &str, _total: Option<u64>, _unit: Unit) -> Box<dyn Stage> {
+        Box::new(NoProgress)
+    }
+
+    fn note(&self, _line: &str) {}
+}
+
+impl Stage for NoProgress {
+    fn advance(&self, _by: u64) {}
+}

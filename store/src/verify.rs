@@ -1,0 +1,153 @@
+//! Proving that a dataset directory is what it was when it was written.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use crate::checksum::checksum_files;
+use crate::document;
+use crate::{Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Presample, PresampleMeta, Result, Split};
+
+/// One thing that `verify` looked at.
+#[derive(Debug)]
+pub struct Finding {
+    /// The file or artifact.
+    pub path: PathBuf,
+    /// `None` when it is sound, else what is wrong.
+    pub problem: Option<String>,
+}
+
+/// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
+/// in range, splits distinct and disjoint, labels below the number of classes, one feature row a vertex, `Σedge = Σwork` of
+/// the presamples, each partition's map against its report. Fails only when there is no dataset to look at.
+pub fn verify(path: &Path) -> Result<Vec<Finding>> {
+    let mut report = Report { findings: Vec::new() };
+    if !path.join("dataset.json").exists() {
+        return Err(Error::NotADataset(path.to_path_buf()));
+    }
+    let manifest = document::read::<DatasetManifest>(&path.join("dataset.json"));
+    let manifest = report.take(&path.join("dataset.json"), manifest.map(|(manifest, _)| manifest));
+    if let Some(manifest) = &manifest {
+        report.check_files(path, &manifest.files);
+    }
+    let Some(dataset) = report.take(path, Dataset::open(path)) else { return Ok(report.findings) };
+    report.check_dataset(&dataset);
+    for key in dataset.keys("presample")? {
+        report.check_presample(&dataset, &key);
+    }
+    for key in dataset.keys("partition")? {
+        report.check_partition(&dataset, &key);
+    }
+    Ok(report.findings)
+}
+
+struct Report {
+    findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Records success or failure and hands the value on.
+    fn take<T>(&mut self, path: &Path, result: Result<T>) -> Option<T> {
+        let (value, problem) = match result {
+            Ok(value) => (Some(value), None),
+            Err(error) => (None, Some(error.to_string())),
+        };
+        self.findings.push(Finding { path: path.to_path_buf(), problem });
+        value
+    }
+
+    fn check_files(&mut self, folder: &Path, files: &Files) {
+        let paths: Vec<PathBuf> = files.keys().map(|name| folder.join(name)).collect();
+        for ((path, record), found) in paths.iter().zip(files.values()).zip(checksum_files(&paths)) {
+            let result = found.and_then(|(bytes, checksum)| match (bytes, &checksum) == (record.bytes, &record.checksum) {
+                true => Ok(()),
+                false => Err(Error::corrupt(
+                    path,
+                    format!("{bytes} bytes with checksum {checksum}, expected {} with {}", record.bytes, record.checksum),
+                )),
+            });
+            self.take(path, result);
+        }
+    }
+
+    fn check_dataset(&mut self, dataset: &Dataset) {
+        let path = dataset.path();
+        self.take(&path.join("topology"), dataset.topology().check_indices());
+        let files = &dataset.manifest().files;
+        if files.contains_key("nodes/feat.arrow") {
+            self.take(&path.join("nodes/feat.arrow"), dataset.features());
+        }
+        if files.contains_key("nodes/label.npy") {
+            self.take(&path.join("nodes/label.npy"), check_labels(dataset));
+        }
+        self.take(&path.join("nodes/original_id.npy"), check_original_ids(dataset));
+        self.take(&path.join("splits"), check_splits(dataset));
+    }
+
+    fn check_presample(&mut self, dataset: &Dataset, key: &str) {
+        let folder = Presample::folder(dataset, key);
+        let meta = document::read::<PresampleMeta>(&folder.join("presample.json"));
+        let Some((meta, _)) = self.take(&folder.join("presample.json"), meta) else { return };
+        self.check_files(&folder, &meta.files);
+        let sums = Presample::open(dataset, key).and_then(|presample| {
+            let sum = |counter: &[u32]| counter.iter().map(|&count| u64::from(count)).sum::<u64>();
+            let (edge, work) = (sum(presample.edge()), sum(presample.work()));
+            match edge == work {
+                true => Ok(()),
+                false => Err(Error::corrupt(&folder, format!("sampled edges {edge}, work {work}: expected equal sums"))),
+            }
+        });
+        self.take(&folder, sums);
+    }
+
+    fn check_partition(&mut self, dataset: &Dataset, key: &str) {
+        let folder = PartitionMap::folder(dataset, key);
+        let meta = document::read::<PartitionMeta>(&folder.join("partition.json"));
+        let Some((meta, _)) = self.take(&folder.join("partition.json"), meta) else { return };
+        self.check_files(&folder, &meta.files);
+        let order = PartitionMap::open(dataset, key).and_then(|map| {
+            let mut seen = vec![false; dataset.num_vertices()];
+            for part in 0..map.num_parts() {
+                for &v in map.cache_order(part) {
+                    let fresh = seen.get_mut(v as usize).is_some_and(|seen| !std::mem::replace(seen, true));
+                    if !fresh || map.assignment()[v as usize] as usize != part {
+                        return Err(Error::corrupt(&folder, format!("cache order of part {part}: vertex {v} is not its own")));
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.take(&folder, order);
+    }
+}
+
+fn check_labels(dataset: &Dataset) -> Result<()> {
+    let labels = dataset.labels()?;
+    let classes = dataset.manifest().num_classes.unwrap_or(0) as i32;
+    match labels.iter().position(|&label| label < -1 || label >= classes) {
+        None => Ok(()),
+        Some(v) => Err(Error::corrupt(labels.path(), format!("label {} of vertex {v}: expected -1 to {}", labels[v], classes - 1))),
+    }
+}
+
+fn check_original_ids(dataset: &Dataset) -> Result<()> {
+    let Some(ids) = dataset.original_ids()? else { return Ok(()) };
+    let distinct: BTreeSet<u64> = ids.iter().copied().collect();
+    match distinct.len() == ids.len() {
+        true => Ok(()),
+        false => Err(Error::corrupt(ids.path(), "two vertices have the same original id")),
+    }
+}
+
+fn check_splits(dataset: &Dataset) -> Result<()> {
+    let mut owner = vec![None; dataset.num_vertices()];
+    for split in dataset.manifest().splits() {
+        let vertices = dataset.split(split)?;
+        for &v in vertices.iter() {
+            if let Some(other) = owner[v as usize].replace(split) {
+                let other: Split = other;
+                return Err(Error::corrupt(vertices.path(), format!("vertex {v} is in the {} split too", other.name())));
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Bad command lines and bad artifacts: one line, the remedy in it, exit code 1 (usage 2). Raw files that lie are tested
+//! where they are read, in `preprocess`.
+
+use std::fs;
+
+use crate::support::{community, fails, ok};
+
+#[test]
+fn options_that_make_no_sense_are_usage_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for args in [
+        &["presample", "ds", "--fanouts", "5,x"][..],
+        &["presample", "ds", "--fanouts", "0"],
+        &["presample", "ds", "--batch-size", "0"],
+        &["partition", "ds", "--parts", "0"],
+        &["partition", "ds", "--parts", "4", "--weights", "heavy"],
+        &["generate", "community", "--vertices", "ten", "--edges", "5", "--out", "x"],
+        &["convert", "ogb"],
+        &["frobnicate"],
+    ] {
+        fails(folder, args, 2);
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn training_options_that_contradict_each_other_are_usage_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for (args, words) in [
+        (&["--layers", "2"][..], "--layers 2"),
+        (&["--parallelism", "single", "--ranks", "2"], "single needs 1"),
+        (&["--model", "gat", "--heads", "7"], "--heads 7"),
+        (&["--dropout", "1"], "--dropout 1"),
+        (&["--lr", "0"], "--lr 0"),
+        (&["--batch-size", "0"], "--batch-size 0"),
+        (&["--parallelism", "single", "--resume", "--checkpoint", "none"], "no checkpoint"),
+    ] {
+        let line = fails(folder, &[&["train", "ds"][..], args].concat(), 2);
+        assert!(line.contains(words), "{line}");
+    }
+    let line = fails(folder, &["train", "ds"], 1);
+    assert!(line.contains("gsplit partition --parts 4"), "{line}");
+}
+
+#[test]
+fn missing_and_foreign_artifacts_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("empty")).unwrap();
+    for args in [
+        &["inspect", "nowhere"][..],
+        &["verify", "empty"],
+        &["presample", "empty", "--fanouts", "5"],
+        &["partition", "nowhere", "--parts", "2"],
+    ] {
+        assert!(fails(folder, args, 1).contains("not a gsplit dataset"));
+    }
+    community(folder, 300);
+    assert!(fails(folder, &["partition", "ds", "--parts", "2"], 1).contains("gsplit presample"));
+    ok(folder, &["presample", "ds", "--fanouts", "5"]);
+    // A presample carried over to another graph.
+    ok(folder, &["generate", "community", "--vertices", "301", "--edges", "900", "--out", "other"]);
+    fs::create_dir_all(folder.join("other/presample")).unwrap();
+    fs::rename(folder.join("ds/presample/f5_b1024_e10_s0"), folder.join("other/presample/f5_b1024_e10_s0")).unwrap();
+    let line = fails(folder, &["partition", "other", "--parts", "2"], 1);
+    assert!(line.contains("`ds`") && line.contains("`other`") && line.contains("another graph"), "{line}");
+}
+
+#[test]
+fn truncated_artifacts_are_refused_when_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for name in ["topology/indices.npy", "nodes/feat.arrow", "splits/train.npy", "dataset.json"] {
+        let path = folder.join("ds").join(name);
+        let good = fs::read(&path).unwrap();
+        fs::write(&path, &good[..good.len() - 7]).unwrap();
+        let line = fails(folder, &["inspect", "ds"], 1);
+        assert!(line.contains(name), "{line}");
+        fs::write(&path, &good).unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! Invariant 10: a killed stage loses nothing that was finished; a flipped bit is found and the file named.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::support::{command, community, fails, gsplit, ok};
+
+fn files_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files_below(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 600);
+    ok(folder, &["presample", "ds", "--fanouts", "5,5", "--epochs", "2"]);
+    ok(folder, &["partition", "ds", "--parts", "3"]);
+    ok(folder, &["verify", "ds"]);
+    let files = files_below(&folder.join("ds"));
+    assert!(files.len() >= 15, "{files:?}");
+    for file in files {
+        let good = fs::read(&file).unwrap();
+        for at in [0, good.len() / 2, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 4;
+            fs::write(&file, &bad).unwrap();
+            let output = gsplit(folder, &["verify", "ds"]);
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            let name = file.strip_prefix(folder).unwrap().to_str().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{name}, byte {at}: {text}");
+            assert!(text.contains(name), "{name}, byte {at}: {text}");
+        }
+        fs::write(&file, &good).unwrap();
+    }
+    ok(folder, &["verify", "ds"]);
+}
+
+/// Kills `args` after each of several delays; whatever the moment, `there` is then absent or sound, and running again works.
+fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
+    for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
+        let mut child = command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if folder.join(there).exists() {
+            ok(folder, &["verify", "ds"]);
+        }
+    }
+    ok(folder, args);
+    ok(folder, &["verify", "ds"]);
+    let leftovers: Vec<PathBuf> = files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial-")).collect();
+    assert_eq!(leftovers, Vec::<PathBuf>::new());
+}
+
+#[test]
+fn killing_a_stage_at_any_moment_leaves_the_state_before_or_after() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let generate = ["generate", "community", "--vertices", "20000", "--edges", "200000", "--out", "ds"];
+    kill_at_many_moments(folder, &generate, "ds/dataset.json");
+    let first = fs::read(folder.join("ds/dataset.json")).unwrap();
+    kill_at_many_moments(folder, &["presample", "ds", "--fanouts", "5,5", "--epochs", "2"], "ds");
+    kill_at_many_moments(folder, &["partition", "ds", "--parts", "4"], "ds");
+    kill_at_many_moments(folder, &[&generate[..], &["--seed", "7", "--force"]].concat(), "ds");
+    assert_ne!(fs::read(folder.join("ds/dataset.json")).unwrap(), first);
+}
+
+#[test]
+fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let args = ["generate", "rmat", "--vertices", "2000000", "--edges", "30000000", "--out", "ds"];
+    let child = command(folder, &args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(400));
+    let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.trim_end().lines().last().unwrap().starts_with("interrupted:"), "{errors}");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing is left");
+}
+
+#[test]
+fn a_full_disk_is_one_line() {
+    // /dev/full takes the place of a file system without space: every write to it fails with ENOSPC.
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::create_dir(folder.join("full")).unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs", folder.join("full").to_str().unwrap()])
+        .stderr(Stdio::null())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        println!("skipped: mounting a small file system needs privileges");
+        return;
+    }
+    let args = ["generate", "community", "--vertices", "20000", "--edges", "200000", "--out", "full/ds"];
+    let result = std::panic::catch_unwind(|| fails(folder, &args, 1));
+    let left = fs::read_dir(folder.join("full")).unwrap().count();
+    std::process::Command::new("umount").arg(folder.join("full")).status().unwrap();
+    let line = result.unwrap();
+    assert!(line.contains("full/") && line.contains("free some space"), "{line}");
+    assert_eq!(left, 0, "the unfinished dataset is removed");
+}

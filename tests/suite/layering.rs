@@ -1,0 +1,55 @@
+//! Who may import whom, and where unsafe code may live.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::support::root;
+
+/// The workspace crates that the manifest of `package` depends on, by folder name.
+fn workspace_dependencies(package: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap();
+    let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("gsplit-"));
+    names.map(|rest| rest.chars().take_while(|c| c.is_alphanumeric()).collect()).collect()
+}
+
+#[test]
+fn crates_meet_in_store_and_kernels_only() {
+    for package in ["store", "kernels"] {
+        assert_eq!(workspace_dependencies(package), Vec::<String>::new(), "{package} imports nothing of the workspace");
+    }
+    for package in ["preprocess", "partition", "trainer"] {
+        let mut found = workspace_dependencies(package);
+        found.sort();
+        found.dedup();
+        assert_eq!(found, ["kernels", "store"], "{package} imports store and kernels, and never its siblings");
+    }
+}
+
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_its_room() {
+    let mut files = Vec::new();
+    for folder in ["src", "store/src", "kernels/src", "preprocess/src", "partition/src", "trainer/src"] {
+        rust_files(&root().join(folder), &mut files);
+    }
+    assert!(files.len() > 50);
+    let word = ["un", "safe"].concat();
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let used = text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default();
+            code.contains(&format!("{word} {{")) || code.contains(&format!("{word} fn")) || code.contains(&format!("{word} impl"))
+        });
+        assert!(!used || path.ends_with("store/src/mmap.rs"), "{}", path.display());
+    }
+}

@@ -1,0 +1,46 @@
+//! Which seeds of a mini-batch are this rank's.
+
+use crate::config::Parallelism;
+
+/// Who owns a vertex, which decides who computes it and loads its features.
+#[derive(Clone, Copy, Debug)]
+pub enum Ownership<'a> {
+    /// Each rank owns whatever it touches: `single` and `data`.
+    Mine,
+    /// The partition map says: `split`.
+    Map(&'a [u16]),
+}
+
+/// This rank's seeds of one global mini-batch.
+///
+/// Every rank draws the same global batch from the shared seed and keeps its share. Shuffling each part on its own
+/// would stratify the batches by part, which changes what is learnt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seeds {
+    /// This rank's seeds, possibly none.
+    pub local: Vec<u32>,
+    /// Seeds of all ranks together: the loss is divided by this.
+    pub global: usize,
+}
+
+impl Seeds {
+    /// The share of rank `rank` of `ranks` in the global mini-batch `batch`: what it owns under a partition map, else
+    /// an equal consecutive share.
+    pub fn of(batch: &[u32], ownership: Ownership<'_>, rank: usize, ranks: usize) -> Self {
+        let local = match ownership {
+            Ownership::Map(part) => batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect(),
+            Ownership::Mine => batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks].to_vec(),
+        };
+        Self { local, global: batch.len() }
+    }
+}
+
+impl Parallelism {
+    /// The ownership that this parallelism works with; `assignment` is the partition map where one is used.
+    pub(crate) fn ownership(self, assignment: Option<&[u16]>) -> Ownership<'_> {
+        match (self, assignment) {
+            (Self::Split, Some(part)) => Ownership::Map(part),
+            _ => Ownership::Mine,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Checkpoints: after every epoch, everything that the next one starts from.
+//!
+//! ```text
+//! DIR/epoch-00007/model.safetensors       parameters by name, f32
+//! DIR/epoch-00007/optimizer.safetensors   Adam's `first_moment` and `second_moment`, flat, in the parameters' order
+//! DIR/epoch-00007/checkpoint.json         configuration, origin, epoch, step count, checksums of the two
+//! ```
+//!
+//! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed after
+//! epoch 7 continues with exactly the losses of one that was never interrupted. The last [`KEPT`] are kept.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::document::{self, Document};
+use gsplit_store::staging::Staging;
+use gsplit_store::{Dataset, FileRecord, Files, MadeFrom, checksum_file};
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use crate::config::TrainConfig;
+use crate::model::Parameters;
+use crate::optimizer::Adam;
+use crate::{Error, Result};
+
+/// Newest checkpoints that are kept.
+const KEPT: usize = 2;
+
+/// Content of `checkpoint.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The graph and training split.
+    pub made_from: MadeFrom,
+    /// The whole configuration of the run.
+    pub config: TrainConfig,
+    /// Epochs done.
+    pub epoch: u32,
+    /// Updates done.
+    pub steps: u64,
+    /// The tensors' files.
+    pub files: Files,
+    /// Version of gsplit.
+    pub tool_version: String,
+}
+
+impl Document for Checkpoint {
+    const FORMAT: &'static str = "gsplit-checkpoint";
+    const VERSION: u32 = 1;
+}
+
+/// Writes the checkpoint after `epoch` and removes the oldest beyond those that are kept.
+pub fn save(
+    folder: &Path,
+    epoch: u32,
+    dataset: &Dataset,
+    config: &TrainConfig,
+    parameters: &Parameters,
+    adam: &Adam,
+) -> Result<()> {
+    let staging = Staging::begin(folder.join(format!("epoch-{epoch:05}")), true)?;
+    let weights: Vec<(&str, &Tensor)> = parameters.iter().collect();
+    let moments = [("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
+    let mut files = Files::new();
+    for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &moments[..])] {
+        let path = staging.path(name);
+        Tensor::write_safetensors(tensors, &path)?;
+        let io = |source| Error::Io { path: path.clone(), source };
+        std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(io)?;
+        let (bytes, checksum) = checksum_file(&path)?;
+        files.insert(name.into(), FileRecord { bytes, checksum });
+    }
+    let checkpoint = Checkpoint {
+        made_from: MadeFrom::dataset(dataset),
+        config: config.clone(),
+        epoch,
+        steps: adam.steps,
+        files,
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+    };
+    document::write(&staging.path("checkpoint.json"), &checkpoint)?;
+    staging.commit()?;
+    let mut epochs = found(folder);
+    while epochs.len() > KEPT {
+        let (_, oldest) = epochs.remove(0);
+        std::fs::remove_dir_all(&oldest).map_err(|source| Error::Io { path: oldest, source })?;
+    }
+    Ok(())
+}
+
+/// A checkpoint that fits the run it is to continue.
+#[derive(Debug)]
+pub struct Resume {
+    path: PathBuf,
+    /// Epochs done.
+    pub epoch: u32,
+    steps: u64,
+}
+
+/// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it.
+pub fn find(folder: &Path, dataset: &Dataset, config: &TrainConfig) -> Result<Resume> {
+    let Some((_, path)) = found(folder).pop() else {
+        return Err(Error::Option(format!("--resume: no checkpoint in {}: run without --resume to start", folder.display())));
+    };
+    let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;
+    checkpoint.made_from.check(&path, dataset)?;
+    if let Some(difference) = config.difference(&checkpoint.config) {
+        let place = path.display();
+        return Err(Error::Option(format!("{place}: {difference}: resume with the same options, or start another --checkpoint")));
+    }
+    for (name, record) in &checkpoint.files {
+        let (bytes, checksum) = checksum_file(&path.join(name))?;
+        if (bytes, &checksum) != (record.bytes, &record.checksum) {
+            let problem = "its checksum is not the recorded one: delete this checkpoint to resume from the one before";
+            return Err(Error::Data { path: path.join(name), problem: problem.into() });
+        }
+    }
+    Ok(Resume { path, epoch: checkpoint.epoch, steps: checkpoint.steps })
+}
+
+/// Overwrites `parameters` and `adam` with what the checkpoint holds.
+pub fn restore(resume: &Resume, parameters: &Parameters, adam: &mut Adam) -> Result<()> {
+    let targets = parameters.iter().collect();
+    copy_from(&resume.path.join("model.safetensors"), targets)?;
+    let moments = vec![("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
+    copy_from(&resume.path.join("optimizer.safetensors"), moments)?;
+    adam.steps = resume.steps;
+    Ok(())
+}
+
+fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
+    let stored = Tensor::read_safetensors(path)?;
+    for (name, target) in targets {
+        let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);
+        let Some(source) = source.filter(|source| source.size() == target.size() && source.kind() == target.kind()) else {
+            let problem = format!("expected a tensor {name} of shape {:?}: it is from another model", target.size());
+            return Err(Error::Data { path: path.to_path_buf(), problem });
+        };
+        tch::no_grad(|| target.shallow_clone().copy_(source));
+    }
+    Ok(())
+}
+
+/// The checkpoints in `folder`, oldest first.
+fn found(folder: &Path) -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut epochs: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let epoch = entry.file_name().to_str()?.strip_prefix("epoch-")?.parse().ok()?;
+            Some((epoch, entry.path()))
+        })
+        .collect();
+    epochs.sort();
+    epochs
+}

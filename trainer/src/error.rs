@@ -1,0 +1,63 @@
+//! What can go wrong in training, each as one line with its remedy.
+
+use std::path::PathBuf;
+
+use gsplit_kernels::{CommError, KernelError};
+
+/// Result of every fallible call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a model cannot be trained.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The dataset or one of its artifacts refused.
+    #[error(transparent)]
+    Store(#[from] gsplit_store::Error),
+    /// An operator refused.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The group of ranks broke.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// libtorch refused.
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+    /// An option, or two of them together, make no sense: a usage error.
+    #[error("{0}")]
+    Option(String),
+    /// The dataset cannot be trained on.
+    #[error("{}: {problem}", path.display())]
+    Data {
+        /// The dataset.
+        path: PathBuf,
+        /// Expected, found, and what to do.
+        problem: String,
+    },
+    /// A log or a checkpoint cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The loss is no number.
+    #[error("the loss is {loss} at epoch {epoch}, step {step}: lower --lr or check the features; the last checkpoint is kept")]
+    Diverged {
+        /// NaN or infinite.
+        loss: f64,
+        /// Epoch, from 1.
+        epoch: u32,
+        /// Mini-batch of the epoch, from 1.
+        step: u32,
+    },
+    /// A rank's thread died.
+    #[error("rank {rank} failed: {reason}")]
+    Rank {
+        /// The rank.
+        rank: usize,
+        /// Its last words.
+        reason: String,
+    },
+}

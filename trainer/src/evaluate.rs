@@ -1,0 +1,80 @@
+//! Exact inference: every layer over all vertices with full neighbourhoods, one layer after the other.
+//!
+//! Vertices go through a layer in chunks of bounded edges; what a chunk needs is relabelled as in training, so a model's
+//! layers are the same code in both. Memory: the rows of two layers, 4 · n · (width below + width above) bytes.
+
+use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
+use gsplit_store::{FeatureTable, Stage};
+
+use crate::Result;
+use crate::batch::gather_features;
+use crate::model::{LayerEdges, Model};
+use crate::step::{to_rows, to_tensor};
+
+/// Edges of a chunk, unless a single vertex has more.
+const CHUNK_EDGES: u64 = 1 << 18;
+/// Vertices of a chunk.
+const CHUNK_VERTICES: usize = 1 << 14;
+
+/// The logits of every vertex, row after row.
+pub fn infer(model: &Model, graph: &Graph<'_>, features: &FeatureTable, stage: &dyn Stage) -> Result<Vec<f32>> {
+    let n = graph.num_vertices();
+    let mut below: Option<Vec<f32>> = None;
+    for index in 0..model.num_layers() {
+        let in_dim = if index == 0 { features.dim() } else { model.out_dim(index - 1) };
+        let mut above: Vec<f32> = Vec::with_capacity(n * model.out_dim(index));
+        let mut start = 0;
+        while start < n {
+            let end = chunk_end(graph, start);
+            let rows_of = |vertices: &[u32]| -> Result<Vec<f32>> {
+                let Some(below) = &below else { return gather_features(features, vertices) };
+                let mut rows = vec![0f32; vertices.len() * in_dim];
+                gather_f32(below, in_dim, vertices, &mut rows)?;
+                Ok(rows)
+            };
+            above.extend(infer_chunk(model, index, graph, start as u32..end as u32, in_dim, rows_of)?);
+            stage.advance((end - start) as u64);
+            start = end;
+        }
+        below = Some(above);
+    }
+    Ok(below.unwrap_or_default())
+}
+
+fn chunk_end(graph: &Graph<'_>, start: usize) -> usize {
+    let limit = graph.indptr[start] + CHUNK_EDGES;
+    let most = (start + CHUNK_VERTICES).min(graph.num_vertices());
+    let fits = graph.indptr[start + 1..=most].partition_point(|&end| end <= limit);
+    start + fits.max(1)
+}
+
+fn infer_chunk(
+    model: &Model,
+    index: usize,
+    graph: &Graph<'_>,
+    vertices: std::ops::Range<u32>,
+    in_dim: usize,
+    rows_of: impl Fn(&[u32]) -> Result<Vec<f32>>,
+) -> Result<Vec<f32>> {
+    let frontier: Vec<u32> = vertices.collect();
+    let all = sample_layer(graph, &frontier, Fanout::All, &StreamKey::new(0, Stream::Sample))?;
+    let relabelled = unique_frontier_first(&frontier, &neighbours(graph, &all.edges));
+    let rows = rows_of(&relabelled.mixed)?;
+    tch::no_grad(|| {
+        let edges = LayerEdges::new(&all.indptr, &relabelled.local, relabelled.mixed.len());
+        let mixed = to_tensor(&rows, relabelled.mixed.len(), in_dim);
+        to_rows(&model.layer(index, &edges, &mixed, &frontier, None)?)
+    })
+}
+
+/// Share of `vertices` whose largest logit is their label; unlabelled ones are left out. `None` when none is labelled.
+pub fn accuracy(logits: &[f32], classes: usize, labels: &[i32], vertices: &[u32]) -> Option<f64> {
+    let labelled: Vec<u32> = vertices.iter().copied().filter(|&v| labels[v as usize] >= 0).collect();
+    let right = labelled.iter().filter(|&&v| {
+        let row = &logits[v as usize * classes..(v as usize + 1) * classes];
+        let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
+        best.is_some_and(|(class, _)| class as i32 == labels[v as usize])
+    });
+    let right = right.count();
+    (!labelled.is_empty()).then(|| right as f64 / labelled.len() as f64)
+}

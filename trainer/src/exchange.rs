@@ -1,0 +1,161 @@
+//! The shuffle of one layer: which rows go to which rank, forwards and backwards.
+//!
+//! Below each layer, a rank holds one row for every vertex of its local frontier (which it owns) and needs one for every
+//! vertex of its mixed frontier (owned by anybody). [`Exchange::forward`] brings them; [`Exchange::backward`] is the exact
+//! transpose: gradients of mixed rows go back to the owners and are summed there. ⟨forward(x), y⟩ = ⟨x, backward(y)⟩.
+//!
+//! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 4.2). Sums are
+//! taken own rows first, then by rank, so they do not depend on timing. A rank's own rows never pass the communicator.
+
+use gsplit_kernels::{
+    Communicator, all_to_all_counts, all_to_all_v, gather_f32, gather_rows, scatter_add_f32, split_by_owner, unique,
+};
+
+use crate::Result;
+
+/// How the rows of a local frontier become the rows of the mixed frontier above it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Exchange {
+    /// Both frontiers are the same and on this rank: nothing moves.
+    Identity,
+    /// Rows move between ranks.
+    Shuffle(Shuffle),
+}
+
+/// The index of a [`Exchange::Shuffle`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shuffle {
+    /// Rows of the local frontier.
+    rows_in: usize,
+    /// Positions in the local frontier of the rows that other ranks asked for, by asking rank.
+    send: Grouped,
+    /// Positions in the mixed frontier of the rows that others own, by owner.
+    receive: Grouped,
+    /// (position in the mixed frontier, position in the local frontier) of the rows that this rank owns.
+    own: (Vec<u32>, Vec<u32>),
+    /// For each mixed row: its position in the local frontier followed by the received rows.
+    source: Vec<u32>,
+}
+
+/// Positions grouped by rank; this rank's own group is empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Grouped {
+    counts: Vec<usize>,
+    positions: Vec<u32>,
+}
+
+impl Grouped {
+    fn elements(&self, dim: usize) -> Vec<usize> {
+        self.counts.iter().map(|count| count * dim).collect()
+    }
+}
+
+impl Exchange {
+    /// Splits the vertices of `mixed` by `owner`, tells each owner which of its vertices are needed here, and returns the
+    /// next local frontier with the exchange between the two. The local frontier starts with this rank's own
+    /// vertices of `mixed` in their order, then come those that only others need.
+    ///
+    /// Collective: every rank calls it, with an empty `mixed` if it has nothing to compute.
+    pub fn shuffle(
+        comm: &dyn Communicator,
+        mixed: &[u32],
+        owner: impl Fn(u32) -> usize + Sync,
+    ) -> Result<(Vec<u32>, Exchange)> {
+        let me = comm.rank();
+        let split = split_by_owner(mixed, comm.size(), owner)?;
+        let needed: Vec<u32> = split.order.iter().map(|&position| mixed[position as usize]).collect();
+        let asked_counts = all_to_all_counts(comm, &split.counts)?;
+        let asked: Vec<u32> = all_to_all_v(comm, &needed, &split.counts, &asked_counts)?;
+
+        let asked_by = groups(&asked, &asked_counts);
+        let mut lists = vec![asked_by[me]];
+        lists.extend(without(&asked_by, me));
+        let (local_frontier, positions) = unique(&lists);
+        let (own_local, send_positions) = positions.split_at(asked_by[me].len());
+
+        let mixed_by_owner = groups(&split.order, &split.counts);
+        let own_mixed = mixed_by_owner[me].to_vec();
+        let receive_positions = without(&mixed_by_owner, me).concat();
+        let without_me = |mut counts: Vec<usize>| {
+            counts[me] = 0;
+            counts
+        };
+        let rows_in = local_frontier.len();
+        let mut source = vec![0u32; mixed.len()];
+        for (&position, &local) in own_mixed.iter().zip(own_local) {
+            source[position as usize] = local;
+        }
+        for (received, &position) in receive_positions.iter().enumerate() {
+            source[position as usize] = (rows_in + received) as u32;
+        }
+        let shuffle = Shuffle {
+            rows_in,
+            send: Grouped { counts: without_me(asked_counts.clone()), positions: send_positions.to_vec() },
+            receive: Grouped { counts: without_me(split.counts.clone()), positions: receive_positions },
+            own: (own_mixed, own_local.to_vec()),
+            source,
+        };
+        Ok((local_frontier, Exchange::Shuffle(shuffle)))
+    }
+
+    /// Rows that come from other ranks in one `forward`.
+    pub fn rows_received(&self) -> usize {
+        match self {
+            Self::Identity => 0,
+            Self::Shuffle(shuffle) => shuffle.receive.positions.len(),
+        }
+    }
+
+    /// From one row of `dim` values for each vertex of the local frontier to one for each of the mixed frontier.
+    /// Collective.
+    pub fn forward(&self, comm: &dyn Communicator, rows: Vec<f32>, dim: usize) -> Result<Vec<f32>> {
+        let Self::Shuffle(shuffle) = self else { return Ok(rows) };
+        let mut send = vec![0f32; shuffle.send.positions.len() * dim];
+        gather_f32(&rows, dim, &shuffle.send.positions, &mut send)?;
+        let received = all_to_all_v(comm, &send, &shuffle.send.elements(dim), &shuffle.receive.elements(dim))?;
+        let mut mixed = vec![0f32; shuffle.source.len() * dim];
+        let row = |position: u32| {
+            let position = position as usize;
+            match position.checked_sub(shuffle.rows_in) {
+                None => &rows[position * dim..(position + 1) * dim],
+                Some(position) => &received[position * dim..(position + 1) * dim],
+            }
+        };
+        gather_rows(row, &shuffle.source, dim, &mut mixed)?;
+        Ok(mixed)
+    }
+
+    /// The transpose of [`Exchange::forward`]: from one row for each vertex of the mixed frontier to sums for the local
+    /// frontier. Collective.
+    pub fn backward(&self, comm: &dyn Communicator, mixed: Vec<f32>, dim: usize) -> Result<Vec<f32>> {
+        let Self::Shuffle(shuffle) = self else { return Ok(mixed) };
+        let mut send = vec![0f32; shuffle.receive.positions.len() * dim];
+        gather_f32(&mixed, dim, &shuffle.receive.positions, &mut send)?;
+        let received = all_to_all_v(comm, &send, &shuffle.receive.elements(dim), &shuffle.send.elements(dim))?;
+        let mut rows = vec![0f32; shuffle.rows_in * dim];
+        let (own_mixed, own_local) = &shuffle.own;
+        let mut own = vec![0f32; own_mixed.len() * dim];
+        gather_f32(&mixed, dim, own_mixed, &mut own)?;
+        scatter_add_f32(&mut rows, dim, own_local, &own)?;
+        scatter_add_f32(&mut rows, dim, &shuffle.send.positions, &received)?;
+        Ok(rows)
+    }
+}
+
+/// All groups but that of rank `me`.
+fn without<'a>(groups: &[&'a [u32]], me: usize) -> Vec<&'a [u32]> {
+    groups.iter().enumerate().filter(|&(rank, _)| rank != me).map(|(_, &group)| group).collect()
+}
+
+/// Cuts `items` into consecutive groups of the given lengths.
+fn groups<'a>(items: &'a [u32], counts: &[usize]) -> Vec<&'a [u32]> {
+    let mut rest = items;
+    counts
+        .iter()
+        .map(|&count| {
+            let (group, tail) = rest.split_at(count);
+            rest = tail;
+            group
+        })
+        .collect()
+}

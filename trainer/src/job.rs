@@ -1,0 +1,121 @@
+//! Everything the ranks of a run share, opened and checked before the first mini-batch.
+
+use gsplit_kernels::Graph;
+use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
+
+use crate::batch::Ownership;
+use crate::config::{Parallelism, TrainConfig};
+use crate::{Error, Result};
+
+/// The artifacts of a run, mapped once.
+pub struct Artifacts {
+    partition: Option<PartitionMap>,
+}
+
+/// A run's inputs, as every rank sees them.
+pub struct Job<'a> {
+    /// What to do.
+    pub config: &'a TrainConfig,
+    /// In-neighbours.
+    pub graph: Graph<'a>,
+    /// Feature rows.
+    pub features: FeatureTable,
+    /// Class of every vertex, -1 for unlabelled.
+    pub labels: Column<i32>,
+    /// Number of classes.
+    pub classes: usize,
+    /// Seeds.
+    pub train: Column<u32>,
+    /// Vertices of the valid split, if there is one.
+    pub valid: Option<Column<u32>>,
+    /// Vertices of the test split, if there is one.
+    pub test: Option<Column<u32>>,
+    /// Who owns which vertex.
+    pub ownership: Ownership<'a>,
+}
+
+impl Artifacts {
+    /// Finds and opens the partition map that `config` needs.
+    pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
+        let partition = match config.parallelism {
+            Parallelism::Split => Some(find_partition(dataset, config)?),
+            _ => None,
+        };
+        Ok(Self { partition })
+    }
+
+    /// Key of the partition map in use.
+    pub fn partition_key(&self) -> Option<&str> {
+        self.partition.as_ref().map(PartitionMap::key)
+    }
+}
+
+impl<'a> Job<'a> {
+    /// Opens what training needs and checks that it fits together.
+    pub fn new(dataset: &'a Dataset, artifacts: &'a Artifacts, config: &'a TrainConfig) -> Result<Self> {
+        let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
+        let topology = dataset.topology();
+        let (features, labels) = (dataset.features()?, dataset.labels()?);
+        let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
+        if classes == 0 {
+            return Err(problem("no vertex has a label: training needs at least one class".into()));
+        }
+        if let Some(v) = labels.iter().position(|&label| label >= classes as i32 || label < -1) {
+            let found = labels[v];
+            return Err(problem(format!("label {found} of vertex {v}, expected below {classes}: run `gsplit verify`")));
+        }
+        let train = dataset.split(Split::Train)?;
+        if train.is_empty() {
+            return Err(problem("the train split is empty: convert it with another split".into()));
+        }
+        let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
+            true => dataset.split(split).map(Some),
+            false => Ok(None),
+        };
+        Ok(Self {
+            config,
+            graph: Graph::new(topology.indptr(), topology.indices())?,
+            features,
+            labels,
+            classes,
+            train,
+            valid: optional(Split::Valid)?,
+            test: optional(Split::Test)?,
+            ownership: config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment)),
+        })
+    }
+}
+
+/// The partition that was named, or the only one with as many parts as there are ranks.
+fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
+    let ranks = config.num_ranks();
+    if let Some(key) = &config.partition {
+        let map = PartitionMap::open(dataset, key)?;
+        return match map.num_parts() == ranks {
+            true => Ok(map),
+            false => Err(Error::Option(format!(
+                "--partition {key} has {} parts, --ranks is {ranks}: split needs one part a rank",
+                map.num_parts()
+            ))),
+        };
+    }
+    let keys = dataset.keys("partition")?;
+    let mut fitting = Vec::new();
+    for key in &keys {
+        let map = PartitionMap::open(dataset, key)?;
+        if map.num_parts() == ranks {
+            fitting.push(map);
+        }
+    }
+    match (fitting.len(), fitting.pop()) {
+        (1, Some(map)) => Ok(map),
+        (0, _) => Err(Error::Data {
+            path: dataset.path().to_path_buf(),
+            problem: format!(
+                "has no partition into {ranks} parts (there are: {}): run `gsplit partition --parts {ranks}`",
+                if keys.is_empty() { "none".to_string() } else { keys.join(", ") }
+            ),
+        }),
+        _ => Err(Error::Option(format!("several partitions have {ranks} parts: choose with --partition among {}", keys.join(", ")))),
+    }
+}

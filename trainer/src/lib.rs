@@ -1,0 +1,34 @@
+//! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
+//!
+//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (forward, backward, update) →
+//! `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
+//!
+//! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
+//! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
+//! and 5): see `batch::sample`.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod batch;
+mod checkpoint;
+mod config;
+mod epoch;
+mod error;
+mod evaluate;
+mod exchange;
+mod job;
+pub mod model;
+mod optimizer;
+mod report;
+mod step;
+#[cfg(test)]
+mod tests;
+mod train;
+
+pub use batch::Ownership;
+pub use config::{Device, ModelKind, Parallelism, TrainConfig};
+pub use error::{Error, Result};
+pub use exchange::Exchange;
+pub use report::{EpochReport, Log, Summary, Timings};
+pub use train::{RunOptions, train};

@@ -1,0 +1,65 @@
+//! Named parameters, initialised by counter-based draws so that every rank, and every run, starts from the same bits.
+
+use gsplit_kernels::{Draws, Stream, StreamKey};
+use tch::Tensor;
+
+/// The parameters of a model, in the order in which its layers asked for them.
+#[derive(Debug)]
+pub struct Parameters {
+    seed: u64,
+    tensors: Vec<(String, Tensor)>,
+}
+
+/// A view of [`Parameters`] that puts a prefix before every name.
+pub struct Named<'a> {
+    parameters: &'a mut Parameters,
+    prefix: String,
+}
+
+impl Parameters {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, tensors: Vec::new() }
+    }
+
+    pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
+        Named { parameters: self, prefix }
+    }
+
+    /// Names and tensors; all are f32 leaves that require gradients.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
+    }
+
+    /// Number of values in all.
+    pub fn num_values(&self) -> usize {
+        self.tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
+    }
+}
+
+impl Named<'_> {
+    /// Glorot and Bengio's uniform initialisation: `[rows, columns]` in ±gain·sqrt(6 / (fan_in + fan_out)).
+    pub fn glorot(&mut self, name: &str, shape: [usize; 2], gain: f64) -> Tensor {
+        let [rows, columns] = shape;
+        let bound = (gain * (6.0 / (rows + columns) as f64).sqrt()) as f32;
+        let index = self.parameters.tensors.len() as u32;
+        let key = StreamKey { step: index, ..StreamKey::new(self.parameters.seed, Stream::Init) };
+        let values: Vec<f32> = (0..rows)
+            .flat_map(|row| {
+                let mut draws = Draws::new(&key, row as u32);
+                (0..columns).map(move |_| (2.0 * draws.unit_f32() - 1.0) * bound)
+            })
+            .collect();
+        self.add(name, Tensor::from_slice(&values).view([rows as i64, columns as i64]))
+    }
+
+    /// A row of zeros.
+    pub fn zeros(&mut self, name: &str, length: usize) -> Tensor {
+        self.add(name, Tensor::from_slice(&vec![0f32; length]))
+    }
+
+    fn add(&mut self, name: &str, tensor: Tensor) -> Tensor {
+        let tensor = tensor.set_requires_grad(true);
+        self.parameters.tensors.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
+        tensor
+    }
+}

@@ -1,0 +1,154 @@
+//! Numbers that training returns: per step inside, per epoch to the caller, per epoch to the log file.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use gsplit_kernels::Communicator;
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Result};
+
+/// Where the time of a rank went, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Timings {
+    /// Drawing, relabelling, splitting, and the exchange of ids that belongs to it.
+    pub sample_s: f64,
+    /// Gathering feature rows.
+    pub load_s: f64,
+    /// Forward, backward and update.
+    pub compute_s: f64,
+    /// Exchanging rows and gradients, waiting for other ranks included.
+    pub exchange_s: f64,
+}
+
+/// One mini-batch on one rank.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StepReport {
+    /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
+    pub loss: f64,
+    /// Seeds classified rightly.
+    pub correct: u64,
+    /// Labelled seeds.
+    pub counted: u64,
+    /// Sampled edges.
+    pub edges: u64,
+    /// Feature rows read.
+    pub rows_loaded: u64,
+    /// Rows received from other ranks in the forward pass.
+    pub rows_exchanged: u64,
+    /// Where the time went.
+    pub timings: Timings,
+}
+
+impl StepReport {
+    /// Adds another step of the same rank.
+    pub fn add(&mut self, other: &Self) {
+        self.loss += other.loss;
+        self.correct += other.correct;
+        self.counted += other.counted;
+        self.edges += other.edges;
+        self.rows_loaded += other.rows_loaded;
+        self.rows_exchanged += other.rows_exchanged;
+        self.timings.sample_s += other.timings.sample_s;
+        self.timings.load_s += other.timings.load_s;
+        self.timings.compute_s += other.timings.compute_s;
+        self.timings.exchange_s += other.timings.exchange_s;
+    }
+
+    /// The sums over all ranks; times are averaged, so that they add up to the epoch's length. Collective.
+    pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
+        let t = &self.timings;
+        let mut reals = [self.loss, t.sample_s, t.load_s, t.compute_s, t.exchange_s];
+        let mut counts = [self.correct, self.counted, self.edges, self.rows_loaded, self.rows_exchanged];
+        comm.all_reduce_sum_f64(&mut reals)?;
+        comm.all_reduce_sum_u64(&mut counts)?;
+        let ranks = comm.size() as f64;
+        let [loss, sample, load, compute, exchange] = reals;
+        let [correct, counted, edges, rows_loaded, rows_exchanged] = counts;
+        let timings = Timings {
+            sample_s: sample / ranks,
+            load_s: load / ranks,
+            compute_s: compute / ranks,
+            exchange_s: exchange / ranks,
+        };
+        Ok(Self { loss, correct, counted, edges, rows_loaded, rows_exchanged, timings })
+    }
+}
+
+/// One epoch over all ranks; a line of the log file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EpochReport {
+    /// From 1.
+    pub epoch: u32,
+    /// Mean of the mini-batches' losses, with dropout, before each update.
+    pub loss: f64,
+    /// Accuracy on the training seeds, as they were when trained on.
+    pub train: f64,
+    /// Accuracy on the valid split with full neighbourhoods, when evaluated.
+    pub valid: Option<f64>,
+    /// Accuracy on the test split with full neighbourhoods, when evaluated.
+    pub test: Option<f64>,
+    /// Where the time of the mean rank went.
+    #[serde(flatten)]
+    pub timings: Timings,
+    /// Wall time of the epoch without evaluation.
+    pub seconds: f64,
+    /// Wall time of the evaluation.
+    pub evaluate_s: f64,
+    /// Sampled edges computed.
+    pub edges: u64,
+    /// Feature rows loaded.
+    pub rows_loaded: u64,
+    /// Rows that crossed from one rank to another in forward passes.
+    pub rows_exchanged: u64,
+}
+
+/// A finished run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// One entry an epoch, those before a resume not included.
+    pub epochs: Vec<EpochReport>,
+    /// Values in the model.
+    pub num_parameters: usize,
+    /// Key of the partition map used.
+    pub partition: Option<String>,
+    /// Epochs that were found done.
+    pub resumed_after: u32,
+}
+
+/// A JSONL file with one [`EpochReport`] a line.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    file: File,
+}
+
+impl Log {
+    /// Starts the file at `path` anew, keeping the lines of epochs up to `keep`: a resumed run goes on after them.
+    pub fn start(path: &Path, keep: u32) -> Result<Self> {
+        let io = |source| Error::Io { path: path.to_path_buf(), source };
+        let mut kept = String::new();
+        if keep > 0 && path.exists() {
+            for line in BufReader::new(File::open(path).map_err(io)?).lines() {
+                let line = line.map_err(io)?;
+                if serde_json::from_str::<EpochReport>(&line).is_ok_and(|report| report.epoch <= keep) {
+                    kept.push_str(&line);
+                    kept.push('\n');
+                }
+            }
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(io)?;
+        }
+        let mut file = File::create(path).map_err(io)?;
+        file.write_all(kept.as_bytes()).map_err(io)?;
+        Ok(Self { path: path.to_path_buf(), file })
+    }
+
+    /// Appends one line.
+    pub fn write(&mut self, report: &EpochReport) -> Result<()> {
+        let line = serde_json::to_string(report).unwrap_or_default();
+        writeln!(self.file, "{line}").map_err(|source| Error::Io { path: self.path.clone(), source })
+    }
+}

@@ -1,0 +1,137 @@
+//! One mini-batch on one rank: forward, loss, backward, update.
+//!
+//! torch's autograd works inside a layer; between layers stand the exchanges. Each layer reads a leaf tensor, and its
+//! backward is started on its own once the gradient of its output has come back through the exchange above. No collective
+//! ever runs inside torch's backward pass, so ranks that share a device cannot wait for each other there.
+
+use std::time::Instant;
+
+use gsplit_kernels::Communicator;
+use tch::{Kind, Reduction, Tensor};
+
+use crate::Result;
+use crate::batch::Loaded;
+use crate::model::{DropoutKey, LayerEdges, Model};
+use crate::optimizer::Adam;
+use crate::report::StepReport;
+
+/// Label of a seed that is left out of the loss.
+const UNLABELLED: i64 = -1;
+
+/// Runs the mini-batch and updates the parameters. `labels` holds the class of every vertex of the graph. Collective.
+pub fn train_step(
+    model: &Model,
+    adam: &mut Adam,
+    batch: Loaded,
+    labels: &[i32],
+    dropout: DropoutKey,
+    comm: &dyn Communicator,
+) -> Result<StepReport> {
+    let started = Instant::now();
+    let mut report = StepReport::default();
+    let pass = forward(model, batch, Some(dropout), comm, &mut report)?;
+    let (loss, correct, counted) = loss(&pass, labels);
+    report.loss = loss.double_value(&[]);
+    (report.correct, report.counted) = (correct, counted);
+    backward(&pass, loss, comm, &mut report)?;
+    let reducing = Instant::now();
+    adam.update(model.parameters(), comm)?;
+    report.timings.exchange_s += reducing.elapsed().as_secs_f64();
+    report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
+    Ok(report)
+}
+
+/// What forward leaves for backward.
+pub struct Pass {
+    batch: Loaded,
+    /// For each layer from the features upwards: the leaf it read and what it returned.
+    tape: Vec<(Tensor, Tensor)>,
+}
+
+impl Pass {
+    /// f32 `[my seeds, classes]`, or empty.
+    fn logits(&self) -> &Tensor {
+        &self.tape[self.tape.len() - 1].1
+    }
+}
+
+/// Computes the logits of this rank's seeds. Collective.
+pub fn forward(
+    model: &Model,
+    mut batch: Loaded,
+    dropout: Option<DropoutKey>,
+    comm: &dyn Communicator,
+    report: &mut StepReport,
+) -> Result<Pass> {
+    let mut tape: Vec<(Tensor, Tensor)> = Vec::with_capacity(model.num_layers());
+    let mut rows = std::mem::take(&mut batch.input_rows);
+    let mut dim = batch.dim;
+    for (index, layer) in batch.sampled.layers.iter().rev().enumerate() {
+        let exchanging = Instant::now();
+        let mixed = layer.exchange.forward(comm, rows, dim)?;
+        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
+        let leaf = to_tensor(&mixed, layer.mixed.len(), dim).set_requires_grad(index > 0);
+        let edges = LayerEdges::new(&layer.indptr, &layer.local, layer.mixed.len());
+        let out = model.layer(index, &edges, &leaf, &layer.frontier, dropout)?;
+        dim = model.out_dim(index);
+        rows = if index + 1 < model.num_layers() { to_rows(&out)? } else { Vec::new() };
+        tape.push((leaf, out));
+    }
+    Ok(Pass { batch, tape })
+}
+
+/// This rank's share of the mean loss over the global mini-batch, the seeds it classified rightly, and those it counted.
+fn loss(pass: &Pass, labels: &[i32]) -> (Tensor, u64, u64) {
+    let seeds = &pass.batch.sampled.layers[0].frontier;
+    let options = (Kind::Float, tch::Device::Cpu);
+    if seeds.is_empty() {
+        return (Tensor::zeros([] as [i64; 0], options), 0, 0);
+    }
+    let targets: Vec<i64> = seeds.iter().map(|&v| i64::from(labels[v as usize])).collect();
+    let counted = targets.iter().filter(|&&label| label != UNLABELLED).count() as u64;
+    let targets = Tensor::from_slice(&targets);
+    let sum = pass.logits().cross_entropy_loss::<Tensor>(&targets, None, Reduction::Sum, UNLABELLED, 0.0);
+    let correct = pass.logits().argmax(1, false).eq_tensor(&targets).sum(Kind::Int64).int64_value(&[]);
+    (sum / pass.batch.sampled.global_seeds as f64, correct as u64, counted)
+}
+
+/// Gradients of the parameters, from the top layer down. Collective.
+fn backward(pass: &Pass, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
+    let mut objective = Some(loss).filter(|loss| loss.requires_grad());
+    for (index, layer) in pass.batch.sampled.layers.iter().enumerate() {
+        if let Some(objective) = objective.take() {
+            objective.backward();
+        }
+        let level = pass.tape.len() - 1 - index;
+        if level == 0 {
+            break;
+        }
+        let leaf = &pass.tape[level].0;
+        let gradient = leaf.grad();
+        let dim = leaf.size()[1] as usize;
+        let gradient = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
+        let exchanging = Instant::now();
+        let summed = layer.exchange.backward(comm, gradient, dim)?;
+        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
+        let below = &pass.tape[level - 1].1;
+        if below.requires_grad() {
+            let summed = to_tensor(&summed, below.size()[0] as usize, dim);
+            // d(objective)/d(below) is exactly `summed`.
+            objective = Some((below * summed).sum(Kind::Float));
+        }
+    }
+    Ok(())
+}
+
+/// A tensor of `rows × dim` values.
+pub fn to_tensor(values: &[f32], rows: usize, dim: usize) -> Tensor {
+    Tensor::from_slice(values).view([rows as i64, dim as i64])
+}
+
+/// The values of a tensor, row after row.
+pub fn to_rows(tensor: &Tensor) -> Result<Vec<f32>> {
+    let tensor = tensor.detach().contiguous();
+    let mut values = vec![0f32; tensor.numel()];
+    tensor.f_copy_data(&mut values, tensor.numel())?;
+    Ok(values)
+}

@@ -1,0 +1,89 @@
+//! Invariant 4: losses and gradients do not depend on parallelism, rank count or partition.
+
+use gsplit_kernels::Communicator;
+use gsplit_store::Dataset;
+
+use super::fixture::{Cut, config, dataset, on_ranks, store_partition};
+use crate::batch::{Seeds, load, sample};
+use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::job::{Artifacts, Job};
+use crate::model::{DropoutKey, Model};
+use crate::optimizer::Adam;
+use crate::step::{to_rows, train_step};
+
+/// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
+fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
+    let config = job.config;
+    let at = (config.seed, 1, 0);
+    let model = Model::new(config, job.features.dim(), job.classes);
+    let mut adam = Adam::new(model.parameters(), config.lr);
+    let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
+    let sampled = sample(&job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+    let loaded = load(&job.features, sampled).unwrap();
+    let dropout = DropoutKey { probability: config.dropout, at };
+    let report = train_step(&model, &mut adam, loaded, &job.labels, dropout, comm).unwrap();
+    let report = report.reduce(comm).unwrap();
+    // After one step Adam's first moment is the gradient times 1 - β₁.
+    let gradient = to_rows(&adam.first_moment).unwrap().iter().map(|moment| moment * 10.0).collect();
+    (report.loss, gradient)
+}
+
+fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+    let artifacts = Artifacts::open(dataset, config).unwrap();
+    let job = Job::new(dataset, &artifacts, config).unwrap();
+    let mut results = on_ranks(config.num_ranks(), |comm| {
+        tch::set_num_threads(1);
+        loss_and_gradient(&job, batch, comm)
+    });
+    let first = results.remove(0);
+    for other in results {
+        assert_eq!(first, other, "all ranks hold the same loss and gradient, to the bit");
+    }
+    first
+}
+
+/// Largest difference, relative to the largest value.
+fn distance(a: &[f32], b: &[f32]) -> f32 {
+    let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0f32, f32::max);
+    let scale = largest(&mut b.iter().map(|value| value.abs()));
+    largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs())) / scale
+}
+
+#[test]
+fn loss_and_gradients_are_equal_for_every_parallelism() {
+    let fixture = dataset(11, 400, 8);
+    let dataset = &fixture.dataset;
+    let train = dataset.split(gsplit_store::Split::Train).unwrap();
+    // 50 seeds, and 2: then most ranks have none.
+    for (model, batch) in [ModelKind::Sage, ModelKind::Gat].into_iter().flat_map(|m| [(m, &train[..50]), (m, &train[..2])]) {
+        let (loss, gradient) = run(dataset, &config(model, Parallelism::Single, 1), batch);
+        assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
+        let compare = |config: &TrainConfig, what: &str| {
+            let (other_loss, other_gradient) = run(dataset, config, batch);
+            let off = distance(&other_gradient, &gradient);
+            assert!((loss - other_loss).abs() <= 1e-5 * loss, "{model:?}, {what}: loss {other_loss}, expected {loss}");
+            assert!(off <= 1e-5, "{model:?}, {what}: gradients differ by {off}");
+        };
+        for ranks in [1, 2, 3, 4, 8] {
+            compare(&config(model, Parallelism::Data, ranks), &format!("data on {ranks} ranks"));
+            for cut in Cut::ALL {
+                let partition = Some(store_partition(dataset, cut, ranks));
+                let config = TrainConfig { partition, ..config(model, Parallelism::Split, ranks) };
+                compare(&config, &format!("split on {ranks} ranks, {cut:?}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn dropout_changes_the_loss_and_a_seed_changes_the_weights() {
+    let fixture = dataset(12, 200, 5);
+    let batch: Vec<u32> = fixture.dataset.split(gsplit_store::Split::Train).unwrap()[..40].to_vec();
+    let base = config(ModelKind::Sage, Parallelism::Single, 1);
+    let (loss, _) = run(&fixture.dataset, &base, &batch);
+    let (again, _) = run(&fixture.dataset, &base, &batch);
+    let (plain, _) = run(&fixture.dataset, &TrainConfig { dropout: 0.0, ..base.clone() }, &batch);
+    let (other, _) = run(&fixture.dataset, &TrainConfig { seed: 4, dropout: 0.0, ..base }, &batch);
+    assert_eq!(loss, again);
+    assert!(loss != plain && plain != other);
+}

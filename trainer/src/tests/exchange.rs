@@ -1,0 +1,62 @@
+//! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
+
+use gsplit_kernels::{Draws, Stream, StreamKey};
+
+use super::fixture::{Cut, on_ranks};
+use crate::Exchange;
+
+const N: usize = 200;
+const DIM: usize = 3;
+
+/// Distinct vertices that rank `rank` needs; rank 1 needs none.
+fn mixed(seed: u64, rank: usize) -> Vec<u32> {
+    if rank == 1 {
+        return Vec::new();
+    }
+    let key = StreamKey { step: rank as u32, ..StreamKey::new(seed, Stream::Generate) };
+    let mut draws = Draws::new(&key, 0);
+    (0..N as u32).filter(|_| draws.below(3) == 0).collect()
+}
+
+fn value(seed: u64, v: u32, column: usize) -> f32 {
+    Draws::new(&StreamKey::new(seed, Stream::Init), v * DIM as u32 + column as u32).unit_f32() - 0.5
+}
+
+#[test]
+fn forward_brings_each_row_from_its_owner() {
+    for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
+        let part = cut.assignment(N, ranks);
+        on_ranks(ranks, |comm| {
+            let mixed = mixed(5, comm.rank());
+            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let row = |v: &u32| (0..DIM).map(|column| value(5, *v, column)).collect::<Vec<_>>();
+            let rows: Vec<f32> = frontier.iter().flat_map(row).collect();
+            let expected: Vec<f32> = mixed.iter().flat_map(row).collect();
+            assert_eq!(exchange.forward(comm, rows, DIM).unwrap(), expected, "{ranks} ranks, {cut:?}");
+            let foreign = mixed.iter().filter(|&&v| part[v as usize] as usize != comm.rank()).count();
+            assert_eq!(exchange.rows_received(), foreign);
+        });
+    }
+}
+
+#[test]
+fn backward_is_the_transpose_of_forward() {
+    for (seed, ranks, cut) in (0..4).flat_map(|s| [1, 2, 3, 4, 8].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut)))) {
+        let part = cut.assignment(N, ranks);
+        let products = on_ranks(ranks, |comm| {
+            let mixed = mixed(seed, comm.rank());
+            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let random = |rows: usize, step| -> Vec<f32> {
+                let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(seed, Stream::Split) };
+                (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
+            };
+            let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
+            let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+            let left = dot(&exchange.forward(comm, x.clone(), DIM).unwrap(), &y);
+            let right = dot(&x, &exchange.backward(comm, y, DIM).unwrap());
+            (left, right)
+        });
+        let (left, right) = products.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
+        assert!((left - right).abs() < 1e-5, "seed {seed}, {ranks} ranks, {cut:?}: {left} against {right}");
+    }
+}

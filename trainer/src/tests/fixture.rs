@@ -1,0 +1,137 @@
+//! Small random datasets with partitions, and groups of ranks to run on.
+
+use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, Threads};
+use gsplit_store::{
+    Balance, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Provenance, Split,
+};
+use tempfile::TempDir;
+
+use crate::config::{Device, ModelKind, Parallelism, TrainConfig};
+
+/// Classes of every fixture.
+pub const CLASSES: usize = 4;
+
+/// A dataset in a folder that lives as long as it.
+pub struct Fixture {
+    pub dataset: Dataset,
+    pub folder: TempDir,
+}
+
+/// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features, labels (some unlabelled) and
+/// splits. The same seed gives the same graph.
+pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
+    let key = StreamKey::new(seed, Stream::Generate);
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for v in 0..n {
+        let mut draws = Draws::new(&key, v);
+        let mut list: Vec<u32> = (0..draws.below(3 * degree + 1)).map(|_| draws.below(n).min(draws.below(n))).collect();
+        list.sort_unstable();
+        list.dedup();
+        indices.extend(list);
+        indptr.push(indices.len() as u64);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, 6).unwrap();
+    let mut labels = Vec::new();
+    for v in 0..n {
+        let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
+        let label = draws.below(CLASSES as u32 + 1) as i32 - 1;
+        let row: Vec<f32> = (0..6).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
+        features.push_rows(&row).unwrap();
+        labels.push(label);
+    }
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    labels[0] = CLASSES as i32 - 1;
+    writer.add_labels(&labels).unwrap();
+    writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
+    writer.add_split(Split::Valid, (0..n).filter(|v| v % 6 == 2).collect()).unwrap();
+    writer.add_split(Split::Test, (0..n).filter(|v| v % 6 == 5).collect()).unwrap();
+    let provenance = Provenance {
+        tool_version: String::new(),
+        command: "test".into(),
+        options: serde_json::Value::Null,
+        sources: Vec::new(),
+        facts: Default::default(),
+    };
+    Fixture { dataset: writer.finish(provenance).unwrap(), folder }
+}
+
+/// Ways of cutting a graph, from fair to absurd.
+#[derive(Clone, Copy, Debug)]
+pub enum Cut {
+    Random,
+    Ranges,
+    /// Part 0 owns all but one vertex of each other part.
+    Lopsided,
+}
+
+impl Cut {
+    pub const ALL: [Cut; 3] = [Cut::Random, Cut::Ranges, Cut::Lopsided];
+
+    pub fn assignment(self, n: usize, parts: usize) -> Vec<u16> {
+        let key = StreamKey::new(9, Stream::Assign);
+        let part = |v: usize| match self {
+            _ if v < parts => v,
+            Cut::Random => Draws::new(&key, v as u32).below(parts as u32) as usize,
+            Cut::Ranges => v * parts / n,
+            Cut::Lopsided => 0,
+        };
+        (0..n).map(|v| part(v) as u16).collect()
+    }
+}
+
+/// Stores `cut` into `parts` as a partition of `dataset` and returns its key.
+pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
+    let assignment = cut.assignment(dataset.num_vertices(), parts);
+    let mut order: Vec<u32> = (0..assignment.len() as u32).collect();
+    order.sort_by_key(|&v| assignment[v as usize]);
+    let sizes = (0..parts).map(|part| assignment.iter().filter(|&&p| p as usize == part).count() as u64).collect();
+    let config =
+        PartitionConfig { parts: parts as u32, partitioner: "test".into(), weights: "unit".into(), epsilon: 1.0, seed: 0 };
+    let report = PartitionReport {
+        part_sizes: sizes,
+        cut: 0,
+        adjacent_pairs: 0,
+        weighted_cut: 0,
+        total_weight: 0,
+        imbalance: 1.0,
+        balance: Balance { vertices: 1.0, edges: 1.0, targets: None, work: None },
+        expected_cross_share: 0.0,
+        expected_cross_edges: None,
+    };
+    let key = format!("{cut:?}-{parts}").to_lowercase();
+    PartitionMap::save(dataset, &key, None, config, report, &assignment, &order, true).unwrap();
+    key
+}
+
+/// A run that is quick on a fixture.
+pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
+    TrainConfig {
+        parallelism,
+        ranks: Some(ranks),
+        device: Device::Cpu,
+        partition: None,
+        model,
+        layers: 3,
+        hidden: 8,
+        heads: 2,
+        fanouts: "4,3,2".parse().unwrap(),
+        batch_size: 50,
+        epochs: 2,
+        lr: 0.01,
+        dropout: 0.4,
+        seed: 3,
+        eval_every: 1,
+    }
+}
+
+/// Runs `body` once a rank and returns the results in rank order.
+pub fn on_ranks<T: Send>(ranks: usize, body: impl Fn(&dyn Communicator) -> T + Sync) -> Vec<T> {
+    let group = Threads::group(ranks);
+    std::thread::scope(|scope| {
+        let body = &body;
+        let handles: Vec<_> = group.into_iter().map(|comm| scope.spawn(move || body(&comm))).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+    })
+}

@@ -1,0 +1,137 @@
+//! Whole runs: they learn, resume exactly, and stop with a reason.
+
+use std::sync::Mutex;
+
+use gsplit_store::NoProgress;
+
+use super::fixture::{Cut, Fixture, config, dataset, store_partition};
+use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::{EpochReport, RunOptions, Summary, train};
+
+fn options(fixture: &Fixture, resume: bool) -> RunOptions {
+    RunOptions {
+        checkpoint: Some(fixture.folder.path().join("checkpoints")),
+        resume,
+        log: Some(fixture.folder.path().join("log.jsonl")),
+        threads: Some(2),
+    }
+}
+
+fn run(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> crate::Result<Summary> {
+    train(&fixture.dataset, config, options, &NoProgress, &|_| {})
+}
+
+fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
+    summary.epochs.iter().map(|epoch| (epoch.epoch, epoch.loss, epoch.valid, epoch.test)).collect()
+}
+
+#[test]
+fn a_resumed_run_continues_exactly() {
+    for (model, parallelism, ranks) in
+        [(ModelKind::Sage, Parallelism::Split, 3), (ModelKind::Gat, Parallelism::Data, 2), (ModelKind::Sage, Parallelism::Single, 1)]
+    {
+        let fixture = dataset(21, 200, 5);
+        store_partition(&fixture.dataset, Cut::Random, 3);
+        let whole = TrainConfig { epochs: 5, ..config(model, parallelism, ranks) };
+        let straight = run(&fixture, &whole, &RunOptions::default()).unwrap();
+        let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &options(&fixture, false)).unwrap();
+        let rest = run(&fixture, &whole, &options(&fixture, true)).unwrap();
+        assert_eq!(rest.resumed_after, 2);
+        assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight), "{model:?}, {parallelism}");
+        let log = std::fs::read_to_string(fixture.folder.path().join("log.jsonl")).unwrap();
+        let logged: Vec<u32> = log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
+        assert_eq!(logged, [1, 2, 3, 4, 5]);
+    }
+}
+
+#[test]
+fn single_data_and_split_learn_the_same() {
+    let fixture = dataset(22, 400, 6);
+    store_partition(&fixture.dataset, Cut::Ranges, 4);
+    let runs = [(Parallelism::Single, 1), (Parallelism::Data, 4), (Parallelism::Split, 4)].map(|(parallelism, ranks)| {
+        let config = TrainConfig { epochs: 8, dropout: 0.1, ..config(ModelKind::Sage, parallelism, ranks) };
+        run(&fixture, &config, &RunOptions::default()).unwrap().epochs
+    });
+    let [single, data, split] = &runs;
+    assert!(single[7].loss < 0.8 * single[0].loss, "{} → {}", single[0].loss, single[7].loss);
+    for (epoch, reports) in single.iter().zip(data.iter().zip(split)) {
+        // Rounding grows from step to step: equality to the bit holds for one step only.
+        for other in [reports.0, reports.1] {
+            assert!((other.loss - epoch.loss).abs() <= 1e-3 * epoch.loss, "{} against {}", other.loss, epoch.loss);
+        }
+        assert_eq!(reports.1.edges, epoch.edges);
+        assert_eq!(reports.1.rows_loaded, epoch.rows_loaded);
+        assert!(reports.0.edges >= epoch.edges && reports.0.rows_loaded > epoch.rows_loaded);
+        assert!(reports.1.rows_exchanged > 0 && reports.0.rows_exchanged == 0);
+    }
+}
+
+#[test]
+fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
+    let fixture = dataset(23, 200, 5);
+    let config = TrainConfig { lr: 1e30, epochs: 3, ..config(ModelKind::Sage, Parallelism::Data, 2) };
+    let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("at epoch") && message.contains("lower --lr"), "{message}");
+}
+
+#[test]
+fn a_rank_that_panics_stops_the_run_with_its_reason() {
+    let fixture = dataset(24, 200, 5);
+    let config = config(ModelKind::Sage, Parallelism::Data, 3);
+    let calls = Mutex::new(0);
+    let result = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {
+        *calls.lock().unwrap() += 1;
+        panic!("the caller gave up");
+    });
+    let message = result.unwrap_err().to_string();
+    assert!(message.contains("rank 0") && message.contains("the caller gave up"), "{message}");
+    assert_eq!(*calls.lock().unwrap_or_else(|poisoned| poisoned.into_inner()), 1);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_a_remedy() {
+    let fixture = dataset(25, 100, 4);
+    let refused = |config: &TrainConfig, options: &RunOptions, words: &str| {
+        let message = run(&fixture, config, options).unwrap_err().to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+    };
+    let split = config(ModelKind::Sage, Parallelism::Split, 2);
+    let none = RunOptions::default();
+    refused(&split, &none, "gsplit partition --parts 2");
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    store_partition(&fixture.dataset, Cut::Ranges, 2);
+    refused(&split, &none, "choose with --partition");
+    let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
+    refused(&TrainConfig { ranks: Some(3), ..named.clone() }, &none, "2 parts, --ranks is 3");
+    refused(&TrainConfig { layers: 2, ..named.clone() }, &none, "--layers 2");
+    refused(&TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() }, &none, "single needs 1");
+    refused(&TrainConfig { heads: 3, model: ModelKind::Gat, ..named.clone() }, &none, "--heads 3");
+    refused(&named, &options(&fixture, true), "no checkpoint");
+    run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, false)).unwrap();
+    refused(&TrainConfig { hidden: 16, ..named.clone() }, &options(&fixture, true), "--hidden is 16, the checkpoint has 8");
+
+    let other = dataset(26, 100, 4);
+    let map = gsplit_store::PartitionMap::folder(&fixture.dataset, "random-2");
+    let copy = gsplit_store::PartitionMap::folder(&other.dataset, "random-2");
+    std::fs::create_dir_all(&copy).unwrap();
+    for file in ["partition.json", "assignment.npy", "cache_order.npy"] {
+        std::fs::copy(map.join(file), copy.join(file)).unwrap();
+    }
+    let message = run(&other, &named, &none).unwrap_err().to_string();
+    assert!(message.contains("another graph"), "{message}");
+}
+
+#[test]
+fn a_damaged_checkpoint_is_named() {
+    let fixture = dataset(27, 100, 4);
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    run(&fixture, &config, &options(&fixture, false)).unwrap();
+    let file = fixture.folder.path().join("checkpoints/epoch-00002/model.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let more = TrainConfig { epochs: 3, ..config };
+    let message = run(&fixture, &more, &options(&fixture, true)).unwrap_err().to_string();
+    assert!(message.contains("model.safetensors") && message.contains("checksum"), "{message}");
+}

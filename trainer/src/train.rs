@@ -1,0 +1,197 @@
+//! A training run: ranks, epochs, evaluation, checkpoints.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use gsplit_kernels::{Communicator, CommError, Solo, Threads};
+use gsplit_store::{Dataset, Progress, Unit};
+
+use crate::checkpoint::{self, Resume};
+use crate::epoch::train_epoch;
+use crate::evaluate::{accuracy, infer};
+use crate::job::{Artifacts, Job};
+use crate::model::Model;
+use crate::optimizer::Adam;
+use crate::report::{EpochReport, Log, Summary};
+use crate::{Error, Result, TrainConfig};
+
+/// What surrounds a run without changing its result.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Folder for a checkpoint after every epoch.
+    pub checkpoint: Option<PathBuf>,
+    /// Continue after the newest checkpoint there.
+    pub resume: bool,
+    /// JSONL file with one line an epoch.
+    pub log: Option<PathBuf>,
+    /// Threads for torch's operators, over all ranks together; the machine's cores when `None`.
+    pub threads: Option<usize>,
+}
+
+/// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
+pub fn train(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    options: &RunOptions,
+    progress: &dyn Progress,
+    on_epoch: &(dyn Fn(&EpochReport) + Sync),
+) -> Result<Summary> {
+    config.check()?;
+    let artifacts = Artifacts::open(dataset, config)?;
+    let job = Job::new(dataset, &artifacts, config)?;
+    let resume = match (&options.checkpoint, options.resume) {
+        (Some(folder), true) => Some(checkpoint::find(folder, dataset, config)?),
+        (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
+        (_, false) => None,
+    };
+    let done = resume.as_ref().map_or(0, |resume| resume.epoch);
+    let log = options.log.as_deref().map(|path| Log::start(path, done)).transpose()?;
+    let run = Run { dataset, job, options, resume, log: Mutex::new(log), progress, on_epoch };
+    let (epochs, num_parameters) = run.on_all_ranks()?;
+    Ok(Summary {
+        epochs,
+        num_parameters,
+        partition: artifacts.partition_key().map(str::to_string),
+        resumed_after: done,
+    })
+}
+
+struct Run<'a> {
+    dataset: &'a Dataset,
+    job: Job<'a>,
+    options: &'a RunOptions,
+    resume: Option<Resume>,
+    log: Mutex<Option<Log>>,
+    progress: &'a dyn Progress,
+    on_epoch: &'a (dyn Fn(&EpochReport) + Sync),
+}
+
+type RankResult = Result<(Vec<EpochReport>, usize)>;
+
+impl Run<'_> {
+    /// One thread a rank; the first failure stops all of them and is the one reported.
+    fn on_all_ranks(&self) -> RankResult {
+        let ranks = self.job.config.num_ranks();
+        let comms: Vec<Box<dyn Communicator>> = match ranks {
+            1 => vec![Box::new(Solo)],
+            _ => Threads::group(ranks).into_iter().map(|comm| Box::new(comm) as Box<dyn Communicator>).collect(),
+        };
+        let results: Vec<RankResult> = thread::scope(|scope| {
+            let handles: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || self.on_rank(comm.as_ref()))).collect();
+            handles
+                .into_iter()
+                .enumerate()
+                .map(|(rank, handle)| {
+                    let died = |_| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
+                    handle.join().unwrap_or_else(died)
+                })
+                .collect()
+        });
+        let mut first = None;
+        for result in results {
+            match result {
+                // Ranks that were told of another's failure repeat it; the cause is with the other.
+                Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
+                Err(error) => return Err(error),
+                Ok(value) => first = first.or(Some(Ok(value))),
+            }
+        }
+        first.unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
+    }
+
+    fn on_rank(&self, comm: &dyn Communicator) -> RankResult {
+        let result = catch_unwind(AssertUnwindSafe(|| self.epochs(comm)));
+        match result {
+            Ok(result) => {
+                if let Err(error) = &result {
+                    comm.fail(&error.to_string());
+                }
+                result
+            }
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let reason = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_string();
+                comm.fail(&reason);
+                Err(Error::Rank { rank: comm.rank(), reason })
+            }
+        }
+    }
+
+    fn epochs(&self, comm: &dyn Communicator) -> RankResult {
+        let (job, config) = (&self.job, self.job.config);
+        self.share_threads(comm.size());
+        let model = Model::new(config, job.features.dim(), job.classes);
+        let mut adam = Adam::new(model.parameters(), config.lr);
+        let mut done = 0;
+        if let Some(resume) = &self.resume {
+            checkpoint::restore(resume, model.parameters(), &mut adam)?;
+            done = resume.epoch;
+        }
+        let steps = job.train.len().div_ceil(config.batch_size) as u64;
+        let mut reports = Vec::new();
+        for epoch in done + 1..=config.epochs {
+            let started = Instant::now();
+            let name = format!("epoch {epoch}/{}", config.epochs);
+            let stage = match comm.rank() {
+                0 => self.progress.stage(&name, Some(steps), Unit::Items("batches")),
+                _ => Box::new(gsplit_store::NoProgress),
+            };
+            let sums = train_epoch(job, epoch, &model, &mut adam, comm, stage.as_ref())?.reduce(comm)?;
+            drop(stage);
+            let mut report = EpochReport {
+                epoch,
+                loss: sums.loss / steps as f64,
+                train: sums.correct as f64 / sums.counted.max(1) as f64,
+                valid: None,
+                test: None,
+                timings: sums.timings,
+                seconds: started.elapsed().as_secs_f64(),
+                evaluate_s: 0.0,
+                edges: sums.edges,
+                rows_loaded: sums.rows_loaded,
+                rows_exchanged: sums.rows_exchanged,
+            };
+            if comm.rank() == 0 {
+                self.finish_epoch(&mut report, &model, &adam)?;
+            }
+            comm.barrier()?;
+            reports.push(report);
+        }
+        Ok((reports, model.parameters().num_values()))
+    }
+
+    /// Evaluates, checkpoints and logs: rank 0 alone, while the others wait.
+    fn finish_epoch(&self, report: &mut EpochReport, model: &Model, adam: &Adam) -> Result<()> {
+        let (job, config) = (&self.job, self.job.config);
+        let last = report.epoch == config.epochs;
+        if config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every)) {
+            let started = Instant::now();
+            self.share_threads(1);
+            let total = (job.graph.num_vertices() * model.num_layers()) as u64;
+            let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
+            let logits = infer(model, &job.graph, &job.features, stage.as_ref())?;
+            let score = |vertices: &[u32]| accuracy(&logits, job.classes, &job.labels, vertices);
+            report.valid = job.valid.as_deref().and_then(score);
+            report.test = job.test.as_deref().and_then(score);
+            self.share_threads(config.num_ranks());
+            report.evaluate_s = started.elapsed().as_secs_f64();
+        }
+        if let Some(folder) = &self.options.checkpoint {
+            checkpoint::save(folder, report.epoch, self.dataset, config, model.parameters(), adam)?;
+        }
+        if let Some(log) = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut() {
+            log.write(report)?;
+        }
+        (self.on_epoch)(report);
+        Ok(())
+    }
+
+    /// Gives the calling thread its share of the cores for torch's operators.
+    fn share_threads(&self, among: usize) {
+        let cores = self.options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from));
+        tch::set_num_threads((cores.unwrap_or(1) / among).max(1) as i32);
+    }
+}
