@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 gsplit=target/release/gsplit
 out=demo
 parts=4
-epochs=${EPOCHS:-5}
+epochs=${EPOCHS:-$([ -n "${DATA:-}" ] && echo 20 || echo 5)}
 fanouts=${FANOUTS:-10,5}
 layers=$(tr ',' '\n' <<<"$fanouts" | wc -l)
 
@@ -48,9 +48,11 @@ if ! "$gsplit" inspect "$dataset" --json | grep -q '"num_classes":[0-9]'; then
     exit 0
 fi
 
+runs=$dataset.runs
+rm -rf "$runs"
 logs=()
 train() { # name, then the options that make it what it is
-    local name=$1 log=$dataset.$1.jsonl
+    local name=$1 log=$runs/$1.jsonl
     shift
     step "train: $name"
     run train "$dataset" "$@" --layers "$layers" --fanouts "$fanouts" --hidden 128 --dropout 0.3 --lr 0.003 \
@@ -60,7 +62,7 @@ train() { # name, then the options that make it what it is
 train single --parallelism single
 train data --parallelism data --ranks $parts
 train split-random --parallelism split --ranks $parts --partition "random-k$parts"
-train split --parallelism split --ranks $parts --partition "gsplit-k$parts" --checkpoint "$dataset.checkpoint"
+train split --parallelism split --ranks $parts --partition "gsplit-k$parts" --checkpoint "$runs/split"
 
 step "the same losses, with less work: edges computed, feature rows loaded, rows exchanged, all ranks together"
 run compare "${logs[@]}"
@@ -69,7 +71,7 @@ cat <<TEXT
 data computes and loads again what its ranks share; split does everything once and exchanges rows instead;
 the pre-sampled partition keeps most of them at home.
 
-dataset     $dataset               (gsplit inspect $dataset)
-logs        $dataset.*.jsonl
-checkpoint  $dataset.checkpoint
+dataset      $dataset, with its presample and partitions (target/release/gsplit inspect $dataset)
+logs         $runs/*.jsonl
+checkpoints  $runs/split
 TEXT

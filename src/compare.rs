@@ -36,15 +36,16 @@ struct Row {
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let rows = args.logs.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
     let first = &rows[0];
+    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max("run".len());
     ui.say(format_args!(
-        "{:<10} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14}",
+        "{:<width$} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14}",
         "run", "epochs", "loss", "valid", "test", "s/epoch", "edges/epoch", "rows loaded/epoch", "rows exchanged"
     ));
     for row in &rows {
         let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
         let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
         ui.say(format_args!(
-            "{:<10} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0}",
+            "{:<width$} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0}",
             row.name,
             row.epochs,
             row.last.loss,
@@ -74,8 +75,9 @@ fn read(path: &Path) -> anyhow::Result<Row> {
     let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
     let mut reports = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let report: EpochReport = serde_json::from_str(line)
-            .with_context(|| format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1))?;
+        let report: EpochReport = serde_json::from_str(line).with_context(|| {
+            format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1)
+        })?;
         reports.push(report);
     }
     let Some(last) = reports.last().cloned() else {

@@ -15,6 +15,7 @@ use crate::ui::Ui;
 /// Done once: presample, partition and train read the directory where it lies. Converting the same input with the same
 /// options again reuses what is there.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  gsplit convert ogb dataset/ogbn_arxiv --out arxiv --features fastrp:128")]
 pub struct Args {
     #[command(subcommand)]
     format: Format,

@@ -12,8 +12,9 @@ use serde_json::json;
 
 use crate::ui::{self, Ui};
 
-/// Generates a random graph as a dataset directory.
+/// Generate a random graph as a dataset directory
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  gsplit generate community --vertices 50000 --edges 500000 --out community")]
 pub struct Args {
     #[command(subcommand)]
     kind: Kind,

@@ -55,7 +55,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         let config = &presample.meta().config;
         ui.say(format_args!(
             "  presample {key}: fanouts {}, batch size {}, {} epochs, seed {}: {} mini-batches",
-            config.fanouts, config.batch_size, config.epochs, config.seed, presample.meta().num_batches
+            config.fanouts,
+            config.batch_size,
+            config.epochs,
+            config.seed,
+            presample.meta().num_batches
         ));
         presamples.push(json!({ "key": key, "meta": presample.meta() }));
     }
@@ -64,7 +68,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         let report = &map.meta().report;
         ui.say(format_args!(
             "  partition {key}: {} parts, cut {} of {}, expected cross edges {:.1} %, imbalance {:.3}",
-            map.num_parts(), report.cut, report.adjacent_pairs, 100.0 * report.expected_cross_share, report.imbalance
+            map.num_parts(),
+            report.cut,
+            report.adjacent_pairs,
+            100.0 * report.expected_cross_share,
+            report.imbalance
         ));
         partitions.push(json!({ "key": key, "meta": map.meta() }));
     }

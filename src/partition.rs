@@ -130,7 +130,10 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
             Err(ui::usage(format!("--weights {weights}: choose a presample with --presample: {}", several.join(", "))))
         }
         several => {
-            ui.note(&format!("note: the report does without a presample; name one with --presample: {}", several.join(", ")));
+            ui.note(&format!(
+                "note: the report does without a presample; name one with --presample: {}",
+                several.join(", ")
+            ));
             Ok(None)
         }
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::ui::{self, Ui};
 
-/// Samples mini-batches as training will, and counts how often each vertex and edge is touched.
+/// Sample mini-batches as training will, and count how often each vertex and edge is touched.
 #[derive(clap::Args)]
 pub struct Args {
     /// Dataset directory

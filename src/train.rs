@@ -62,8 +62,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         config.parallelism,
     ));
     ui.say(header());
-    let options =
-        RunOptions { checkpoint: args.checkpoint, resume: args.resume, log: args.log, threads: args.threads };
+    let options = RunOptions { checkpoint: args.checkpoint, resume: args.resume, log: args.log, threads: args.threads };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
     if summary.epochs.is_empty() {
         ui.say(format_args!(
@@ -104,7 +103,19 @@ fn as_usage(error: Error) -> anyhow::Error {
 fn header() -> String {
     format!(
         "{:>5} {:>8} {:>7} {:>7} {:>7}  {:>7} {:>7} {:>7} {:>8} {:>8}  {:>12} {:>11} {:>11}",
-        "epoch", "loss", "train", "valid", "test", "sample", "load", "compute", "exchange", "seconds", "edges", "rows loaded", "exchanged"
+        "epoch",
+        "loss",
+        "train",
+        "valid",
+        "test",
+        "sample",
+        "load",
+        "compute",
+        "exchange",
+        "seconds",
+        "edges",
+        "rows loaded",
+        "exchanged"
     )
 }
 

@@ -13,10 +13,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[derive(clap::Args, Clone, Copy)]
 pub struct Output {
     /// Print results only: no progress, no notes
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, help_heading = "Output")]
     quiet: bool,
     /// Print the result as one JSON object on standard output, and no progress
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Output")]
     json: bool,
 }
 
@@ -41,7 +41,9 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
     let interrupted = || {
         staging::remove_all();
-        complain("interrupted: what was unfinished is removed, what was finished before is kept; run it again to go on");
+        complain(
+            "interrupted: what was unfinished is removed, what was finished before is kept; run it again to go on",
+        );
         std::process::exit(1);
     };
     if let Err(error) = ctrlc::set_handler(interrupted) {
@@ -137,7 +139,9 @@ impl Bar {
             (Unit::Items(items), None) => format!("{{human_pos}} {items} {{per_sec}}"),
         };
         let (shape, bar) = match total {
-            Some(total) => (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}} {{msg}}"), ProgressBar::new(total)),
+            Some(total) => {
+                (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}} {{msg}}"), ProgressBar::new(total))
+            }
             None => (format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}} {{msg}}"), ProgressBar::new_spinner()),
         };
         let style = ProgressStyle::with_template(&shape).unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -22,7 +22,9 @@ pub struct Args {
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let mut findings: Vec<(PathBuf, Option<String>)> =
         verify(&args.dataset)?.into_iter().map(|finding| (finding.path, finding.problem)).collect();
-    if let Ok(dataset) = Dataset::open(&args.dataset) {
+    // Cuts are recomputed on sound graphs only: a damaged one has edges to nowhere.
+    if findings.iter().all(|(_, problem)| problem.is_none()) {
+        let dataset = Dataset::open(&args.dataset)?;
         for key in dataset.keys("partition")? {
             if let Ok(map) = PartitionMap::open(&dataset, &key) {
                 findings.push((PartitionMap::folder(&dataset, &key), recomputed_cut(&dataset, &map)));

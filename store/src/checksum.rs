@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn streamed_digest_equals_whole_digest() {
-        let bytes: Vec<u8> = (0..100_000u32).map(|i| (i * 7919 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..100_000u32).map(|i| ((i * 7919) >> 3) as u8).collect();
         let mut writer = HashingWriter::new(Vec::new());
         for chunk in bytes.chunks(777) {
             writer.write_all(chunk).unwrap();

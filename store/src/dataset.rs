@@ -227,7 +227,10 @@ impl Dataset {
         if rows == n {
             return Ok(());
         }
-        Err(Error::corrupt(self.path.join(name), format!("expected one row for each of the {n} vertices, found {rows}")))
+        Err(Error::corrupt(
+            self.path.join(name),
+            format!("expected one row for each of the {n} vertices, found {rows}"),
+        ))
     }
 }
 

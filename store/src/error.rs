@@ -10,12 +10,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {source}{}", path.display(), hint(source))]
+    #[error("{}: {cause}{}", path.display(), hint(cause))]
     Io {
         /// The file or directory concerned.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The path holds no gsplit dataset.
     #[error("{}: not a gsplit dataset (it has no dataset.json): make one with `gsplit convert` or `gsplit generate`", .0.display())]
@@ -70,7 +70,7 @@ impl Error {
     /// Wraps an I/O error with the path it concerns.
     pub fn io(path: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.as_ref().to_path_buf();
-        move |source| Error::Io { path, source }
+        move |cause| Error::Io { path, cause }
     }
 
     pub(crate) fn corrupt(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
@@ -79,9 +79,9 @@ impl Error {
 }
 
 /// The remedy for the I/O errors that have one.
-fn hint(source: &std::io::Error) -> &'static str {
+fn hint(cause: &std::io::Error) -> &'static str {
     use std::io::ErrorKind as K;
-    match source.kind() {
+    match cause.kind() {
         K::StorageFull => ": free some space there or write elsewhere; what was finished before is untouched",
         K::PermissionDenied => ": check the permissions or write elsewhere",
         K::NotFound => ": check the path",

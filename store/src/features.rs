@@ -98,7 +98,8 @@ impl FeatureWriter {
     pub fn create(path: impl AsRef<Path>, dtype: FeatureDtype, dim: usize) -> Result<Self> {
         let path = path.as_ref().to_path_buf();
         let width = i32::try_from(dim).ok().filter(|&width| width > 0);
-        let width = width.ok_or_else(|| Error::Invalid(format!("features of {dim} values a row: expected 1 to 2^31-1")))?;
+        let width =
+            width.ok_or_else(|| Error::Invalid(format!("features of {dim} values a row: expected 1 to 2^31-1")))?;
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         }
@@ -139,7 +140,9 @@ impl FeatureWriter {
             return Ok(());
         }
         let values: ArrayRef = match self.dtype {
-            FeatureDtype::F32 => Arc::new(PrimitiveArray::<Float32Type>::from_iter_values(self.pending.iter().copied())),
+            FeatureDtype::F32 => {
+                Arc::new(PrimitiveArray::<Float32Type>::from_iter_values(self.pending.iter().copied()))
+            }
             FeatureDtype::F16 => {
                 let narrow = self.pending.iter().map(|&value| f16::from_f32(value));
                 Arc::new(PrimitiveArray::<Float16Type>::from_iter_values(narrow))
@@ -195,7 +198,9 @@ impl FeatureTable {
     pub fn open(path: &Path) -> Result<Self> {
         let map = Arc::new(MappedFile::open(path)?);
         let bytes = arrow_buffer::Buffer::from(bytes_of(map));
-        Self::decode(path, &bytes).map_err(|error| arrow_error(path, error))?.map_err(|problem| Error::corrupt(path, problem))
+        Self::decode(path, &bytes)
+            .map_err(|error| arrow_error(path, error))?
+            .map_err(|problem| Error::corrupt(path, problem))
     }
 
     fn decode(path: &Path, file: &Buffer) -> Result<Result<Self, String>, ArrowError> {
@@ -219,7 +224,9 @@ impl FeatureTable {
             if offset.checked_add(length).is_none_or(|end| end > file.len()) {
                 return Err(short());
             }
-            let Some(batch) = decoder.read_record_batch(block, &file.slice_with_length(offset, length))? else { continue };
+            let Some(batch) = decoder.read_record_batch(block, &file.slice_with_length(offset, length))? else {
+                continue;
+            };
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Ok(Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last")));
             }

@@ -158,7 +158,10 @@ impl<T: Element> Column<T> {
             return Err(Error::corrupt(path, format!("the header promises {length} elements, the file holds {found}")));
         }
         if bytemuck::try_cast_slice::<u8, T>(rest).is_err() {
-            return Err(Error::corrupt(path, format!("data starts at byte {start}, expected a multiple of {ALIGNMENT}")));
+            return Err(Error::corrupt(
+                path,
+                format!("data starts at byte {start}, expected a multiple of {ALIGNMENT}"),
+            ));
         }
         Ok(Self { map: Arc::new(map), start, element: PhantomData })
     }
@@ -211,7 +214,11 @@ impl<T: Element> NpyWriter<T> {
     /// Flushes and fsyncs; fails if elements are missing.
     pub fn finish(self) -> Result<FileRecord> {
         if self.missing > 0 {
-            return Err(Error::Invalid(format!("{}: {} elements were never written", self.path.display(), self.missing)));
+            return Err(Error::Invalid(format!(
+                "{}: {} elements were never written",
+                self.path.display(),
+                self.missing
+            )));
         }
         let (mut buffer, bytes, checksum) = self.out.finish();
         buffer.flush().and_then(|()| buffer.get_ref().sync_all()).map_err(Error::io(&self.path))?;

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::checksum::checksum_files;
 use crate::document;
-use crate::{Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Presample, PresampleMeta, Result, Split};
+use crate::{
+    Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Presample, PresampleMeta, Result, Split,
+};
 
 /// One thing that `verify` looked at.
 #[derive(Debug)]
@@ -58,13 +60,17 @@ impl Report {
     fn check_files(&mut self, folder: &Path, files: &Files) {
         let paths: Vec<PathBuf> = files.keys().map(|name| folder.join(name)).collect();
         for ((path, record), found) in paths.iter().zip(files.values()).zip(checksum_files(&paths)) {
-            let result = found.and_then(|(bytes, checksum)| match (bytes, &checksum) == (record.bytes, &record.checksum) {
-                true => Ok(()),
-                false => Err(Error::corrupt(
-                    path,
-                    format!("{bytes} bytes with checksum {checksum}, expected {} with {}", record.bytes, record.checksum),
-                )),
-            });
+            let result =
+                found.and_then(|(bytes, checksum)| match (bytes, &checksum) == (record.bytes, &record.checksum) {
+                    true => Ok(()),
+                    false => Err(Error::corrupt(
+                        path,
+                        format!(
+                            "{bytes} bytes with checksum {checksum}, expected {} with {}",
+                            record.bytes, record.checksum
+                        ),
+                    )),
+                });
             self.take(path, result);
         }
     }
@@ -93,7 +99,9 @@ impl Report {
             let (edge, work) = (sum(presample.edge()), sum(presample.work()));
             match edge == work {
                 true => Ok(()),
-                false => Err(Error::corrupt(&folder, format!("sampled edges {edge}, work {work}: expected equal sums"))),
+                false => {
+                    Err(Error::corrupt(&folder, format!("sampled edges {edge}, work {work}: expected equal sums")))
+                }
             }
         });
         self.take(&folder, sums);
@@ -110,7 +118,10 @@ impl Report {
                 for &v in map.cache_order(part) {
                     let fresh = seen.get_mut(v as usize).is_some_and(|seen| !std::mem::replace(seen, true));
                     if !fresh || map.assignment()[v as usize] as usize != part {
-                        return Err(Error::corrupt(&folder, format!("cache order of part {part}: vertex {v} is not its own")));
+                        return Err(Error::corrupt(
+                            &folder,
+                            format!("cache order of part {part}: vertex {v} is not its own"),
+                        ));
                     }
                 }
             }
@@ -125,7 +136,10 @@ fn check_labels(dataset: &Dataset) -> Result<()> {
     let classes = dataset.manifest().num_classes.unwrap_or(0) as i32;
     match labels.iter().position(|&label| label < -1 || label >= classes) {
         None => Ok(()),
-        Some(v) => Err(Error::corrupt(labels.path(), format!("label {} of vertex {v}: expected -1 to {}", labels[v], classes - 1))),
+        Some(v) => Err(Error::corrupt(
+            labels.path(),
+            format!("label {} of vertex {v}: expected -1 to {}", labels[v], classes - 1),
+        )),
     }
 }
 
@@ -145,7 +159,10 @@ fn check_splits(dataset: &Dataset) -> Result<()> {
         for &v in vertices.iter() {
             if let Some(other) = owner[v as usize].replace(split) {
                 let other: Split = other;
-                return Err(Error::corrupt(vertices.path(), format!("vertex {v} is in the {} split too", other.name())));
+                return Err(Error::corrupt(
+                    vertices.path(),
+                    format!("vertex {v} is in the {} split too", other.name()),
+                ));
             }
         }
     }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use crate::dataset::{FeatureInfo, Split};
 use crate::staging::Staging;
 use crate::topology::check_indptr;
-use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureWriter, Files, Provenance, Result, document, write_npy};
+use crate::{
+    Dataset, DatasetManifest, Error, FeatureDtype, FeatureWriter, Files, Provenance, Result, document, write_npy,
+};
 
 /// A dataset under construction: nothing is visible at its path before [`DatasetWriter::finish`].
 #[derive(Debug)]
@@ -25,7 +27,10 @@ impl DatasetWriter {
     pub fn create(path: &Path, replace: bool, indptr: &[u64], indices: &[u32]) -> Result<Self> {
         check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
         if replace && path.exists() && !path.join("dataset.json").exists() {
-            return Err(Error::Invalid(format!("{}: is not a dataset, so --force will not replace it", path.display())));
+            return Err(Error::Invalid(format!(
+                "{}: is not a dataset, so --force will not replace it",
+                path.display()
+            )));
         }
         let staging = Staging::begin(path, replace)?;
         let mut files = Files::new();
@@ -48,7 +53,12 @@ impl DatasetWriter {
     }
 
     /// Closes the feature file. `generated` says how the rows were made, `None` when they came with the graph.
-    pub fn add_features(&mut self, writer: FeatureWriter, dtype: FeatureDtype, generated: Option<String>) -> Result<()> {
+    pub fn add_features(
+        &mut self,
+        writer: FeatureWriter,
+        dtype: FeatureDtype,
+        generated: Option<String>,
+    ) -> Result<()> {
         let dim = writer.dim() as u32;
         let (rows, record) = writer.finish()?;
         self.expect_rows("feature rows", rows)?;

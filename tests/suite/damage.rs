@@ -58,7 +58,8 @@ fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
     }
     ok(folder, args);
     ok(folder, &["verify", "ds"]);
-    let leftovers: Vec<PathBuf> = files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial-")).collect();
+    let leftovers: Vec<PathBuf> =
+        files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial-")).collect();
     assert_eq!(leftovers, Vec::<PathBuf>::new());
 }
 

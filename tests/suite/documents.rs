@@ -9,8 +9,10 @@ fn every_subcommand_has_help_with_an_example() {
     let folder = tempfile::tempdir().unwrap();
     let help = ok(folder.path(), &["--help"]);
     let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let commands: Vec<String> =
-        commands.take_while(|line| line.starts_with("  ")).filter_map(|line| line.split_whitespace().next().map(str::to_string)).collect();
+    let commands: Vec<String> = commands
+        .take_while(|line| line.starts_with("  "))
+        .filter_map(|line| line.split_whitespace().next().map(str::to_string))
+        .collect();
     assert!(commands.len() >= 7, "{commands:?}");
     for name in commands.iter().filter(|name| *name != "help") {
         let text = ok(folder.path(), &[name, "--help"]);
@@ -25,7 +27,10 @@ fn readme_commands() -> Vec<String> {
     let fences = text.split("```").skip(1).step_by(2).filter_map(|fence| fence.strip_prefix("sh\n"));
     let joined: Vec<String> = fences.map(|fence| fence.replace("\\\n", " ")).collect();
     let lines = joined.iter().flat_map(|fence| fence.lines());
-    lines.map(|line| line.split(" #").next().unwrap_or_default().trim().to_string()).filter(|line| line.starts_with("gsplit ")).collect()
+    lines
+        .map(|line| line.split(" #").next().unwrap_or_default().trim().to_string())
+        .filter(|line| line.starts_with("gsplit "))
+        .collect()
 }
 
 #[cfg(feature = "train")]

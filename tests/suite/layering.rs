@@ -48,7 +48,9 @@ fn unsafe_code_is_in_its_room() {
         let text = fs::read_to_string(&path).unwrap();
         let used = text.lines().any(|line| {
             let code = line.split("//").next().unwrap_or_default();
-            code.contains(&format!("{word} {{")) || code.contains(&format!("{word} fn")) || code.contains(&format!("{word} impl"))
+            code.contains(&format!("{word} {{"))
+                || code.contains(&format!("{word} fn"))
+                || code.contains(&format!("{word} impl"))
         });
         assert!(!used || path.ends_with("store/src/mmap.rs"), "{}", path.display());
     }

@@ -1,11 +1,14 @@
 //! The whole of gsplit from outside: the binary on real input, bad input, interruption; and the promises that span crates.
 
+// A test that fails should say where.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod bad_input;
+mod damage;
+mod documents;
 mod layering;
 #[cfg(feature = "train")]
 mod pipeline;
 mod support;
 #[cfg(feature = "train")]
 mod theorem;
-mod bad_input;
-mod damage;
-mod documents;

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/epoch-00007/model.safetensors       parameters by name, f32
 //! DIR/epoch-00007/optimizer.safetensors   Adam's `first_moment` and `second_moment`, flat, in the parameters' order
-//! DIR/epoch-00007/checkpoint.json         configuration, origin, epoch, step count, checksums of the two
+//! DIR/epoch-00007/checkpoint.json         configuration, origin, the epochs' reports, step count, checksums
 //! ```
 //!
 //! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed after
@@ -20,6 +20,7 @@ use tch::Tensor;
 use crate::config::TrainConfig;
 use crate::model::Parameters;
 use crate::optimizer::Adam;
+use crate::report::EpochReport;
 use crate::{Error, Result};
 
 /// Newest checkpoints that are kept.
@@ -33,8 +34,8 @@ pub struct Checkpoint {
     pub made_from: MadeFrom,
     /// The whole configuration of the run.
     pub config: TrainConfig,
-    /// Epochs done.
-    pub epoch: u32,
+    /// One report for each epoch done: a resumed run's log starts with them.
+    pub history: Vec<EpochReport>,
     /// Updates done.
     pub steps: u64,
     /// The tensors' files.
@@ -48,15 +49,16 @@ impl Document for Checkpoint {
     const VERSION: u32 = 1;
 }
 
-/// Writes the checkpoint after `epoch` and removes the oldest beyond those that are kept.
+/// Writes the checkpoint after the last epoch of `history` and removes the oldest beyond those that are kept.
 pub fn save(
     folder: &Path,
-    epoch: u32,
+    history: &[EpochReport],
     dataset: &Dataset,
     config: &TrainConfig,
     parameters: &Parameters,
     adam: &Adam,
 ) -> Result<()> {
+    let epoch = history.last().map_or(0, |report| report.epoch);
     let staging = Staging::begin(folder.join(format!("epoch-{epoch:05}")), true)?;
     let weights: Vec<(&str, &Tensor)> = parameters.iter().collect();
     let moments = [("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
@@ -64,7 +66,7 @@ pub fn save(
     for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &moments[..])] {
         let path = staging.path(name);
         Tensor::write_safetensors(tensors, &path)?;
-        let io = |source| Error::Io { path: path.clone(), source };
+        let io = |cause| Error::Io { path: path.clone(), cause };
         std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(io)?;
         let (bytes, checksum) = checksum_file(&path)?;
         files.insert(name.into(), FileRecord { bytes, checksum });
@@ -72,7 +74,7 @@ pub fn save(
     let checkpoint = Checkpoint {
         made_from: MadeFrom::dataset(dataset),
         config: config.clone(),
-        epoch,
+        history: history.to_vec(),
         steps: adam.steps,
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -82,7 +84,7 @@ pub fn save(
     let mut epochs = found(folder);
     while epochs.len() > KEPT {
         let (_, oldest) = epochs.remove(0);
-        std::fs::remove_dir_all(&oldest).map_err(|source| Error::Io { path: oldest, source })?;
+        std::fs::remove_dir_all(&oldest).map_err(|cause| Error::Io { path: oldest, cause })?;
     }
     Ok(())
 }
@@ -91,21 +93,35 @@ pub fn save(
 #[derive(Debug)]
 pub struct Resume {
     path: PathBuf,
-    /// Epochs done.
-    pub epoch: u32,
+    /// The epochs done.
+    pub history: Vec<EpochReport>,
     steps: u64,
+}
+
+/// Refuses to start a run in a folder that holds the checkpoints of another.
+pub fn refuse_foreign(folder: &Path) -> Result<()> {
+    let Some((epoch, _)) = found(folder).pop() else { return Ok(()) };
+    let place = folder.display();
+    Err(Error::Option(format!(
+        "--checkpoint {place}: holds a run that got to epoch {epoch}: pass --resume to continue it, or name another folder"
+    )))
 }
 
 /// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it.
 pub fn find(folder: &Path, dataset: &Dataset, config: &TrainConfig) -> Result<Resume> {
     let Some((_, path)) = found(folder).pop() else {
-        return Err(Error::Option(format!("--resume: no checkpoint in {}: run without --resume to start", folder.display())));
+        return Err(Error::Option(format!(
+            "--resume: no checkpoint in {}: run without --resume to start",
+            folder.display()
+        )));
     };
     let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;
     checkpoint.made_from.check(&path, dataset)?;
     if let Some(difference) = config.difference(&checkpoint.config) {
         let place = path.display();
-        return Err(Error::Option(format!("{place}: {difference}: resume with the same options, or start another --checkpoint")));
+        return Err(Error::Option(format!(
+            "{place}: {difference}: resume with the same options, or start another --checkpoint"
+        )));
     }
     for (name, record) in &checkpoint.files {
         let (bytes, checksum) = checksum_file(&path.join(name))?;
@@ -114,7 +130,7 @@ pub fn find(folder: &Path, dataset: &Dataset, config: &TrainConfig) -> Result<Re
             return Err(Error::Data { path: path.join(name), problem: problem.into() });
         }
     }
-    Ok(Resume { path, epoch: checkpoint.epoch, steps: checkpoint.steps })
+    Ok(Resume { path, history: checkpoint.history, steps: checkpoint.steps })
 }
 
 /// Overwrites `parameters` and `adam` with what the checkpoint holds.
@@ -131,7 +147,8 @@ fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
     let stored = Tensor::read_safetensors(path)?;
     for (name, target) in targets {
         let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);
-        let Some(source) = source.filter(|source| source.size() == target.size() && source.kind() == target.kind()) else {
+        let Some(source) = source.filter(|source| source.size() == target.size() && source.kind() == target.kind())
+        else {
             let problem = format!("expected a tensor {name} of shape {:?}: it is from another model", target.size());
             return Err(Error::Data { path: path.to_path_buf(), problem });
         };

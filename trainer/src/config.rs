@@ -106,11 +106,18 @@ impl TrainConfig {
     pub fn check(&self) -> Result<()> {
         let fanouts = self.fanouts.len();
         let problem = if fanouts != self.layers {
-            format!("--layers {} needs {0} fanouts, --fanouts {} has {fanouts}: give one fanout a layer", self.layers, self.fanouts)
+            format!(
+                "--layers {} needs {0} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
+                self.layers, self.fanouts
+            )
         } else if self.layers > usize::from(u8::MAX) {
             format!("--layers {}: expected at most {}", self.layers, u8::MAX)
         } else if self.num_ranks() == 0 || (self.parallelism == Parallelism::Single && self.num_ranks() > 1) {
-            format!("--parallelism {} cannot run on --ranks {}: single needs 1, the others 1 or more", self.parallelism, self.num_ranks())
+            format!(
+                "--parallelism {} cannot run on --ranks {}: single needs 1, the others 1 or more",
+                self.parallelism,
+                self.num_ranks()
+            )
         } else if self.batch_size == 0 || self.batch_size > u32::MAX as usize {
             format!("--batch-size {}: expected 1 to {}", self.batch_size, u32::MAX)
         } else if self.hidden == 0 || self.hidden > 1 << 16 {
@@ -133,7 +140,8 @@ impl TrainConfig {
     /// evaluation changes nothing; parallelism, ranks and partition would change the order of sums, so the resumed
     /// losses would no longer be exactly those of an uninterrupted run.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let neutral = |config: &Self| Self { epochs: 0, eval_every: 0, ranks: Some(config.num_ranks()), ..config.clone() };
+        let neutral =
+            |config: &Self| Self { epochs: 0, eval_every: 0, ranks: Some(config.num_ranks()), ..config.clone() };
         let texts = [self, other].map(|config| serde_json::to_value(neutral(config)));
         let [Ok(serde_json::Value::Object(mine)), Ok(serde_json::Value::Object(theirs))] = texts else { return None };
         mine.iter().find(|&(name, value)| theirs.get(name) != Some(value)).map(|(name, value)| {

@@ -35,15 +35,17 @@ pub enum Error {
         problem: String,
     },
     /// A log or a checkpoint cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {cause}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
     /// The loss is no number.
-    #[error("the loss is {loss} at epoch {epoch}, step {step}: lower --lr or check the features; the last checkpoint is kept")]
+    #[error(
+        "the loss is {loss} at epoch {epoch}, step {step}: lower --lr or check the features; the last checkpoint is kept"
+    )]
     Diverged {
         /// NaN or infinite.
         loss: f64,

@@ -116,6 +116,9 @@ fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMa
                 if keys.is_empty() { "none".to_string() } else { keys.join(", ") }
             ),
         }),
-        _ => Err(Error::Option(format!("several partitions have {ranks} parts: choose with --partition among {}", keys.join(", ")))),
+        _ => Err(Error::Option(format!(
+            "several partitions have {ranks} parts: choose with --partition among {}",
+            keys.join(", ")
+        ))),
     }
 }

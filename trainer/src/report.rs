@@ -1,7 +1,7 @@
 //! Numbers that training returns: per step inside, per epoch to the caller, per epoch to the log file.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use gsplit_kernels::Communicator;
@@ -125,30 +125,20 @@ pub struct Log {
 }
 
 impl Log {
-    /// Starts the file at `path` anew, keeping the lines of epochs up to `keep`: a resumed run goes on after them.
-    pub fn start(path: &Path, keep: u32) -> Result<Self> {
-        let io = |source| Error::Io { path: path.to_path_buf(), source };
-        let mut kept = String::new();
-        if keep > 0 && path.exists() {
-            for line in BufReader::new(File::open(path).map_err(io)?).lines() {
-                let line = line.map_err(io)?;
-                if serde_json::from_str::<EpochReport>(&line).is_ok_and(|report| report.epoch <= keep) {
-                    kept.push_str(&line);
-                    kept.push('\n');
-                }
-            }
-        }
+    /// Starts the file at `path` anew with the lines of `history`, the epochs that a resumed run found done.
+    pub fn start(path: &Path, history: &[EpochReport]) -> Result<Self> {
+        let io = |cause| Error::Io { path: path.to_path_buf(), cause };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(io)?;
         }
-        let mut file = File::create(path).map_err(io)?;
-        file.write_all(kept.as_bytes()).map_err(io)?;
-        Ok(Self { path: path.to_path_buf(), file })
+        let mut log = Self { path: path.to_path_buf(), file: File::create(path).map_err(io)? };
+        history.iter().try_for_each(|report| log.write(report))?;
+        Ok(log)
     }
 
     /// Appends one line.
     pub fn write(&mut self, report: &EpochReport) -> Result<()> {
         let line = serde_json::to_string(report).unwrap_or_default();
-        writeln!(self.file, "{line}").map_err(|source| Error::Io { path: self.path.clone(), source })
+        writeln!(self.file, "{line}").map_err(|cause| Error::Io { path: self.path.clone(), cause })
     }
 }

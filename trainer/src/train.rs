@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use gsplit_kernels::{Communicator, CommError, Solo, Threads};
+use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Unit};
 
 use crate::checkpoint::{self, Resume};
@@ -45,17 +45,19 @@ pub fn train(
     let resume = match (&options.checkpoint, options.resume) {
         (Some(folder), true) => Some(checkpoint::find(folder, dataset, config)?),
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
-        (_, false) => None,
+        (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
+        (None, false) => None,
     };
-    let done = resume.as_ref().map_or(0, |resume| resume.epoch);
-    let log = options.log.as_deref().map(|path| Log::start(path, done)).transpose()?;
+    let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
+    let done = history.len();
+    let log = options.log.as_deref().map(|path| Log::start(path, history)).transpose()?;
     let run = Run { dataset, job, options, resume, log: Mutex::new(log), progress, on_epoch };
-    let (epochs, num_parameters) = run.on_all_ranks()?;
+    let (mut epochs, num_parameters) = run.on_all_ranks()?;
     Ok(Summary {
-        epochs,
+        epochs: epochs.split_off(done),
         num_parameters,
         partition: artifacts.partition_key().map(str::to_string),
-        resumed_after: done,
+        resumed_after: done as u32,
     })
 }
 
@@ -80,7 +82,8 @@ impl Run<'_> {
             _ => Threads::group(ranks).into_iter().map(|comm| Box::new(comm) as Box<dyn Communicator>).collect(),
         };
         let results: Vec<RankResult> = thread::scope(|scope| {
-            let handles: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || self.on_rank(comm.as_ref()))).collect();
+            let handles: Vec<_> =
+                comms.into_iter().map(|comm| scope.spawn(move || self.on_rank(comm.as_ref()))).collect();
             handles
                 .into_iter()
                 .enumerate()
@@ -125,14 +128,13 @@ impl Run<'_> {
         self.share_threads(comm.size());
         let model = Model::new(config, job.features.dim(), job.classes);
         let mut adam = Adam::new(model.parameters(), config.lr);
-        let mut done = 0;
+        let mut reports = Vec::new();
         if let Some(resume) = &self.resume {
             checkpoint::restore(resume, model.parameters(), &mut adam)?;
-            done = resume.epoch;
+            reports.clone_from(&resume.history);
         }
         let steps = job.train.len().div_ceil(config.batch_size) as u64;
-        let mut reports = Vec::new();
-        for epoch in done + 1..=config.epochs {
+        for epoch in reports.len() as u32 + 1..=config.epochs {
             let started = Instant::now();
             let name = format!("epoch {epoch}/{}", config.epochs);
             let stage = match comm.rank() {
@@ -155,33 +157,43 @@ impl Run<'_> {
                 rows_exchanged: sums.rows_exchanged,
             };
             if comm.rank() == 0 {
-                self.finish_epoch(&mut report, &model, &adam)?;
+                self.evaluate(&mut report, &model)?;
+            }
+            reports.push(report);
+            if comm.rank() == 0 {
+                self.keep(&reports, &model, &adam)?;
             }
             comm.barrier()?;
-            reports.push(report);
         }
         Ok((reports, model.parameters().num_values()))
     }
 
-    /// Evaluates, checkpoints and logs: rank 0 alone, while the others wait.
-    fn finish_epoch(&self, report: &mut EpochReport, model: &Model, adam: &Adam) -> Result<()> {
+    /// Fills in the accuracies, when it is time to: rank 0 alone, while the others wait.
+    fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
         let (job, config) = (&self.job, self.job.config);
         let last = report.epoch == config.epochs;
-        if config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every)) {
-            let started = Instant::now();
-            self.share_threads(1);
-            let total = (job.graph.num_vertices() * model.num_layers()) as u64;
-            let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-            let logits = infer(model, &job.graph, &job.features, stage.as_ref())?;
-            let score = |vertices: &[u32]| accuracy(&logits, job.classes, &job.labels, vertices);
-            report.valid = job.valid.as_deref().and_then(score);
-            report.test = job.test.as_deref().and_then(score);
-            self.share_threads(config.num_ranks());
-            report.evaluate_s = started.elapsed().as_secs_f64();
+        if config.eval_every == 0 || !(last || report.epoch.is_multiple_of(config.eval_every)) {
+            return Ok(());
         }
+        let started = Instant::now();
+        self.share_threads(1);
+        let total = (job.graph.num_vertices() * model.num_layers()) as u64;
+        let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
+        let logits = infer(model, &job.graph, &job.features, stage.as_ref())?;
+        let score = |vertices: &[u32]| accuracy(&logits, job.classes, &job.labels, vertices);
+        report.valid = job.valid.as_deref().and_then(score);
+        report.test = job.test.as_deref().and_then(score);
+        self.share_threads(config.num_ranks());
+        report.evaluate_s = started.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Checkpoints, logs and tells the caller about the last epoch of `reports`: rank 0 alone.
+    fn keep(&self, reports: &[EpochReport], model: &Model, adam: &Adam) -> Result<()> {
         if let Some(folder) = &self.options.checkpoint {
-            checkpoint::save(folder, report.epoch, self.dataset, config, model.parameters(), adam)?;
+            checkpoint::save(folder, reports, self.dataset, self.job.config, model.parameters(), adam)?;
         }
+        let Some(report) = reports.last() else { return Ok(()) };
         if let Some(log) = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut() {
             log.write(report)?;
         }

@@ -95,7 +95,8 @@ pub(crate) fn communities(groups: u32, size: u32) -> Fixture {
     let mut draws = draws(7);
     let n = groups * size;
     let edge = |i: u32| {
-        let (u, v) = (i % n, if i.is_multiple_of(10) { draws.below(n) } else { i % n / size * size + draws.below(size) });
+        let (u, v) =
+            (i % n, if i.is_multiple_of(10) { draws.below(n) } else { i % n / size * size + draws.below(size) });
         (u, v)
     };
     let mut edges: Vec<(u32, u32)> = (0..8 * n).map(edge).filter(|(u, v)| u != v).collect();

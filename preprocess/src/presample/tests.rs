@@ -37,7 +37,10 @@ fn oracle(dataset: &Dataset, options: &Options) -> gsplit_store::Counters {
     let mut counts =
         gsplit_store::Counters { input: vec![0; n], appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
     for epoch in 0..options.epochs {
-        for seeds in epoch_seeds(&train, options.seed, FIRST_PRESAMPLE_EPOCH + epoch).unwrap().chunks(options.batch_size as usize) {
+        for seeds in epoch_seeds(&train, options.seed, FIRST_PRESAMPLE_EPOCH + epoch)
+            .unwrap()
+            .chunks(options.batch_size as usize)
+        {
             let mut layer: BTreeSet<u32> = seeds.iter().copied().collect();
             layer.iter().for_each(|&v| counts.appear[v as usize] += 1);
             for _ in 0..options.fanouts.len() {

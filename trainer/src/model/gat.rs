@@ -81,7 +81,16 @@ fn softmax_by_target(score: &Tensor, edges: &Looped) -> Tensor {
     // Subtracting the row's largest score changes nothing but the range, so no gradient flows through it.
     let largest = tch::no_grad(|| {
         let score = score.detach();
-        Tensor::segment_reduce::<&Tensor, _>(&score, "max", None, None, Some(&edges.indptr), 0, false, f64::NEG_INFINITY)
+        Tensor::segment_reduce::<&Tensor, _>(
+            &score,
+            "max",
+            None,
+            None,
+            Some(&edges.indptr),
+            0,
+            false,
+            f64::NEG_INFINITY,
+        )
     });
     let raised = (score - largest.index_select(0, &edges.targets)).exp();
     let total = largest.zeros_like().index_add(0, &edges.targets, &raised);

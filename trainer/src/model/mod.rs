@@ -31,7 +31,8 @@ pub struct LayerEdges {
 impl LayerEdges {
     /// Widens the sampler's arrays.
     pub fn new(indptr: &[u32], local: &[u32], num_mixed: usize) -> Self {
-        let widen = |values: &[u32]| Tensor::from_slice(&values.iter().map(|&value| i64::from(value)).collect::<Vec<_>>());
+        let widen =
+            |values: &[u32]| Tensor::from_slice(&values.iter().map(|&value| i64::from(value)).collect::<Vec<_>>());
         Self {
             indptr: widen(indptr),
             sources: widen(local),

@@ -55,7 +55,9 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
     let dataset = &fixture.dataset;
     let train = dataset.split(gsplit_store::Split::Train).unwrap();
     // 50 seeds, and 2: then most ranks have none.
-    for (model, batch) in [ModelKind::Sage, ModelKind::Gat].into_iter().flat_map(|m| [(m, &train[..50]), (m, &train[..2])]) {
+    for (model, batch) in
+        [ModelKind::Sage, ModelKind::Gat].into_iter().flat_map(|m| [(m, &train[..50]), (m, &train[..2])])
+    {
         let (loss, gradient) = run(dataset, &config(model, Parallelism::Single, 1), batch);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
         let compare = |config: &TrainConfig, what: &str| {

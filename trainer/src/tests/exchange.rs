@@ -41,7 +41,9 @@ fn forward_brings_each_row_from_its_owner() {
 
 #[test]
 fn backward_is_the_transpose_of_forward() {
-    for (seed, ranks, cut) in (0..4).flat_map(|s| [1, 2, 3, 4, 8].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut)))) {
+    for (seed, ranks, cut) in
+        (0..4).flat_map(|s| [1, 2, 3, 4, 8].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut))))
+    {
         let part = cut.assignment(N, ranks);
         let products = on_ranks(ranks, |comm| {
             let mixed = mixed(seed, comm.rank());

@@ -87,8 +87,13 @@ pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
     let mut order: Vec<u32> = (0..assignment.len() as u32).collect();
     order.sort_by_key(|&v| assignment[v as usize]);
     let sizes = (0..parts).map(|part| assignment.iter().filter(|&&p| p as usize == part).count() as u64).collect();
-    let config =
-        PartitionConfig { parts: parts as u32, partitioner: "test".into(), weights: "unit".into(), epsilon: 1.0, seed: 0 };
+    let config = PartitionConfig {
+        parts: parts as u32,
+        partitioner: "test".into(),
+        weights: "unit".into(),
+        epsilon: 1.0,
+        seed: 0,
+    };
     let report = PartitionReport {
         part_sizes: sizes,
         cut: 0,

@@ -27,9 +27,11 @@ fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
 
 #[test]
 fn a_resumed_run_continues_exactly() {
-    for (model, parallelism, ranks) in
-        [(ModelKind::Sage, Parallelism::Split, 3), (ModelKind::Gat, Parallelism::Data, 2), (ModelKind::Sage, Parallelism::Single, 1)]
-    {
+    for (model, parallelism, ranks) in [
+        (ModelKind::Sage, Parallelism::Split, 3),
+        (ModelKind::Gat, Parallelism::Data, 2),
+        (ModelKind::Sage, Parallelism::Single, 1),
+    ] {
         let fixture = dataset(21, 200, 5);
         store_partition(&fixture.dataset, Cut::Random, 3);
         let whole = TrainConfig { epochs: 5, ..config(model, parallelism, ranks) };
@@ -39,7 +41,8 @@ fn a_resumed_run_continues_exactly() {
         assert_eq!(rest.resumed_after, 2);
         assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight), "{model:?}, {parallelism}");
         let log = std::fs::read_to_string(fixture.folder.path().join("log.jsonl")).unwrap();
-        let logged: Vec<u32> = log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
+        let logged: Vec<u32> =
+            log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
         assert_eq!(logged, [1, 2, 3, 4, 5]);
     }
 }
@@ -48,10 +51,11 @@ fn a_resumed_run_continues_exactly() {
 fn single_data_and_split_learn_the_same() {
     let fixture = dataset(22, 400, 6);
     store_partition(&fixture.dataset, Cut::Ranges, 4);
-    let runs = [(Parallelism::Single, 1), (Parallelism::Data, 4), (Parallelism::Split, 4)].map(|(parallelism, ranks)| {
-        let config = TrainConfig { epochs: 8, dropout: 0.1, ..config(ModelKind::Sage, parallelism, ranks) };
-        run(&fixture, &config, &RunOptions::default()).unwrap().epochs
-    });
+    let runs =
+        [(Parallelism::Single, 1), (Parallelism::Data, 4), (Parallelism::Split, 4)].map(|(parallelism, ranks)| {
+            let config = TrainConfig { epochs: 8, dropout: 0.1, ..config(ModelKind::Sage, parallelism, ranks) };
+            run(&fixture, &config, &RunOptions::default()).unwrap().epochs
+        });
     let [single, data, split] = &runs;
     assert!(single[7].loss < 0.8 * single[0].loss, "{} → {}", single[0].loss, single[7].loss);
     for (epoch, reports) in single.iter().zip(data.iter().zip(split)) {
@@ -104,11 +108,19 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
     refused(&TrainConfig { ranks: Some(3), ..named.clone() }, &none, "2 parts, --ranks is 3");
     refused(&TrainConfig { layers: 2, ..named.clone() }, &none, "--layers 2");
-    refused(&TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() }, &none, "single needs 1");
+    refused(
+        &TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() },
+        &none,
+        "single needs 1",
+    );
     refused(&TrainConfig { heads: 3, model: ModelKind::Gat, ..named.clone() }, &none, "--heads 3");
     refused(&named, &options(&fixture, true), "no checkpoint");
     run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, false)).unwrap();
-    refused(&TrainConfig { hidden: 16, ..named.clone() }, &options(&fixture, true), "--hidden is 16, the checkpoint has 8");
+    refused(
+        &TrainConfig { hidden: 16, ..named.clone() },
+        &options(&fixture, true),
+        "--hidden is 16, the checkpoint has 8",
+    );
 
     let other = dataset(26, 100, 4);
     let map = gsplit_store::PartitionMap::folder(&fixture.dataset, "random-2");
