@@ -6,7 +6,7 @@
 //!                                                 │     random, hash ────────────┴─▶ cache order, report
 //! ```
 //!
-//! [`partition`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`.
+//! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -7,6 +7,7 @@
 //! weighs more than a whole part, or its recursive bisection runs out of vertices and says so on standard output; the
 //! cut it reports must be the one recomputed from its answer.
 //! Cost: near linear; about 10 to 15 times the memory of the graph.
+//! Why not the best of several tries (METIS's NCUTS): four cut 1 to 10 % less, in three times the time.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -74,16 +74,24 @@ fn explain_imbalance(problem: &Problem<'_>, report: &PartitionReport, progress: 
     if report.imbalance <= limit {
         return;
     }
-    let part_share =
-        |c: usize, weight: u64| weight as f64 * f64::from(problem.parts) / problem.weights.totals()[c] as f64;
+    let means: Vec<f64> =
+        problem.weights.totals().iter().map(|&total| total as f64 / f64::from(problem.parts)).collect();
+    let share = |v: u32| {
+        let shares = problem.weights.of(v).iter().zip(&means).map(|(&weight, mean)| f64::from(weight) / mean);
+        (shares.fold(0.0, f64::max), v)
+    };
     let vertices = 0..problem.topology.num_vertices() as u32;
-    let constraints = 0..problem.weights.constraints();
-    let heaviest = vertices.flat_map(|v| constraints.clone().map(move |c| (v, c)));
-    let heaviest = heaviest.map(|(v, c)| (part_share(c, u64::from(problem.weights.of(v)[c])), v));
-    let Some((share, v)) = heaviest.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1))) else { return };
+    let heaviest = vertices.map(share).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+    let reason = match heaviest {
+        Some((share, v)) if share > problem.epsilon => {
+            format!("vertex {v} alone weighs {share:.3} times the mean; ask for fewer parts or a larger --epsilon")
+        }
+        _ => {
+            "no single vertex can move to balance all weights at once; try another --seed or a larger --epsilon".into()
+        }
+    };
     progress.note(&format!(
-        "warning: the heaviest part weighs {:.3} times the mean, more than {limit:.3}: vertex {v} alone weighs {share:.3} \
-         times the mean; ask for fewer parts or a larger --epsilon",
+        "warning: the heaviest part weighs {:.3} times the mean, more than {limit:.3}: {reason}",
         report.imbalance
     ));
 }

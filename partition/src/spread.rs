@@ -37,3 +37,20 @@ pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut 
 fn key(value: f64) -> u64 {
     value.to_bits()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heaviest_first_to_the_lightest_part_and_weightless_ones_evenly() {
+        let weights = VertexWeights::new(9, &[vec![3, 0, 5, 4, 0, 6, 0, 0, 0]]);
+        let mut loads = Loads::empty(2, &weights);
+        let mut assignment = vec![9; 9];
+        spread(&mut [0, 1, 2, 3, 4, 5, 6, 7, 8], &weights, &mut loads, &mut assignment);
+        // 6 | 5, 5 + 4, 6 + 3; then five vertices that weigh nothing.
+        assert_eq!(assignment, [0, 0, 1, 1, 1, 0, 0, 1, 0]);
+        assert_eq!(loads.sizes(), [5, 4]);
+        assert_eq!(loads.imbalance(), 1.0);
+    }
+}

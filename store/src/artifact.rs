@@ -1,10 +1,12 @@
 //! What every artifact says about its files and its origin.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::dataset::check_lengths;
+use crate::document::{self, Document};
 use crate::{Checksum, Dataset, Error, Result};
 
 /// Length and digest of one file of an artifact.
@@ -44,6 +46,45 @@ pub struct MadeFrom {
     /// Key and digest of the presample, where one was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presample: Option<(String, Checksum)>,
+}
+
+/// The document of an artifact that is derived from a dataset: `<KIND>/<key>/<KIND>.json`.
+pub(crate) trait Artifact: Document {
+    /// `presample` or `partition`.
+    const KIND: &'static str;
+    /// What it was made from.
+    fn made_from(&self) -> &MadeFrom;
+    /// The files beside it.
+    fn files(&self) -> &Files;
+}
+
+/// Where the artifact `key` of `dataset` lies.
+pub(crate) fn folder<T: Artifact>(dataset: &Dataset, key: &str) -> PathBuf {
+    dataset.path().join(T::KIND).join(key)
+}
+
+/// Where the document of the artifact in `folder` lies.
+pub(crate) fn document_path<T: Artifact>(folder: &Path) -> PathBuf {
+    folder.join(T::KIND).with_extension("json")
+}
+
+/// Reads the document of the artifact `key` and checks that it belongs to `dataset` and that its files have their
+/// lengths. An absent one is an error that names those there are.
+pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Checksum)> {
+    let folder = folder::<T>(dataset, key);
+    let path = document_path::<T>(&folder);
+    if !path.exists() {
+        let (kind, keys) = (T::KIND, dataset.keys(T::KIND)?);
+        let remedy = match keys.is_empty() {
+            true => format!("run `gsplit {kind}` first"),
+            false => format!("there are {}; or run `gsplit {kind}`", keys.join(", ")),
+        };
+        return Err(Error::Missing { path: dataset.path().into(), what: format!("{kind} `{key}`"), remedy });
+    }
+    let (content, checksum) = document::read::<T>(&path)?;
+    content.made_from().check(&folder, dataset)?;
+    check_lengths(&folder, content.files())?;
+    Ok((content, checksum))
 }
 
 impl MadeFrom {

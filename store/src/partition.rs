@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::check_lengths;
+use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::staging::Staging;
 use crate::{Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
@@ -84,6 +84,18 @@ impl Document for PartitionMeta {
     const VERSION: u32 = 1;
 }
 
+impl Artifact for PartitionMeta {
+    const KIND: &'static str = "partition";
+
+    fn made_from(&self) -> &MadeFrom {
+        &self.made_from
+    }
+
+    fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
 /// A stored partition of a dataset, mapped.
 #[derive(Clone, Debug)]
 pub struct PartitionMap {
@@ -96,7 +108,7 @@ pub struct PartitionMap {
 impl PartitionMap {
     /// Where the partition `key` of `dataset` lies.
     pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
-        dataset.path().join("partition").join(key)
+        artifact::folder::<PartitionMeta>(dataset, key)
     }
 
     /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of
@@ -120,26 +132,15 @@ impl PartitionMap {
         made_from.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PartitionMeta { made_from, config, report, files, tool_version };
-        document::write(&staging.path("partition.json"), &meta)?;
+        document::write(&artifact::document_path::<PartitionMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
         Self::open(dataset, key)
     }
 
     /// Opens the partition `key` of `dataset`; one of another graph is refused.
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
+        let (meta, _) = artifact::open::<PartitionMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
-        let path = folder.join("partition.json");
-        if !path.exists() {
-            let keys = dataset.keys("partition")?;
-            let remedy = match keys.is_empty() {
-                true => "run `gsplit partition` first".to_string(),
-                false => format!("there are {}; or run `gsplit partition`", keys.join(", ")),
-            };
-            return Err(Error::Missing { path: dataset.path().into(), what: format!("partition `{key}`"), remedy });
-        }
-        let (meta, _) = document::read::<PartitionMeta>(&path)?;
-        meta.made_from.check(&folder, dataset)?;
-        check_lengths(&folder, &meta.files)?;
         let map = Self {
             key: key.to_string(),
             assignment: Column::open(folder.join("assignment.npy"))?,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::check_lengths;
+use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::staging::Staging;
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Result, write_npy};
@@ -44,6 +44,18 @@ impl Document for PresampleMeta {
     const VERSION: u32 = 1;
 }
 
+impl Artifact for PresampleMeta {
+    const KIND: &'static str = "presample";
+
+    fn made_from(&self) -> &MadeFrom {
+        &self.made_from
+    }
+
+    fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
 /// The four counters, in memory. They count different things and are never mixed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -72,7 +84,7 @@ pub struct Presample {
 impl Presample {
     /// Where the pre-sampling `key` of `dataset` lies.
     pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
-        dataset.path().join("presample").join(key)
+        artifact::folder::<PresampleMeta>(dataset, key)
     }
 
     /// Stores `counters` under `key`. Refuses an existing key, unless `replace`.
@@ -97,26 +109,15 @@ impl Presample {
         }
         let tool_version = env!("CARGO_PKG_VERSION").to_string();
         let meta = PresampleMeta { made_from: MadeFrom::dataset(dataset), config, num_batches, files, tool_version };
-        document::write(&staging.path("presample.json"), &meta)?;
+        document::write(&artifact::document_path::<PresampleMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
         Self::open(dataset, key)
     }
 
     /// Opens the pre-sampling `key` of `dataset`; one of another graph or training split is refused.
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
+        let (meta, checksum) = artifact::open::<PresampleMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
-        let path = folder.join("presample.json");
-        if !path.exists() {
-            let keys = dataset.keys("presample")?;
-            let remedy = match keys.is_empty() {
-                true => "run `gsplit presample` first".to_string(),
-                false => format!("there are {}; or run `gsplit presample`", keys.join(", ")),
-            };
-            return Err(Error::Missing { path: dataset.path().into(), what: format!("presample `{key}`"), remedy });
-        }
-        let (meta, checksum) = document::read::<PresampleMeta>(&path)?;
-        meta.made_from.check(&folder, dataset)?;
-        check_lengths(&folder, &meta.files)?;
         let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
         Ok(Self {
             key: key.to_string(),

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
 use crate::report::StepReport;
-use crate::step::train_step;
+use crate::step::{Targets, train_step};
 use crate::{Error, Result};
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
@@ -40,7 +40,7 @@ pub fn train_epoch(
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.dropout, at };
-        let mut report = train_step(model, adam, batch, &job.labels, dropout, comm)?;
+        let mut report = train_step(model, adam, batch, Targets::of(global, &job.labels), dropout, comm)?;
         if !report.loss.is_finite() {
             return Err(Error::Diverged { loss: report.loss, epoch, step: step + 1 });
         }

@@ -68,6 +68,9 @@ impl<'a> Job<'a> {
         if train.is_empty() {
             return Err(problem("the train split is empty: convert it with another split".into()));
         }
+        if train.iter().all(|&v| labels[v as usize] < 0) {
+            return Err(problem("no vertex of the train split has a label: convert it with another split".into()));
+        }
         let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
             true => dataset.split(split).map(Some),
             false => Ok(None),

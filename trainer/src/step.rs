@@ -18,19 +18,36 @@ use crate::report::StepReport;
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
 
-/// Runs the mini-batch and updates the parameters. `labels` holds the class of every vertex of the graph. Collective.
+/// What a mini-batch is to learn.
+#[derive(Clone, Copy, Debug)]
+pub struct Targets<'a> {
+    /// Class of every vertex of the graph, -1 for unlabelled.
+    pub labels: &'a [i32],
+    /// Labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
+    /// would be wrong wherever ranks hold unequal numbers of seeds.
+    pub labelled: usize,
+}
+
+impl<'a> Targets<'a> {
+    /// The targets of the global mini-batch `batch`.
+    pub fn of(batch: &[u32], labels: &'a [i32]) -> Self {
+        Self { labels, labelled: batch.iter().filter(|&&v| labels[v as usize] >= 0).count() }
+    }
+}
+
+/// Runs the mini-batch and updates the parameters. Collective.
 pub fn train_step(
     model: &Model,
     adam: &mut Adam,
     batch: Loaded,
-    labels: &[i32],
+    targets: Targets<'_>,
     dropout: DropoutKey,
     comm: &dyn Communicator,
 ) -> Result<StepReport> {
     let started = Instant::now();
     let mut report = StepReport::default();
     let pass = forward(model, batch, Some(dropout), comm, &mut report)?;
-    let (loss, correct, counted) = loss(&pass, labels);
+    let (loss, correct, counted) = loss(&pass, targets);
     report.loss = loss.double_value(&[]);
     (report.correct, report.counted) = (correct, counted);
     backward(&pass, loss, comm, &mut report)?;
@@ -50,7 +67,7 @@ pub struct Pass {
 
 impl Pass {
     /// f32 `[my seeds, classes]`, or empty.
-    fn logits(&self) -> &Tensor {
+    pub fn logits(&self) -> &Tensor {
         &self.tape[self.tape.len() - 1].1
     }
 }
@@ -81,18 +98,18 @@ pub fn forward(
 }
 
 /// This rank's share of the mean loss over the global mini-batch, the seeds it classified rightly, and those it counted.
-fn loss(pass: &Pass, labels: &[i32]) -> (Tensor, u64, u64) {
+fn loss(pass: &Pass, targets: Targets<'_>) -> (Tensor, u64, u64) {
     let seeds = &pass.batch.sampled.layers[0].frontier;
     let options = (Kind::Float, tch::Device::Cpu);
     if seeds.is_empty() {
         return (Tensor::zeros([] as [i64; 0], options), 0, 0);
     }
-    let targets: Vec<i64> = seeds.iter().map(|&v| i64::from(labels[v as usize])).collect();
-    let counted = targets.iter().filter(|&&label| label != UNLABELLED).count() as u64;
-    let targets = Tensor::from_slice(&targets);
-    let sum = pass.logits().cross_entropy_loss::<Tensor>(&targets, None, Reduction::Sum, UNLABELLED, 0.0);
-    let correct = pass.logits().argmax(1, false).eq_tensor(&targets).sum(Kind::Int64).int64_value(&[]);
-    (sum / pass.batch.sampled.global_seeds as f64, correct as u64, counted)
+    let classes: Vec<i64> = seeds.iter().map(|&v| i64::from(targets.labels[v as usize])).collect();
+    let counted = classes.iter().filter(|&&label| label != UNLABELLED).count() as u64;
+    let classes = Tensor::from_slice(&classes);
+    let sum = pass.logits().cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0);
+    let correct = pass.logits().argmax(1, false).eq_tensor(&classes).sum(Kind::Int64).int64_value(&[]);
+    (sum / targets.labelled.max(1) as f64, correct as u64, counted)
 }
 
 /// Gradients of the parameters, from the top layer down. Collective.

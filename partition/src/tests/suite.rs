@@ -190,6 +190,22 @@ fn seeds_differ() {
     }
 }
 
+#[test]
+fn differential_one_thread_and_four_agree() {
+    let graph = communities(6, 100);
+    let dataset = graph.dataset();
+    let presample = graph.presample(&dataset);
+    for (method, weights) in choices() {
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let wanted = options(method, weights, 4);
+            let made = pool.install(|| partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap());
+            (made.assignment, made.cache_order, made.report)
+        };
+        assert_eq!(run(1), run(4), "{method:?} {weights:?}");
+    }
+}
+
 /// Keeps the notes.
 #[derive(Default)]
 struct Notes(Mutex<Vec<String>>);
@@ -238,6 +254,7 @@ fn bad_input_is_one_clear_line() {
         (PartitionOptions { parts: 4, ..unit.clone() }, "3 vertices"),
         (PartitionOptions { epsilon: 0.0, ..unit.clone() }, "--epsilon 0"),
         (PartitionOptions { epsilon: f64::NAN, ..unit.clone() }, "--epsilon NaN"),
+        (PartitionOptions { epsilon: 2.0, ..unit.clone() }, "at most 1"),
         (PartitionOptions { weights: None, ..unit.clone() }, "gsplit presample"),
         (PartitionOptions { partitioner: Method::Hash, ..unit.clone() }, "hash weighs nothing"),
     ];

@@ -40,8 +40,6 @@ pub struct Sampled {
     pub layers: Vec<SampledLayer>,
     /// Bottom local frontier: the vertices whose features this rank loads.
     pub input: Vec<u32>,
-    /// Seeds of all ranks together.
-    pub global_seeds: usize,
 }
 
 impl Sampled {
@@ -84,5 +82,5 @@ pub fn sample(
             exchange,
         });
     }
-    Ok(Sampled { layers, input: frontier, global_seeds: seeds.global })
+    Ok(Sampled { layers, input: frontier })
 }

@@ -19,8 +19,6 @@ pub enum Ownership<'a> {
 pub struct Seeds {
     /// This rank's seeds, possibly none.
     pub local: Vec<u32>,
-    /// Seeds of all ranks together: the loss is divided by this.
-    pub global: usize,
 }
 
 impl Seeds {
@@ -31,7 +29,7 @@ impl Seeds {
             Ownership::Map(part) => batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect(),
             Ownership::Mine => batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks].to_vec(),
         };
-        Self { local, global: batch.len() }
+        Self { local }
     }
 }
 

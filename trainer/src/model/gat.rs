@@ -7,6 +7,9 @@ use tch::{Kind, Tensor};
 use super::parameters::Named;
 use super::{Layer, LayerEdges, aggregate};
 
+/// Slope of LeakyReLU below zero; `tch`'s own is fixed at 0.01.
+const NEGATIVE_SLOPE: f64 = 0.2;
+
 /// One graph-attention layer.
 pub struct Gat {
     weight: Tensor,
@@ -41,7 +44,7 @@ impl Layer for Gat {
 
         let looped = with_self_loops(edges);
         let score = from_source.index_select(0, &looped.sources) + from_target.index_select(0, &looped.targets);
-        let share = softmax_by_target(&score.leaky_relu(), &looped);
+        let share = softmax_by_target(&score.maximum(&(&score * NEGATIVE_SLOPE)), &looped);
         let heads: Vec<Tensor> = (0..self.heads)
             .map(|head| {
                 let rows = z.select(1, head).contiguous();

@@ -1,15 +1,17 @@
 //! Invariant 4: losses and gradients do not depend on parallelism, rank count or partition.
 
-use gsplit_kernels::Communicator;
-use gsplit_store::Dataset;
+use gsplit_kernels::{Communicator, Solo};
+use gsplit_store::{Dataset, NoProgress};
 
-use super::fixture::{Cut, config, dataset, on_ranks, store_partition};
+use super::fixture::{CLASSES, Cut, config, dataset, on_ranks, store_partition};
 use crate::batch::{Seeds, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::evaluate::infer;
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
-use crate::step::{to_rows, train_step};
+use crate::report::StepReport;
+use crate::step::{Targets, forward, to_rows, train_step};
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
 fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
@@ -21,7 +23,7 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     let sampled = sample(&job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let loaded = load(&job.features, sampled).unwrap();
     let dropout = DropoutKey { probability: config.dropout, at };
-    let report = train_step(&model, &mut adam, loaded, &job.labels, dropout, comm).unwrap();
+    let report = train_step(&model, &mut adam, loaded, Targets::of(batch, &job.labels), dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let gradient = to_rows(&adam.first_moment).unwrap().iter().map(|moment| moment * 10.0).collect();
@@ -74,6 +76,28 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
                 compare(&config, &format!("split on {ranks} ranks, {cut:?}"));
             }
         }
+    }
+}
+
+#[test]
+fn oracle_inference_is_forward_with_all_neighbours() {
+    let fixture = dataset(13, 300, 6);
+    for kind in [ModelKind::Sage, ModelKind::Gat] {
+        let config = TrainConfig { fanouts: "all,all,all".parse().unwrap(), ..config(kind, Parallelism::Single, 1) };
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config).unwrap();
+        let model = Model::new(&config, job.features.dim(), job.classes);
+        let logits = infer(&model, &job.graph, &job.features, &NoProgress).unwrap();
+        let seeds: Vec<u32> = (0..300).step_by(7).collect();
+        let at = (config.seed, 1, 0);
+        let mine = Seeds::of(&seeds, job.ownership, 0, 1);
+        let sampled = sample(&job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
+        let loaded = load(&job.features, sampled).unwrap();
+        let pass = forward(&model, loaded, None, &Solo, &mut StepReport::default()).unwrap();
+        let forward = to_rows(pass.logits()).unwrap();
+        let rows = seeds.iter().flat_map(|&v| &logits[v as usize * CLASSES..(v as usize + 1) * CLASSES]);
+        let inferred: Vec<f32> = rows.copied().collect();
+        assert!(distance(&forward, &inferred) < 1e-5, "{kind:?}");
     }
 }
 

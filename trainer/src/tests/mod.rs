@@ -4,5 +4,6 @@
 mod equivalence;
 mod exchange;
 mod fixture;
+mod layers;
 mod runs;
 mod sampling;

@@ -53,11 +53,11 @@ fn single_data_and_split_learn_the_same() {
     store_partition(&fixture.dataset, Cut::Ranges, 4);
     let runs =
         [(Parallelism::Single, 1), (Parallelism::Data, 4), (Parallelism::Split, 4)].map(|(parallelism, ranks)| {
-            let config = TrainConfig { epochs: 8, dropout: 0.1, ..config(ModelKind::Sage, parallelism, ranks) };
+            let config = TrainConfig { epochs: 14, dropout: 0.1, ..config(ModelKind::Sage, parallelism, ranks) };
             run(&fixture, &config, &RunOptions::default()).unwrap().epochs
         });
     let [single, data, split] = &runs;
-    assert!(single[7].loss < 0.8 * single[0].loss, "{} → {}", single[0].loss, single[7].loss);
+    assert!(single[13].loss < 0.8 * single[0].loss, "{} → {}", single[0].loss, single[13].loss);
     for (epoch, reports) in single.iter().zip(data.iter().zip(split)) {
         // Rounding grows from step to step: equality to the bit holds for one step only.
         for other in [reports.0, reports.1] {
