@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gsplit_partition::{Error, PartitionOptions, partition};
-use gsplit_store::{Dataset, MadeFrom, PartitionMap, PartitionReport, Presample, Progress};
+use gsplit_store::{Dataset, MadeFrom, PartitionMap, PartitionReport, Presample, Progress, artifact_key};
 use serde_json::json;
 
 use crate::ui::{self, Ui};
@@ -31,10 +31,10 @@ pub struct Args {
     #[command(flatten)]
     options: PartitionOptions,
     /// Which pre-sampling to use [default: the only one]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
     /// Name to store the partition under [default: made of the options, as metis-presampled-k4]
-    #[arg(long, value_parser = key)]
+    #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
     /// Partition again where a partition of that name is there already
     #[arg(long)]
@@ -67,28 +67,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         }
     };
 
+    ui.json(&as_json(&dataset, &map, seconds, started)?);
     let meta = map.meta();
     let (config, report) = (&meta.config, &meta.report);
-    let path = PartitionMap::folder(&dataset, &key);
-    let mut result = serde_json::to_value(report)?;
-    if let Some(result) = result.as_object_mut() {
-        let run = json!({
-            "parts": config.parts,
-            "partitioner": config.partitioner,
-            "weights": config.weights,
-            "epsilon": config.epsilon,
-            "seed": config.seed,
-            "presample": meta.made_from.presample.as_ref().map(|(key, _)| key),
-            "key": key,
-            "path": path,
-            "seconds": seconds,
-            "total_seconds": started.elapsed().as_secs_f64(),
-            "peak_rss_mb": peak_rss_mb(),
-            "reused": seconds.is_none(),
-        });
-        result.extend(run.as_object().cloned().unwrap_or_default());
-    }
-    ui.json(&result);
     let how = match seconds {
         Some(seconds) => format!("{seconds:.2} s, {:.2} s in all", started.elapsed().as_secs_f64()),
         None => "already there, made with the same options".into(),
@@ -101,8 +82,27 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         config.weights
     ));
     print_report(report, meta.made_from.presample.is_some(), ui);
-    ui.say(format_args!("  key {key}, in {}", path.display()));
+    ui.say(format_args!("  key {key}, in {}", PartitionMap::folder(&dataset, &key).display()));
     Ok(())
+}
+
+/// The report, and what is known of the run.
+fn as_json(dataset: &Dataset, map: &PartitionMap, seconds: Option<f64>, started: Instant) -> Result<serde_json::Value> {
+    let meta = map.meta();
+    let run = json!({
+        "key": map.key(),
+        "path": PartitionMap::folder(dataset, map.key()),
+        "presample": meta.made_from.presample.as_ref().map(|(key, _)| key),
+        "seconds": seconds,
+        "total_seconds": started.elapsed().as_secs_f64(),
+        "peak_rss_mb": peak_rss_mb(),
+        "reused": seconds.is_none(),
+    });
+    let mut all = serde_json::Map::new();
+    for part in [serde_json::to_value(&meta.config)?, serde_json::to_value(&meta.report)?, run] {
+        all.extend(part.as_object().cloned().unwrap_or_default());
+    }
+    Ok(all.into())
 }
 
 /// The presample that is named, or the only one; `None` where there is none and none is needed.
@@ -183,15 +183,6 @@ fn explain(error: Error) -> anyhow::Error {
     match error {
         Error::Option(problem) => ui::usage(problem),
         error => error.into(),
-    }
-}
-
-/// A key is one directory name.
-fn key(text: &str) -> Result<String, String> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    match !text.is_empty() && !text.starts_with('.') && text.chars().all(allowed) {
-        true => Ok(text.to_string()),
-        false => Err("expected letters, digits, `-`, `_` and `.`, not starting with `.`".into()),
     }
 }
 

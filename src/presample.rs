@@ -18,7 +18,7 @@ pub struct Args {
     #[command(flatten)]
     options: Options,
     /// Name to store the counters under [default: made of the options, as f15-10-5_b1024_e10_s0]
-    #[arg(long)]
+    #[arg(long, value_parser = gsplit_store::artifact_key)]
     key: Option<String>,
     /// Sample again where counters of that name are there already
     #[arg(long)]

@@ -38,9 +38,6 @@ pub struct Args {
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
-    /// Threads for all ranks together [default: the machine's cores]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
 }
 
 /// Trains, and prints one line an epoch.
@@ -62,7 +59,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         config.parallelism,
     ));
     ui.say(header());
-    let options = RunOptions { checkpoint: args.checkpoint, resume: args.resume, log: args.log, threads: args.threads };
+    let options = RunOptions { checkpoint: args.checkpoint, resume: args.resume, log: args.log, threads: ui.threads() };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
     if summary.epochs.is_empty() {
         ui.say(format_args!(

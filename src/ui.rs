@@ -13,11 +13,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 #[derive(clap::Args, Clone, Copy)]
 pub struct Output {
     /// Print results only: no progress, no notes
-    #[arg(long, short, global = true, help_heading = "Output")]
+    #[arg(long, short, global = true, help_heading = "Every subcommand")]
     quiet: bool,
     /// Print the result as one JSON object on standard output, and no progress
-    #[arg(long, global = true, help_heading = "Output")]
+    #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
+    /// Use at most N threads [default: one for each core]; results do not depend on it (a loss may, in its last bits)
+    #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
 }
 
 /// A command line that parsed but contradicts itself: exit code 2, as for clap's own usage errors.
@@ -42,7 +45,8 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     let interrupted = || {
         staging::remove_all();
         complain(
-            "interrupted: what was unfinished is removed, what was finished before is kept; run it again to go on",
+            "interrupted: what was unfinished is removed, what was finished before is kept; \
+             run it again to go on (train: with --resume)",
         );
         std::process::exit(1);
     };
@@ -58,6 +62,10 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             place.unwrap_or_default()
         ));
     }));
+    if let Some(threads) = output.threads {
+        // Fails only when the pool is there already, and nothing has run yet.
+        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global();
+    }
     let ui = Ui { output, terminal: std::io::stderr().is_terminal() };
     match panic::catch_unwind(AssertUnwindSafe(|| run(&ui))) {
         Ok(Ok(())) => ExitCode::SUCCESS,
@@ -104,6 +112,12 @@ impl Ui {
         if self.output.json {
             let _ = writeln!(std::io::stdout(), "{result}");
         }
+    }
+
+    /// The most threads to use, when the user said.
+    #[cfg(feature = "train")]
+    pub fn threads(&self) -> Option<usize> {
+        self.output.threads.map(usize::from)
     }
 
     fn silent(&self) -> bool {

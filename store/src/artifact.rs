@@ -48,6 +48,16 @@ pub struct MadeFrom {
     pub presample: Option<(String, Checksum)>,
 }
 
+/// Checks the name of a derived artifact, which becomes a directory: letters, digits, `-`, `_` and `.`, not first.
+pub fn artifact_key(text: &str) -> Result<String> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) {
+        let expected = "expected letters, digits, `-`, `_` and `.`, not starting with `.`";
+        return Err(Error::Invalid(format!("`{text}` cannot name an artifact: {expected}")));
+    }
+    Ok(text.to_string())
+}
+
 /// The document of an artifact that is derived from a dataset: `<KIND>/<key>/<KIND>.json`.
 pub(crate) trait Artifact: Document {
     /// `presample` or `partition`.

@@ -39,7 +39,7 @@ mod topology;
 mod verify;
 mod writer;
 
-pub use artifact::{FileRecord, Files, MadeFrom, SourceFile};
+pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key};
 pub use checksum::{Checksum, HashingWriter, checksum_file};
 pub use dataset::{Dataset, DatasetManifest, FeatureInfo, Provenance, Split};
 pub use error::{Error, Result};

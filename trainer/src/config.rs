@@ -45,7 +45,7 @@ pub enum ModelKind {
     Gat,
 }
 
-/// A training run. Two runs with the same values and dataset have the same losses, whatever the number of threads.
+/// A training run. Two runs with the same values, dataset and number of threads have the same losses, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
@@ -59,7 +59,7 @@ pub struct TrainConfig {
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
     /// Key of the partition map that split uses [default: the only one with as many parts as ranks]
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub partition: Option<String>,
     /// Kind of layers
     #[arg(long, value_enum, default_value = "sage")]

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
 use gsplit_kernels::{Counters, Graph, neighbours, sample_layer, unique_frontier_first};
-use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit};
+use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit, artifact_key};
 use rayon::prelude::*;
 
 use crate::{Error, Result};
@@ -80,8 +80,7 @@ pub fn presample(
     progress: &dyn Progress,
 ) -> Result<Outcome> {
     options.check()?;
-    let key = key.map_or_else(|| options.default_key(), str::to_string);
-    check_key(&key)?;
+    let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
         return Ok(Outcome { presample, seconds: None });
     }
@@ -90,16 +89,6 @@ pub fn presample(
     let seconds = started.elapsed().as_secs_f64();
     let presample = Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
     Ok(Outcome { presample, seconds: Some(seconds) })
-}
-
-/// A key becomes the name of a directory.
-fn check_key(key: &str) -> Result<()> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if key.chars().all(plain) && !key.is_empty() && !key.starts_with('.') {
-        return Ok(());
-    }
-    let expected = "expected letters, digits, `-`, `_` and `.`, not starting with `.`";
-    Err(Error::Option(format!("--key: {expected}, got `{key}`")))
 }
 
 fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Result<Option<Presample>> {
