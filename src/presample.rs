@@ -11,7 +11,12 @@ use serde_json::json;
 use crate::ui::{self, Ui};
 
 /// Sample mini-batches as training will, and count how often each vertex and edge is touched.
+///
+/// Training with the same fanouts and batch size draws its mini-batches by the same rule. The counters are stored beside
+/// the graph: input (loads of a feature row), appear (appearances of a vertex at any layer), work (sampled in-edges of a
+/// vertex) and edge (samplings of an edge). `gsplit partition` cuts the graph with them.
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  gsplit presample products --fanouts 15,10,5 --batch-size 1024 --epochs 10")]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,

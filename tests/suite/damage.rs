@@ -76,13 +76,23 @@ fn killing_a_stage_at_any_moment_leaves_the_state_before_or_after() {
     assert_ne!(fs::read(folder.join("ds/dataset.json")).unwrap(), first);
 }
 
+/// Whether the process has set its handler for SIGINT; true too when it is gone, so that nobody waits for it.
+fn catches_interrupts(process: u32) -> bool {
+    let Ok(status) = fs::read_to_string(format!("/proc/{process}/status")) else { return true };
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+}
+
 #[test]
 fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let args = ["generate", "rmat", "--vertices", "2000000", "--edges", "30000000", "--out", "ds"];
     let child = command(folder, &args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(400));
+    while !catches_interrupts(child.id()) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
     let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let output = child.wait_with_output().unwrap();
