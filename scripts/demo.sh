@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
 # The main job end to end: a graph becomes a dataset, is pre-sampled, partitioned and trained on in three ways that must
-# learn the same. DATA=path takes a real graph instead of a generated one: an OGB folder (with raw/) or an edge list.
+# learn the same. Everything lies in demo/; a second run reuses what fits and makes the rest. Variables:
+#
+#   DATA=path       a real graph instead of a generated one: an OGB folder (with raw/) or a SNAP edge list
+#   EPOCHS=n        epochs of each training run [5, with DATA 20]
+#   FANOUTS=a,b,..  in-neighbours sampled at each layer, from the seeds downwards, and so the number of layers [10,5]
+#   SYMMETRISE=1    store every edge of an OGB graph in both directions. OGB graphs are taken as they are otherwise;
+#                   ogbn-products, which lists each edge once, needs it. Edge lists are always symmetrised.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -9,12 +15,24 @@ out=demo
 parts=4
 epochs=${EPOCHS:-$([ -n "${DATA:-}" ] && echo 20 || echo 5)}
 fanouts=${FANOUTS:-10,5}
+fanouts=${fanouts// /}
 layers=$(tr ',' '\n' <<<"$fanouts" | wc -l)
+hyphened=${fanouts//,/-}
+presample=f${hyphened}_b1024_e5_s0
+random=random-k$parts-f$hyphened
+metis=gsplit-k$parts-f$hyphened
 
 step() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
 run() {
     printf '$ gsplit %s\n' "$*"
     "$gsplit" "$@"
+}
+has_features() { # the raw/ folder of OGB
+    if [ -e "$1/data.npz" ]; then
+        python3 -m zipfile -l "$1/data.npz" | grep '^node_feat\.npy' >/dev/null
+    else
+        [ -e "$1/node-feat.csv.gz" ] || [ -e "$1/node-feat.csv" ]
+    fi
 }
 
 if [ -n "${DATA:-}" ]; then
@@ -22,10 +40,14 @@ if [ -n "${DATA:-}" ]; then
     dataset=$out/${name%%.*}
     step "convert: $DATA becomes a dataset directory, once"
     if [ -d "$DATA" ]; then
+        options=()
+        if [ "${SYMMETRISE:-}" = 1 ]; then
+            dataset=$dataset-symmetrised
+            options+=(--symmetrise)
+        fi
         # A graph that comes without features gets structural ones.
-        features=()
-        if [ ! -e "$DATA/raw/node-feat.csv.gz" ] && [ ! -e "$DATA/raw/data.npz" ]; then features=(--features fastrp:128); fi
-        run convert ogb "$DATA" --out "$dataset" --symmetrise "${features[@]}"
+        has_features "$DATA/raw" || options+=(--features fastrp:128)
+        run convert ogb "$DATA" --out "$dataset" "${options[@]}"
     else
         run convert snap "$DATA" --out "$dataset" --symmetrise --drop-self-loops --features fastrp:128 --random-split 0.1,0.05,0.05
     fi
@@ -36,13 +58,13 @@ else
 fi
 
 step "presample: how often does training touch each vertex and edge?"
-run presample "$dataset" --fanouts "$fanouts" --epochs 5
+run presample "$dataset" --fanouts "$fanouts" --batch-size 1024 --epochs 5 --key "$presample"
 
 step "partition: into $parts parts, with those weights (METIS), and at random to compare"
-run partition "$dataset" --parts $parts --partitioner random --key "random-k$parts"
-run partition "$dataset" --parts $parts --key "gsplit-k$parts"
+run partition "$dataset" --parts $parts --presample "$presample" --partitioner random --key "$random"
+run partition "$dataset" --parts $parts --presample "$presample" --key "$metis"
 
-if ! "$gsplit" inspect "$dataset" --json | grep -q '"num_classes":[0-9]'; then
+if ! "$gsplit" inspect "$dataset" --json | grep '"num_classes":[0-9]' >/dev/null; then
     step "no labels: there is nothing to train for"
     run inspect "$dataset"
     exit 0
@@ -61,8 +83,8 @@ train() { # name, then the options that make it what it is
 }
 train single --parallelism single
 train data --parallelism data --ranks $parts
-train split-random --parallelism split --ranks $parts --partition "random-k$parts"
-train split --parallelism split --ranks $parts --partition "gsplit-k$parts" --checkpoint "$runs/split"
+train split-random --parallelism split --ranks $parts --partition "$random"
+train split --parallelism split --ranks $parts --partition "$metis" --checkpoint "$runs/split"
 
 step "the same losses, with less work: edges computed, feature rows loaded, rows exchanged, all ranks together"
 run compare "${logs[@]}"

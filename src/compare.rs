@@ -67,7 +67,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             })
         })
         .collect();
-    ui.json(&json!(objects));
+    ui.json(&json!({ "runs": objects }));
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use gsplit_store::{Dataset, PartitionMap, Presample};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::describe::{say_content, split_sizes, splits_json};
 use crate::ui::{Ui, bytes};
 
 /// Show what a dataset directory holds and how it was made
@@ -15,30 +16,31 @@ pub struct Args {
     dataset: PathBuf,
 }
 
-/// Prints the dataset, its pre-samplings and its partitions.
+/// Prints the dataset, its pre-samplings and its partitions. An artifact that cannot be opened is shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
+    let splits = split_sizes(&dataset)?;
+    say_content(&dataset, &splits, ui);
+    say_origin(&dataset, ui);
+    let (mut presamples, mut partitions) = (Vec::new(), Vec::new());
+    for key in dataset.keys("presample")? {
+        let presample = Presample::open(&dataset, &key);
+        ui.say(format_args!("  presample {key}: {}", shown(presample.as_ref().map(describe_presample))));
+        presamples.push(as_json(&key, presample.map(|presample| json!(presample.meta()))));
+    }
+    for key in dataset.keys("partition")? {
+        let map = PartitionMap::open(&dataset, &key);
+        ui.say(format_args!("  partition {key}: {}", shown(map.as_ref().map(describe_partition))));
+        partitions.push(as_json(&key, map.map(|map| json!(map.meta()))));
+    }
+    ui.json(&json!({
+        "path": args.dataset, "dataset": dataset.manifest(), "splits": splits_json(&splits), "presamples": presamples, "partitions": partitions,
+    }));
+    Ok(())
+}
+
+fn say_origin(dataset: &Dataset, ui: &Ui) {
     let manifest = dataset.manifest();
-    let (n, m) = (manifest.num_vertices, manifest.num_edges);
-    ui.say(format_args!("{} ({})", manifest.name, args.dataset.display()));
-    ui.say(format_args!("  {n} vertices, {m} edges, mean in-degree {:.2}", m as f64 / (n as f64).max(1.0)));
-    match &manifest.features {
-        Some(features) => {
-            let origin = features.generated.as_deref().map_or(String::new(), |how| format!(", generated: {how}"));
-            ui.say(format_args!("  features: {} x {}{origin}", features.dim, features.dtype));
-        }
-        None => ui.say("  no features"),
-    }
-    match manifest.num_classes {
-        Some(classes) => ui.say(format_args!("  labels: {classes} classes")),
-        None => ui.say("  no labels"),
-    }
-    let mut splits = Vec::new();
-    for split in manifest.splits() {
-        splits.push((split.name(), dataset.split(split)?.len()));
-    }
-    let words: Vec<String> = splits.iter().map(|(name, count)| format!("{name} {count}")).collect();
-    ui.say(format_args!("  splits: {}", if words.is_empty() { "none".into() } else { words.join(", ") }));
     let provenance = &manifest.provenance;
     ui.say(format_args!("  made by gsplit {} {} {}", provenance.tool_version, provenance.command, provenance.options));
     for (fact, count) in &provenance.facts {
@@ -49,36 +51,42 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     for (name, record) in &manifest.files {
         ui.say(format_args!("    {:>10}  {name}", bytes(record.bytes)));
     }
-    let (mut presamples, mut partitions) = (Vec::new(), Vec::new());
-    for key in dataset.keys("presample")? {
-        let presample = Presample::open(&dataset, &key)?;
-        let config = &presample.meta().config;
-        ui.say(format_args!(
-            "  presample {key}: fanouts {}, batch size {}, {} epochs, seed {}: {} mini-batches",
-            config.fanouts,
-            config.batch_size,
-            config.epochs,
-            config.seed,
-            presample.meta().num_batches
-        ));
-        presamples.push(json!({ "key": key, "meta": presample.meta() }));
+}
+
+fn describe_presample(presample: &Presample) -> String {
+    let meta = presample.meta();
+    let config = &meta.config;
+    format!(
+        "fanouts {}, batch size {}, {} epochs, seed {}: {} mini-batches",
+        config.fanouts, config.batch_size, config.epochs, config.seed, meta.num_batches
+    )
+}
+
+fn describe_partition(map: &PartitionMap) -> String {
+    let (config, report) = (&map.meta().config, &map.meta().report);
+    let presample = map.meta().made_from.presample.as_ref().map(|(key, _)| format!(", presample {key}"));
+    format!(
+        "{} parts by {}, weights {}, epsilon {}, seed {}{}: cut {} of {} pairs, cross edges {:.1} %, imbalance {:.3}",
+        config.parts,
+        config.partitioner,
+        config.weights,
+        config.epsilon,
+        config.seed,
+        presample.unwrap_or_default(),
+        report.cut,
+        report.adjacent_pairs,
+        100.0 * report.expected_cross_share,
+        report.imbalance
+    )
+}
+
+fn shown(description: Result<String, &gsplit_store::Error>) -> String {
+    description.unwrap_or_else(|error| format!("unusable: {error}"))
+}
+
+fn as_json(key: &str, meta: gsplit_store::Result<Value>) -> Value {
+    match meta {
+        Ok(meta) => json!({ "key": key, "meta": meta }),
+        Err(error) => json!({ "key": key, "unusable": error.to_string() }),
     }
-    for key in dataset.keys("partition")? {
-        let map = PartitionMap::open(&dataset, &key)?;
-        let report = &map.meta().report;
-        ui.say(format_args!(
-            "  partition {key}: {} parts, cut {} of {}, expected cross edges {:.1} %, imbalance {:.3}",
-            map.num_parts(),
-            report.cut,
-            report.adjacent_pairs,
-            100.0 * report.expected_cross_share,
-            report.imbalance
-        ));
-        partitions.push(json!({ "key": key, "meta": map.meta() }));
-    }
-    ui.json(&json!({
-        "path": args.dataset, "dataset": manifest, "splits": splits.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
-        "presamples": presamples, "partitions": partitions,
-    }));
-    Ok(())
 }

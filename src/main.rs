@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "train")]
 mod compare;
 mod convert;
+mod describe;
 mod generate;
 mod inspect;
 mod partition;

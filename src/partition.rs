@@ -186,10 +186,10 @@ fn explain(error: Error) -> anyhow::Error {
     }
 }
 
-/// The most memory this process has held, mapped files that were read included, where the system tells.
+/// The most memory this process has held, in megabytes, mapped files that were read included, where the system tells.
 fn peak_rss_mb() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib / 1024.0)
+    Some(kib * 1024.0 / 1e6)
 }

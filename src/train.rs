@@ -9,7 +9,7 @@ use gsplit_store::Dataset;
 use gsplit_trainer::{EpochReport, Error, RunOptions, TrainConfig, train};
 use serde_json::json;
 
-use crate::ui::{Ui, usage};
+use crate::ui::{Ui, stop_gently, usage};
 
 /// Train a graph neural network on a dataset
 ///
@@ -23,7 +23,7 @@ Example:
       --fanouts 15,10,5 --epochs 10 --log runs/split.jsonl --checkpoint runs/split
 
 Ctrl-C loses the epoch under way and nothing else: the same command with --resume goes on after the last
-finished epoch, with exactly the losses of a run that was never interrupted.")]
+finished epoch, with exactly the losses of a run that was never interrupted (on the same number of threads).")]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
@@ -59,7 +59,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         config.parallelism,
     ));
     ui.say(header());
-    let options = RunOptions { checkpoint: args.checkpoint, resume: args.resume, log: args.log, threads: ui.threads() };
+    let options = RunOptions {
+        checkpoint: args.checkpoint,
+        resume: args.resume,
+        log: args.log,
+        threads: ui.threads(),
+        stop: Some(stop_gently()),
+    };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
     if summary.epochs.is_empty() {
         ui.say(format_args!(

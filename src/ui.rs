@@ -1,9 +1,10 @@
 //! What the user sees: results on standard output, progress and errors on standard error.
 
 use std::io::{IsTerminal, Write};
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gsplit_store::{NoProgress, Progress, Stage, Unit, staging};
@@ -18,7 +19,8 @@ pub struct Output {
     /// Print the result as one JSON object on standard output, and no progress
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
-    /// Use at most N threads [default: one for each core]; results do not depend on it (a loss may, in its last bits)
+    /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results do
+    /// not depend on it, but for the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
 }
@@ -40,34 +42,73 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
 }
 
+/// Set by Ctrl-C and its kin.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The subcommand watches [`INTERRUPTED`] and ends by itself.
+static GENTLE: AtomicBool = AtomicBool::new(false);
+
+/// For a subcommand that ends by itself when it is interrupted: what it has to watch. libtorch's threads do not survive the
+/// destructors that a sudden exit runs.
+#[cfg(feature = "train")]
+pub fn stop_gently() -> &'static AtomicBool {
+    GENTLE.store(true, Ordering::SeqCst);
+    &INTERRUPTED
+}
+
+fn complain_of_interrupt() {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    if TOLD.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    complain(
+        "interrupted: what was unfinished is removed, what was finished before is kept; \
+         run it again to go on (train: with --resume)",
+    );
+}
+
+fn on_interrupt() {
+    INTERRUPTED.store(true, Ordering::SeqCst);
+    if GENTLE.load(Ordering::SeqCst) {
+        return;
+    }
+    staging::remove_all();
+    complain_of_interrupt();
+    std::process::exit(1);
+}
+
+fn on_panic(info: &PanicHookInfo<'_>) {
+    // Places in dependencies would name folders of the machine that built this.
+    let place = info.location().filter(|place| !place.file().starts_with('/'));
+    let place = place.map(|place| format!(" ({}:{})", place.file(), place.line())).unwrap_or_default();
+    let words = info.payload().downcast_ref::<String>().map(String::as_str);
+    let words = words.or(info.payload().downcast_ref::<&str>().copied()).map_or("no message", first_line);
+    complain(&format!(
+        "internal: {words}{place}; `gsplit verify DATASET` tells whether an artifact is damaged, else please report this"
+    ));
+}
+
 /// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), Ctrl-C included.
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
-    let interrupted = || {
-        staging::remove_all();
-        complain(
-            "interrupted: what was unfinished is removed, what was finished before is kept; \
-             run it again to go on (train: with --resume)",
-        );
-        std::process::exit(1);
-    };
-    if let Err(error) = ctrlc::set_handler(interrupted) {
+    if let Err(error) = ctrlc::set_handler(on_interrupt) {
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
-    panic::set_hook(Box::new(|info| {
-        let place = info.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
-        let words = info.payload().downcast_ref::<String>().map(String::as_str);
-        let words = words.or(info.payload().downcast_ref::<&str>().copied()).map_or("no message", first_line);
-        complain(&format!(
-            "internal: {words}{}; `gsplit verify DATASET` tells whether an artifact is damaged, else please report this",
-            place.unwrap_or_default()
-        ));
-    }));
+    panic::set_hook(Box::new(on_panic));
     if let Some(threads) = output.threads {
         // Fails only when the pool is there already, and nothing has run yet.
         let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global();
     }
     let ui = Ui { output, terminal: std::io::stderr().is_terminal() };
-    match panic::catch_unwind(AssertUnwindSafe(|| run(&ui))) {
+    let result = panic::catch_unwind(AssertUnwindSafe(|| run(&ui)));
+    let finished = matches!(result, Ok(Ok(())));
+    while INTERRUPTED.load(Ordering::SeqCst) && !finished {
+        if GENTLE.load(Ordering::SeqCst) {
+            complain_of_interrupt();
+            return ExitCode::FAILURE;
+        }
+        // The interrupt pulled files from under `run`, and is about to exit with its own line.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
             complain(&format!("error: {}", first_line(&format!("{error:#}"))));
@@ -153,10 +194,8 @@ impl Bar {
             (Unit::Items(items), None) => format!("{{human_pos}} {items} {{per_sec}}"),
         };
         let (shape, bar) = match total {
-            Some(total) => {
-                (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}} {{msg}}"), ProgressBar::new(total))
-            }
-            None => (format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}} {{msg}}"), ProgressBar::new_spinner()),
+            Some(total) => (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}}"), ProgressBar::new(total)),
+            None => (format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}}"), ProgressBar::new_spinner()),
         };
         let style = ProgressStyle::with_template(&shape).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = bar.with_style(style).with_prefix(name.to_string());
@@ -168,10 +207,6 @@ impl Bar {
 impl Stage for Bar {
     fn advance(&self, by: u64) {
         self.0.inc(by);
-    }
-
-    fn message(&self, words: &str) {
-        self.0.set_message(words.to_string());
     }
 }
 

@@ -16,6 +16,8 @@ pub fn main() {
     println!("cargo::rerun-if-changed={}", core.display());
     if core.is_file() {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{}", lib.display());
+        // target/release/gsplit goes on working in a checkout that was moved.
+        println!("cargo::rustc-link-arg=-Wl,-rpath,$ORIGIN/../../libtorch/lib");
     } else {
         println!("cargo::error={libtorch} holds no libtorch: run `make setup`, or build with --no-default-features");
     }

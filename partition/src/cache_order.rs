@@ -12,7 +12,7 @@ use gsplit_store::{Presample, Topology};
 use rayon::prelude::*;
 
 /// The vertices of each part, hottest first. `assignment` holds a part for each vertex of `topology`.
-pub fn cache_order(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> Vec<u32> {
+pub(crate) fn cache_order(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> Vec<u32> {
     let counted;
     let heat = match presample {
         Some(presample) => presample.input(),

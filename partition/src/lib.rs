@@ -26,11 +26,11 @@ mod spread;
 mod tests;
 mod weights;
 
-pub use adjacency::Adjacency;
-pub use cache_order::cache_order;
+use adjacency::Adjacency;
+use partitioner::{Partitioner, Problem};
+use weights::VertexWeights;
+
 pub use error::{Error, Result};
 pub use options::{Load, Method, PartitionOptions, Weights};
 pub use partition::{Partitioned, partition};
-pub use partitioner::{Partitioner, Problem};
-pub use report::{cuts, report};
-pub use weights::VertexWeights;
+pub use report::cuts;

@@ -1,17 +1,21 @@
 //! Partitioning a dataset: options in, assignment, cache order and report out.
 
+use std::cmp::Reverse;
 use std::time::Instant;
 
 use gsplit_store::{Dataset, PartitionReport, Presample, Progress, Unit};
 
-use crate::{Error, PartitionOptions, Problem, Result, VertexWeights, Weights, cache_order, report};
+use crate::cache_order::cache_order;
+use crate::repair::Loads;
+use crate::report::report;
+use crate::{Error, PartitionOptions, Problem, Result, VertexWeights, Weights};
 
 /// A finished partition, to be stored with `PartitionMap::save`.
 #[derive(Clone, Debug)]
 pub struct Partitioned {
     /// The part of each vertex.
     pub assignment: Vec<u16>,
-    /// [`cache_order`](cache_order()).
+    /// The vertices of part 0, then those of part 1 ..., each part's by how much they deserve a cache slot, hottest first.
     pub cache_order: Vec<u32>,
     /// What the partition is worth.
     pub report: PartitionReport,
@@ -62,36 +66,62 @@ pub fn partition(
     let _stage = progress.stage("report", None, Unit::Items("edges"));
     let report = report(dataset, &assignment, parts, &problem.weights, presample)?;
     if options.partitioner == crate::Method::Metis {
-        explain_imbalance(&problem, &report, progress);
+        explain_imbalance(&problem.weights, &assignment, parts, options.epsilon, progress);
     }
     let cache_order = cache_order(dataset.topology(), &assignment, presample);
     Ok(Partitioned { assignment, cache_order, report, seconds })
 }
 
 /// Says why ε was not kept, where it was not.
-fn explain_imbalance(problem: &Problem<'_>, report: &PartitionReport, progress: &dyn Progress) {
-    let limit = 1.0 + problem.epsilon;
-    if report.imbalance <= limit {
+fn explain_imbalance(weights: &VertexWeights, assignment: &[u16], parts: u32, epsilon: f64, progress: &dyn Progress) {
+    let limit = 1.0 + epsilon;
+    let loads = Loads::of(parts, weights, assignment);
+    let imbalance = loads.imbalance();
+    if imbalance <= limit {
         return;
     }
-    let means: Vec<f64> =
-        problem.weights.totals().iter().map(|&total| total as f64 / f64::from(problem.parts)).collect();
-    let share = |v: u32| {
-        let shares = problem.weights.of(v).iter().zip(&means).map(|(&weight, mean)| f64::from(weight) / mean);
-        (shares.fold(0.0, f64::max), v)
-    };
-    let vertices = 0..problem.topology.num_vertices() as u32;
-    let heaviest = vertices.map(share).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+    let (part, constraint) = loads.fullest();
+    let mean = weights.totals()[constraint] as f64 / f64::from(parts);
+    let members = (0..).zip(assignment).filter(|&(_, &its_part)| its_part == part);
+    let heaviest = members.map(|(v, _)| (weights.of(v)[constraint], Reverse(v))).max();
+    // With several weights a vertex of less than a part may have been free to move, but for the others.
+    let too_heavy = if weights.constraints() == 1 { epsilon } else { limit };
     let reason = match heaviest {
-        Some((share, v)) if share > problem.epsilon => {
-            format!("vertex {v} alone weighs {share:.3} times the mean; ask for fewer parts or a larger --epsilon")
-        }
+        Some((weight, Reverse(v))) if f64::from(weight) / mean > too_heavy => format!(
+            "its vertex {v} alone weighs {:.3} times the mean; ask for fewer parts or a larger --epsilon",
+            f64::from(weight) / mean
+        ),
         _ => {
             "no single vertex can move to balance all weights at once; try another --seed or a larger --epsilon".into()
         }
     };
     progress.note(&format!(
-        "warning: the heaviest part weighs {:.3} times the mean, more than {limit:.3}: {reason}",
-        report.imbalance
+        "warning: the heaviest part weighs {imbalance:.3} times the mean, more than {limit:.3}: {reason}"
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::Notes;
+
+    #[test]
+    fn the_vertex_that_is_blamed_lies_in_the_heaviest_part() {
+        let explained = |columns: &[Vec<u32>], assignment: &[u16]| {
+            let weights = VertexWeights::new(assignment.len(), columns);
+            let notes = Notes::default();
+            explain_imbalance(&weights, assignment, 2, 0.03, &notes);
+            notes.0.into_inner().unwrap().join("; ")
+        };
+        let (heavy, light) = (vec![6, 1, 1, 1, 1, 1, 1, 1, 1], vec![1; 9]);
+        let apart = [0, 1, 1, 1, 1, 1, 1, 1, 1];
+        let note = explained(std::slice::from_ref(&heavy), &apart);
+        assert!(note.contains("weighs 1.143 times") && note.contains("its vertex 1 alone weighs 0.143"), "{note}");
+        let note = explained(std::slice::from_ref(&heavy), &[1; 9]);
+        assert!(note.contains("weighs 2.000 times") && note.contains("its vertex 0 alone weighs 0.857"), "{note}");
+        // The second weight is the one that is out of balance.
+        let note = explained(&[heavy, light], &apart);
+        assert!(note.contains("weighs 1.778 times") && note.contains("no single vertex"), "{note}");
+        assert_eq!(explained(&[vec![1, 1]], &[0, 1]), "");
+    }
 }

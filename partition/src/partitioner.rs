@@ -8,7 +8,7 @@ use crate::spread::spread;
 use crate::{Adjacency, Method, Result, VertexWeights, metis};
 
 /// A graph to be cut into parts.
-pub struct Problem<'a> {
+pub(crate) struct Problem<'a> {
     /// The graph.
     pub topology: &'a Topology,
     /// What the parts share evenly.
@@ -24,7 +24,7 @@ pub struct Problem<'a> {
 }
 
 /// Cuts graphs into parts.
-pub trait Partitioner {
+pub(crate) trait Partitioner {
     /// The part of every vertex, below `problem.parts`; no part is empty. The same problem gets the same answer, for any
     /// number of threads.
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>>;
@@ -32,7 +32,7 @@ pub trait Partitioner {
 
 impl Method {
     /// The partitioner of that name.
-    pub fn partitioner(self) -> &'static dyn Partitioner {
+    pub(crate) fn partitioner(self) -> &'static dyn Partitioner {
         match self {
             Self::Metis => &Metis,
             Self::Random => &Random,

@@ -72,10 +72,22 @@ impl Loads {
         &self.loads[start..start + self.constraints]
     }
 
+    /// Load of `part` over the mean, one per constraint.
+    fn over_mean(&self, part: u16) -> impl Iterator<Item = f64> {
+        self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean)
+    }
+
     /// Load of `part` over the mean, in its fullest constraint.
     pub(crate) fn fullness(&self, part: u16) -> f64 {
-        let over_mean = self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean);
-        over_mean.fold(0.0, f64::max)
+        self.over_mean(part).fold(0.0, f64::max)
+    }
+
+    /// The part that is fullest in a constraint, and that constraint.
+    pub(crate) fn fullest(&self) -> (u16, usize) {
+        let all =
+            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_mean(part)).map(move |of| (part, of)));
+        let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
+        fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
     }
 
     /// A vertex's weight over the mean load of a part, in the constraint where that is largest.

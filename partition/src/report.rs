@@ -16,7 +16,7 @@ use crate::{Result, VertexWeights};
 const VERTICES_PER_TASK: usize = 1 << 14;
 
 /// Judges `assignment`. `weights` are those that the partitioner balanced; `presample` is what to expect of training.
-pub fn report(
+pub(crate) fn report(
     dataset: &Dataset,
     assignment: &[u16],
     parts: u32,
@@ -49,7 +49,7 @@ pub fn report(
     })
 }
 
-/// Cut and weighted cut of `assignment`, as [`report`] counts them.
+/// Cut and weighted cut of `assignment`, as [`PartitionReport`] has them.
 pub fn cuts(topology: &Topology, assignment: &[u16], presample: Option<&Presample>) -> (u64, u64) {
     let edges = Edges::count(topology, assignment, presample.map(Presample::edge));
     (edges.cut, edges.cross)

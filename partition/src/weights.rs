@@ -21,7 +21,7 @@ use crate::{Load, Result, Weights};
 
 /// `constraints` weights for each vertex, interleaved; each constraint has a positive total.
 #[derive(Clone, Debug)]
-pub struct VertexWeights {
+pub(crate) struct VertexWeights {
     constraints: usize,
     values: Vec<u32>,
     totals: Vec<u64>,
@@ -45,6 +45,7 @@ impl VertexWeights {
     }
 
     /// Every vertex weighs 1.
+    #[cfg(test)]
     pub fn unit(n: usize) -> Self {
         Self::new(n, &[])
     }

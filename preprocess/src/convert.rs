@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gsplit_store::staging::Staging;
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, SourceFile, Split};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, SourceFile, Split, check_target};
 use serde::Serialize;
 
 use crate::csc::{BuildOptions, Built, build_csc};
@@ -34,8 +33,8 @@ pub struct ConvertOptions {
     /// Seed of the random split and of generated features
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Type to store features in
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = feature_dtype())]
+    /// Type to store features in: f32, f16 or bf16
+    #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
     pub feature_dtype: FeatureDtype,
     /// Generate features, in place of the input's own: random:D (noise) or fastrp:D (an embedding of the structure by
     /// random projections: Chen et al., CIKM 2019), D values a vertex
@@ -53,16 +52,6 @@ impl Default for ConvertOptions {
             features: None,
         }
     }
-}
-
-/// Parses `f32`, `f16` and `bf16`.
-fn feature_dtype() -> impl TypedValueParser<Value = FeatureDtype> {
-    let named = |name: String| match name.as_str() {
-        "f16" => FeatureDtype::F16,
-        "bf16" => FeatureDtype::Bf16,
-        _ => FeatureDtype::F32,
-    };
-    PossibleValuesParser::new(["f32", "f16", "bf16"]).map(named)
 }
 
 /// A raw graph on disk.
@@ -125,15 +114,14 @@ pub fn convert(
 ) -> Result<(Dataset, Outcome)> {
     let input = Input::find(source, options)?;
     let mut provenance = input.provenance(source, options)?;
-    if !force && out.exists() {
-        let dataset = reusable(out, &provenance, &input.files())?;
+    if !force && let Some(dataset) = reusable(out, &provenance, &input.files())? {
         return Ok((dataset, Outcome::Reused));
     }
     // What stands in the way of writing is better known before hours of reading.
+    check_target(out, force)?;
     drop(Staging::begin(out, force)?);
 
     let raw = input.read(progress)?;
-    check_size(source, &raw)?;
     let Raw { num_vertices, sources, targets, original_ids, labels, splits, features, mut facts } = raw;
     let built = build_csc(num_vertices, sources, targets, options.build, progress)?;
     facts.insert("self_loops_dropped".into(), built.self_loops_dropped);
@@ -225,11 +213,10 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The dataset at `out` if it was made as `wanted` says, from files that have not been touched since.
-fn reusable(out: &Path, wanted: &Provenance, files: &[PathBuf]) -> Result<Dataset> {
-    let refused = || gsplit_store::Error::Exists(out.to_path_buf());
+/// The dataset at `out` if there is one that was made as `wanted` says, from files that have not been touched since.
+fn reusable(out: &Path, wanted: &Provenance, files: &[PathBuf]) -> Result<Option<Dataset>> {
     if !out.join("dataset.json").exists() {
-        return Err(refused().into());
+        return Ok(None);
     }
     let dataset = Dataset::open(out)?;
     let found = &dataset.manifest().provenance;
@@ -240,19 +227,7 @@ fn reusable(out: &Path, wanted: &Provenance, files: &[PathBuf]) -> Result<Datase
     for file in files {
         same &= modified(file)? <= made;
     }
-    if same { Ok(dataset) } else { Err(refused().into()) }
-}
-
-/// Refuses a number of vertices that only a damaged count explains, before memory is asked for.
-fn check_size(source: &Source, raw: &Raw) -> Result<()> {
-    const ALWAYS_FINE: usize = 1 << 26;
-    let (n, m) = (raw.num_vertices, raw.sources.len());
-    if n <= ALWAYS_FINE || n / 64 <= m {
-        return Ok(());
-    }
-    let problem =
-        format!("{n} vertices and only {m} edges: expected an edge for every 64 vertices; check the counts and ids");
-    Err(Error::input(source.path(), problem))
+    Ok(same.then_some(dataset))
 }
 
 fn add_features(

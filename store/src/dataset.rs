@@ -197,7 +197,7 @@ impl Dataset {
         Ok(vertices)
     }
 
-    /// Keys of the artifacts below `kind` (`presample` or `partition`), sorted.
+    /// Keys of the artifacts below `kind` (`presample` or `partition`), sorted; what else lies there is left out.
     pub fn keys(&self, kind: &str) -> Result<Vec<String>> {
         let folder = self.path.join(kind);
         if !folder.exists() {
@@ -206,7 +206,7 @@ impl Dataset {
         let mut keys = Vec::new();
         for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
             let name = entry.map_err(Error::io(&folder))?.file_name().to_string_lossy().into_owned();
-            if !name.starts_with('.') {
+            if folder.join(&name).join(kind).with_extension("json").exists() && !name.starts_with('.') {
                 keys.push(name);
             }
         }

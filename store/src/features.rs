@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::types::{Float16Type, Float32Type, UInt16Type};
-use arrow_array::{Array, ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
+use arrow_array::{ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::convert::try_fb_to_schema;
-use arrow_ipc::reader::{FileDecoder, read_footer_length};
+use arrow_ipc::reader::read_footer_length;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
-use arrow_ipc::{MetadataVersion, root_as_footer};
+use arrow_ipc::{MetadataVersion, root_as_footer, root_as_message};
 use arrow_schema::{ArrowError, DataType, Field, Schema};
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -57,6 +57,19 @@ impl std::fmt::Display for FeatureDtype {
             Self::F16 => "f16",
             Self::Bf16 => "bf16",
         })
+    }
+}
+
+impl std::str::FromStr for FeatureDtype {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "f16" => Ok(Self::F16),
+            "bf16" => Ok(Self::Bf16),
+            _ => Err(Error::Invalid(format!("feature type `{text}`: expected f32, f16 or bf16"))),
+        }
     }
 }
 
@@ -196,47 +209,38 @@ pub struct FeatureTable {
 impl FeatureTable {
     /// Maps the file at `path` and checks its structure; no value is read.
     pub fn open(path: &Path) -> Result<Self> {
-        let map = Arc::new(MappedFile::open(path)?);
-        let bytes = arrow_buffer::Buffer::from(bytes_of(map));
-        Self::decode(path, &bytes)
-            .map_err(|error| arrow_error(path, error))?
-            .map_err(|problem| Error::corrupt(path, problem))
+        let file = Buffer::from(bytes::Bytes::from_owner(MappedFile::open(path)?));
+        Self::decode(&file).map_err(|problem| Error::corrupt(path, problem))
     }
 
-    fn decode(path: &Path, file: &Buffer) -> Result<Result<Self, String>, ArrowError> {
-        let short = || ArrowError::IpcError(format!("{}: too short for an Arrow file", path.display()));
+    /// Walks the footer to the record batches. Offsets and lengths are checked here before anything is sliced, because
+    /// arrow's own decoder trusts those that a damaged file states.
+    fn decode(file: &Buffer) -> Result<Self, String> {
+        let short = || "too short, or no Arrow file".to_string();
         let trailer_at = file.len().checked_sub(10).ok_or_else(short)?;
         let trailer = file[trailer_at..].try_into().map_err(|_| short())?;
-        let footer_at = trailer_at.checked_sub(read_footer_length(trailer)?).ok_or_else(short)?;
-        let footer = root_as_footer(&file[footer_at..trailer_at])
-            .map_err(|error| ArrowError::IpcError(format!("damaged footer: {error}")))?;
-        let schema = footer.schema().ok_or_else(|| ArrowError::IpcError("footer without a schema".into()))?;
-        let schema = try_fb_to_schema(schema)?;
+        let footer_length = read_footer_length(trailer).map_err(|error| error.to_string())?;
+        let footer_at = trailer_at.checked_sub(footer_length).ok_or_else(short)?;
+        let footer =
+            root_as_footer(&file[footer_at..trailer_at]).map_err(|error| format!("damaged footer: {error}"))?;
+        let schema = footer.schema().ok_or("footer without a schema")?;
+        let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
         let column = schema.fields().first().filter(|_| schema.fields().len() == 1);
-        let Some((dtype, dim)) = column.and_then(|field| dtype_of(field)) else {
-            return Ok(Err(format!("expected one FixedSizeList column of f32, f16 or bf16, found {schema}")));
-        };
-        let decoder = FileDecoder::new(Arc::new(schema), footer.version()).with_require_alignment(true);
+        let (dtype, dim) = column
+            .and_then(|field| dtype_of(field))
+            .ok_or_else(|| format!("expected one FixedSizeList column of f32, f16 or bf16, found {schema}"))?;
         let mut table = Self { dtype, dim, rows: 0, batches: Vec::new() };
         for block in footer.recordBatches().iter().flatten() {
-            let length = block.bodyLength() as usize + block.metaDataLength() as usize;
-            let offset = block.offset() as usize;
-            if offset.checked_add(length).is_none_or(|end| end > file.len()) {
-                return Err(short());
-            }
-            let Some(batch) = decoder.read_record_batch(block, &file.slice_with_length(offset, length))? else {
-                continue;
-            };
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
-                return Ok(Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last")));
+                return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
             }
-            match values_of(&batch, dtype) {
-                Some(values) if values.len() == batch.num_rows() * dim * dtype.bytes() => table.batches.push(values),
-                _ => return Ok(Err("a record batch is shorter than its row count".into())),
-            }
-            table.rows += batch.num_rows();
+            let place = (block.offset(), i64::from(block.metaDataLength()), block.bodyLength());
+            let (rows, values) = values_of(file, place, dim * dtype.bytes())
+                .ok_or_else(|| format!("record batch {} is damaged", table.batches.len()))?;
+            table.rows += rows;
+            table.batches.push(values);
         }
-        Ok(Ok(table))
+        Ok(table)
     }
 
     /// Type of the stored values.
@@ -264,28 +268,30 @@ impl FeatureTable {
     }
 }
 
-fn bytes_of(map: Arc<MappedFile>) -> bytes::Bytes {
-    struct Owner(Arc<MappedFile>);
-    impl AsRef<[u8]> for Owner {
-        fn as_ref(&self) -> &[u8] {
-            &self.0
-        }
-    }
-    bytes::Bytes::from_owner(Owner(map))
-}
-
-/// The bytes of the batch's values, still inside the mapped file.
-fn values_of(batch: &RecordBatch, dtype: FeatureDtype) -> Option<Buffer> {
-    let list = batch.column(0).as_any().downcast_ref::<FixedSizeListArray>()?;
-    if list.null_count() > 0 {
+/// Rows and values of the record batch at `(offset, metadata length, body length)` of `file`, still inside it; `None` when
+/// anything points outside, is compressed, has nulls or is not aligned.
+fn values_of(file: &Buffer, place: (i64, i64, i64), row_bytes: usize) -> Option<(usize, Buffer)> {
+    let [start, metadata, body] = [place.0, place.1, place.2].map(usize::try_from);
+    let (start, metadata, body) = (start.ok()?, metadata.ok()?, body.ok()?);
+    let body_start = start.checked_add(metadata)?;
+    if body_start.checked_add(body)? > file.len() {
         return None;
     }
-    let values = list.values().as_any();
-    Some(match dtype {
-        FeatureDtype::F32 => values.downcast_ref::<PrimitiveArray<Float32Type>>()?.values().inner().clone(),
-        FeatureDtype::F16 => values.downcast_ref::<PrimitiveArray<Float16Type>>()?.values().inner().clone(),
-        FeatureDtype::Bf16 => values.downcast_ref::<PrimitiveArray<UInt16Type>>()?.values().inner().clone(),
-    })
+    // The metadata opens with a continuation marker and its length, 4 bytes each.
+    let message = root_as_message(file.get(start + 8..body_start)?).ok()?;
+    let batch = message.header_as_record_batch()?;
+    if batch.compression().is_some() || batch.nodes()?.iter().any(|node| node.null_count() != 0) {
+        return None;
+    }
+    // Three buffers: the validity of the lists, the validity of the values, the values.
+    let values = batch.buffers()?.iter().nth(2)?;
+    let (offset, length) = (usize::try_from(values.offset()).ok()?, usize::try_from(values.length()).ok()?);
+    let rows = usize::try_from(batch.length()).ok().filter(|&rows| rows <= ROWS_PER_BATCH)?;
+    let used = rows.checked_mul(row_bytes)?;
+    let at = body_start.checked_add(offset)?;
+    let inside = used <= length && offset.checked_add(length)? <= body;
+    let aligned = (file.as_ptr() as usize).wrapping_add(at).is_multiple_of(8);
+    (inside && aligned).then(|| (rows, file.slice_with_length(at, used)))
 }
 
 #[cfg(test)]
@@ -336,6 +342,24 @@ mod tests {
         let table = FeatureTable::open(&path).unwrap();
         assert_eq!(table.row::<f32>(0).as_ptr() as usize % 64, 0);
         assert_eq!(table.row::<f32>(99), &[1.0; 16]);
+    }
+
+    #[test]
+    fn flipped_bits_never_panic() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feat.arrow");
+        let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, 4).unwrap();
+        writer.push_rows(&[1.0; 40]).unwrap();
+        writer.finish().unwrap();
+        let good = std::fs::read(&path).unwrap();
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(&path, &bad).unwrap();
+            if let Ok(table) = FeatureTable::open(&path) {
+                assert!((0..table.num_rows() as u32).all(|v| table.dim() == 0 || !table.row::<u8>(v).is_empty()));
+            }
+        }
     }
 
     #[test]

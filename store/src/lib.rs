@@ -1,4 +1,5 @@
-//! The gsplit dataset directory: the one place that knows how artifacts lie on disk.
+//! The gsplit dataset directory: the one place that knows how artifacts lie on disk; and [`Progress`], to which whoever
+//! reads or writes them reports.
 //!
 //! Every other crate meets the others here: `preprocess` writes what `partition` and `trainer` read.
 //!
@@ -51,4 +52,4 @@ pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Progress, Stage, Unit};
 pub use topology::Topology;
 pub use verify::{Finding, verify};
-pub use writer::DatasetWriter;
+pub use writer::{DatasetWriter, check_target};

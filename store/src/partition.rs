@@ -155,8 +155,9 @@ impl PartitionMap {
     fn check(&self, n: usize) -> Result<()> {
         let parts = self.num_parts();
         let corrupt = |problem: String| Err(Error::corrupt(self.assignment.path(), problem));
-        if self.assignment.len() != n || self.cache_order.len() != n {
-            return corrupt(format!("expected one part for each of the {n} vertices, found {}", self.assignment.len()));
+        let lengths = (self.assignment.len(), self.cache_order.len());
+        if lengths != (n, n) {
+            return corrupt(format!("expected {n} parts and {n} vertices in cache order, found {lengths:?}"));
         }
         let mut sizes = vec![0u64; parts];
         for &part in self.assignment.iter() {
@@ -164,6 +165,9 @@ impl PartitionMap {
                 Some(size) => *size += 1,
                 None => return corrupt(format!("part {part}, expected parts below {parts}")),
             }
+        }
+        if sizes.contains(&0) {
+            return corrupt(format!("parts of sizes {sizes:?}: one is empty"));
         }
         if sizes != self.meta.report.part_sizes {
             return corrupt(format!("parts of sizes {sizes:?}, the report says {:?}", self.meta.report.part_sizes));

@@ -1,4 +1,4 @@
-//! Pre-sample counters: how often training touches each vertex and edge (GSplit, section 5.1).
+//! Pre-sample counters: how often training touches each vertex and edge (GSplit, section 4).
 
 use std::path::{Path, PathBuf};
 

@@ -21,8 +21,6 @@ pub trait Progress: Sync {
 pub trait Stage: Send + Sync {
     /// Counts `by` more units as done.
     fn advance(&self, by: u64);
-    /// Replaces the few words shown beside the stage.
-    fn message(&self, _words: &str) {}
 }
 
 /// Watches nothing.

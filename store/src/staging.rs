@@ -2,9 +2,12 @@
 //!
 //! A [`Staging`] directory is a hidden sibling of the artifact's final path. Its files are written and fsynced there,
 //! then one rename makes it visible; replacing an older artifact is one atomic exchange of the two directories. What a
-//! killed process leaves behind is a hidden directory that carries its process id; the next run removes it.
+//! killed process leaves behind is a hidden directory that carries its process id; the next run removes it. On a file
+//! system that cannot exchange, the older artifact steps aside as `.NAME.old` for a moment; a run killed right then is
+//! mended by the next one.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -13,7 +16,8 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-/// Staging directories of this process, for [`remove_all`].
+/// Staging directories of this process, for [`remove_all`]. Held while an artifact becomes visible, so that an interrupt
+/// comes before that or after, never between.
 static OPEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A directory under construction; removed on drop unless committed.
@@ -21,12 +25,14 @@ static OPEN: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 pub struct Staging {
     target: PathBuf,
     temporary: PathBuf,
+    replace: bool,
 }
 
 impl Staging {
     /// Starts the artifact that will stand at `target`. Refuses when something stands there, unless `replace`.
     pub fn begin(target: impl Into<PathBuf>, replace: bool) -> Result<Self> {
         let target = target.into();
+        mend(&target)?;
         if !replace && target.exists() {
             return Err(Error::Exists(target));
         }
@@ -38,9 +44,10 @@ impl Staging {
         let prefix = format!(".{}.partial-", name.to_string_lossy());
         remove_abandoned(&parent, &prefix);
         let temporary = parent.join(format!("{prefix}{}", std::process::id()));
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         fs::create_dir(&temporary).map_err(Error::io(&temporary))?;
-        OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(temporary.clone());
-        Ok(Self { target, temporary })
+        open.push(temporary.clone());
+        Ok(Self { target, temporary, replace })
     }
 
     /// Where to write: `name` may have folders, separated by `/`.
@@ -48,14 +55,21 @@ impl Staging {
         self.temporary.join(name)
     }
 
-    /// Makes the artifact visible at its final path, which it returns.
+    /// Makes the artifact visible at its final path, which it returns. Another process may have been there first: without
+    /// `replace` its artifact stays and this one is refused.
     pub fn commit(self) -> Result<PathBuf> {
         sync_tree(&self.temporary)?;
         let target = self.target.clone();
-        if target.exists() {
-            exchange(&self.temporary, &target)?;
-        } else {
-            fs::rename(&self.temporary, &target).map_err(Error::io(&target))?;
+        {
+            let _no_interrupt = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.replace && target.exists() {
+                exchange(&self.temporary, &target)?;
+            } else {
+                fs::rename(&self.temporary, &target).map_err(|cause| match cause.kind() {
+                    ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists => Error::Exists(target.clone()),
+                    _ => Error::io(&target)(cause),
+                })?;
+            }
         }
         sync_directory(&parent_of(&target))?;
         Ok(target) // drop removes the temporary, which by now is gone or holds the replaced artifact
@@ -70,11 +84,14 @@ impl Drop for Staging {
     }
 }
 
-/// Removes whatever this process has under construction: for an interrupted program's last act.
+/// Removes whatever this process has under construction: an interrupted program's last act before it exits. From here on
+/// nothing can be begun or made visible: whoever tries waits for the exit.
 pub fn remove_all() {
-    for path in OPEN.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    for path in open.drain(..) {
         let _ = fs::remove_dir_all(path);
     }
+    std::mem::forget(open);
 }
 
 fn parent_of(path: &Path) -> PathBuf {
@@ -89,12 +106,28 @@ fn exchange(temporary: &Path, target: &Path) -> Result<()> {
     match renameat_with(CWD, temporary, CWD, target, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            let old = temporary.with_extension("old");
+            let old = set_aside(target);
             fs::rename(target, &old).map_err(Error::io(target))?;
             fs::rename(temporary, target).map_err(Error::io(target))?;
             fs::remove_dir_all(&old).map_err(Error::io(&old))
         }
         Err(error) => Err(Error::io(target)(error.into())),
+    }
+}
+
+/// Where the artifact at `target` stands while another takes its place.
+fn set_aside(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    parent_of(target).join(format!(".{name}.old"))
+}
+
+/// Undoes, or finishes, an exchange that was killed half-way.
+fn mend(target: &Path) -> Result<()> {
+    let old = set_aside(target);
+    match (old.exists(), target.exists()) {
+        (false, _) => Ok(()),
+        (true, false) => fs::rename(&old, target).map_err(Error::io(target)),
+        (true, true) => fs::remove_dir_all(&old).map_err(Error::io(&old)),
     }
 }
 
@@ -148,6 +181,24 @@ mod tests {
         }
         assert!(matches!(Staging::begin(&target, false), Err(Error::Exists(_))));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("artifact");
+        let staging = Staging::begin(&target, false).unwrap();
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("x"), "another process").unwrap();
+        assert!(matches!(staging.commit(), Err(Error::Exists(_))));
+        assert_eq!(read(&target), "another process");
+
+        fs::rename(&target, set_aside(&target)).unwrap();
+        assert!(matches!(Staging::begin(&target, false), Err(Error::Exists(_))));
+        assert_eq!(read(&target), "another process");
+        fs::create_dir(set_aside(&target)).unwrap();
+        Staging::begin(&target, true).unwrap().commit().unwrap();
+        assert!(!set_aside(&target).exists());
     }
 
     #[test]

@@ -21,17 +21,24 @@ pub struct DatasetWriter {
     files: Files,
 }
 
+/// Fails when a dataset may not be written at `path`: something is there, and either `replace` is false or it is no dataset.
+pub fn check_target(path: &Path, replace: bool) -> Result<()> {
+    match (path.exists(), replace) {
+        (false, _) => Ok(()),
+        (true, false) => Err(Error::Exists(path.to_path_buf())),
+        (true, true) if path.join("dataset.json").exists() => Ok(()),
+        (true, true) => {
+            Err(Error::Invalid(format!("{}: is not a dataset, so --force will not replace it", path.display())))
+        }
+    }
+}
+
 impl DatasetWriter {
     /// Starts a dataset with this graph: `indptr` of `n + 1` offsets, `indices` of the in-neighbours. `replace` allows
     /// an existing dataset at `path` to be replaced (with everything derived from it); anything else there is refused.
     pub fn create(path: &Path, replace: bool, indptr: &[u64], indices: &[u32]) -> Result<Self> {
         check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
-        if replace && path.exists() && !path.join("dataset.json").exists() {
-            return Err(Error::Invalid(format!(
-                "{}: is not a dataset, so --force will not replace it",
-                path.display()
-            )));
-        }
+        check_target(path, replace)?;
         let staging = Staging::begin(path, replace)?;
         let mut files = Files::new();
         files.insert("topology/indptr.npy".into(), write_npy(staging.path("topology/indptr.npy"), indptr)?);

@@ -29,9 +29,10 @@ fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
     assert!(files.len() >= 15, "{files:?}");
     for file in files {
         let good = fs::read(&file).unwrap();
-        for at in [0, good.len() / 2, good.len() - 1] {
+        let spots = [0, good.len() / 3, good.len() / 2, good.len() - 300.min(good.len()), good.len() - 1];
+        for (round, at) in spots.into_iter().enumerate() {
             let mut bad = good.clone();
-            bad[at] ^= 4;
+            bad[at] ^= [4, 128, 1, 128, 16][round];
             fs::write(&file, &bad).unwrap();
             let output = gsplit(folder, &["verify", "ds"]);
             let text = [output.stdout, output.stderr].concat();
@@ -102,9 +103,64 @@ fn an_interrupt_is_one_line_and_removes_what_was_unfinished() {
     assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "nothing is left");
 }
 
+/// Interrupts `args` at many moments; the exit code is 1 with one last line, or the command had finished.
+fn interrupt_at_many_moments(folder: &Path, args: &[&str], check: impl Fn()) {
+    for delay in (0..24u64).map(|step| step * step / 2) {
+        // With the policy set, train has no reason to start itself again, and the handler stays the one waited for.
+        let mut command = command(folder, args);
+        command.env("OMP_WAIT_POLICY", "passive").stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        while !catches_interrupts(child.id()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(delay));
+        std::process::Command::new("kill")
+            .args(["-INT", &child.id().to_string()])
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let complaints = errors.lines().filter(|line| line.starts_with("interrupted:") || line.starts_with("error:"));
+        match output.status.code() {
+            Some(0) => {}
+            Some(1) => assert_eq!(complaints.count(), 1, "after {delay} ms: {errors}"),
+            other => panic!("after {delay} ms: exit {other:?}: {errors}"),
+        }
+        check();
+    }
+}
+
+#[test]
+fn interrupts_never_publish_half_an_artifact_nor_lose_a_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let generate = ["generate", "community", "--vertices", "3000", "--edges", "20000", "--out", "ds"];
+    interrupt_at_many_moments(folder, &generate, || {
+        if folder.join("ds").exists() {
+            ok(folder, &["verify", "ds"]);
+            fs::remove_dir_all(folder.join("ds")).unwrap();
+        }
+    });
+    ok(folder, &generate);
+    interrupt_at_many_moments(folder, &[&generate[..], &["--force"]].concat(), || drop(ok(folder, &["verify", "ds"])));
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn interrupted_training_ends_cleanly() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 2000);
+    ok(folder, &["presample", "ds", "--fanouts", "5,5", "--epochs", "2"]);
+    ok(folder, &["partition", "ds", "--parts", "4"]);
+    let train =
+        ["train", "ds", "--layers", "2", "--fanouts", "5,5", "--hidden", "16", "--batch-size", "64", "--epochs", "500"];
+    interrupt_at_many_moments(folder, &train, || {});
+}
+
 #[test]
 fn a_full_disk_is_one_line() {
-    // /dev/full takes the place of a file system without space: every write to it fails with ENOSPC.
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::create_dir(folder.join("full")).unwrap();

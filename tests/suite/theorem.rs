@@ -1,5 +1,5 @@
 //! Invariant 7, which the method stands on: the expected number of cross edges of a mini-batch is the weighted cut divided
-//! by the number of pre-sampled mini-batches (GSplit, section 5), measured on fresh mini-batches.
+//! by the number of pre-sampled mini-batches (GSplit, section 4), measured on fresh mini-batches.
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
 use gsplit_kernels::{Graph, Solo};

@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/epoch-00007/model.safetensors       parameters by name, f32
 //! DIR/epoch-00007/optimizer.safetensors   Adam's `first_moment` and `second_moment`, flat, in the parameters' order
-//! DIR/epoch-00007/checkpoint.json         configuration, origin, the epochs' reports, step count, checksums
+//! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, checksums
 //! ```
 //!
 //! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed after
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::Staging;
-use gsplit_store::{Dataset, FileRecord, Files, MadeFrom, checksum_file};
+use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, checksum_file};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
@@ -32,6 +32,8 @@ const KEPT: usize = 2;
 pub struct Checkpoint {
     /// The graph and training split.
     pub made_from: MadeFrom,
+    /// What else the losses depend on.
+    pub inputs: Inputs,
     /// The whole configuration of the run.
     pub config: TrainConfig,
     /// One report for each epoch done: a resumed run's log starts with them.
@@ -44,6 +46,54 @@ pub struct Checkpoint {
     pub tool_version: String,
 }
 
+/// What decides a run's losses beside its configuration, graph and seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inputs {
+    /// Key of the partition map in use, and the digest of its assignment.
+    pub partition: Option<(String, Checksum)>,
+    /// Digest of the feature rows.
+    pub features: Option<Checksum>,
+    /// Digest of the labels.
+    pub labels: Option<Checksum>,
+    /// Threads of each rank: torch's sums depend on them in the last bits.
+    pub threads_per_rank: usize,
+}
+
+impl Inputs {
+    /// The inputs of a run on `dataset`.
+    pub fn of(dataset: &Dataset, partition: Option<&PartitionMap>, threads_per_rank: usize) -> Self {
+        let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
+        let of_dataset = |name| checksum(&dataset.manifest().files, name);
+        let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
+        Self {
+            partition: partition.and_then(of_map),
+            features: of_dataset("nodes/feat.arrow"),
+            labels: of_dataset("nodes/label.npy"),
+            threads_per_rank,
+        }
+    }
+
+    /// Says what differs from the inputs `then` of the checkpoint, and what to do.
+    fn difference(&self, then: &Self) -> Option<String> {
+        let key = |inputs: &Self| inputs.partition.as_ref().map_or("none".to_string(), |(key, _)| format!("`{key}`"));
+        if self.partition != then.partition {
+            let (now, then) = (key(self), key(then));
+            return Some(match now == then {
+                true => format!("partition {now} was made again since: start another --checkpoint"),
+                false => format!("made with partition {then}, now it is {now}: name the former with --partition"),
+            });
+        }
+        if (&self.features, &self.labels) != (&then.features, &then.labels) {
+            return Some("the dataset's features or labels have changed since: start another --checkpoint".into());
+        }
+        (self.threads_per_rank != then.threads_per_rank).then(|| {
+            let (now, then) = (self.threads_per_rank, then.threads_per_rank);
+            format!("made with {then} threads a rank, now there are {now}: set --threads to {then} times the ranks")
+        })
+    }
+}
+
 impl Document for Checkpoint {
     const FORMAT: &'static str = "gsplit-checkpoint";
     const VERSION: u32 = 1;
@@ -53,8 +103,7 @@ impl Document for Checkpoint {
 pub fn save(
     folder: &Path,
     history: &[EpochReport],
-    dataset: &Dataset,
-    config: &TrainConfig,
+    (dataset, inputs, config): (&Dataset, &Inputs, &TrainConfig),
     parameters: &Parameters,
     adam: &Adam,
 ) -> Result<()> {
@@ -73,6 +122,7 @@ pub fn save(
     }
     let checkpoint = Checkpoint {
         made_from: MadeFrom::dataset(dataset),
+        inputs: inputs.clone(),
         config: config.clone(),
         history: history.to_vec(),
         steps: adam.steps,
@@ -108,7 +158,7 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
 }
 
 /// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it.
-pub fn find(folder: &Path, dataset: &Dataset, config: &TrainConfig) -> Result<Resume> {
+pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainConfig) -> Result<Resume> {
     let Some((_, path)) = found(folder).pop() else {
         return Err(Error::Option(format!(
             "--resume: no checkpoint in {}: run without --resume to start",
@@ -122,6 +172,9 @@ pub fn find(folder: &Path, dataset: &Dataset, config: &TrainConfig) -> Result<Re
         return Err(Error::Option(format!(
             "{place}: {difference}: resume with the same options, or start another --checkpoint"
         )));
+    }
+    if let Some(difference) = inputs.difference(&checkpoint.inputs) {
+        return Err(Error::Option(format!("{}: {difference}", path.display())));
     }
     for (name, record) in &checkpoint.files {
         let (bytes, checksum) = checksum_file(&path.join(name))?;

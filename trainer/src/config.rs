@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
+/// Ranks are threads of one process: more than this is a mistake, and would exhaust it.
+const MAX_RANKS: usize = 256;
+
 /// Who computes what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -45,7 +48,7 @@ pub enum ModelKind {
     Gat,
 }
 
-/// A training run. Two runs with the same values, dataset and number of threads have the same losses, to the bit.
+/// A training run. Two runs with the same values, dataset, partition map and threads have the same losses, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
@@ -118,6 +121,8 @@ impl TrainConfig {
                 self.parallelism,
                 self.num_ranks()
             )
+        } else if self.num_ranks() > MAX_RANKS {
+            format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
         } else if self.batch_size == 0 || self.batch_size > u32::MAX as usize {
             format!("--batch-size {}: expected 1 to {}", self.batch_size, u32::MAX)
         } else if self.hidden == 0 || self.hidden > 1 << 16 {
@@ -137,11 +142,13 @@ impl TrainConfig {
     }
 
     /// Names the first option whose change would make a resumed run another run. The number of epochs may grow, and
-    /// evaluation changes nothing; parallelism, ranks and partition would change the order of sums, so the resumed
-    /// losses would no longer be exactly those of an uninterrupted run.
+    /// evaluation changes nothing; parallelism and ranks would change the order of sums, so the resumed losses would no
+    /// longer be exactly those of an uninterrupted run. (The partition map is compared by its content, elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let neutral =
-            |config: &Self| Self { epochs: 0, eval_every: 0, ranks: Some(config.num_ranks()), ..config.clone() };
+        let neutral = |config: &Self| {
+            let ranks = Some(config.num_ranks());
+            Self { epochs: 0, eval_every: 0, ranks, partition: None, ..config.clone() }
+        };
         let texts = [self, other].map(|config| serde_json::to_value(neutral(config)));
         let [Ok(serde_json::Value::Object(mine)), Ok(serde_json::Value::Object(theirs))] = texts else { return None };
         mine.iter().find(|&(name, value)| theirs.get(name) != Some(value)).map(|(name, value)| {

@@ -27,6 +27,7 @@ pub fn train_epoch(
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let mut sums = StepReport::default();
     for (step, global) in order.chunks(config.batch_size).enumerate() {
+        job.check_stop()?;
         let step = step as u32;
         let at = (config.seed, epoch, step);
         let started = Instant::now();

@@ -54,6 +54,9 @@ pub enum Error {
         /// Mini-batch of the epoch, from 1.
         step: u32,
     },
+    /// The caller asked to stop.
+    #[error("interrupted: the epochs before are kept where --checkpoint was given")]
+    Interrupted,
     /// A rank's thread died.
     #[error("rank {rank} failed: {reason}")]
     Rank {

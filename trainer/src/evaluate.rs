@@ -4,10 +4,11 @@
 //! layers are the same code in both. Memory: the rows of two layers, 4 · n · (width below + width above) bytes.
 
 use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
-use gsplit_store::{FeatureTable, Stage};
+use gsplit_store::Stage;
 
 use crate::Result;
 use crate::batch::gather_features;
+use crate::job::Job;
 use crate::model::{LayerEdges, Model};
 use crate::step::{to_rows, to_tensor};
 
@@ -17,7 +18,8 @@ const CHUNK_EDGES: u64 = 1 << 18;
 const CHUNK_VERTICES: usize = 1 << 14;
 
 /// The logits of every vertex, row after row.
-pub fn infer(model: &Model, graph: &Graph<'_>, features: &FeatureTable, stage: &dyn Stage) -> Result<Vec<f32>> {
+pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>> {
+    let (graph, features) = (&job.graph, &job.features);
     let n = graph.num_vertices();
     let mut below: Option<Vec<f32>> = None;
     for index in 0..model.num_layers() {
@@ -25,6 +27,7 @@ pub fn infer(model: &Model, graph: &Graph<'_>, features: &FeatureTable, stage: &
         let mut above: Vec<f32> = Vec::with_capacity(n * model.out_dim(index));
         let mut start = 0;
         while start < n {
+            job.check_stop()?;
             let end = chunk_end(graph, start);
             let rows_of = |vertices: &[u32]| -> Result<Vec<f32>> {
                 let Some(below) = &below else { return gather_features(features, vertices) };

@@ -4,7 +4,7 @@
 //! vertex of its mixed frontier (owned by anybody). [`Exchange::forward`] brings them; [`Exchange::backward`] is the exact
 //! transpose: gradients of mixed rows go back to the owners and are summed there. ⟨forward(x), y⟩ = ⟨x, backward(y)⟩.
 //!
-//! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 4.2). Sums are
+//! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 5). Sums are
 //! taken own rows first, then by rank, so they do not depend on timing. A rank's own rows never pass the communicator.
 
 use gsplit_kernels::{

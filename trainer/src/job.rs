@@ -1,5 +1,7 @@
 //! Everything the ranks of a run share, opened and checked before the first mini-batch.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use gsplit_kernels::Graph;
 use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
@@ -32,6 +34,8 @@ pub struct Job<'a> {
     pub test: Option<Column<u32>>,
     /// Who owns which vertex.
     pub ownership: Ownership<'a>,
+    /// Becomes true when the run is to stop.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 impl Artifacts {
@@ -44,17 +48,23 @@ impl Artifacts {
         Ok(Self { partition })
     }
 
-    /// Key of the partition map in use.
-    pub fn partition_key(&self) -> Option<&str> {
-        self.partition.as_ref().map(PartitionMap::key)
+    /// The partition map in use.
+    pub fn partition(&self) -> Option<&PartitionMap> {
+        self.partition.as_ref()
     }
 }
 
 impl<'a> Job<'a> {
     /// Opens what training needs and checks that it fits together.
-    pub fn new(dataset: &'a Dataset, artifacts: &'a Artifacts, config: &'a TrainConfig) -> Result<Self> {
+    pub fn new(
+        dataset: &'a Dataset,
+        artifacts: &'a Artifacts,
+        config: &'a TrainConfig,
+        stop: Option<&'static AtomicBool>,
+    ) -> Result<Self> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         let topology = dataset.topology();
+        topology.check_indices()?;
         let (features, labels) = (dataset.features()?, dataset.labels()?);
         let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
         if classes == 0 {
@@ -84,8 +94,19 @@ impl<'a> Job<'a> {
             train,
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
+            stop,
             ownership: config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment)),
         })
+    }
+}
+
+impl Job<'_> {
+    /// Fails once the caller has asked to stop.
+    pub fn check_stop(&self) -> Result<()> {
+        match self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
     }
 }
 
@@ -102,26 +123,30 @@ fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMa
             ))),
         };
     }
-    let keys = dataset.keys("partition")?;
-    let mut fitting = Vec::new();
-    for key in &keys {
-        let map = PartitionMap::open(dataset, key)?;
-        if map.num_parts() == ranks {
-            fitting.push(map);
+    let (mut fitting, mut unfit, mut refused) = (Vec::new(), Vec::new(), None);
+    for key in dataset.keys("partition")? {
+        match PartitionMap::open(dataset, &key) {
+            Ok(map) if map.num_parts() == ranks => fitting.push(map),
+            Ok(map) => unfit.push(format!("{key} into {}", map.num_parts())),
+            Err(error) => refused = Some(error),
         }
     }
-    match (fitting.len(), fitting.pop()) {
-        (1, Some(map)) => Ok(map),
-        (0, _) => Err(Error::Data {
-            path: dataset.path().to_path_buf(),
-            problem: format!(
-                "has no partition into {ranks} parts (there are: {}): run `gsplit partition --parts {ranks}`",
-                if keys.is_empty() { "none".to_string() } else { keys.join(", ") }
-            ),
-        }),
-        _ => Err(Error::Option(format!(
-            "several partitions have {ranks} parts: choose with --partition among {}",
-            keys.join(", ")
-        ))),
+    if fitting.len() > 1 {
+        let keys: Vec<&str> = fitting.iter().map(PartitionMap::key).collect();
+        let keys = keys.join(", ");
+        return Err(Error::Option(format!(
+            "several partitions have {ranks} parts: choose with --partition among {keys}"
+        )));
+    }
+    match (fitting.pop(), refused) {
+        (Some(map), _) => Ok(map),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => {
+            let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
+            let problem = format!(
+                "has no partition into {ranks} parts (there are: {there}): run `gsplit partition --parts {ranks}`"
+            );
+            Err(Error::Data { path: dataset.path().to_path_buf(), problem })
+        }
     }
 }

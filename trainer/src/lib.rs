@@ -30,5 +30,5 @@ pub use batch::Ownership;
 pub use config::{Device, ModelKind, Parallelism, TrainConfig};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
-pub use report::{EpochReport, Log, Summary, Timings};
+pub use report::{EpochReport, Summary, Timings};
 pub use train::{RunOptions, train};

@@ -3,13 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Unit};
 
-use crate::checkpoint::{self, Resume};
+use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::evaluate::{accuracy, infer};
 use crate::job::{Artifacts, Job};
@@ -29,6 +30,8 @@ pub struct RunOptions {
     pub log: Option<PathBuf>,
     /// Threads for torch's operators, over all ranks together; the machine's cores when `None`.
     pub threads: Option<usize>,
+    /// Becomes true when the run is to stop before its next mini-batch.
+    pub stop: Option<&'static AtomicBool>,
 }
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
@@ -41,9 +44,12 @@ pub fn train(
 ) -> Result<Summary> {
     config.check()?;
     let artifacts = Artifacts::open(dataset, config)?;
-    let job = Job::new(dataset, &artifacts, config)?;
+    let job = Job::new(dataset, &artifacts, config, options.stop)?;
+    let ranks = config.num_ranks();
+    let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1));
     let resume = match (&options.checkpoint, options.resume) {
-        (Some(folder), true) => Some(checkpoint::find(folder, dataset, config)?),
+        (Some(folder), true) => Some(checkpoint::find(folder, dataset, &inputs, config)?),
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,
@@ -51,18 +57,20 @@ pub fn train(
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let log = options.log.as_deref().map(|path| Log::start(path, history)).transpose()?;
-    let run = Run { dataset, job, options, resume, log: Mutex::new(log), progress, on_epoch };
+    let run = Run { dataset, inputs, threads, job, options, resume, log: Mutex::new(log), progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
     Ok(Summary {
         epochs: epochs.split_off(done),
         num_parameters,
-        partition: artifacts.partition_key().map(str::to_string),
+        partition: artifacts.partition().map(|map| map.key().to_string()),
         resumed_after: done as u32,
     })
 }
 
 struct Run<'a> {
     dataset: &'a Dataset,
+    inputs: Inputs,
+    threads: usize,
     job: Job<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
@@ -172,14 +180,15 @@ impl Run<'_> {
     fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
         let (job, config) = (&self.job, self.job.config);
         let last = report.epoch == config.epochs;
-        if config.eval_every == 0 || !(last || report.epoch.is_multiple_of(config.eval_every)) {
+        let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
+        if !due || [&job.valid, &job.test].into_iter().flatten().all(|vertices| vertices.is_empty()) {
             return Ok(());
         }
         let started = Instant::now();
         self.share_threads(1);
         let total = (job.graph.num_vertices() * model.num_layers()) as u64;
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-        let logits = infer(model, &job.graph, &job.features, stage.as_ref())?;
+        let logits = infer(model, job, stage.as_ref())?;
         let score = |vertices: &[u32]| accuracy(&logits, job.classes, &job.labels, vertices);
         report.valid = job.valid.as_deref().and_then(score);
         report.test = job.test.as_deref().and_then(score);
@@ -191,7 +200,8 @@ impl Run<'_> {
     /// Checkpoints, logs and tells the caller about the last epoch of `reports`: rank 0 alone.
     fn keep(&self, reports: &[EpochReport], model: &Model, adam: &Adam) -> Result<()> {
         if let Some(folder) = &self.options.checkpoint {
-            checkpoint::save(folder, reports, self.dataset, self.job.config, model.parameters(), adam)?;
+            let origin = (self.dataset, &self.inputs, self.job.config);
+            checkpoint::save(folder, reports, origin, model.parameters(), adam)?;
         }
         let Some(report) = reports.last() else { return Ok(()) };
         if let Some(log) = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut() {
@@ -201,9 +211,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives the calling thread its share of the cores for torch's operators.
+    /// Gives the calling thread its share of the threads for torch's operators.
     fn share_threads(&self, among: usize) {
-        let cores = self.options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from));
-        tch::set_num_threads((cores.unwrap_or(1) / among).max(1) as i32);
+        tch::set_num_threads((self.threads / among).max(1) as i32);
     }
 }

@@ -1,7 +1,7 @@
 //! The counters of pre-sampling: how often training touches each vertex and each edge.
 //!
 //! Contract, on every device: four counts of different things, never mixed up. `input[v]`: batches that load the
-//! features of v (it ranks caches). `appear[v]`: appearances of v at any layer (the load of GSplit, section 5).
+//! features of v (it ranks caches). `appear[v]`: appearances of v at any layer (the load of GSplit, section 4).
 //! `work[v]`: sampled in-edges charged to v (the load in edges). `edge[e]`: times e was sampled (the communication).
 //! Totals do not depend on the order of batches.
 

@@ -51,7 +51,7 @@ impl<'a> Graph<'a> {
     /// Where the in-edges of `v` lie in `indices`.
     ///
     /// # Panics
-    /// If `v` is not a vertex; so do the other methods that take a vertex.
+    /// If `v` is not a vertex; so does [`degree`](Self::degree).
     #[inline]
     pub fn in_edges(&self, v: u32) -> Range<u64> {
         self.indptr[v as usize]..self.indptr[v as usize + 1]
@@ -62,13 +62,6 @@ impl<'a> Graph<'a> {
     pub fn degree(&self, v: u32) -> u64 {
         let Range { start, end } = self.in_edges(v);
         end - start
-    }
-
-    /// In-neighbours of `v`.
-    #[inline]
-    pub fn in_neighbours(&self, v: u32) -> &'a [u32] {
-        let Range { start, end } = self.in_edges(v);
-        &self.indices[start as usize..end as usize]
     }
 }
 
@@ -81,7 +74,6 @@ mod tests {
         let graph = Graph::new(&[0, 2, 2, 3], &[1, 2, 0]).unwrap();
         assert_eq!((graph.num_vertices(), graph.num_edges()), (3, 3));
         assert_eq!((graph.degree(0), graph.degree(1)), (2, 0));
-        assert_eq!(graph.in_neighbours(0), [1, 2]);
         assert_eq!(graph.in_edges(2), 2..3);
         assert_eq!(Graph::new(&[0], &[]).unwrap().num_vertices(), 0);
     }

@@ -1,11 +1,10 @@
 //! One test body, every partitioner, every graph.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
 
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Progress, Stage, Unit};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample};
 
-use super::{Fixture, communities, graphs, random_graph};
+use super::{Fixture, Notes, communities, graphs, random_graph};
 use crate::{Error, Load, Method, PartitionOptions, Partitioned, Weights, partition};
 
 fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
@@ -203,20 +202,6 @@ fn differential_one_thread_and_four_agree() {
             (made.assignment, made.cache_order, made.report)
         };
         assert_eq!(run(1), run(4), "{method:?} {weights:?}");
-    }
-}
-
-/// Keeps the notes.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Progress for Notes {
-    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
-        Box::new(NoProgress)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.into());
     }
 }
 

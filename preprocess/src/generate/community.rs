@@ -56,7 +56,7 @@ pub struct Options {
 }
 
 impl Options {
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         let limit = self.graph.vertices.min(MAX_CLASSES);
         let problems = [
             (!(2..=limit).contains(&self.classes), "--classes", format!("2 to {limit}"), f64::from(self.classes)),
@@ -130,15 +130,15 @@ pub(super) struct Planted {
 }
 
 impl Planted {
-    pub(super) fn new(options: &Options) -> Result<Self> {
-        options.check()?;
+    /// The model; the options have passed their check.
+    pub(super) fn new(options: &Options) -> Self {
         let GraphOptions { vertices, edges, seed, .. } = options.graph;
         let power = 1.0 - 1.0 / (options.exponent - 1.0);
         let mean_degree = (2.0 * edges as f64 / f64::from(vertices)).max(1.0);
         let size = f64::from(vertices) / f64::from(options.classes);
         let offset = offset_for_peak(power, (size / mean_degree).sqrt());
         let ends = [offset.powf(power), (1.0 + offset).powf(power)];
-        Ok(Self { vertices, classes: options.classes, mixing: options.mixing as f32, seed, power, offset, ends })
+        Self { vertices, classes: options.classes, mixing: options.mixing as f32, seed, power, offset, ends }
     }
 
     /// The community of every vertex; the vertex at position `p` is `order[p]`.

@@ -11,10 +11,9 @@ use std::path::Path;
 
 use gsplit_kernels::{Stream, StreamKey, permute};
 use gsplit_store::staging::Staging;
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, Unit};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, Unit, check_target};
 use rayon::prelude::*;
-use serde::de::IntoDeserializer;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::convert::RandomSplit;
 use crate::csc::{BuildOptions, Built, build_csc};
@@ -67,15 +66,8 @@ pub struct GraphOptions {
     #[arg(long, value_name = "KIND:D")]
     pub features: Option<GeneratedFeatures>,
     /// Type of the stored feature values: f32, f16 or bf16
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = parse_dtype)]
+    #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
     pub feature_dtype: FeatureDtype,
-}
-
-/// [`FeatureDtype`] from its name.
-fn parse_dtype(text: &str) -> Result<FeatureDtype> {
-    let name: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = text.into_deserializer();
-    FeatureDtype::deserialize(name)
-        .map_err(|_| Error::Option(format!("feature type: expected f32, f16 or bf16, got `{text}`")))
 }
 
 /// A kind of graph with all its options.
@@ -102,6 +94,16 @@ impl Generator {
         }
     }
 
+    fn check(&self) -> Result<()> {
+        if self.graph().vertices == 0 {
+            return Err(Error::Option("--vertices: expected at least 1, got 0".into()));
+        }
+        match self {
+            Self::Rmat(_) => Ok(()),
+            Self::Community(options) => options.check(),
+        }
+    }
+
     /// The subcommand and its options, as they are recorded.
     fn describe(&self) -> (&'static str, serde_json::Result<serde_json::Value>) {
         match self {
@@ -116,20 +118,22 @@ impl Generator {
 ///
 /// Memory: 16 bytes an edge drawn and 24 a vertex, more for features of [`GeneratedFeatures::FastRp`].
 pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn Progress) -> Result<(Dataset, bool)> {
+    generator.check()?;
     let (command, options) = generator.describe();
     let options = options.map_err(|error| Error::Option(format!("options cannot be recorded: {error}")))?;
-    if let Some(dataset) = finished(out, force, command, &options)? {
+    if !force && let Some(dataset) = finished(out, command, &options)? {
         return Ok((dataset, true));
     }
     // What stands in the way of writing is better known before the work is done.
+    check_target(out, force)?;
     drop(Staging::begin(out, force)?);
     let graph = generator.graph();
     with_room::<[u32; 6]>(graph.vertices as usize, "--vertices")?;
     let order = permute(graph.vertices, &Purpose::Order.key(graph.seed));
     let (built, community) = match generator {
-        Generator::Rmat(options) => (build(graph, &order, rmat::Rmat::new(options)?, progress)?, None),
+        Generator::Rmat(options) => (build(graph, &order, rmat::Rmat::new(options), progress)?, None),
         Generator::Community(options) => {
-            let planted = community::Planted::new(options)?;
+            let planted = community::Planted::new(options);
             let communities = planted.communities(&order);
             (build(graph, &order, planted, progress)?, Some((options, communities)))
         }
@@ -167,27 +171,15 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     Ok((writer.finish(Provenance { tool_version, command, options, sources: Vec::new(), facts })?, false))
 }
 
-/// The dataset at `out` if the same command with the same options made it. An error if anything else is there, unless
-/// `force` allows a dataset to be replaced.
-fn finished(out: &Path, force: bool, command: &str, options: &serde_json::Value) -> Result<Option<Dataset>> {
-    let is_dataset = out.join("dataset.json").exists();
-    if !out.exists() || (force && is_dataset) {
+/// The dataset at `out` if there is one that the same command with the same options made.
+fn finished(out: &Path, command: &str, options: &serde_json::Value) -> Result<Option<Dataset>> {
+    if !out.join("dataset.json").exists() {
         return Ok(None);
     }
-    if is_dataset {
-        let dataset = Dataset::open(out)?;
-        let made = &dataset.manifest().provenance;
-        // Compared as read back, because reading a float may change its last bit.
-        let same =
-            serde_json::from_str::<serde_json::Value>(&options.to_string()).is_ok_and(|read| read == made.options);
-        if made.command == command && same {
-            return Ok(Some(dataset));
-        }
-    } else if force {
-        let problem = format!("{}: is not a dataset, so --force will not replace it", out.display());
-        return Err(gsplit_store::Error::Invalid(problem).into());
-    }
-    Err(gsplit_store::Error::Exists(out.to_path_buf()).into())
+    let dataset = Dataset::open(out)?;
+    let made = &dataset.manifest().provenance;
+    let same = made.command == command && made.options == *options;
+    Ok(same.then_some(dataset))
 }
 
 /// A random graph model whose edges can be drawn in any order.

@@ -10,7 +10,6 @@ use serde::Serialize;
 
 use super::{GraphOptions, Model, edge_key};
 use crate::convert::RandomSplit;
-use crate::{Error, Result};
 
 /// Options of `generate rmat`.
 #[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
@@ -39,12 +38,10 @@ pub(super) struct Rmat {
 }
 
 impl Rmat {
-    pub(super) fn new(options: &Options) -> Result<Self> {
+    /// The model; there is at least one vertex.
+    pub(super) fn new(options: &Options) -> Self {
         let GraphOptions { vertices, seed, .. } = options.graph;
-        if vertices == 0 {
-            return Err(Error::Option("--vertices: expected at least 1, got 0".into()));
-        }
-        Ok(Self { vertices, levels: u32::BITS - (vertices - 1).leading_zeros(), seed })
+        Self { vertices, levels: u32::BITS - (vertices - 1).leading_zeros(), seed }
     }
 }
 

@@ -78,7 +78,7 @@ fn rmat_has_skewed_degrees_and_any_number_of_vertices() {
 
 #[test]
 fn rmat_fills_the_quadrants_as_graph500_says() {
-    let model = rmat::Rmat::new(&options("--vertices 1024 --edges 1")).unwrap();
+    let model = rmat::Rmat::new(&options("--vertices 1024 --edges 1"));
     let mut counts = [0f64; 4];
     for i in 0..20_000 {
         let (row, column) = model.edge(i);
@@ -232,8 +232,9 @@ fn bad_options_are_named() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let wrong = community(&format!("--vertices 10 --edges 10 {line}"));
-        let error = generate(&wrong, &folder.path().join("g"), false, &NoProgress).unwrap_err().to_string();
+        let error = generate(&wrong, &folder.path().join("deep/g"), false, &NoProgress).unwrap_err().to_string();
         assert!(error.contains(option), "{line}: {error}");
+        assert!(!folder.path().join("deep").exists(), "{line}: checked before anything is written");
     }
     let folder = tempfile::tempdir().unwrap();
     let huge =

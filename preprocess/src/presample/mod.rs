@@ -114,6 +114,7 @@ fn count(dataset: &Dataset, options: &Options, progress: &dyn Progress) -> Resul
         return Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into());
     }
     let topology = dataset.topology();
+    topology.check_indices()?;
     let graph = Graph::new(topology.indptr(), topology.indices())?;
     let counters = Counters::new(graph.num_vertices(), graph.num_edges());
     let batch_size = usize::try_from(options.batch_size).unwrap_or(usize::MAX).min(train.len());

@@ -168,6 +168,12 @@ fn bad_options_and_bad_datasets_are_refused() {
         sources: Vec::new(),
         facts: Default::default(),
     };
-    let empty = writer.finish(provenance).unwrap();
+    let empty = writer.finish(provenance.clone()).unwrap();
     assert!(message(&empty, &options("2", 9)).contains("training split is empty"));
+
+    let mut writer = DatasetWriter::create(&folder.path().join("d"), false, &[0, 0, 1], &[7]).unwrap();
+    writer.add_split(Split::Train, vec![0]).unwrap();
+    let damaged = writer.finish(provenance).unwrap();
+    let damage = message(&damaged, &options("2", 9));
+    assert!(damage.contains("indices.npy") && damage.contains("gsplit verify"), "{damage}");
 }

@@ -22,27 +22,39 @@ pub fn shown(field: &[u8]) -> String {
     if field.len() > SHOWN { format!("`{text}...`") } else { format!("`{text}`") }
 }
 
+/// A class at or above this and the number of vertices is a mistake: the model would get an output for each class below.
+const PLAUSIBLE_CLASSES: usize = 1_000_000;
+
 /// The class that a label stands for: -1, NaN and nothing (also quoted) mean unlabelled. Says what is wrong otherwise.
-pub fn label(field: &[u8]) -> Result<i32, String> {
+pub fn label(field: &[u8], num_vertices: usize) -> Result<i32, String> {
     let field = field.trim_ascii();
     let field = field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field);
     if field.is_empty() {
         return Ok(-1);
     }
-    real(field).and_then(class).ok_or_else(|| not_a_class(&shown(field)))
+    let number = real(field).ok_or_else(|| not_a_class(&shown(field)))?;
+    class(number, &shown(field), num_vertices)
 }
 
-/// The class that a number stands for, `None` when it is none.
-pub fn class(number: f64) -> Option<i32> {
+/// The class that a number stands for, NaN for unlabelled. Says what is wrong otherwise of the label as it was `found`.
+pub fn class(number: f64, found: &str, num_vertices: usize) -> Result<i32, String> {
     if number.is_nan() {
-        return Some(-1);
+        return Ok(-1);
     }
     let class = number as i32;
-    (f64::from(class) == number && (-1..i32::MAX).contains(&class)).then_some(class)
+    if f64::from(class) != number || !(-1..i32::MAX).contains(&class) {
+        return Err(not_a_class(found));
+    }
+    let limit = num_vertices.max(PLAUSIBLE_CLASSES);
+    match usize::try_from(class) {
+        Ok(class) if class >= limit => Err(format!(
+            "label {found}: expected a class number below {limit}, for every class up to the largest counts"
+        )),
+        _ => Ok(class),
+    }
 }
 
-/// What is wrong with a label that is no class.
-pub fn not_a_class(found: &str) -> String {
+fn not_a_class(found: &str) -> String {
     format!("label {found}: expected a class number from 0, or NaN or nothing for unlabelled")
 }
 
@@ -79,10 +91,16 @@ mod tests {
         for (text, class) in
             [("3", 3), ("3.0", 3), ("0", 0), ("", -1), ("nan", -1), ("NaN", -1), ("\"\"", -1), ("-1", -1)]
         {
-            assert_eq!(label(text.as_bytes()), Ok(class), "{text}");
+            assert_eq!(label(text.as_bytes(), 5), Ok(class), "{text}");
         }
         for text in ["0.5", "-2", "cat", "inf", "2147483647", "1e10", "0x1"] {
-            assert!(label(text.as_bytes()).unwrap_err().contains(text), "{text}");
+            assert!(label(text.as_bytes(), 5).unwrap_err().contains(text), "{text}");
+        }
+        assert_eq!(label(b"999999", 5), Ok(999_999));
+        assert_eq!(label(b"2000000", 2_000_001), Ok(2_000_000));
+        for (text, num_vertices) in [("1000000", 5), ("2000000000", 5), ("2000000", 2_000_000)] {
+            let problem = label(text.as_bytes(), num_vertices).unwrap_err();
+            assert!(problem.contains(text) && problem.contains("class number below"), "{problem}");
         }
     }
 

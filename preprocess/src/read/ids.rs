@@ -3,7 +3,8 @@
 //! Returns: the rank of every id among the distinct ones, so that order is preserved.
 //! Idea: where the ids are not much sparser than the edges, a bitmap with running counts; else the sorted ids and a
 //! binary search. Both give the same ranks.
-//! Cost: O(m + largest id / 64), at most 12 bytes an edge; or the sort of all ids, 16 bytes an edge.
+//! Cost: O(m + largest id / 64) and 2 bits for every id up to the largest; or the sort of all ids. At most 16 bytes an edge
+//! either way.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{FeatureDtype, FeatureWriter, Progress};
 
-use crate::Result;
+use crate::{Error, Result};
 
 mod field;
 mod ids;
@@ -49,6 +49,18 @@ pub(crate) struct Raw {
     pub features: Option<RawFeatures>,
     /// What was counted while reading.
     pub facts: BTreeMap<String, u64>,
+}
+
+/// Refuses a number of vertices that only a damaged count or id explains, before memory is asked for.
+fn check_size(path: &Path, num_vertices: usize, num_edges: u64) -> Result<()> {
+    const ALWAYS_FINE: usize = 1 << 26;
+    if num_vertices <= ALWAYS_FINE || num_vertices as u64 / 64 <= num_edges {
+        return Ok(());
+    }
+    let problem = format!(
+        "{num_vertices} vertices and only {num_edges} edges: expected an edge for every 64 vertices; check the counts and ids"
+    );
+    Err(Error::input(path, problem))
 }
 
 /// Feature rows that still lie in the raw input.

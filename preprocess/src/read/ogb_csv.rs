@@ -9,7 +9,7 @@ use super::field::{self, shown, unsigned};
 use super::ogb::{find, find_optional};
 use super::splits::{Splits, vertex};
 use super::text::{Block, first_line, name_of, read_blocks};
-use super::{FeatureShape, Raw, RawFeatures};
+use super::{FeatureShape, Raw, RawFeatures, check_size};
 use crate::{Error, Result};
 
 /// The tables of a graph.
@@ -49,6 +49,7 @@ impl Files {
     pub fn read(&self, splits: impl FnOnce(usize) -> Result<Option<Splits>>, progress: &dyn Progress) -> Result<Raw> {
         let num_vertices = count(&self.num_nodes, "vertices", u32::MAX.into(), progress)? as usize;
         let num_edges = count(&self.num_edges, "edges", u64::MAX, progress)?;
+        check_size(&self.num_nodes, num_vertices, num_edges)?;
         let labels = self.labels.as_ref().map(|path| read_labels(path, num_vertices, progress)).transpose()?;
         let splits = splits(num_vertices)?;
         let features = self.features.as_ref().map(|path| dim(path)).transpose()?;
@@ -121,7 +122,7 @@ fn read_labels(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Res
         let label = |(line, text): (u64, &[u8])| {
             let columns = text.split(|&byte| byte == b',').count();
             let label = match columns {
-                1 => field::label(text),
+                1 => field::label(text, num_vertices),
                 _ => Err(format!("expected one label a line, found {columns}")),
             };
             label.map_err(|problem| Error::line(path, line, problem))

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{FeatureWriter, NoProgress, Progress};
 
-use super::field::{check_feature, class, not_a_class};
+use super::field::{check_feature, class};
 use super::npz::{ElementError, Member, Npz, Number};
 use super::splits::Splits;
-use super::{FeatureShape, Raw, RawFeatures};
+use super::{FeatureShape, Raw, RawFeatures, check_size};
 use crate::{Error, Result};
 
 /// The archives of a graph.
@@ -34,6 +34,7 @@ impl Files {
         let mut data = Npz::open(&self.data)?;
         let num_vertices = count(data.member("num_nodes_list")?, u32::MAX.into())? as usize;
         let num_edges = count(data.member("num_edges_list")?, i64::MAX as u64)?;
+        check_size(&self.data, num_vertices, num_edges)?;
         let features = match data.contains("node_feat") {
             true => Some(RawFeatures {
                 dim: dim(&data.member("node_feat")?, num_vertices)?,
@@ -115,7 +116,7 @@ fn read_labels(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Res
             Number::Integer(number) => number as f64,
             Number::Real(number) => number,
         };
-        labels.push(class(real).ok_or_else(|| not_a_class(&real.to_string()))?);
+        labels.push(class(real, &real.to_string(), num_vertices)?);
         Ok(())
     })?;
     Ok(labels)

@@ -16,10 +16,10 @@ use gsplit_store::Progress;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::Raw;
 use super::field::{shown, unsigned};
 use super::ids::IdSet;
 use super::text::{Block, read_blocks};
+use super::{Raw, check_size};
 use crate::{Error, Result};
 
 /// A SNAP edge list and how to take it.
@@ -212,6 +212,7 @@ fn number(source: &SnapSource, lines: Lines, header: Option<Header>, bare: Optio
         };
         return Err(Error::input(&source.file, problem));
     }
+    check_size(&source.file, num_vertices as usize, sources.len() as u64)?;
     let facts = BTreeMap::from([("edges_read".to_string(), sources.len() as u64)]);
     let kept = num_vertices > largest;
     let narrow = |list: Vec<u64>| match kept {

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Draws are keyed by (seed, epoch, step, layer, vertex), so the union of the ranks' edges is the sample that one rank
-//! alone would draw, and each vertex of a layer is on exactly one rank (GSplit, section 4.2, Algorithm 1). With
+//! alone would draw, and each vertex of a layer is on exactly one rank (GSplit, section 5, Algorithm 1). With
 //! [`Ownership::Mine`] nothing is exchanged and the next local frontier is the mixed frontier itself: data parallelism.
 
 use gsplit_kernels::schedule::{Fanouts, layer_key};

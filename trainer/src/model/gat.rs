@@ -25,9 +25,9 @@ impl Gat {
     pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize) -> Self {
         let each = out / heads;
         Self {
-            weight: named.glorot("weight", [input, out], 1.0),
-            attention_source: named.glorot("attention_source", [heads, each], 1.0),
-            attention_target: named.glorot("attention_target", [heads, each], 1.0),
+            weight: named.glorot("weight", [input, out]),
+            attention_source: named.glorot("attention_source", [heads, each]),
+            attention_target: named.glorot("attention_target", [heads, each]),
             bias: named.zeros("bias", out),
             heads: heads as i64,
             out,

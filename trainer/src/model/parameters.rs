@@ -37,10 +37,10 @@ impl Parameters {
 }
 
 impl Named<'_> {
-    /// Glorot and Bengio's uniform initialisation: `[rows, columns]` in ±gain·sqrt(6 / (fan_in + fan_out)).
-    pub fn glorot(&mut self, name: &str, shape: [usize; 2], gain: f64) -> Tensor {
+    /// Glorot and Bengio's uniform initialisation: `[rows, columns]` in ±sqrt(6 / (rows + columns)).
+    pub fn glorot(&mut self, name: &str, shape: [usize; 2]) -> Tensor {
         let [rows, columns] = shape;
-        let bound = (gain * (6.0 / (rows + columns) as f64).sqrt()) as f32;
+        let bound = (6.0 / (rows + columns) as f64).sqrt() as f32;
         let index = self.parameters.tensors.len() as u32;
         let key = StreamKey { step: index, ..StreamKey::new(self.parameters.seed, Stream::Init) };
         let values: Vec<f32> = (0..rows)

@@ -18,8 +18,8 @@ impl Sage {
     /// A layer from rows of `input` values to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
         Self {
-            weight_self: named.glorot("weight_self", [input, out], 1.0),
-            weight_neigh: named.glorot("weight_neigh", [input, out], 1.0),
+            weight_self: named.glorot("weight_self", [input, out]),
+            weight_neigh: named.glorot("weight_neigh", [input, out]),
             bias: named.zeros("bias", out),
             out,
         }

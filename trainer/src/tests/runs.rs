@@ -14,6 +14,7 @@ fn options(fixture: &Fixture, resume: bool) -> RunOptions {
         resume,
         log: Some(fixture.folder.path().join("log.jsonl")),
         threads: Some(2),
+        stop: None,
     }
 }
 
@@ -121,6 +122,14 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
         &options(&fixture, true),
         "--hidden is 16, the checkpoint has 8",
     );
+
+    let unnamed = TrainConfig { partition: None, ..named.clone() };
+    let ranges = TrainConfig { partition: Some("ranges-2".into()), ..named.clone() };
+    refused(&ranges, &options(&fixture, true), "made with partition `random-2`, now it is `ranges-2`");
+    let more = RunOptions { threads: Some(8), ..options(&fixture, true) };
+    refused(&named, &more, "made with 1 threads a rank, now there are 4");
+    std::fs::remove_dir_all(gsplit_store::PartitionMap::folder(&fixture.dataset, "ranges-2")).unwrap();
+    assert_eq!(run(&fixture, &unnamed, &options(&fixture, true)).unwrap().resumed_after, 1);
 
     let other = dataset(26, 100, 4);
     let map = gsplit_store::PartitionMap::folder(&fixture.dataset, "random-2");

@@ -43,6 +43,7 @@ fn csv_tables() {
         ("raw/node-label", "0\n1\ncat\n1\n1\n1\n", &["line 3", "label `cat`: expected a class number"]),
         ("raw/node-label", "0\n1\n0.5\n1\n1\n1\n", &["line 3", "label `0.5`"]),
         ("raw/node-label", "0\n1\n-7\n1\n1\n1\n", &["line 3", "label `-7`"]),
+        ("raw/node-label", "0\n1\n2000000000\n1\n1\n1\n", &["line 3", "label `2000000000`", "below 1000000"]),
         ("raw/node-label", "0,1\n1,1\n", &["line 1", "expected one label a line, found 2"]),
         ("split/only/train", "0\n6\n", &["line 2", "vertex 6: expected ids below 6"]),
         ("split/only/train", "0\nx\n", &["line 2", "found `x`"]),
@@ -301,6 +302,7 @@ fn labels_in_archives() {
             Err("node_label: [1, 0]: label 0.5: expected a class"),
         ),
         (array("node_label", "<i8", "(3,)", i64s(&[2, -5, 0])), Err("node_label: [1]: label -5")),
+        (array("node_label", "<i8", "(3,)", i64s(&[2, 2_000_000_000, 0])), Err("node_label: [1]: label 2000000000")),
         (array("node_label", "<f4", "(2, 1)", f32s(&[2.0, 0.5])), Err("node_label: 2 labels for 3 vertices")),
         (array("node_label", "<f4", "(3, 2)", f32s(&[0.0; 6])), Err("expected one label a vertex, found 2")),
         (array("label", "<f4", "(3, 2)", f32s(&[0.0; 6])), Err("node-label.npz: has no member node_label")),
@@ -335,4 +337,16 @@ fn counts_that_would_exhaust_memory() {
     ));
     let message = message(&ogb(folder.path()), &ConvertOptions::default());
     assert!(message.contains("4000000000 vertices and only 2 edges"), "{message}");
+
+    let folder = copy("ogb-csv");
+    std::fs::write(folder.path().join("raw/num-node-list.csv.gz"), gz("4000000000\n")).unwrap();
+    let message = self::message(&ogb(folder.path()), &ConvertOptions::default());
+    assert!(message.contains("num-node-list.csv.gz: 4000000000 vertices and only 10 edges"), "{message}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("edges.txt");
+    std::fs::write(&path, "0 4000000000\n").unwrap();
+    let source = Source::Snap(SnapSource { file: path, keep_ids: true, ignore_header: false });
+    let message = self::message(&source, &ConvertOptions::default());
+    assert!(message.contains("edges.txt: 4000000001 vertices and only 1 edges"), "{message}");
 }
