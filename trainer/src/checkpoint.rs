@@ -115,8 +115,8 @@ pub fn save(
     for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &moments[..])] {
         let path = staging.path(name);
         Tensor::write_safetensors(tensors, &path)?;
-        let io = |cause| Error::Io { path: path.clone(), cause };
-        std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(io)?;
+        let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
+        synced.map_err(gsplit_store::Error::io(&path))?;
         let (bytes, checksum) = checksum_file(&path)?;
         files.insert(name.into(), FileRecord { bytes, checksum });
     }
@@ -134,7 +134,7 @@ pub fn save(
     let mut epochs = found(folder);
     while epochs.len() > KEPT {
         let (_, oldest) = epochs.remove(0);
-        std::fs::remove_dir_all(&oldest).map_err(|cause| Error::Io { path: oldest, cause })?;
+        std::fs::remove_dir_all(&oldest).map_err(gsplit_store::Error::io(&oldest))?;
     }
     Ok(())
 }

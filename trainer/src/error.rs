@@ -34,14 +34,6 @@ pub enum Error {
         /// Expected, found, and what to do.
         problem: String,
     },
-    /// A log or a checkpoint cannot be read or written.
-    #[error("{}: {cause}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        cause: std::io::Error,
-    },
     /// The loss is no number.
     #[error(
         "the loss is {loss} at epoch {epoch}, step {step}: lower --lr or check the features; the last checkpoint is kept"

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::Result;
 
 /// Where the time of a rank went, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -127,11 +127,11 @@ pub struct Log {
 impl Log {
     /// Starts the file at `path` anew with the lines of `history`, the epochs that a resumed run found done.
     pub fn start(path: &Path, history: &[EpochReport]) -> Result<Self> {
-        let io = |cause| Error::Io { path: path.to_path_buf(), cause };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(io)?;
+            std::fs::create_dir_all(folder).map_err(gsplit_store::Error::io(folder))?;
         }
-        let mut log = Self { path: path.to_path_buf(), file: File::create(path).map_err(io)? };
+        let mut log =
+            Self { path: path.to_path_buf(), file: File::create(path).map_err(gsplit_store::Error::io(path))? };
         history.iter().try_for_each(|report| log.write(report))?;
         Ok(log)
     }
@@ -139,6 +139,6 @@ impl Log {
     /// Appends one line.
     pub fn write(&mut self, report: &EpochReport) -> Result<()> {
         let line = serde_json::to_string(report).unwrap_or_default();
-        writeln!(self.file, "{line}").map_err(|cause| Error::Io { path: self.path.clone(), cause })
+        Ok(writeln!(self.file, "{line}").map_err(gsplit_store::Error::io(&self.path))?)
     }
 }
