@@ -72,7 +72,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Row> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("{}", path.display()))?;
+    let text = std::fs::read_to_string(path).map_err(gsplit_store::Error::io(path))?;
     let mut reports = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let report: EpochReport = serde_json::from_str(line).with_context(|| {

@@ -52,7 +52,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
     let splits = split_sizes(dataset)?;
     ui.json(&json!({
         "name": dataset.name(),
-        "path": dataset.path(),
+        "path": dataset.path().display().to_string(),
         "num_vertices": manifest.num_vertices,
         "num_edges": manifest.num_edges,
         "num_classes": manifest.num_classes,

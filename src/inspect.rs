@@ -34,7 +34,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         partitions.push(as_json(&key, map.map(|map| json!(map.meta()))));
     }
     ui.json(&json!({
-        "path": args.dataset, "dataset": dataset.manifest(), "splits": splits_json(&splits), "presamples": presamples, "partitions": partitions,
+        "path": args.dataset.display().to_string(), "dataset": dataset.manifest(), "splits": splits_json(&splits), "presamples": presamples, "partitions": partitions,
     }));
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gsplit_partition::{Error, PartitionOptions, partition};
+use gsplit_store::staging::Staging;
 use gsplit_store::{Dataset, MadeFrom, PartitionMap, PartitionReport, Presample, Progress, artifact_key};
 use serde_json::json;
 
@@ -51,6 +52,8 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key)? {
         Some(map) => (map, None),
         None => {
+            // What stands in the way of writing is better known before the work is done.
+            drop(Staging::begin(PartitionMap::folder(&dataset, &key), args.force)?);
             let made = partition(&dataset, presample.as_ref(), &args.options, ui).map_err(explain)?;
             let config = args.options.config();
             let map = PartitionMap::save(
@@ -91,7 +94,7 @@ fn as_json(dataset: &Dataset, map: &PartitionMap, seconds: Option<f64>, started:
     let meta = map.meta();
     let run = json!({
         "key": map.key(),
-        "path": PartitionMap::folder(dataset, map.key()),
+        "path": PartitionMap::folder(dataset, map.key()).display().to_string(),
         "presample": meta.made_from.presample.as_ref().map(|(key, _)| key),
         "seconds": seconds,
         "total_seconds": started.elapsed().as_secs_f64(),

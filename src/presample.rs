@@ -47,7 +47,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let path = Presample::folder(&dataset, stored.key());
     ui.json(&json!({
         "key": stored.key(),
-        "path": path,
+        "path": path.display().to_string(),
         "batches": batches,
         "sampled_edges": edges,
         "input_rows_per_batch": rows_per_batch,

@@ -1,6 +1,6 @@
 //! What the user sees: results on standard output, progress and errors on standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -21,7 +21,7 @@ pub struct Output {
     json: bool,
     /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results do
     /// not depend on it, but for the last bits of a loss
-    #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
@@ -93,12 +93,12 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
     panic::set_hook(Box::new(on_panic));
-    if let Some(threads) = output.threads {
-        // Fails only when the pool is there already, and nothing has run yet.
-        let _ = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global();
-    }
-    let ui = Ui { output, terminal: std::io::stderr().is_terminal() };
-    let result = panic::catch_unwind(AssertUnwindSafe(|| run(&ui)));
+    let ui = Ui { output, terminal: std::io::stderr().is_terminal(), lost: Mutex::new(None) };
+    let result = panic::catch_unwind(AssertUnwindSafe(|| {
+        start_threads(output.threads)?;
+        run(&ui)?;
+        ui.delivered()
+    }));
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if GENTLE.load(Ordering::SeqCst) {
@@ -111,7 +111,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            complain(&format!("error: {}", first_line(&format!("{error:#}"))));
+            complain(&format!("error: {}", format!("{error:#}").replace('\n', "\\n")));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
         Err(_) => {
@@ -121,7 +121,13 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     }
 }
 
-/// The first line of a message: libtorch appends its stack, sometimes with the line ends escaped.
+fn start_threads(threads: Option<u16>) -> anyhow::Result<()> {
+    let Some(threads) = threads else { return Ok(()) };
+    let started = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global();
+    started.map_err(|error| usage(format!("--threads {threads}: {error}; ask for fewer")))
+}
+
+/// The first line of a panic's message: libtorch appends its stack, sometimes with the line ends escaped.
 fn first_line(message: &str) -> &str {
     let end = message.find('\n').unwrap_or(message.len());
     let end = message.find("\\n").map_or(end, |escaped| escaped.min(end));
@@ -137,21 +143,42 @@ fn complain(line: &str) {
 pub struct Ui {
     output: Output,
     terminal: bool,
+    /// Why a line of the result could not be printed.
+    lost: Mutex<Option<std::io::Error>>,
 }
 
 impl Ui {
     /// Prints one line of the result for a person; nothing with `--json`.
     pub fn say(&self, line: impl std::fmt::Display) {
         if !self.output.json {
-            // A reader that closed the pipe has seen what it wanted.
-            let _ = writeln!(std::io::stdout(), "{line}");
+            self.print(line);
         }
     }
 
     /// Prints the whole result for a script, with `--json`.
     pub fn json(&self, result: &serde_json::Value) {
         if self.output.json {
-            let _ = writeln!(std::io::stdout(), "{result}");
+            self.print(result);
+        }
+    }
+
+    fn print(&self, line: impl std::fmt::Display) {
+        match writeln!(std::io::stdout(), "{line}") {
+            // A reader that closed the pipe has seen what it wanted.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                *self.lost.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
+            }
+            _ => {}
+        }
+    }
+
+    /// Fails when a line of the result could not be printed.
+    fn delivered(&self) -> anyhow::Result<()> {
+        match self.lost.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take() {
+            None => Ok(()),
+            Some(error) => {
+                anyhow::bail!("standard output: {error}: the result could not be printed; what was stored is kept")
+            }
         }
     }
 

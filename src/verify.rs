@@ -39,7 +39,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let bad = findings.iter().filter(|(_, problem)| problem.is_some()).count();
     let problems: Vec<_> = findings
         .iter()
-        .filter_map(|(path, problem)| Some(json!({ "path": path, "problem": problem.as_ref()? })))
+        .filter_map(|(path, problem)| Some(json!({ "path": path.display().to_string(), "problem": problem.as_ref()? })))
         .collect();
     ui.json(&json!({ "checks": findings.len(), "problems": problems }));
     if bad > 0 {

@@ -193,7 +193,9 @@ impl<'a> Input<'a> {
             options: &'a ConvertOptions,
         }
         let all = Options { source: source.absolute()?, options };
-        let options = serde_json::to_value(all).map_err(|error| Error::Option(format!("options as JSON: {error}")))?;
+        let unnamed =
+            |_| Error::input(source.path(), "expected a name in UTF-8, so that it can be recorded: rename it");
+        let options = serde_json::to_value(all).map_err(unnamed)?;
         let base = match self {
             Self::Ogb(source, _) => source.dir.as_path(),
             Self::Snap(source) => source.file.parent().unwrap_or(Path::new("")),

@@ -64,6 +64,7 @@ fn hint(cause: &std::io::Error) -> &'static str {
     match cause.kind() {
         std::io::ErrorKind::NotFound => ": check the path",
         std::io::ErrorKind::PermissionDenied => ": check the permissions",
+        std::io::ErrorKind::IsADirectory => ": expected a file",
         _ => "",
     }
 }

@@ -42,7 +42,7 @@ pub enum Error {
     #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]
     Exists(PathBuf),
     /// A presample or partition belongs to another graph or to an older version of this one.
-    #[error("{}: made from {made_from}, but {used_with} is another graph or was rebuilt since: make it again for this dataset", path.display())]
+    #[error("{}: made from {made_from}, but {used_with} is another graph or was rebuilt since: make it again for this dataset, with --force", path.display())]
     Mismatch {
         /// The derived artifact.
         path: PathBuf,
@@ -82,9 +82,15 @@ impl Error {
 fn hint(cause: &std::io::Error) -> &'static str {
     use std::io::ErrorKind as K;
     match cause.kind() {
-        K::StorageFull => ": free some space there or write elsewhere; what was finished before is untouched",
-        K::PermissionDenied => ": check the permissions or write elsewhere",
+        K::StorageFull | K::QuotaExceeded => {
+            ": free some space there or write elsewhere; what was finished before is untouched"
+        }
+        K::PermissionDenied | K::ReadOnlyFilesystem => ": check the permissions or write elsewhere",
         K::NotFound => ": check the path",
+        K::AlreadyExists | K::NotADirectory => ": something is there that is no folder; name another path",
+        K::IsADirectory => ": expected a file; name another path",
+        K::InvalidFilename => ": choose a shorter name",
+        K::InvalidData => ": expected a text file",
         _ => "",
     }
 }

@@ -10,6 +10,8 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -52,6 +54,7 @@ impl Staging {
 
     /// Where to write: `name` may have folders, separated by `/`.
     pub fn path(&self, name: &str) -> PathBuf {
+        drop(OPEN.lock().unwrap_or_else(PoisonError::into_inner)); // waits for the exit after `remove_all`
         self.temporary.join(name)
     }
 
@@ -87,9 +90,18 @@ impl Drop for Staging {
 /// Removes whatever this process has under construction: an interrupted program's last act before it exits. From here on
 /// nothing can be begun or made visible: whoever tries waits for the exit.
 pub fn remove_all() {
+    const ATTEMPTS: usize = 20;
+    const PAUSE: Duration = Duration::from_millis(10);
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     for path in open.drain(..) {
-        let _ = fs::remove_dir_all(path);
+        for _ in 0..ATTEMPTS {
+            // A file that is created at this moment keeps its directory, or brings it back.
+            let _ = fs::remove_dir_all(&path);
+            thread::sleep(PAUSE);
+            if !path.exists() {
+                break;
+            }
+        }
     }
     std::mem::forget(open);
 }

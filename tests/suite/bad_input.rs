@@ -2,8 +2,10 @@
 //! where they are read, in `preprocess`.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::process::Stdio;
 
-use crate::support::{community, fails, ok};
+use crate::support::{command, community, fails, ok};
 
 #[test]
 fn options_that_make_no_sense_are_usage_errors() {
@@ -18,6 +20,7 @@ fn options_that_make_no_sense_are_usage_errors() {
         &["partition", "ds", "--parts", "4", "--weights", "heavy"],
         &["generate", "community", "--vertices", "ten", "--edges", "5", "--out", "x"],
         &["convert", "ogb"],
+        &["inspect", "ds", "--threads", "65535"],
         &["frobnicate"],
     ] {
         fails(folder, args, 2);
@@ -44,6 +47,42 @@ fn training_options_that_contradict_each_other_are_usage_errors() {
     }
     let line = fails(folder, &["train", "ds"], 1);
     assert!(line.contains("gsplit partition --parts 4"), "{line}");
+}
+
+#[test]
+fn results_that_cannot_be_printed_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for args in [&["inspect", "ds"][..], &["inspect", "ds", "--json"], &["verify", "ds"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(folder, args).stdout(full).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {errors}");
+        assert!(errors.starts_with("error: standard output: No space left"), "{args:?}: {errors}");
+        // A reader that goes away early has seen what it wanted.
+        let mut child = command(folder, args).stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert!(child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let name = std::ffi::OsStr::from_bytes(b"d\xff\n");
+    fs::rename(folder.join("ds"), folder.join(name)).unwrap();
+    for args in [&["presample", "--fanouts", "2"][..], &["partition", "--parts", "2"], &["inspect"], &["verify"]] {
+        for more in [&["--json"][..], &[]] {
+            let output = command(folder, &[args, more].concat()).arg(name).output().unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{args:?}: {errors}");
+        }
+    }
+    let line = fails(folder, &["inspect", "no\nwhere\\now"], 1);
+    assert!(line.starts_with("error: no\\nwhere\\now: not a gsplit dataset"), "{line}");
 }
 
 #[test]

@@ -59,9 +59,12 @@ fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
     }
     ok(folder, args);
     ok(folder, &["verify", "ds"]);
-    let leftovers: Vec<PathBuf> =
-        files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial-")).collect();
-    assert_eq!(leftovers, Vec::<PathBuf>::new());
+    assert_eq!(unfinished(folder), Vec::<PathBuf>::new());
+}
+
+/// What unfinished work has left below `folder`.
+fn unfinished(folder: &Path) -> Vec<PathBuf> {
+    files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial-")).collect()
 }
 
 #[test]
@@ -127,6 +130,7 @@ fn interrupt_at_many_moments(folder: &Path, args: &[&str], check: impl Fn()) {
             Some(1) => assert_eq!(complaints.count(), 1, "after {delay} ms: {errors}"),
             other => panic!("after {delay} ms: exit {other:?}: {errors}"),
         }
+        assert_eq!(unfinished(folder), Vec::<PathBuf>::new(), "after {delay} ms");
         check();
     }
 }

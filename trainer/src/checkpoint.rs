@@ -157,6 +157,12 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
     )))
 }
 
+/// Fails when no checkpoint can be written into `folder`, which is better known before an epoch's work.
+pub fn check_writable(folder: &Path) -> Result<()> {
+    drop(Staging::begin(folder.join("epoch"), true)?);
+    Ok(())
+}
+
 /// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it.
 pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainConfig) -> Result<Resume> {
     let Some((_, path)) = found(folder).pop() else {
@@ -165,8 +171,8 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
             folder.display()
         )));
     };
-    let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;
-    checkpoint.made_from.check(&path, dataset)?;
+    let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
+    checkpoint.made_from.check(&path, dataset).map_err(unusable)?;
     if let Some(difference) = config.difference(&checkpoint.config) {
         let place = path.display();
         return Err(Error::Option(format!(
@@ -177,13 +183,33 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
         return Err(Error::Option(format!("{}: {difference}", path.display())));
     }
     for (name, record) in &checkpoint.files {
-        let (bytes, checksum) = checksum_file(&path.join(name))?;
+        let (bytes, checksum) = checksum_file(&path.join(name)).map_err(unusable)?;
         if (bytes, &checksum) != (record.bytes, &record.checksum) {
-            let problem = "its checksum is not the recorded one: delete this checkpoint to resume from the one before";
-            return Err(Error::Data { path: path.join(name), problem: problem.into() });
+            let problem = format!("its checksum is not the recorded one: {DAMAGED}");
+            return Err(Error::Data { path: path.join(name), problem });
         }
     }
     Ok(Resume { path, history: checkpoint.history, steps: checkpoint.steps })
+}
+
+/// What to do about a damaged checkpoint.
+const DAMAGED: &str = "delete this checkpoint to resume from the one before";
+
+/// The store's error with the remedy that a checkpoint needs.
+fn unusable(error: gsplit_store::Error) -> Error {
+    use gsplit_store::Error as E;
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    match error {
+        E::Corrupt { path, problem } => Error::Data { path, problem: format!("{problem}: {DAMAGED}") },
+        E::Io { path, cause } if matches!(cause.kind(), NotFound | IsADirectory | NotADirectory) => {
+            Error::Data { path, problem: format!("{cause}: {DAMAGED}") }
+        }
+        E::Mismatch { path, made_from, used_with } => {
+            let problem = format!("of a run on {made_from}, not on {used_with}: start another --checkpoint");
+            Error::Data { path, problem }
+        }
+        other => other.into(),
+    }
 }
 
 /// Overwrites `parameters` and `adam` with what the checkpoint holds.

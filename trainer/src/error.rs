@@ -21,7 +21,7 @@ pub enum Error {
     #[error(transparent)]
     Comm(#[from] CommError),
     /// libtorch refused.
-    #[error("libtorch: {0}")]
+    #[error("libtorch: {}", first_line(&.0.to_string()))]
     Torch(#[from] tch::TchError),
     /// An option, or two of them together, make no sense: a usage error.
     #[error("{0}")]
@@ -57,4 +57,11 @@ pub enum Error {
         /// Its last words.
         reason: String,
     },
+}
+
+/// The first line of a message: libtorch appends its stack, sometimes with the line ends escaped.
+pub(crate) fn first_line(message: &str) -> &str {
+    let end = message.find('\n').unwrap_or(message.len());
+    let end = message.find("\\n").map_or(end, |escaped| escaped.min(end));
+    &message[..end]
 }

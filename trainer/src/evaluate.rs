@@ -6,11 +6,11 @@
 use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
 use gsplit_store::Stage;
 
-use crate::Result;
 use crate::batch::gather_features;
 use crate::job::Job;
 use crate::model::{LayerEdges, Model};
 use crate::step::{to_rows, to_tensor};
+use crate::{Error, Result};
 
 /// Edges of a chunk, unless a single vertex has more.
 const CHUNK_EDGES: u64 = 1 << 18;
@@ -24,7 +24,7 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
     let mut below: Option<Vec<f32>> = None;
     for index in 0..model.num_layers() {
         let in_dim = if index == 0 { features.dim() } else { model.out_dim(index - 1) };
-        let mut above: Vec<f32> = Vec::with_capacity(n * model.out_dim(index));
+        let mut above = with_room(n * model.out_dim(index))?;
         let mut start = 0;
         while start < n {
             job.check_stop()?;
@@ -42,6 +42,17 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
         below = Some(above);
     }
     Ok(below.unwrap_or_default())
+}
+
+/// An empty vector with room for `len` values, or an error where the machine would never have so much memory.
+fn with_room(len: usize) -> Result<Vec<f32>> {
+    let mut values = Vec::new();
+    let gib = len as f64 * size_of::<f32>() as f64 / f64::from(1 << 30);
+    let refused = |_| {
+        Error::Option(format!("--eval-every: evaluation takes {gib:.0} GiB, more than there is: pass --eval-every 0"))
+    };
+    values.try_reserve_exact(len).map_err(refused)?;
+    Ok(values)
 }
 
 fn chunk_end(graph: &Graph<'_>, start: usize) -> usize {

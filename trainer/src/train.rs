@@ -12,9 +12,10 @@ use gsplit_store::{Dataset, Progress, Unit};
 
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
+use crate::error::first_line;
 use crate::evaluate::{accuracy, infer};
 use crate::job::{Artifacts, Job};
-use crate::model::Model;
+use crate::model::{Model, check_size};
 use crate::optimizer::Adam;
 use crate::report::{EpochReport, Log, Summary};
 use crate::{Error, Result, TrainConfig};
@@ -54,6 +55,10 @@ pub fn train(
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,
     };
+    if let Some(folder) = &options.checkpoint {
+        checkpoint::check_writable(folder)?;
+    }
+    check_size(config, job.features.dim(), job.classes)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let log = options.log.as_deref().map(|path| Log::start(path, history)).transpose()?;
@@ -124,7 +129,8 @@ impl Run<'_> {
             }
             Err(panic) => {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
-                let reason = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message").to_string();
+                let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+                let reason = first_line(text).to_string();
                 comm.fail(&reason);
                 Err(Error::Rank { rank: comm.rank(), reason })
             }

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
 use gsplit_kernels::{Counters, Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_store::staging::Staging;
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit, artifact_key};
 use rayon::prelude::*;
 
@@ -84,6 +85,8 @@ pub fn presample(
     if let Some(presample) = finished(dataset, options, &key, force)? {
         return Ok(Outcome { presample, seconds: None });
     }
+    // What stands in the way of writing is better known before the work is done.
+    drop(Staging::begin(Presample::folder(dataset, &key), force)?);
     let started = Instant::now();
     let (counters, num_batches) = count(dataset, options, progress)?;
     let seconds = started.elapsed().as_secs_f64();

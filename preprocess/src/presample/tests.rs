@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use gsplit_store::{DatasetWriter, NoProgress, Provenance};
+use gsplit_store::{DatasetWriter, NoProgress, Provenance, Stage};
 
 use super::*;
 use crate::generate::{Generator, generate, rmat};
@@ -144,6 +145,30 @@ fn finished_runs_are_reused_and_others_refused() {
     let error = run(&changed, &wanted, None, false).unwrap_err().to_string();
     assert!(error.contains("f3-2_b50_e3_s5") && error.contains("another graph"), "{error}");
     assert!(run(&changed, &wanted, None, true).unwrap().seconds.is_some());
+}
+
+/// Notes that work has begun.
+#[derive(Default)]
+struct Begun(AtomicBool);
+
+impl Progress for Begun {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        self.0.store(true, Ordering::Relaxed);
+        NoProgress.stage(name, total, unit)
+    }
+    fn note(&self, _line: &str) {}
+}
+
+#[test]
+fn what_cannot_be_stored_is_not_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = dataset(&folder.path().join("g"), 0, false, "0.1,0,0");
+    let (begun, key) = (Begun::default(), "k".repeat(300));
+    let error = presample(&dataset, &options("2", 50), Some(&key), false, &begun).unwrap_err().to_string();
+    assert!(error.contains("choose a shorter name"), "{error}");
+    assert!(!begun.0.load(Ordering::Relaxed));
+    assert!(presample(&dataset, &options("2", 50), Some("k"), false, &begun).is_ok());
+    assert!(begun.0.load(Ordering::Relaxed));
 }
 
 #[test]

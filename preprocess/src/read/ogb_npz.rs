@@ -133,7 +133,10 @@ fn dim(member: &Member<'_>, num_vertices: usize) -> Result<usize> {
     if member.column_major() && rows > 1 && dim > 1 {
         return Err(member.error("stored column by column, expected row by row: save it through np.ascontiguousarray"));
     }
-    usize::try_from(dim).map_err(|_| member.error(format!("{dim} features a vertex are too many")))
+    match i32::try_from(dim) {
+        Ok(dim @ 1..) => Ok(dim as usize),
+        _ => Err(member.error(format!("{dim} features a vertex: expected 1 to {}", i32::MAX))),
+    }
 }
 
 fn wrong_rows(member: &Member<'_>, what: &str, num_vertices: usize) -> Error {

@@ -206,7 +206,7 @@ fn number(source: &SnapSource, lines: Lines, header: Option<Header>, bare: Optio
         None => ids.len(),
     };
     if num_vertices > u64::from(u32::MAX) {
-        let problem = match source.keep_ids {
+        let problem = match source.keep_ids && largest >= u64::from(u32::MAX) {
             true => format!("vertex id {largest} is too large for --keep-ids: expected ids below {}", u32::MAX),
             false => format!("{num_vertices} vertices: at most {} are supported", u32::MAX),
         };
@@ -330,6 +330,7 @@ mod tests {
             (comment(9, 3), KEEP, Ok(9)),
             (comment(3, 3), KEEP, Ok(6)),
             (comment(2, 3), KEEP, Err("promises 2 nodes")),
+            ("# Nodes: 5000000000\n0 1\n".into(), KEEP, Err("5000000000 vertices: at most")),
             (comment(4, 9), IGNORE, Ok(3)),
             ("# Edges: 2\n0 1\n".into(), PLAIN, Err("line 1: the header promises 2 edges, 1 follow")),
             ("6 3\n0 1\n1 5\n5 1\n".into(), PLAIN, Ok(6)),

@@ -11,8 +11,8 @@ mod sage;
 use gsplit_kernels::{Stream, StreamKey, dropout_mask};
 use tch::{Kind, Tensor};
 
-use crate::Result;
 use crate::config::{ModelKind, TrainConfig};
+use crate::{Error, Result};
 pub use parameters::Parameters;
 
 /// The sampled edges of one layer, as tensors.
@@ -71,6 +71,29 @@ pub struct Model {
     kind: ModelKind,
     layers: Vec<Box<dyn Layer>>,
     parameters: Parameters,
+}
+
+/// Refuses a model that the machine would never have the memory for, before training dies of it half-way.
+pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
+    /// What a rank holds of each parameter while it updates: value, gradient (twice), two moments, change.
+    const COPIES: f64 = 6.0;
+    let hidden = std::iter::repeat_n(config.hidden, config.layers - 1);
+    let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();
+    let values: f64 = widths.windows(2).map(|pair| 2.0 * (pair[0] + 1.0) * pair[1]).sum();
+    let bytes = values * COPIES * size_of::<f32>() as f64 * config.num_ranks() as f64;
+    let mut room: Vec<u8> = Vec::new();
+    let refused = room.try_reserve_exact(bytes as usize).is_err();
+    std::hint::black_box(&room); // or the compiler leaves the attempt out
+    match refused {
+        false => Ok(()),
+        true => Err(Error::Option(format!(
+            "--hidden {}: training {} layers on {} ranks takes {:.0} GiB, more than there is: choose a smaller --hidden",
+            config.hidden,
+            config.layers,
+            config.num_ranks(),
+            bytes / f64::from(1 << 30)
+        ))),
+    }
 }
 
 impl Model {

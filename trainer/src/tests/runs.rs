@@ -153,6 +153,46 @@ fn a_damaged_checkpoint_is_named() {
     bytes[middle] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     let more = TrainConfig { epochs: 3, ..config };
-    let message = run(&fixture, &more, &options(&fixture, true)).unwrap_err().to_string();
-    assert!(message.contains("model.safetensors") && message.contains("checksum"), "{message}");
+    let refused = |words: &str| {
+        let message = run(&fixture, &more, &options(&fixture, true)).unwrap_err().to_string();
+        assert!(message.contains(words) && message.contains("delete this checkpoint"), "{message}");
+    };
+    refused("model.safetensors: its checksum");
+    std::fs::remove_file(&file).unwrap();
+    refused("model.safetensors: No such file");
+    let document = file.with_file_name("checkpoint.json");
+    let text = std::fs::read_to_string(&document).unwrap();
+    std::fs::write(&document, &text[..text.len() / 2]).unwrap();
+    refused("checkpoint.json: not a gsplit-checkpoint document");
+    std::fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    assert_eq!(run(&fixture, &more, &options(&fixture, true)).unwrap().resumed_after, 1);
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_begun() {
+    let fixture = dataset(28, 100, 4);
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    let file = fixture.folder.path().join("file");
+    std::fs::write(&file, "precious").unwrap();
+    for checkpoint in [file.clone(), file.join("below")] {
+        let options = RunOptions { checkpoint: Some(checkpoint), ..options(&fixture, false) };
+        let begun = |_: &EpochReport| panic!("an epoch was run");
+        let message = train(&fixture.dataset, &config, &options, &NoProgress, &begun).unwrap_err().to_string();
+        assert!(message.contains("file") && message.contains("name another path"), "{message}");
+    }
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "precious");
+    assert!(!fixture.folder.path().join("log.jsonl").exists());
+}
+
+#[test]
+fn a_model_beyond_any_memory_is_refused() {
+    let fixture = dataset(29, 100, 4);
+    let config = TrainConfig {
+        hidden: 1 << 16,
+        layers: 255,
+        fanouts: ["2"; 255].join(",").parse().unwrap(),
+        ..config(ModelKind::Sage, Parallelism::Data, 64)
+    };
+    let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("--hidden 65536") && message.contains("GiB"), "{message}");
 }

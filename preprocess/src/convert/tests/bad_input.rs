@@ -1,6 +1,7 @@
 //! Every kind of bad input is one line that names file, line and remedy.
 
 use std::io::Cursor;
+use std::os::unix::ffi::OsStrExt;
 
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
@@ -147,6 +148,10 @@ fn snap_lines() {
     assert!(gone.contains("gone.txt") && gone.contains("check the path"), "{gone}");
     let folder_given = message(&snap(data().join("ogb-csv")), &ConvertOptions::default());
     assert!(folder_given.contains("gsplit convert ogb"), "{folder_given}");
+    let foreign = folder.path().join(std::ffi::OsStr::from_bytes(b"edges-\xff.txt"));
+    std::fs::write(&foreign, "0 1\n").unwrap();
+    let foreign = message(&snap(foreign), &ConvertOptions::default());
+    assert!(foreign.contains("edges-") && foreign.contains("rename it"), "{foreign}");
     let gone = message(&ogb(folder.path().join("gone")), &ConvertOptions::default());
     assert!(gone.contains("gone: No such file") && gone.contains("check the path"), "{gone}");
 }
@@ -246,7 +251,8 @@ fn archives() {
         (array("edge_index", "<f8", "(2, 2)", i64s(&[0, 1, 1, 2])), &["floating-point numbers, expected integers"]),
         (array("node_feat", "<f4", "(3, 2)", f32s(&[0.0; 5])), &["node_feat", "ends after 5 elements"]),
         (array("node_feat", "<f4", "(3,)", f32s(&[0.0; 3])), &["expected rows of features, found shape [3]"]),
-        (array("node_feat", "<f4", "(3, 0)", vec![]), &["features of 0 values a row"]),
+        (array("node_feat", "<f4", "(3, 0)", vec![]), &["data.npz: node_feat: 0 features a vertex"]),
+        (array("node_feat", "<f4", "(3, 3000000000)", f32s(&[0.0; 5])), &["data.npz: node_feat: 3000000000 features"]),
         (
             array("node_feat", "<f4", "(3, 2)", f32s(&[0.0, 0.0, 0.0, f32::NAN, 0.0, 0.0])),
             &["node_feat: [1, 1]: feature NaN"],
