@@ -199,19 +199,27 @@ impl Dataset {
 
     /// Keys of the artifacts below `kind` (`presample` or `partition`), sorted; what else lies there is left out.
     pub fn keys(&self, kind: &str) -> Result<Vec<String>> {
+        let mut keys = self.folders(kind)?;
+        keys.retain(|key| self.path.join(kind).join(key).join(kind).with_extension("json").exists());
+        Ok(keys)
+    }
+
+    /// Names of the folders below `kind`, sorted: artifacts, and what is left of damaged ones.
+    pub(crate) fn folders(&self, kind: &str) -> Result<Vec<String>> {
         let folder = self.path.join(kind);
         if !folder.exists() {
             return Ok(Vec::new());
         }
-        let mut keys = Vec::new();
+        let mut names = Vec::new();
         for entry in std::fs::read_dir(&folder).map_err(Error::io(&folder))? {
-            let name = entry.map_err(Error::io(&folder))?.file_name().to_string_lossy().into_owned();
-            if folder.join(&name).join(kind).with_extension("json").exists() && !name.starts_with('.') {
-                keys.push(name);
+            let entry = entry.map_err(Error::io(&folder))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.path().is_dir() && !name.starts_with('.') {
+                names.push(name);
             }
         }
-        keys.sort();
-        Ok(keys)
+        names.sort();
+        Ok(names)
     }
 
     /// Path of a file that the manifest must list.

@@ -33,10 +33,10 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     }
     let Some(dataset) = report.take(path, Dataset::open(path)) else { return Ok(report.findings) };
     report.check_dataset(&dataset);
-    for key in dataset.keys("presample")? {
+    for key in dataset.folders("presample")? {
         report.check_presample(&dataset, &key);
     }
-    for key in dataset.keys("partition")? {
+    for key in dataset.folders("partition")? {
         report.check_partition(&dataset, &key);
     }
     Ok(report.findings)

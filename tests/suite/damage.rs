@@ -41,6 +41,9 @@ fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
             assert_eq!(output.status.code(), Some(1), "{name}, byte {at}: {text}");
             assert!(text.contains(name), "{name}, byte {at}: {text}");
         }
+        fs::remove_file(&file).unwrap();
+        let output = gsplit(folder, &["verify", "ds"]);
+        assert_eq!(output.status.code(), Some(1), "{} is missing", file.display());
         fs::write(&file, &good).unwrap();
     }
     ok(folder, &["verify", "ds"]);

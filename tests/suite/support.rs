@@ -9,6 +9,7 @@ pub fn root() -> PathBuf {
 }
 
 /// A real graph of the shared collection, when this machine has it; says so when not.
+#[cfg(feature = "train")]
 pub fn shared(name: &str) -> Option<PathBuf> {
     let path = root().join("../shared/data").join(name);
     if !path.exists() {
@@ -39,6 +40,7 @@ pub fn ok(folder: &Path, args: &[&str]) -> String {
 }
 
 /// Runs gsplit with `--json`, which must succeed; returns the object.
+#[cfg(feature = "train")]
 pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let text = ok(folder, &[args, &["--json"]].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("gsplit {args:?} --json: {error}: {text}"))
