@@ -12,6 +12,7 @@
 
 pub mod convert;
 pub mod csc;
+pub mod edges;
 pub mod embed;
 mod error;
 pub mod generate;

@@ -1,4 +1,9 @@
-//! Checksums: XXH3-128, computed while bytes are written, so that nothing is read twice.
+//! Checksums: XXH3-128 of every [`CHUNK`] bytes, and of those digests, computed while bytes are written, so that nothing
+//! is read twice.
+//!
+//! A file of up to [`CHUNK`] bytes has the plain XXH3-128 of its content. A longer one has the XXH3-128 of its chunks'
+//! digests, 16 little-endian bytes each, one after the other. So a large file is checked by all threads, and a header
+//! whose numbers are known last can be written last: only the first chunk waits for it.
 //!
 //! They catch accidents (a flipped bit, a truncated copy, another file's content), not forgery. XXH3 was chosen
 //! over BLAKE3 because it runs at memory speed on one core.
@@ -9,19 +14,23 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use crate::{Error, MappedFile, Result};
 
-/// A 128-bit XXH3 digest, written as `xxh3:` and 32 hexadecimal digits.
+/// Bytes that are digested together.
+pub const CHUNK: usize = 1 << 20;
+
+/// A 128-bit digest, written as `xxh3:` and 32 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Checksum(String);
 
 impl Checksum {
-    /// The digest of `bytes`.
+    /// The digest of `bytes`, by all threads.
     pub fn of(bytes: &[u8]) -> Self {
-        Self::from_digest(xxhash_rust::xxh3::xxh3_128(bytes))
+        let digests: Vec<u128> = bytes.par_chunks(CHUNK).map(xxh3_128).collect();
+        Self::from_chunks(&digests)
     }
 
     /// One digest over several, in order.
@@ -30,7 +39,12 @@ impl Checksum {
         Self::of(joined.join("\n").as_bytes())
     }
 
-    pub(crate) fn from_digest(digest: u128) -> Self {
+    fn from_chunks(digests: &[u128]) -> Self {
+        let digest = match digests {
+            [] => xxh3_128(&[]),
+            [only] => *only,
+            many => xxh3_128(&many.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>()),
+        };
         Self(format!("xxh3:{digest:032x}"))
     }
 }
@@ -41,23 +55,76 @@ impl fmt::Display for Checksum {
     }
 }
 
+/// Digests a stream of bytes chunk by chunk.
+pub(crate) struct Hasher {
+    full: Vec<u128>,
+    open: Box<Xxh3>,
+    open_bytes: usize,
+}
+
+impl Hasher {
+    pub(crate) fn new() -> Self {
+        Self { full: Vec::new(), open: Box::new(Xxh3::new()), open_bytes: 0 }
+    }
+
+    pub(crate) fn update(&mut self, mut bytes: &[u8]) {
+        while self.open_bytes + bytes.len() >= CHUNK {
+            let (now, later) = bytes.split_at(CHUNK - self.open_bytes);
+            let digest = if self.open_bytes == 0 { xxh3_128(now) } else { self.close(now) };
+            self.full.push(digest);
+            bytes = later;
+        }
+        if !bytes.is_empty() {
+            self.open.update(bytes);
+            self.open_bytes += bytes.len();
+        }
+    }
+
+    fn close(&mut self, rest: &[u8]) -> u128 {
+        self.open.update(rest);
+        let digest = self.open.digest128();
+        self.open.reset();
+        self.open_bytes = 0;
+        digest
+    }
+
+    /// Digests `chunk` in place of the first one: the whole chunk, or the whole stream if that is shorter.
+    pub(crate) fn replace_first(&mut self, chunk: &[u8]) {
+        match self.full.first_mut() {
+            Some(first) => *first = xxh3_128(chunk),
+            None => {
+                self.open.reset();
+                self.open.update(chunk);
+                self.open_bytes = chunk.len();
+            }
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Checksum {
+        if self.open_bytes > 0 {
+            let digest = self.close(&[]);
+            self.full.push(digest);
+        }
+        Checksum::from_chunks(&self.full)
+    }
+}
+
 /// Passes bytes on and digests them.
 pub struct HashingWriter<W> {
     inner: W,
-    hasher: Box<Xxh3>,
+    hasher: Hasher,
     bytes: u64,
 }
 
 impl<W: Write> HashingWriter<W> {
     /// Starts with nothing written.
     pub fn new(inner: W) -> Self {
-        Self { inner, hasher: Box::new(Xxh3::new()), bytes: 0 }
+        Self { inner, hasher: Hasher::new(), bytes: 0 }
     }
 
     /// The writer underneath, the number of bytes that went through and their digest.
     pub fn finish(self) -> (W, u64, Checksum) {
-        let checksum = Checksum::from_digest(self.hasher.digest128());
-        (self.inner, self.bytes, checksum)
+        (self.inner, self.bytes, self.hasher.finish())
     }
 }
 
@@ -74,7 +141,7 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// Length and digest of the file at `path`, read through a memory map.
+/// Length and digest of the file at `path`, read through a memory map by all threads.
 pub fn checksum_file(path: &Path) -> Result<(u64, Checksum)> {
     let map = MappedFile::open(path)?;
     Ok((map.len() as u64, Checksum::of(&map)))
@@ -89,15 +156,36 @@ pub(crate) fn checksum_files(paths: &[std::path::PathBuf]) -> Vec<Result<(u64, C
 mod tests {
     use super::*;
 
+    fn bytes(length: usize) -> Vec<u8> {
+        (0..length as u32).map(|i| (i.wrapping_mul(7919) >> 3) as u8).collect()
+    }
+
     #[test]
     fn streamed_digest_equals_whole_digest() {
-        let bytes: Vec<u8> = (0..100_000u32).map(|i| ((i * 7919) >> 3) as u8).collect();
-        let mut writer = HashingWriter::new(Vec::new());
-        for chunk in bytes.chunks(777) {
-            writer.write_all(chunk).unwrap();
+        for length in [0, 1, 100_000, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5] {
+            for step in [777, CHUNK / 2 + 1, CHUNK, 2 * CHUNK + 3] {
+                let bytes = bytes(length);
+                let mut writer = HashingWriter::new(Vec::new());
+                for chunk in bytes.chunks(step) {
+                    writer.write_all(chunk).unwrap();
+                }
+                let (written, length, checksum) = writer.finish();
+                assert_eq!(written.len() as u64, length);
+                assert!(written == bytes && checksum == Checksum::of(&bytes), "{length} bytes by {step}");
+            }
         }
-        let (written, length, checksum) = writer.finish();
-        assert_eq!((written.len() as u64, &written), (length, &bytes));
-        assert_eq!(checksum, Checksum::of(&bytes));
+        assert_eq!(Checksum::of(b"abc").to_string(), format!("xxh3:{:032x}", xxh3_128(b"abc")));
+    }
+
+    #[test]
+    fn the_first_chunk_may_come_last() {
+        for length in [10, CHUNK, CHUNK + 10] {
+            let mut bytes = bytes(length);
+            let mut hasher = Hasher::new();
+            hasher.update(&bytes);
+            bytes[3] ^= 1;
+            hasher.replace_first(&bytes[..length.min(CHUNK)]);
+            assert_eq!(hasher.finish(), Checksum::of(&bytes), "{length} bytes");
+        }
     }
 }

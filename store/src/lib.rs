@@ -50,6 +50,6 @@ pub use npy::{Column, Element, NpyHeader, NpyWriter, write_npy};
 pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport};
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Progress, Stage, Unit};
-pub use topology::Topology;
+pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
 pub use writer::{DatasetWriter, check_target};

@@ -2,8 +2,8 @@
 //!
 //! A file is the magic `\x93NUMPY`, two version bytes, the header's length (u16, u32 from version 2 on), the header, a
 //! Python dict literal with the keys `descr`, `fortran_order` and `shape`, padded with blanks so that the data starts at a
-//! multiple of 64, then the elements. [`NpyWriter`] writes one-dimensional little-endian arrays; [`NpyHeader`] also
-//! describes what foreign tools wrote (two-dimensional arrays, other types).
+//! multiple of 64, then the elements. [`NpyWriter`] writes little-endian arrays of one or two dimensions; [`NpyHeader`] also
+//! describes what foreign tools wrote (column-major arrays, other types).
 //!
 //! Why not a crate: the ones there are read into vectors; none says where the data starts, so none can map it.
 
@@ -11,16 +11,19 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::checksum::HashingWriter;
+use crate::checksum::{CHUNK, Hasher};
 use crate::{Error, FileRecord, MappedFile, Result};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 const ALIGNMENT: usize = 64;
+/// Bytes before the data in files that are written here, whatever the shape: two 64-bit lengths fit.
+const HEADER_BYTES: usize = 2 * ALIGNMENT;
 /// Longest header accepted: far above any real one, far below what could exhaust memory.
 const MAX_HEADER: usize = 1 << 16;
 
@@ -33,7 +36,7 @@ pub trait Element: Pod {
 macro_rules! elements {
     ($($rust:ty => $descr:literal),*) => { $(impl Element for $rust { const DESCR: &'static str = $descr; })* };
 }
-elements!(u8 => "|u1", u16 => "<u2", u32 => "<u4", u64 => "<u8", i32 => "<i4", i64 => "<i8", f32 => "<f4", f64 => "<f8");
+elements!(i8 => "|i1", i16 => "<i2", u8 => "|u1", u16 => "<u2", u32 => "<u4", u64 => "<u8", i32 => "<i4", i64 => "<i8", f32 => "<f4", f64 => "<f8");
 
 /// What the header of a `.npy` file or `.npz` member says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +114,7 @@ impl NpyHeader {
         self.descr.get(2..)?.parse().ok()
     }
 
-    /// The bytes that open a file with this header, version 1, padded to a multiple of 64.
+    /// The bytes that open a file with this header of at most two dimensions, version 1.
     fn to_bytes(&self) -> Vec<u8> {
         let shape = match self.shape.as_slice() {
             [only] => format!("({only},)"),
@@ -120,7 +123,7 @@ impl NpyHeader {
         let order = if self.fortran_order { "True" } else { "False" };
         let mut dict = format!("{{'descr': '{}', 'fortran_order': {order}, 'shape': {shape}, }}", self.descr);
         let unpadded = MAGIC.len() + 4 + dict.len() + 1;
-        dict.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGNMENT) - unpadded));
+        dict.extend(std::iter::repeat_n(' ', HEADER_BYTES.saturating_sub(unpadded)));
         dict.push('\n');
         let mut bytes = MAGIC.to_vec();
         bytes.extend([1, 0]);
@@ -180,55 +183,90 @@ impl<T: Element> Deref for Column<T> {
     }
 }
 
-/// Streams a one-dimensional array of known length into a new `.npy` file.
+/// Streams an array into a new `.npy` file: its length need not be known before the last element.
 pub struct NpyWriter<T> {
     path: PathBuf,
-    out: HashingWriter<BufWriter<File>>,
-    missing: u64,
+    out: BufWriter<File>,
+    hasher: Hasher,
+    /// What the first chunk holds, header included: it is digested last.
+    head: Vec<u8>,
+    elements: u64,
+    /// Elements of a row, for two dimensions.
+    width: Option<u64>,
     element: PhantomData<T>,
 }
 
 impl<T: Element> NpyWriter<T> {
-    /// Creates the file at `path` (folders included) for `length` elements.
-    pub fn create(path: impl AsRef<Path>, length: u64) -> Result<Self> {
-        let path = path.as_ref();
+    /// Creates the file at `path`, folders included, for one dimension.
+    pub fn create(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with_shape(path.as_ref(), None)
+    }
+
+    /// Creates the file at `path`, folders included, for rows of `width` elements, at least one.
+    pub fn create_rows(path: impl AsRef<Path>, width: u64) -> Result<Self> {
+        Self::with_shape(path.as_ref(), Some(width.max(1)))
+    }
+
+    fn with_shape(path: &Path, width: Option<u64>) -> Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(Error::io(folder))?;
         }
         let file = File::create(path).map_err(Error::io(path))?;
-        let mut out = HashingWriter::new(BufWriter::with_capacity(1 << 20, file));
-        let header = NpyHeader { descr: T::DESCR.into(), fortran_order: false, shape: vec![length] };
-        out.write_all(&header.to_bytes()).map_err(Error::io(path))?;
-        Ok(Self { path: path.to_path_buf(), out, missing: length, element: PhantomData })
+        let mut out = BufWriter::with_capacity(CHUNK, file);
+        let head = vec![0; HEADER_BYTES];
+        out.write_all(&head).map_err(Error::io(path))?;
+        let mut hasher = Hasher::new();
+        hasher.update(&head);
+        Ok(Self { path: path.to_path_buf(), out, hasher, head, elements: 0, width, element: PhantomData })
     }
 
     /// Appends `values`.
     pub fn push(&mut self, values: &[T]) -> Result<()> {
-        let Some(missing) = self.missing.checked_sub(values.len() as u64) else {
-            return Err(Error::Invalid(format!("{}: more elements than its header announces", self.path.display())));
-        };
-        self.missing = missing;
-        self.out.write_all(bytemuck::cast_slice(values)).map_err(Error::io(&self.path))
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        self.out.write_all(bytes).map_err(Error::io(&self.path))?;
+        self.hasher.update(bytes);
+        self.head.extend_from_slice(&bytes[..bytes.len().min(CHUNK - self.head.len())]);
+        self.elements += values.len() as u64;
+        Ok(())
     }
 
-    /// Flushes and fsyncs; fails if elements are missing.
-    pub fn finish(self) -> Result<FileRecord> {
-        if self.missing > 0 {
-            return Err(Error::Invalid(format!(
-                "{}: {} elements were never written",
-                self.path.display(),
-                self.missing
-            )));
-        }
-        let (mut buffer, bytes, checksum) = self.out.finish();
-        buffer.flush().and_then(|()| buffer.get_ref().sync_all()).map_err(Error::io(&self.path))?;
-        Ok(FileRecord { bytes, checksum })
+    /// Elements pushed so far.
+    pub fn len(&self) -> u64 {
+        self.elements
+    }
+
+    /// Whether nothing was pushed yet.
+    pub fn is_empty(&self) -> bool {
+        self.elements == 0
+    }
+
+    /// Writes the header, flushes and fsyncs; fails if the elements are not whole rows.
+    pub fn finish(mut self) -> Result<FileRecord> {
+        let shape = match self.width {
+            None => vec![self.elements],
+            Some(width) if self.elements.is_multiple_of(width) => vec![self.elements / width, width],
+            Some(width) => {
+                let (path, found) = (self.path.display(), self.elements);
+                return Err(Error::Invalid(format!("{path}: {found} elements are not whole rows of {width}")));
+            }
+        };
+        let header = NpyHeader { descr: T::DESCR.into(), fortran_order: false, shape }.to_bytes();
+        self.head[..HEADER_BYTES].copy_from_slice(&header);
+        self.hasher.replace_first(&self.head);
+        let written = self.out.flush().and_then(|()| {
+            let file = self.out.get_ref();
+            file.write_all_at(&header, 0)?;
+            file.sync_all()
+        });
+        written.map_err(Error::io(&self.path))?;
+        let bytes = HEADER_BYTES as u64 + self.elements * size_of::<T>() as u64;
+        Ok(FileRecord { bytes, checksum: self.hasher.finish() })
     }
 }
 
 /// Writes `values` as one `.npy` file.
 pub fn write_npy<T: Element>(path: impl AsRef<Path>, values: &[T]) -> Result<FileRecord> {
-    let mut writer = NpyWriter::create(path, values.len() as u64)?;
+    let mut writer = NpyWriter::create(path)?;
     writer.push(values)?;
     writer.finish()
 }
@@ -240,7 +278,7 @@ mod tests {
     #[test]
     fn round_trip_is_exact_and_aligned() {
         let folder = tempfile::tempdir().unwrap();
-        for length in [0usize, 1, 5, 1000] {
+        for length in [0usize, 1, 5, 1000, 1 << 18] {
             let path = folder.path().join("a/b.npy");
             let values: Vec<u64> = (0..length as u64).map(|i| i * i).collect();
             let record = write_npy(&path, &values).unwrap();
@@ -249,6 +287,22 @@ mod tests {
             assert_eq!(column.start % ALIGNMENT, 0);
             assert_eq!(crate::checksum_file(&path).unwrap(), (record.bytes, record.checksum));
         }
+    }
+
+    #[test]
+    fn rows_are_counted_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.npy");
+        let mut writer = NpyWriter::<u16>::create_rows(&path, 3).unwrap();
+        writer.push(&[1, 2, 3, 4]).unwrap();
+        writer.push(&[5, 6]).unwrap();
+        let record = writer.finish().unwrap();
+        let header = NpyHeader::read(&mut File::open(&path).unwrap()).unwrap();
+        assert_eq!((header.shape, header.descr.as_str()), (vec![2, 3], "<u2"));
+        assert_eq!(crate::checksum_file(&path).unwrap(), (record.bytes, record.checksum));
+        let mut writer = NpyWriter::<u16>::create_rows(&path, 3).unwrap();
+        writer.push(&[1]).unwrap();
+        assert!(writer.finish().unwrap_err().to_string().contains("not whole rows of 3"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::{Column, Error, Result};
+use crate::{Column, Error, FileRecord, NpyWriter, Result};
 
 /// In-neighbours of every vertex: those of `v` are `indices[indptr[v]..indptr[v + 1]]`, ascending.
 ///
@@ -65,6 +65,71 @@ impl Topology {
                 format!("the in-neighbours of vertex {v} do not ascend or are not below {n}"),
             )),
         }
+    }
+}
+
+/// Streams a graph into `indptr.npy` and `indices.npy`, vertex after vertex.
+pub struct TopologyWriter {
+    indptr: NpyWriter<u64>,
+    indices: NpyWriter<u32>,
+    /// Offsets of the vertices being pushed.
+    offsets: Vec<u64>,
+}
+
+impl TopologyWriter {
+    /// Creates the files in `folder`, which is made if need be.
+    pub fn create(folder: &Path) -> Result<Self> {
+        let mut indptr = NpyWriter::create(folder.join("indptr.npy"))?;
+        indptr.push(&[0])?;
+        Ok(Self { indptr, indices: NpyWriter::create(folder.join("indices.npy"))?, offsets: Vec::new() })
+    }
+
+    /// Appends the next vertices by their degrees, and all their in-neighbours, ascending for each of them.
+    pub fn push(&mut self, degrees: &[u64], indices: &[u32]) -> Result<()> {
+        let mut end = self.indices.len();
+        self.offsets.clear();
+        self.offsets.extend(degrees.iter().map(|degree| {
+            end += degree;
+            end
+        }));
+        self.indices.push(indices)?;
+        if end != self.indices.len() {
+            let found = indices.len();
+            return Err(Error::Invalid(format!("{found} in-neighbours, expected as many as the degrees add up to")));
+        }
+        self.indptr.push(&self.offsets)
+    }
+
+    /// Appends some of the in-neighbours of the next vertex, which [`TopologyWriter::end_vertex`] ends.
+    pub fn push_part(&mut self, indices: &[u32]) -> Result<()> {
+        self.indices.push(indices)
+    }
+
+    /// Ends a vertex whose in-neighbours were pushed in parts.
+    pub fn end_vertex(&mut self) -> Result<()> {
+        self.indptr.push(&[self.indices.len()])
+    }
+
+    /// Vertices pushed so far.
+    pub fn num_vertices(&self) -> u64 {
+        self.indptr.len() - 1
+    }
+
+    /// Edges pushed so far.
+    pub fn num_edges(&self) -> u64 {
+        self.indices.len()
+    }
+
+    /// Closes and fsyncs both files; the records are those of `indptr.npy` and `indices.npy`.
+    pub fn finish(self) -> Result<(FileRecord, FileRecord)> {
+        if self.num_vertices() > u64::from(u32::MAX) {
+            let found = self.num_vertices();
+            return Err(Error::Invalid(format!(
+                "{found} vertices; ids are 32-bit, so at most {} are supported",
+                u32::MAX
+            )));
+        }
+        Ok((self.indptr.finish()?, self.indices.finish()?))
     }
 }
 

@@ -6,8 +6,12 @@ use crate::dataset::{FeatureInfo, Split};
 use crate::staging::Staging;
 use crate::topology::check_indptr;
 use crate::{
-    Dataset, DatasetManifest, Error, FeatureDtype, FeatureWriter, Files, Provenance, Result, document, write_npy,
+    Dataset, DatasetManifest, Error, FeatureDtype, FeatureWriter, Files, Provenance, Result, TopologyWriter, document,
+    write_npy,
 };
+
+/// Folder of [`DatasetWriter::scratch`].
+const SCRATCH: &str = "scratch";
 
 /// A dataset under construction: nothing is visible at its path before [`DatasetWriter::finish`].
 #[derive(Debug)]
@@ -34,24 +38,51 @@ pub fn check_target(path: &Path, replace: bool) -> Result<()> {
 }
 
 impl DatasetWriter {
-    /// Starts a dataset with this graph: `indptr` of `n + 1` offsets, `indices` of the in-neighbours. `replace` allows
-    /// an existing dataset at `path` to be replaced (with everything derived from it); anything else there is refused.
-    pub fn create(path: &Path, replace: bool, indptr: &[u64], indices: &[u32]) -> Result<Self> {
-        check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
+    /// Starts a dataset. `replace` allows an existing dataset at `path` to be replaced (with everything derived from it);
+    /// anything else there is refused.
+    pub fn begin(path: &Path, replace: bool) -> Result<Self> {
         check_target(path, replace)?;
         let staging = Staging::begin(path, replace)?;
-        let mut files = Files::new();
-        files.insert("topology/indptr.npy".into(), write_npy(staging.path("topology/indptr.npy"), indptr)?);
-        files.insert("topology/indices.npy".into(), write_npy(staging.path("topology/indices.npy"), indices)?);
         Ok(Self {
             staging,
             name: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            num_vertices: indptr.len() as u64 - 1,
-            num_edges: indices.len() as u64,
+            num_vertices: 0,
+            num_edges: 0,
             features: None,
             num_classes: None,
-            files,
+            files: Files::new(),
         })
+    }
+
+    /// [`DatasetWriter::begin`] with a graph that is in memory: `indptr` of `n + 1` offsets, `indices` of the
+    /// in-neighbours.
+    pub fn create(path: &Path, replace: bool, indptr: &[u64], indices: &[u32]) -> Result<Self> {
+        check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
+        let mut dataset = Self::begin(path, replace)?;
+        let mut topology = dataset.topology_writer()?;
+        let degrees: Vec<u64> = indptr.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        topology.push(&degrees, indices)?;
+        dataset.add_topology(topology)?;
+        Ok(dataset)
+    }
+
+    /// Opens the topology's files; hand the writer back to [`DatasetWriter::add_topology`] when all vertices are pushed.
+    pub fn topology_writer(&self) -> Result<TopologyWriter> {
+        TopologyWriter::create(&self.staging.path("topology"))
+    }
+
+    /// Closes the topology's files. From here on the numbers of vertices and edges are known.
+    pub fn add_topology(&mut self, writer: TopologyWriter) -> Result<()> {
+        (self.num_vertices, self.num_edges) = (writer.num_vertices(), writer.num_edges());
+        let (indptr, indices) = writer.finish()?;
+        self.files.insert("topology/indptr.npy".into(), indptr);
+        self.files.insert("topology/indices.npy".into(), indices);
+        Ok(())
+    }
+
+    /// A place for files that are gone when the dataset is finished.
+    pub fn scratch(&self) -> PathBuf {
+        self.staging.path(SCRATCH)
     }
 
     /// Opens the feature file; hand the writer back to [`DatasetWriter::add_features`] when all rows are pushed.
@@ -112,6 +143,10 @@ impl DatasetWriter {
             files: self.files,
             provenance,
         };
+        let scratch = self.staging.path(SCRATCH);
+        if scratch.exists() {
+            std::fs::remove_dir_all(&scratch).map_err(Error::io(&scratch))?;
+        }
         document::write(&self.staging.path("dataset.json"), &manifest)?;
         let path: PathBuf = self.staging.commit()?;
         Dataset::open(path)

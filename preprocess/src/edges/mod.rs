@@ -1,0 +1,172 @@
+//! Edges as they lie in the input: what every reader of a raw format hands over, and what the CSC build takes.
+//!
+//! An [`EdgeSource`] is read piece by piece. Handing out the next piece is sequential (it inflates, or cuts text at line
+//! ends); turning a piece into edges is done by any thread, several pieces at a time. So no format needs more memory than
+//! a few pieces for each thread, and a reader has no threads of its own.
+
+use crate::Result;
+
+/// Edges that a piece should have, about: enough to outweigh handing it out, few enough to stay in a core's cache.
+pub const EDGES_PER_PIECE: usize = 1 << 16;
+/// Bytes of text that a piece should have, about.
+pub const TEXT_PER_PIECE: usize = 1 << 20;
+
+/// A part of the input under way, with buffers that are used again for the next one.
+#[derive(Debug, Default)]
+pub struct Piece {
+    /// Where it starts, in units of the reader: a line, an edge, a row group.
+    pub start: u64,
+    /// Where it ends, in the same units; the start where the reader does not know.
+    pub end: u64,
+    /// What was read of it in sequence, if anything.
+    pub bytes: Vec<u8>,
+}
+
+/// Edges in the order of the input, by the ids of the input.
+#[derive(Debug, Default, PartialEq)]
+pub struct EdgeBatch {
+    /// Where each comes from.
+    pub sources: Vec<u64>,
+    /// Where each leads: this vertex aggregates from the source.
+    pub targets: Vec<u64>,
+    /// Values of each in the columns of [`EdgeSource::columns`]: edge after edge, little-endian,
+    /// [`row_bytes`] each.
+    pub values: Vec<u8>,
+    /// Strings behind the ids, where the ids are hashes of strings ([`EdgeSource::has_string_ids`]), in any order.
+    pub names: Vec<(u64, String)>,
+}
+
+impl EdgeBatch {
+    /// Makes it empty; the buffers stay.
+    pub fn clear(&mut self) {
+        self.sources.clear();
+        self.targets.clear();
+        self.values.clear();
+        self.names.clear();
+    }
+
+    /// Appends an edge without values.
+    pub fn push(&mut self, source: u64, target: u64) {
+        self.sources.push(source);
+        self.targets.push(target);
+    }
+
+    /// Number of edges.
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+}
+
+/// Type of an edge's value as it is stored and handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ValueType {
+    /// Single precision.
+    F32,
+    /// Double precision.
+    F64,
+    /// Signed 64-bit.
+    I64,
+}
+
+impl ValueType {
+    /// Bytes of one value.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F64 | Self::I64 => 8,
+        }
+    }
+}
+
+/// A column of values that come with the edges.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct EdgeColumn {
+    /// `weight`, `feat` or the name it has in the input.
+    pub name: String,
+    /// Type of its values.
+    pub value: ValueType,
+    /// Values an edge: 1, or the width of edge features.
+    pub width: usize,
+}
+
+/// Bytes of one edge's values in all `columns`.
+pub fn row_bytes(columns: &[EdgeColumn]) -> usize {
+    columns.iter().map(|column| column.value.bytes() * column.width).sum()
+}
+
+/// What was seen of the edges when all pieces are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Number of edges.
+    pub edges: u64,
+    /// Largest id, `None` without edges.
+    pub largest: Option<u64>,
+    /// Number of distinct ids, where ids are compacted and so counted.
+    pub distinct: Option<u64>,
+}
+
+/// What is known of the edges before they are read. Sizes may be off; they are for plans, never for trust.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Estimate {
+    /// Number of edges, about.
+    pub edges: u64,
+    /// Largest id, about, and one.
+    pub vertices: u64,
+    /// Bytes to read.
+    pub bytes: u64,
+}
+
+/// What is decided when all edges are read.
+#[derive(Debug, Default, PartialEq)]
+pub struct Ending {
+    /// Edges that only now turn out to be edges: they precede all others.
+    pub first: EdgeBatch,
+    /// The number of vertices, when the input states it.
+    pub num_vertices: Option<u64>,
+}
+
+/// A list of edges somewhere on disk.
+///
+/// The engine calls [`rewind`](Self::rewind), then [`next`](Self::next) under a lock of its own until it returns false,
+/// each time followed by [`parse`](Self::parse) of the same piece by the same thread, without the lock; then
+/// [`finish`](Self::finish). All of it may happen again.
+pub trait EdgeSource: Send + Sync {
+    /// Starts from the beginning.
+    fn rewind(&self) -> Result<()>;
+
+    /// Makes `piece` the next piece of the input and returns true, or returns false at the end. Cheap, or what has to be
+    /// done in sequence. Its bytes so far are those of a piece that is done with.
+    fn next(&self, piece: &mut Piece) -> Result<bool>;
+
+    /// Appends the edges of `piece` to `batch`, which is empty, in the input's order. Errors name file and line or
+    /// position.
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()>;
+
+    /// Checks what the input promises against what was seen.
+    fn finish(&self, seen: &Seen) -> Result<Ending> {
+        let _ = seen;
+        Ok(Ending::default())
+    }
+
+    /// The columns of values that come with every edge.
+    fn columns(&self) -> &[EdgeColumn] {
+        &[]
+    }
+
+    /// Whether ids are XXH3-64 hashes of the strings in [`EdgeBatch::names`].
+    fn has_string_ids(&self) -> bool {
+        false
+    }
+
+    /// What can be told from sizes and headers, or a sample.
+    fn estimate(&self) -> Result<Estimate>;
+
+    /// Bytes of the input that lie behind the pieces handed out so far, for progress: at most [`Estimate::bytes`] in all.
+    fn bytes_done(&self) -> u64;
+}
