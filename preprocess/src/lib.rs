@@ -17,6 +17,6 @@ pub mod embed;
 mod error;
 pub mod generate;
 pub mod presample;
-mod read;
+pub mod read;
 
 pub use error::{Error, Result};

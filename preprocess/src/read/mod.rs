@@ -19,6 +19,7 @@ mod ids;
 mod npz;
 mod ogb_csv;
 mod ogb_npz;
+pub mod raw;
 mod splits;
 mod text;
 
