@@ -8,8 +8,9 @@ use gsplit_store::{FeatureWriter, Progress};
 use super::field::{self, shown, unsigned};
 use super::ogb::{find, find_optional};
 use super::splits::{Splits, vertex};
-use super::text::{Block, first_line, name_of, read_blocks};
+use super::text::{first_line, lines, name_of, read_pieces};
 use super::{FeatureShape, Raw, RawFeatures, check_size};
+use crate::edges::Piece;
 use crate::{Error, Result};
 
 /// The tables of a graph.
@@ -68,22 +69,22 @@ impl Files {
 }
 
 /// The lines that hold something.
-fn rows(block: &Block) -> impl Iterator<Item = (u64, &[u8])> {
-    block.lines().map(|(line, text)| (line, text.trim_ascii())).filter(|(_, text)| !text.is_empty())
+fn rows(piece: &Piece) -> impl Iterator<Item = (u64, &[u8])> {
+    lines(piece).map(|(line, text)| (line, text.trim_ascii())).filter(|(_, text)| !text.is_empty())
 }
 
 /// The one count in a table of counts, one a graph.
 fn count(path: &Path, what: &str, at_most: u64, progress: &dyn Progress) -> Result<u64> {
     let mut counts = Vec::new();
-    let parse = |block: &Block| -> Result<Vec<u64>> {
+    let parse = |piece: &Piece| -> Result<Vec<u64>> {
         let number = |(line, text): (u64, &[u8])| {
             let number = unsigned(text).filter(|&number| number <= at_most);
             let problem = || format!("expected a number of {what} up to {at_most}, found {}", shown(text));
             number.ok_or_else(|| Error::line(path, line, problem()))
         };
-        rows(block).map(number).collect()
+        rows(piece).map(number).collect()
     };
-    read_blocks(path, progress, parse, |found| {
+    read_pieces(path, progress, parse, |found| {
         counts.extend(found);
         Ok(())
     })?;
@@ -94,9 +95,9 @@ fn count(path: &Path, what: &str, at_most: u64, progress: &dyn Progress) -> Resu
 }
 
 fn read_edges(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Result<(Vec<u32>, Vec<u32>)> {
-    let parse = |block: &Block| {
+    let parse = |piece: &Piece| {
         let mut edges = (Vec::new(), Vec::new());
-        for (line, text) in rows(block) {
+        for (line, text) in rows(piece) {
             let mut fields = text.split(|&byte| byte == b',');
             let (Some(source), Some(target), None) = (fields.next(), fields.next(), fields.next()) else {
                 return Err(Error::line(path, line, format!("expected two vertex ids, found {}", shown(text))));
@@ -107,7 +108,7 @@ fn read_edges(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Resu
         Ok(edges)
     };
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
-    read_blocks(path, progress, parse, |(mut from, mut to)| {
+    read_pieces(path, progress, parse, |(mut from, mut to)| {
         sources.append(&mut from);
         targets.append(&mut to);
         Ok(())
@@ -118,7 +119,7 @@ fn read_edges(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Resu
 /// One label a line. A line with nothing on it is an unlabelled vertex, so empty lines count here.
 fn read_labels(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Result<Vec<i32>> {
     let mut labels: Vec<i32> = Vec::new();
-    let parse = |block: &Block| {
+    let parse = |piece: &Piece| {
         let label = |(line, text): (u64, &[u8])| {
             let columns = text.split(|&byte| byte == b',').count();
             let label = match columns {
@@ -127,9 +128,9 @@ fn read_labels(path: &Path, num_vertices: usize, progress: &dyn Progress) -> Res
             };
             label.map_err(|problem| Error::line(path, line, problem))
         };
-        block.lines().map(label).collect::<Result<Vec<i32>>>()
+        lines(piece).map(label).collect::<Result<Vec<i32>>>()
     };
-    read_blocks(path, progress, parse, |mut found| {
+    read_pieces(path, progress, parse, |mut found| {
         if labels.len() + found.len() > num_vertices {
             let problem = format!("more labels than the {num_vertices} vertices of num-node-list");
             return Err(Error::line(path, num_vertices as u64 + 1, problem));
@@ -172,15 +173,15 @@ fn write_features(
     progress: &dyn Progress,
 ) -> Result<()> {
     let mut found = 0;
-    let parse = |block: &Block| {
+    let parse = |piece: &Piece| {
         let mut parsed = Rows::default();
-        for (line, text) in rows(block) {
+        for (line, text) in rows(piece) {
             parse_row(text, shape, &mut parsed.values).map_err(|problem| Error::line(path, line, problem))?;
             parsed.lines.push(line);
         }
         Ok(parsed)
     };
-    read_blocks(path, progress, parse, |parsed| {
+    read_pieces(path, progress, parse, |parsed| {
         if let Some(&line) = parsed.lines.get(shape.num_vertices - found) {
             let problem = format!("more feature rows than the {} vertices of num-node-list", shape.num_vertices);
             return Err(Error::line(path, line, problem));

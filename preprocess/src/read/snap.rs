@@ -18,8 +18,9 @@ use serde::Serialize;
 
 use super::field::{shown, unsigned};
 use super::ids::IdSet;
-use super::text::{Block, read_blocks};
+use super::text::{lines, read_pieces};
 use super::{Raw, check_size};
+use crate::edges::Piece;
 use crate::{Error, Result};
 
 /// A SNAP edge list and how to take it.
@@ -67,7 +68,7 @@ pub fn read(source: &SnapSource, progress: &dyn Progress) -> Result<Raw> {
         all.append(lines);
         Ok(())
     };
-    read_blocks(path, progress, |block| parse(path, block), append)?;
+    read_pieces(path, progress, |piece| parse(path, piece), append)?;
     if let Some(line) = all.extra {
         progress.note(&format!(
             "note: {}, line {line}: more than two columns; those after the second are ignored",
@@ -96,9 +97,9 @@ impl Lines {
     }
 }
 
-fn parse(path: &Path, block: &Block) -> Result<Lines> {
+fn parse(path: &Path, piece: &Piece) -> Result<Lines> {
     let mut found = Lines::default();
-    for (number, line) in block.lines() {
+    for (number, line) in lines(piece) {
         let line = line.trim_ascii();
         match line.first() {
             None => continue,

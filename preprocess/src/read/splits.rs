@@ -9,7 +9,8 @@ use serde::{Serialize, Serializer};
 
 use super::field::{shown, unsigned};
 use super::ogb::find;
-use super::text::{name_of, read_blocks};
+use super::text::{lines, name_of, read_pieces};
+use crate::edges::Piece;
 use crate::{Error, Result};
 
 /// The vertices of each split, in the order of [`Split::ALL`].
@@ -104,12 +105,12 @@ pub fn read(files: &[PathBuf; 3], num_vertices: usize, progress: &dyn Progress) 
     let mut owner: Vec<Option<Split>> = vec![None; num_vertices];
     let mut splits = Splits::default();
     for ((path, split), vertices) in files.iter().zip(Split::ALL).zip(&mut splits) {
-        let parse = |block: &super::text::Block| {
-            let lines = block.lines().map(|(line, field)| (line, field.trim_ascii()));
+        let parse = |piece: &Piece| {
+            let lines = lines(piece).map(|(line, field)| (line, field.trim_ascii()));
             let lines = lines.filter(|(_, field)| !field.is_empty());
             lines.map(|(line, field)| Ok((line, vertex(path, line, field, num_vertices)?))).collect::<Result<Vec<_>>>()
         };
-        read_blocks(path, progress, parse, |lines| {
+        read_pieces(path, progress, parse, |lines| {
             for (line, v) in lines {
                 match owner[v as usize].replace(split) {
                     None => vertices.push(v),

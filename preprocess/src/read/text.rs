@@ -1,75 +1,205 @@
-//! Lines of a text file, plain or gzip (known by its magic bytes), with several members too.
+//! Text files, plain or compressed (gzip, zstd, bzip2: known by their magic bytes; several members too), as pieces of
+//! whole lines.
 //!
-//! One thread reads, inflates and cuts the text into blocks at line ends; rayon's threads parse blocks meanwhile. The
-//! results are taken in the order of the file. In memory are a few blocks a thread, however long the file.
+//! [`TextStream`] reads, inflates and cuts in sequence; what the lines mean is found out piece by piece, by any thread.
+//! In memory is what the pieces hold and the start of one line. [`read_pieces`] is the loop over a small table, in
+//! sequence of the file but with the pieces parsed in parallel.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use flate2::bufread::MultiGzDecoder;
-use gsplit_store::{Progress, Stage, Unit};
+use gsplit_store::{Progress, Unit};
 use rayon::prelude::*;
 
+use crate::edges::{Piece, TEXT_PER_PIECE};
 use crate::{Error, Result};
 
-/// Bytes of text parsed at a time; a line may be longer than a block's rest, never than a block.
-const BLOCK_BYTES: usize = 4 << 20;
 /// Longest line accepted. What is longer is no text file of numbers.
-const MAX_LINE_BYTES: usize = 1 << 20;
+const MAX_LINE_BYTES: usize = TEXT_PER_PIECE;
+/// Bytes read at a time from a compressed file.
+const COMPRESSED_BUFFER: usize = 1 << 18;
 
-/// Some whole lines.
-pub struct Block {
-    text: Vec<u8>,
-    first_line: u64,
+/// A text file, read from its start to its end.
+pub struct TextStream {
+    path: PathBuf,
+    text: Box<dyn Read + Send>,
+    compression: Option<Compression>,
+    length: u64,
+    done: Arc<AtomicU64>,
+    /// Start of a line whose end has not been read yet.
+    rest: Vec<u8>,
+    next_line: u64,
 }
 
-impl Block {
-    /// The lines without their ends, each with its number in the file, from 1.
-    pub fn lines(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let text = self.text.strip_suffix(b"\n").unwrap_or(&self.text);
-        let lines = (!self.text.is_empty()).then(|| text.split(|&byte| byte == b'\n'));
-        let lines = lines.into_iter().flatten().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-        (self.first_line..).zip(lines)
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    Gzip,
+    Zstd,
+    Bzip2,
+}
+
+impl Compression {
+    fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1f, 0x8b, ..] => Some(Self::Gzip),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Zstd),
+            [b'B', b'Z', b'h', ..] => Some(Self::Bzip2),
+            _ => None,
+        }
+    }
+
+    /// What the name of the file at `path` promises.
+    fn promised(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "gz" => Some(Self::Gzip),
+            "zst" => Some(Self::Zstd),
+            "bz2" => Some(Self::Bzip2),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+        }
+    }
+
+    /// How much longer text of numbers is than its compressed form, about.
+    fn ratio(self) -> u64 {
+        match self {
+            Self::Gzip | Self::Zstd => 4,
+            Self::Bzip2 => 5,
+        }
     }
 }
 
-/// Parses the file at `path` block by block, in parallel, and takes the results in the file's order. Stops at the first
-/// error, in the file's order too.
-pub fn read_blocks<T: Send>(
-    path: &Path,
-    progress: &dyn Progress,
-    parse: impl Fn(&Block) -> Result<T> + Sync,
-    mut take: impl FnMut(T) -> Result<()>,
-) -> Result<()> {
-    let file = File::open(path).map_err(Error::io(path))?;
-    let length = file.metadata().map_err(Error::io(path))?.len();
-    let stage = progress.stage(&format!("reading {}", name_of(path)), Some(length), Unit::Bytes);
-    let mut blocks = Blocks::new(path, Watched { file, stage })?;
-    let threads = rayon::current_num_threads();
-    std::thread::scope(|scope| {
-        let (sender, receiver) = sync_channel(threads);
-        scope.spawn(move || blocks.send_all(&sender));
-        // When this closure returns early the receiver is dropped, and the reading thread stops at its next block.
-        while let Ok(block) = receiver.recv() {
-            let batch: Vec<Result<Block>> =
-                std::iter::once(block).chain(receiver.try_iter().take(threads - 1)).collect();
-            let parsed: Vec<Result<T>> = batch.into_par_iter().map(|block| parse(&block?)).collect();
-            for result in parsed {
-                take(result?)?;
+impl TextStream {
+    /// Opens the file at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut file = File::open(path).map_err(Error::io(path))?;
+        let length = file.metadata().map_err(Error::io(path))?.len();
+        let mut head = Vec::new();
+        (&mut file).take(4).read_to_end(&mut head).map_err(Error::io(path))?;
+        let compression = Compression::of(&head);
+        if let Some(promised) = Compression::promised(path).filter(|_| head.is_empty()) {
+            return Err(damaged(path, promised));
+        }
+        let mut rest = Vec::new();
+        if compression.is_none() {
+            // The byte order mark some editors leave is no text.
+            rest.extend_from_slice(head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&head));
+        }
+        let done = Arc::new(AtomicU64::new(head.len() as u64));
+        let file = Watched { file, done: done.clone() };
+        let compressed = |file| BufReader::with_capacity(COMPRESSED_BUFFER, std::io::Cursor::new(head).chain(file));
+        let text: Box<dyn Read + Send> = match compression {
+            None => Box::new(file),
+            Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(compressed(file))),
+            Some(Compression::Bzip2) => Box::new(bzip2::bufread::MultiBzDecoder::new(compressed(file))),
+            Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(compressed(file)).map_err(Error::io(path))?),
+        };
+        Ok(Self { path: path.to_path_buf(), text, compression, length, done, rest, next_line: 1 })
+    }
+
+    /// Fills `piece.bytes` with the next whole lines, about [`TEXT_PER_PIECE`] bytes of them; `piece.start` becomes the
+    /// number of the first, counted from 1. Returns false, and no bytes, at the end.
+    pub fn next(&mut self, piece: &mut Piece) -> Result<bool> {
+        piece.bytes.clear();
+        piece.bytes.append(&mut self.rest);
+        let wanted = TEXT_PER_PIECE.saturating_sub(piece.bytes.len());
+        piece.bytes.reserve(wanted);
+        let read = (&mut self.text).take(wanted as u64).read_to_end(&mut piece.bytes);
+        let read = read.map_err(|error| match (error.raw_os_error(), self.compression) {
+            (None, Some(compression)) => damaged(&self.path, compression),
+            _ => Error::io(&self.path)(error),
+        })?;
+        piece.start = self.next_line;
+        if read == wanted {
+            // More may follow: keep the line that is cut for the next piece.
+            let end = memchr::memrchr(b'\n', &piece.bytes).map_or(0, |at| at + 1);
+            self.rest.extend_from_slice(&piece.bytes[end..]);
+            piece.bytes.truncate(end);
+            if end == 0 {
+                let problem = format!("longer than {MAX_LINE_BYTES} bytes: expected a text file of numbers");
+                return Err(Error::line(&self.path, self.next_line, problem));
             }
         }
-        Ok(())
-    })
+        self.next_line += memchr::memchr_iter(b'\n', &piece.bytes).count() as u64;
+        piece.end = self.next_line;
+        Ok(!piece.bytes.is_empty())
+    }
+
+    /// Bytes of the file that were read so far.
+    pub fn bytes_done(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+
+    /// Bytes of the file.
+    pub fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Bytes of the text, about, when the file is compressed.
+    pub fn text_len(&self) -> u64 {
+        self.length.saturating_mul(self.compression.map_or(1, Compression::ratio))
+    }
+}
+
+/// The lines of `piece` without their ends, each with its number in the file, from 1.
+pub fn lines(piece: &Piece) -> impl Iterator<Item = (u64, &[u8])> {
+    let text = piece.bytes.strip_suffix(b"\n").unwrap_or(&piece.bytes);
+    let lines = (!piece.bytes.is_empty()).then(|| text.split(|&byte| byte == b'\n'));
+    let lines = lines.into_iter().flatten().map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    (piece.start..).zip(lines)
+}
+
+/// Parses the file at `path` piece by piece, as many at a time as there are threads, and takes the results in the file's
+/// order. Stops at the first error, in the file's order too.
+pub fn read_pieces<T: Send>(
+    path: &Path,
+    progress: &dyn Progress,
+    parse: impl Fn(&Piece) -> Result<T> + Sync,
+    mut take: impl FnMut(T) -> Result<()>,
+) -> Result<()> {
+    let mut stream = TextStream::open(path)?;
+    let stage = progress.stage(&format!("reading {}", name_of(path)), Some(stream.len()), Unit::Bytes);
+    let mut pieces: Vec<Piece> = (0..rayon::current_num_threads()).map(|_| Piece::default()).collect();
+    let mut done = 0;
+    loop {
+        let (mut filled, mut failure) = (0, None);
+        for piece in &mut pieces {
+            match stream.next(piece) {
+                Ok(true) => filled += 1,
+                Ok(false) => break,
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        let parsed: Vec<Result<T>> = pieces[..filled].par_iter().map(&parse).collect();
+        for result in parsed {
+            take(result?)?;
+        }
+        match failure {
+            Some(error) => return Err(error),
+            None if filled == 0 => return Ok(()),
+            None => stage.advance(stream.bytes_done() - std::mem::replace(&mut done, stream.bytes_done())),
+        }
+    }
 }
 
 /// The first line of the file at `path`, `None` when it is empty.
 pub fn first_line(path: &Path) -> Result<Option<Vec<u8>>> {
-    let file = File::open(path).map_err(Error::io(path))?;
-    let mut blocks = Blocks::new(path, Watched { file, stage: Box::new(gsplit_store::NoProgress) })?;
-    let Some(block) = blocks.next()? else { return Ok(None) };
-    Ok(block.lines().next().map(|(_, line)| line.to_vec()))
+    let mut piece = Piece::default();
+    TextStream::open(path)?.next(&mut piece)?;
+    Ok(lines(&piece).next().map(|(_, line)| line.to_vec()))
 }
 
 /// The name of a file, for people.
@@ -80,126 +210,73 @@ pub fn name_of(path: &Path) -> String {
 /// A file whose bytes are counted as they are read.
 struct Watched {
     file: File,
-    stage: Box<dyn Stage>,
+    done: Arc<AtomicU64>,
 }
 
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.file.read(buffer)?;
-        self.stage.advance(read as u64);
+        self.done.fetch_add(read as u64, Relaxed);
         Ok(read)
     }
 }
 
-/// Cuts a stream of text at line ends.
-struct Blocks<'a> {
-    path: &'a Path,
-    text: Box<dyn Read + Send>,
-    compressed: bool,
-    /// Start of a line whose end has not been read yet.
-    rest: Vec<u8>,
-    next_line: u64,
-}
-
-impl<'a> Blocks<'a> {
-    fn new(path: &'a Path, file: Watched) -> Result<Self> {
-        let mut file = BufReader::with_capacity(1 << 18, file);
-        let head = file.fill_buf().map_err(Error::io(path))?;
-        let compressed = head.starts_with(&[0x1f, 0x8b]);
-        if head.is_empty() && path.extension().is_some_and(|extension| extension == "gz") {
-            return Err(damaged(path));
-        }
-        if head.starts_with(b"\xef\xbb\xbf") {
-            file.consume(3); // the byte order mark some editors leave
-        }
-        let text: Box<dyn Read + Send> = if compressed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
-        Ok(Self { path, text, compressed, rest: Vec::new(), next_line: 1 })
-    }
-
-    fn send_all(&mut self, to: &SyncSender<Result<Block>>) {
-        while let Some(block) = self.next().transpose() {
-            let failed = block.is_err();
-            if to.send(block).is_err() || failed {
-                return;
-            }
-        }
-    }
-
-    fn next(&mut self) -> Result<Option<Block>> {
-        let mut text = std::mem::take(&mut self.rest);
-        let wanted = BLOCK_BYTES - text.len();
-        text.reserve_exact(wanted);
-        let read = (&mut self.text).take(wanted as u64).read_to_end(&mut text);
-        let read = read.map_err(|error| match error.raw_os_error() {
-            None if self.compressed => damaged(self.path),
-            _ => Error::io(self.path)(error),
-        })?;
-        if read == wanted {
-            // More may follow: keep the line that is cut for the next block.
-            let end = memchr::memrchr(b'\n', &text).map_or(0, |at| at + 1);
-            self.rest = text.split_off(end);
-        }
-        let first_line = self.next_line;
-        let mut start = 0;
-        let ends = memchr::memchr_iter(b'\n', &text).map(|at| at + 1).chain([text.len() + self.rest.len()]);
-        for end in ends {
-            if end - start > MAX_LINE_BYTES {
-                let problem = format!("longer than {MAX_LINE_BYTES} bytes: expected a text file of numbers");
-                return Err(Error::line(self.path, self.next_line, problem));
-            }
-            start = end;
-            self.next_line += 1;
-        }
-        self.next_line -= 1; // the last one is not a line end
-        Ok((!text.is_empty()).then_some(Block { text, first_line }))
-    }
-}
-
-fn damaged(path: &Path) -> Error {
-    Error::input(path, "truncated or damaged gzip stream: download it again")
+fn damaged(path: &Path, compression: Compression) -> Error {
+    Error::input(path, format!("truncated or damaged {} stream: download it again", compression.name()))
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Write;
 
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
     use gsplit_store::NoProgress;
 
     use super::*;
 
-    fn lines(path: &Path) -> Result<Vec<(u64, String)>> {
+    fn all_lines(path: &Path) -> Result<Vec<(u64, String)>> {
         let mut all = Vec::new();
-        let parse = |block: &Block| {
-            Ok(block.lines().map(|(n, line)| (n, String::from_utf8(line.to_vec()).unwrap())).collect::<Vec<_>>())
+        let parse = |piece: &Piece| {
+            Ok(lines(piece).map(|(n, line)| (n, String::from_utf8(line.to_vec()).unwrap())).collect::<Vec<_>>())
         };
-        read_blocks(path, &NoProgress, parse, |lines| {
+        read_pieces(path, &NoProgress, parse, |lines| {
             all.extend(lines);
             Ok(())
         })?;
         Ok(all)
     }
 
-    fn gz(text: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(text).unwrap();
-        encoder.finish().unwrap()
+    fn compressed(compression: Compression, text: &[u8]) -> Vec<u8> {
+        match compression {
+            Compression::Gzip => {
+                let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+            Compression::Zstd => zstd::encode_all(text, 1).unwrap(),
+            Compression::Bzip2 => {
+                let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+                encoder.write_all(text).unwrap();
+                encoder.finish().unwrap()
+            }
+        }
     }
 
+    const ALL: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Bzip2];
+
     #[test]
-    fn lines_and_their_numbers_survive_blocks() {
+    fn lines_and_their_numbers_survive_pieces() {
         let folder = tempfile::tempdir().unwrap();
-        let text: String = (1..=1_500_000).map(|n| format!("{n} {}\r\n", n * 7)).collect();
-        assert!(text.len() > 3 * BLOCK_BYTES);
+        let text: String = (1..=300_000).map(|n| format!("{n} {}\r\n", n * 7)).collect();
+        assert!(text.len() > 3 * TEXT_PER_PIECE);
         let (half, rest) = text.split_at(text.len() / 2);
-        let members = [gz(half.as_bytes()), gz(rest.as_bytes())].concat();
-        for (name, bytes) in [("plain.txt", text.as_bytes().to_vec()), ("two-members.txt.gz", members)] {
-            let path = folder.path().join(name);
+        let two = |how| [compressed(how, half.as_bytes()), compressed(how, rest.as_bytes())].concat();
+        let contents = [text.as_bytes().to_vec()].into_iter().chain(ALL.map(two));
+        for (i, bytes) in contents.enumerate() {
+            let path = folder.path().join(format!("{i}.txt"));
             std::fs::write(&path, bytes).unwrap();
-            let found = lines(&path).unwrap();
-            assert_eq!(found.len(), 1_500_000);
-            assert!(found.iter().all(|(n, line)| *line == format!("{n} {}", n * 7)), "{name}");
+            let found = all_lines(&path).unwrap();
+            assert_eq!(found.len(), 300_000);
+            assert!(found.iter().all(|(n, line)| *line == format!("{n} {}", n * 7)), "{i}");
         }
     }
 
@@ -216,23 +293,30 @@ mod tests {
             ("\u{feff}a\n\n", &["a", ""]),
         ] {
             std::fs::write(&path, text).unwrap();
-            let found = lines(&path).unwrap();
+            let found = all_lines(&path).unwrap();
             assert_eq!(found.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>(), expected, "{text:?}");
             assert_eq!(first_line(&path).unwrap().as_deref(), expected.first().map(|line| line.as_bytes()));
         }
     }
 
     #[test]
-    fn damaged_gzip_is_named() {
+    fn damaged_streams_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("edge.csv.gz");
-        let whole = gz("12 34\n".repeat(10_000).as_bytes());
-        let mut flipped = whole.clone();
-        flipped[whole.len() - 6] ^= 1; // the checksum at the end
-        for bytes in [&[][..], &whole[..5], &whole[..whole.len() / 2], &whole[..whole.len() - 1], &flipped] {
-            std::fs::write(&path, bytes).unwrap();
-            let message = lines(&path).unwrap_err().to_string();
-            assert!(message.ends_with("edge.csv.gz: truncated or damaged gzip stream: download it again"), "{message}");
+        for how in ALL {
+            let extension = ["gz", "zst", "bz2"][how as usize];
+            let path = folder.path().join(format!("edge.csv.{extension}"));
+            let whole = compressed(how, "12 34\n".repeat(10_000).as_bytes());
+            let mut flipped = whole.clone();
+            flipped[whole.len() - 6] ^= 1; // the checksum at the end
+            let cuts = [0, 5, whole.len() / 2, whole.len() - 1].map(|cut| whole[..cut].to_vec());
+            let zstd_without_checksum = how == Compression::Zstd;
+            for bytes in cuts.into_iter().chain((!zstd_without_checksum).then_some(flipped)) {
+                std::fs::write(&path, &bytes).unwrap();
+                let message = all_lines(&path).unwrap_err().to_string();
+                let expected =
+                    format!("edge.csv.{extension}: truncated or damaged {} stream: download it again", how.name());
+                assert!(message.ends_with(&expected), "{} bytes: {message}", bytes.len());
+            }
         }
     }
 
@@ -240,14 +324,14 @@ mod tests {
     fn endless_lines_are_refused_with_their_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
-        for length in [MAX_LINE_BYTES + 1, BLOCK_BYTES, 3 * BLOCK_BYTES] {
+        for length in [MAX_LINE_BYTES + 1, 4 * MAX_LINE_BYTES] {
             for end in ["", "\n1 2\n"] {
                 std::fs::write(&path, format!("1 2\n3 4\n{}{end}", "5".repeat(length))).unwrap();
-                let message = lines(&path).unwrap_err().to_string();
+                let message = all_lines(&path).unwrap_err().to_string();
                 assert!(message.contains("x, line 3: longer than"), "{message}");
             }
         }
         std::fs::write(&path, format!("{}\n", "5".repeat(MAX_LINE_BYTES - 1))).unwrap();
-        assert_eq!(lines(&path).unwrap().len(), 1);
+        assert_eq!(all_lines(&path).unwrap().len(), 1);
     }
 }
