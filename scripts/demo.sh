@@ -47,9 +47,9 @@ if [ -n "${DATA:-}" ]; then
         fi
         # A graph that comes without features gets structural ones.
         has_features "$DATA/raw" || options+=(--features fastrp:128)
-        run convert ogb "$DATA" --out "$dataset" "${options[@]}"
+        run convert "$DATA" --out "$dataset" "${options[@]}"
     else
-        run convert snap "$DATA" --out "$dataset" --symmetrise --drop-self-loops --features fastrp:128 --random-split 0.1,0.05,0.05
+        run convert "$DATA" --out "$dataset" --symmetrise --drop-self-loops --features fastrp:128 --random-split 0.1,0.05,0.05
     fi
 else
     dataset=$out/community

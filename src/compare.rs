@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use gsplit_trainer::EpochReport;
 use serde_json::json;
 
-use crate::ui::Ui;
+use gsplit::ui::Ui;
 
 /// Compare training runs by their logs
 ///

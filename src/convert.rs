@@ -3,60 +3,38 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clap::Subcommand;
 use gsplit_preprocess::Error;
-use gsplit_preprocess::convert::{ConvertOptions, OgbSource, Outcome, SnapSource, Source, convert};
+use gsplit_preprocess::convert::{ConvertOptions, Outcome, Plan, convert, plan};
+use gsplit_preprocess::memory::shown;
+use serde_json::json;
 
 use crate::describe::report;
-use crate::ui::{self, Ui};
+use gsplit::ui::{self, Ui};
 
 /// Turn a raw graph into a dataset directory
 ///
 /// Done once: presample, partition and train read the directory where it lies. Converting the same input with the same
-/// options again reuses what is there.
+/// options again reuses what is there; a conversion that was killed goes on where its last finished stage ended.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gsplit convert ogb dataset/ogbn_arxiv --out arxiv --features fastrp:128")]
+#[command(after_help = "Examples:\n  \
+    gsplit convert dataset/ogbn_arxiv --out arxiv --features fastrp:128\n  \
+    gsplit convert dataset/ogbn_products --out products --symmetrise\n  \
+    gsplit convert com-lj.ungraph.txt.gz --out lj --symmetrise --features random:64 --random-split 0.6,0.2,0.2\n  \
+    gsplit convert dataset/ogbn_papers100M --out papers --memory 8GiB --feature-dtype f16 --plan\n\n\
+    OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table): pass\n\
+    --symmetrise for those.")]
 pub struct Args {
-    #[command(subcommand)]
-    format: Format,
-}
-
-#[derive(Subcommand)]
-enum Format {
-    /// A folder that OGB unpacked: the CSV layout (raw/edge.csv.gz ...) or the binary one (raw/data.npz)
-    ///
-    /// OGB lists some undirected graphs with each edge once (ogbn-products: `add_inverse_edge` in its master table):
-    /// pass --symmetrise for those.
-    #[command(after_help = "Examples:\n  \
-        gsplit convert ogb dataset/ogbn_products --out products --symmetrise\n  \
-        gsplit convert ogb dataset/ogbn_arxiv --out arxiv --features fastrp:128")]
-    Ogb {
-        #[command(flatten)]
-        source: OgbSource,
-        #[command(flatten)]
-        to: To,
-    },
-    /// An edge list as SNAP publishes them: `FROM TO` lines, plain or gzip
-    ///
-    /// Vertex ids may have gaps: they are compacted in ascending order, and nodes/original_id.npy keeps the old ones.
-    #[command(after_help = "Example:\n  \
-        gsplit convert snap com-lj.ungraph.txt.gz --out lj --symmetrise --features random:64 --random-split 0.6,0.2,0.2")]
-    Snap {
-        #[command(flatten)]
-        source: SnapSource,
-        #[command(flatten)]
-        to: To,
-    },
-}
-
-/// Where and how to write.
-#[derive(clap::Args)]
-struct To {
+    /// The raw graph: a file, or a folder as its makers unpack it
+    #[arg(value_name = "INPUT")]
+    input: PathBuf,
     /// The dataset directory to make
     #[arg(long, short, value_name = "DATASET")]
     out: PathBuf,
     #[command(flatten)]
     options: ConvertOptions,
+    /// Only say what it will take: memory, disk and time of every stage. Nothing is written
+    #[arg(long)]
+    plan: bool,
     /// Replace the dataset at --out, its presamples and partitions included
     #[arg(long)]
     force: bool,
@@ -64,14 +42,31 @@ struct To {
 
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let (source, to) = match args.format {
-        Format::Ogb { source, to } => (Source::Ogb(source), to),
-        Format::Snap { source, to } => (Source::Snap(source), to),
-    };
-    let start = Instant::now();
-    let (dataset, outcome) = convert(&source, &to.out, &to.options, to.force, ui).map_err(|error| match error {
+    let usage = |error| match error {
         Error::Option(problem) => ui::usage(problem),
         error => error.into(),
-    })?;
+    };
+    if args.plan {
+        let plan = plan(&args.input, &args.out, &args.options, ui).map_err(usage)?;
+        show(&plan, ui);
+        return plan.check(|_| false).map_err(usage);
+    }
+    let start = Instant::now();
+    let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
+}
+
+fn show(plan: &Plan, ui: &Ui) {
+    ui.json(&json!({ "plan": plan, "memory": plan.memory(), "disk": plan.disk(), "seconds": plan.seconds() }));
+    ui.say(format_args!("{}: about {} vertices, {} edges", plan.format, plan.num_vertices, plan.num_edges));
+    ui.say(format_args!("  {:<24} {:>10} {:>10} {:>10} {:>8}", "stage", "memory", "output", "scratch", "seconds"));
+    for stage in &plan.stages {
+        let [memory, output, scratch] = [stage.memory, stage.output, stage.scratch].map(shown);
+        ui.say(format_args!("  {:<24} {memory:>10} {output:>10} {scratch:>10} {:>8.1}", stage.name, stage.seconds));
+    }
+    let [memory, budget, disk, free] = [plan.memory(), plan.memory_budget, plan.disk(), plan.disk_free].map(shown);
+    ui.say(format_args!(
+        "peak memory {memory} of {budget}; on disk at most {disk} of {free} free; about {:.0} s",
+        plan.seconds()
+    ));
 }

@@ -8,7 +8,7 @@ use gsplit_preprocess::Error;
 use gsplit_preprocess::generate::{Generator, community, generate, rmat};
 
 use crate::describe::report;
-use crate::ui::{self, Ui};
+use gsplit::ui::{self, Ui};
 
 /// Generate a random graph as a dataset directory
 #[derive(clap::Args)]

@@ -6,7 +6,7 @@ use gsplit_store::{Dataset, PartitionMap, Presample};
 use serde_json::{Value, json};
 
 use crate::describe::{say_content, split_sizes, splits_json};
-use crate::ui::{Ui, bytes};
+use gsplit::ui::{Ui, bytes};
 
 /// Show what a dataset directory holds and how it was made
 #[derive(clap::Args)]

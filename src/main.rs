@@ -1,21 +1,24 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
+//!
+//! What trains is a program of its own beside this one, `gsplit-train`, to which `train` and `compare` are handed over:
+//! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use gsplit::ui;
 
-#[cfg(feature = "train")]
-mod compare;
 mod convert;
+#[cfg(feature = "train")]
+mod delegate;
 mod describe;
+mod export;
 mod generate;
 mod inspect;
+mod pack;
 mod partition;
 mod presample;
-#[cfg(feature = "train")]
-mod train;
-mod ui;
 mod verify;
 
 /// Prepares large graphs for training graph neural networks, and trains on them split-parallel.
@@ -37,15 +40,24 @@ enum Command {
     Generate(generate::Args),
     Presample(presample::Args),
     Partition(partition::Args),
+    /// Train a graph neural network on a dataset
     #[cfg(feature = "train")]
-    Train(train::Args),
+    Train,
+    /// Compare training runs by their logs
     #[cfg(feature = "train")]
-    Compare(compare::Args),
+    Compare,
+    Export(export::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
+    Pack(pack::PackArgs),
+    Unpack(pack::UnpackArgs),
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "train")]
+    if let Some(code) = delegate::to_trainer() {
+        return code;
+    }
     let cli = Cli::parse();
     ui::guard(cli.output, |ui| match cli.command {
         Command::Convert(args) => convert::run(args, ui),
@@ -53,10 +65,11 @@ fn main() -> ExitCode {
         Command::Presample(args) => presample::run(args, ui),
         Command::Partition(args) => partition::run(args, ui),
         #[cfg(feature = "train")]
-        Command::Train(args) => train::run(args, ui),
-        #[cfg(feature = "train")]
-        Command::Compare(args) => compare::run(args, ui),
+        Command::Train | Command::Compare => unreachable!("was handed over above"),
+        Command::Export(args) => export::run(args, ui),
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),
+        Command::Pack(args) => pack::pack(args, ui),
+        Command::Unpack(args) => pack::unpack(args, ui),
     })
 }

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gsplit_partition::{Error, PartitionOptions, partition};
-use gsplit_store::staging::Staging;
+use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, MadeFrom, PartitionMap, PartitionReport, Presample, Progress, artifact_key};
 use serde_json::json;
 
-use crate::ui::{self, Ui};
+use gsplit::ui::{self, Ui};
 
 /// Cut the graph into parts, one for each rank that will train
 ///
@@ -50,7 +50,10 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let presample = choose_presample(&args, &dataset, ui)?;
     let key = args.key.clone().unwrap_or_else(|| args.options.default_key());
     let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key)? {
-        Some(map) => (map, None),
+        Some(map) => {
+            staging::tidy(&PartitionMap::folder(&dataset, &key));
+            (map, None)
+        }
         None => {
             // What stands in the way of writing is better known before the work is done.
             drop(Staging::begin(PartitionMap::folder(&dataset, &key), args.force)?);

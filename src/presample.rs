@@ -8,7 +8,7 @@ use gsplit_preprocess::presample::{Options, presample};
 use gsplit_store::{Dataset, Presample};
 use serde_json::json;
 
-use crate::ui::{self, Ui};
+use gsplit::ui::{self, Ui};
 
 /// Sample mini-batches as training will, and count how often each vertex and edge is touched.
 ///

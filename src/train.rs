@@ -9,7 +9,7 @@ use gsplit_store::Dataset;
 use gsplit_trainer::{EpochReport, Error, RunOptions, TrainConfig, train};
 use serde_json::json;
 
-use crate::ui::{Ui, stop_gently, usage};
+use gsplit::ui::{Ui, stop_gently, usage};
 
 /// Train a graph neural network on a dataset
 ///

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,21 +50,26 @@ static GENTLE: AtomicBool = AtomicBool::new(false);
 
 /// For a subcommand that ends by itself when it is interrupted: what it has to watch. libtorch's threads do not survive the
 /// destructors that a sudden exit runs.
-#[cfg(feature = "train")]
 pub fn stop_gently() -> &'static AtomicBool {
     GENTLE.store(true, Ordering::SeqCst);
     &INTERRUPTED
 }
 
-fn complain_of_interrupt() {
+fn complain_of_interrupt(kept: &[PathBuf]) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     if TOLD.swap(true, Ordering::SeqCst) {
         return;
     }
-    complain(
-        "interrupted: what was unfinished is removed, what was finished before is kept; \
-         run it again to go on (train: with --resume)",
-    );
+    complain(&match kept {
+        [] => "interrupted: what was unfinished is removed, what was finished before is kept; \
+               run it again to go on (train: with --resume)"
+            .to_string(),
+        kept => {
+            let places: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
+            let places = places.join(", ").replace('\n', "\\n");
+            format!("interrupted: finished stages are kept in {places}; run the same command again to go on")
+        }
+    });
 }
 
 fn on_interrupt() {
@@ -71,8 +77,7 @@ fn on_interrupt() {
     if GENTLE.load(Ordering::SeqCst) {
         return;
     }
-    staging::remove_all();
-    complain_of_interrupt();
+    complain_of_interrupt(&staging::remove_all());
     std::process::exit(1);
 }
 
@@ -102,7 +107,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if GENTLE.load(Ordering::SeqCst) {
-            complain_of_interrupt();
+            complain_of_interrupt(&[]);
             return ExitCode::FAILURE;
         }
         // The interrupt pulled files from under `run`, and is about to exit with its own line.
@@ -134,7 +139,8 @@ fn first_line(message: &str) -> &str {
     &message[..end]
 }
 
-fn complain(line: &str) {
+/// Says one line on standard error.
+pub fn complain(line: &str) {
     // A closed standard error leaves nobody to tell.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -183,7 +189,6 @@ impl Ui {
     }
 
     /// The most threads to use, when the user said.
-    #[cfg(feature = "train")]
     pub fn threads(&self) -> Option<usize> {
         self.output.threads.map(usize::from)
     }

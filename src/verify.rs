@@ -6,7 +6,7 @@ use anyhow::bail;
 use gsplit_store::{Dataset, PartitionMap, Presample, verify};
 use serde_json::json;
 
-use crate::ui::Ui;
+use gsplit::ui::Ui;
 
 /// Check the checksums and the invariants of every artifact of a dataset
 ///

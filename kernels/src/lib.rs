@@ -24,7 +24,7 @@ pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all
 pub use count::{CounterParts, Counters};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use error::{CommError, KernelError};
-pub use gather::{Widen, gather_f32, gather_rows, scatter_add_f32};
+pub use gather::{ScaledRow, StoredRow, Widen, gather_f32, gather_rows, scatter_add_f32};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use sample::{Fanout, Graph, SampledEdges, neighbours, sample_layer};
 pub use split::{Split, split_by_owner};

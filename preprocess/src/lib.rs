@@ -5,6 +5,7 @@
 //! generate (R-MAT, community)    ──▶        "                               "
 //! embed (features for graphs that come without)                            "
 //! presample (the training sampler, counted)                       ──▶ gsplit_store::Presample
+//! pack (a dataset as Parquet files, and back)
 //! ```
 
 #![forbid(unsafe_code)]
@@ -12,10 +13,14 @@
 
 pub mod convert;
 pub mod csc;
+mod disk;
 pub mod edges;
 pub mod embed;
 mod error;
+pub mod export;
 pub mod generate;
+pub mod memory;
+pub mod pack;
 pub mod presample;
 pub mod read;
 

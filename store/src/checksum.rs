@@ -62,6 +62,12 @@ pub(crate) struct Hasher {
     open_bytes: usize,
 }
 
+impl fmt::Debug for Hasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hasher").field("chunks", &self.full.len()).finish_non_exhaustive()
+    }
+}
+
 impl Hasher {
     pub(crate) fn new() -> Self {
         Self { full: Vec::new(), open: Box::new(Xxh3::new()), open_bytes: 0 }

@@ -1,102 +1,13 @@
 //! Opening a dataset directory.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use crate::document::{self, Document};
-use crate::{Checksum, Column, Error, FeatureDtype, FeatureTable, Files, Result, SourceFile, Topology};
-
-/// Which vertices a metric or a training run looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Split {
-    /// Seeds of training.
-    Train,
-    /// Looked at while training, to choose.
-    Valid,
-    /// Looked at last.
-    Test,
-}
-
-impl Split {
-    /// All three.
-    pub const ALL: [Split; 3] = [Split::Train, Split::Valid, Split::Test];
-
-    /// Its name on disk and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Train => "train",
-            Self::Valid => "valid",
-            Self::Test => "test",
-        }
-    }
-
-    pub(crate) fn file(self) -> String {
-        format!("splits/{}.npy", self.name())
-    }
-}
-
-/// How a dataset came to be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Provenance {
-    /// Version of gsplit.
-    pub tool_version: String,
-    /// The subcommand, as `convert ogb`.
-    pub command: String,
-    /// All of its options, defaults included.
-    pub options: serde_json::Value,
-    /// The raw files read.
-    pub sources: Vec<SourceFile>,
-    /// What was counted on the way: duplicates merged, self-loops dropped ...
-    pub facts: BTreeMap<String, u64>,
-}
-
-/// Content of `dataset.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DatasetManifest {
-    /// The directory's name when it was made.
-    pub name: String,
-    /// `n`.
-    pub num_vertices: u64,
-    /// `m`.
-    pub num_edges: u64,
-    /// Values of a feature row and how they are stored, when there are features.
-    pub features: Option<FeatureInfo>,
-    /// Number of classes, when there are labels: the largest label and one.
-    pub num_classes: Option<u32>,
-    /// Every file with its length and digest.
-    pub files: Files,
-    /// How it was made.
-    pub provenance: Provenance,
-}
-
-/// The feature column in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FeatureInfo {
-    /// Values of a row.
-    pub dim: u32,
-    /// Stored type.
-    pub dtype: FeatureDtype,
-    /// How they were generated, as `fastrp:128`; `None` when they came with the graph.
-    pub generated: Option<String>,
-}
-
-impl DatasetManifest {
-    /// The splits that there are.
-    pub fn splits(&self) -> Vec<Split> {
-        Split::ALL.into_iter().filter(|split| self.files.contains_key(&split.file())).collect()
-    }
-}
-
-impl Document for DatasetManifest {
-    const FORMAT: &'static str = "gsplit-dataset";
-    const VERSION: u32 = 1;
-}
+use crate::document;
+use crate::manifest::{Axis, Columns};
+use crate::{
+    Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, Result, Split,
+    Topology,
+};
 
 /// A dataset directory, opened for reading.
 #[derive(Clone, Debug)]
@@ -129,6 +40,11 @@ impl Dataset {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where its manifest lies.
+    fn document(&self) -> PathBuf {
+        self.path.join("dataset.json")
     }
 
     /// Its name when it was made.
@@ -166,15 +82,72 @@ impl Dataset {
         Ok(table)
     }
 
-    /// One class per vertex, -1 for unlabelled.
+    /// One class per vertex, -1 for unlabelled. Fails when vertices can have several: see [`Dataset::multi_labels`].
     pub fn labels(&self) -> Result<Column<i32>> {
+        if self.manifest.multi_label {
+            let (path, what) = (self.path.clone(), "labels of one class a vertex".to_string());
+            let remedy = "its vertices can have several classes, which training does not support yet".to_string();
+            return Err(Error::Missing { path, what, remedy });
+        }
         let remedy = "labels come with the raw graph; training needs them";
         let labels = Column::open(self.part("nodes/label.npy", "labels", remedy)?)?;
         self.check_rows("nodes/label.npy", labels.len())?;
         Ok(labels)
     }
 
-    /// The ids of the raw input, `None` when they are the dataset's own.
+    /// The classes of each vertex as a bit matrix. Fails when vertices have one class each: see [`Dataset::labels`].
+    pub fn multi_labels(&self) -> Result<MultiLabels> {
+        let Some(classes) = self.manifest.num_classes.filter(|_| self.manifest.multi_label) else {
+            let (path, what) = (self.path.clone(), "multi-label targets".to_string());
+            let remedy = "its vertices have one class each, or none".to_string();
+            return Err(Error::Missing { path, what, remedy });
+        };
+        let labels = MultiLabels::open(&self.part("nodes/label.npy", "labels", "rebuild it")?, classes)?;
+        self.check_rows("nodes/label.npy", labels.num_rows())?;
+        Ok(labels)
+    }
+
+    /// The column `nodes/<name>.npy`, one row a vertex.
+    pub fn node_column(&self, name: &str) -> Result<ColumnFile> {
+        self.column(Axis::Nodes, name)
+    }
+
+    /// The column `edges/<name>.npy`, one row an edge, in the order of [`Topology::indices`].
+    pub fn edge_column(&self, name: &str) -> Result<ColumnFile> {
+        self.column(Axis::Edges, name)
+    }
+
+    fn column(&self, axis: Axis, name: &str) -> Result<ColumnFile> {
+        let columns: &Columns = match axis {
+            Axis::Nodes => &self.manifest.columns,
+            Axis::Edges => &self.manifest.edge_columns,
+        };
+        let words = axis.words();
+        let Some(info) = columns.get(name) else {
+            let names: Vec<&str> = columns.keys().map(String::as_str).collect();
+            let remedy = if names.is_empty() { "it has none".into() } else { format!("it has {}", names.join(", ")) };
+            return Err(Error::Missing { path: self.path.clone(), what: format!("{words} `{name}`"), remedy });
+        };
+        axis.check(name, &info.descr).map_err(|error| Error::corrupt(self.document(), error.to_string()))?;
+        let file = axis.file(name);
+        let column = ColumnFile::open(self.part(&file, &format!("{words} `{name}`"), "rebuild it")?)?;
+        let (found, expected) = ((column.descr(), column.width() as u64), (info.descr.as_str(), info.width));
+        if found != expected {
+            return Err(Error::corrupt(column.path(), format!("expected {expected:?} (type, width), found {found:?}")));
+        }
+        match axis {
+            Axis::Nodes => self.check_rows(&file, column.rows())?,
+            Axis::Edges if column.rows() == self.topology.num_edges() => {}
+            Axis::Edges => {
+                let (m, found) = (self.topology.num_edges(), column.rows());
+                let problem = format!("expected one row for each of the {m} edges, found {found}");
+                return Err(Error::corrupt(column.path(), problem));
+            }
+        }
+        Ok(column)
+    }
+
+    /// The ids of the raw input where they are numbers, `None` when they are the dataset's own or strings.
     pub fn original_ids(&self) -> Result<Option<Column<u64>>> {
         if !self.manifest.files.contains_key("nodes/original_id.npy") {
             return Ok(None);
@@ -182,6 +155,16 @@ impl Dataset {
         let ids = Column::open(self.path.join("nodes/original_id.npy"))?;
         self.check_rows("nodes/original_id.npy", ids.len())?;
         Ok(Some(ids))
+    }
+
+    /// The ids of the raw input where they are strings, `None` when they are numbers.
+    pub fn original_names(&self) -> Result<Option<Names>> {
+        if !self.manifest.string_ids {
+            return Ok(None);
+        }
+        let names = Names::open(self.part("nodes/original_id.arrow", "original ids", "rebuild it")?)?;
+        self.check_rows("nodes/original_id.arrow", names.len())?;
+        Ok(Some(names))
     }
 
     /// Vertices of a split, ascending.

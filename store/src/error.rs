@@ -41,6 +41,14 @@ pub enum Error {
     /// A finished artifact stands where another is to be written.
     #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]
     Exists(PathBuf),
+    /// Another process, or another part of this one, is writing the same artifact.
+    #[error("{}: another gsplit is writing it{}: wait for it, or stop it", path.display(), process.map(|process| format!(" (process {process})")).unwrap_or_default())]
+    Busy {
+        /// The artifact.
+        path: PathBuf,
+        /// Who is writing, where that is known.
+        process: Option<u32>,
+    },
     /// A presample or partition belongs to another graph or to an older version of this one.
     #[error("{}: made from {made_from}, but {used_with} is another graph or was rebuilt since: make it again for this dataset, with --force", path.display())]
     Mismatch {

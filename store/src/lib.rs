@@ -8,9 +8,14 @@
 //!   dataset.json                   manifest: counts, dtypes, bytes and checksum of each file, provenance
 //!   topology/indptr.npy  u64[n+1]  CSC: the in-neighbours of v are indices[indptr[v]..indptr[v+1]]
 //!   topology/indices.npy u32[m]    ascending within a vertex
-//!   nodes/feat.arrow               Arrow IPC file, one FixedSizeList column, read where it lies
-//!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled
-//!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed
+//!   edges/<name>.npy               edge columns, aligned with the indices: [m] or [m, w] of f32, f64 or i64; `weight` (f32)
+//!                                  is the edge weight, `feat` are edge features
+//!   nodes/feat.arrow               Arrow IPC file, one FixedSizeList column (f32, f16, bf16; i8 with a column of scales),
+//!                                  read where it lies
+//!   nodes/label.npy      i32[n]    class of each vertex, -1 = unlabelled; multi-label: u8[n, ⌈classes / 8⌉], packed bits
+//!   nodes/<name>.npy               further node columns: [n] or [n, w] of any little-endian number
+//!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed;
+//!   nodes/original_id.arrow        one LargeUtf8 column in its stead where those ids were strings
 //!   splits/{train,valid,test}.npy  u32, ascending
 //!   presample/<key>/               presample.json and the counters of [`Presample`]
 //!   partition/<key>/               partition.json and the arrays of [`PartitionMap`]
@@ -18,19 +23,24 @@
 //!
 //! * Each of the three JSON documents holds the checksum of every file beside it and its own ([`document`]).
 //! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run leaves the old
-//!   state or the new one.
+//!   state or the new one. A dataset that takes long is resumed at its last finished stage ([`DatasetWriter::resume`]).
 //! * A derived artifact records the checksums of what it was made from ([`MadeFrom`]); a partition of another graph
 //!   is refused by name.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod arrow;
 mod artifact;
 mod checksum;
 mod dataset;
 pub mod document;
 mod error;
 mod features;
+mod journal;
+mod labels;
+mod manifest;
 mod mmap;
+mod names;
 mod npy;
 mod partition;
 mod presample;
@@ -42,11 +52,14 @@ mod writer;
 
 pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key};
 pub use checksum::{Checksum, HashingWriter, checksum_file};
-pub use dataset::{Dataset, DatasetManifest, FeatureInfo, Provenance, Split};
+pub use dataset::Dataset;
 pub use error::{Error, Result};
-pub use features::{FeatureDtype, FeatureTable, FeatureWriter};
+pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
+pub use labels::{LabelWriter, MultiLabelWriter, MultiLabels};
+pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance, Split};
 pub use mmap::MappedFile;
-pub use npy::{Column, Element, NpyHeader, NpyWriter, write_npy};
+pub use names::{Names, NamesWriter};
+pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, numeric_bytes, write_npy};
 pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport};
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Progress, Stage, Unit};

@@ -5,6 +5,7 @@ Vertex 2 is unlabelled, 3 has a self-loop, and the edge 0 -> 1 is listed twice.
 """
 
 import gzip
+import json
 import struct
 import zipfile
 from pathlib import Path
@@ -34,9 +35,10 @@ def write_splits(folder):
 
 def npy(descr, shape, values):
     """An array in the .npy format, version 1."""
-    header = f"{{'descr': '<{descr}', 'fortran_order': False, 'shape': {shape}, }}"
+    order = "|" if descr in ("b1", "u1") else "<"
+    header = f"{{'descr': '{order}{descr}', 'fortran_order': False, 'shape': {shape}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
-    code = {"i8": "q", "f4": "f"}[descr]
+    code = {"i8": "q", "i4": "i", "f2": "e", "f4": "f", "f8": "d", "b1": "?", "u1": "B"}[descr]
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + struct.pack(f"<{len(values)}{code}", *values)
 
 
@@ -47,6 +49,192 @@ def write_npz(name, compression, **members):
         for member, content in members.items():
             info = zipfile.ZipInfo(member + ".npy", date_time=(1980, 1, 1, 0, 0, 0))
             archive.writestr(info, content, compress_type=compression)
+
+
+def write_npy(name, descr, shape, values):
+    write(name + ".npy", npy(descr, shape, values))
+
+
+def raw_strings(text):
+    """An array of one byte string, as scipy writes the format of a matrix."""
+    header = f"{{'descr': '|S{len(text)}', 'fortran_order': False, 'shape': (), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + text.encode()
+
+
+def masks():
+    return {split: [vertex in vertices for vertex in range(6)] for split, vertices in SPLITS.items()}
+
+
+def compressed(by_source):
+    """indptr, indices and the numbers of the edges, in the order of a CSR or a CSC."""
+    key = 0 if by_source else 1
+    order = sorted(range(len(EDGES)), key=lambda edge: EDGES[edge][key])
+    indptr = [sum(edge[key] < row for edge in EDGES) for row in range(7)]
+    return indptr, [EDGES[edge][1 - key] for edge in order], order
+
+
+def integer_labels():
+    return [-1 if label is None else label for label in LABELS]
+
+
+def real_labels():
+    return [float("nan") if label is None else float(label) for label in LABELS]
+
+
+def npy_folders():
+    m = len(EDGES)
+    sources, targets = zip(*EDGES)
+    flat = [value for row in FEATURES for value in row]
+    write_npy("npy/edge_index", "i8", (2, m), sources + targets)
+    write_npy("npy/feat", "f4", (6, 3), flat)
+    write_npy("npy/labels", "i8", "(6,)", integer_labels())
+    write_npy("npy/edge_weight", "f4", f"({m},)", [edge / 2 for edge in range(m)])
+    write_npy("npy/edge_attr", "i4", (m, 2), [value for edge in range(m) for value in (edge, -edge)])
+    for split, mask in masks().items():
+        write_npy(f"npy/{split}_mask", "b1", "(6,)", mask)
+    write_npy("npy-pairs/edges", "i4", (m, 2), [vertex for edge in EDGES for vertex in edge])
+    write_npy("npy-coo/row", "i4", f"({m},)", sources)
+    write_npy("npy-coo/col", "i8", f"({m},)", targets)
+    for split, vertices in SPLITS.items():
+        write_npy(f"npy-coo/{split}_idx", "i8", f"({len(vertices)},)", vertices)
+    for name, by_source in (("csr", True), ("csc", False)):
+        indptr, indices, order = compressed(by_source)
+        prefix = "" if by_source else "csc_"
+        write_npy(f"npy-{name}/{prefix}indptr", "i8", "(7,)", indptr)
+        write_npy(f"npy-{name}/{prefix}indices", "i4", f"({m},)", indices)
+        write_npy(f"npy-{name}/weight", "f8", f"({m},)", [edge / 2 for edge in order])
+
+
+def npz_archives():
+    m = len(EDGES)
+    sources, targets = zip(*EDGES)
+    two_masks = {f"{name}_masks": npy("b1", (2, 6), [False] * 6 + mask) for name, mask in masks().items()}
+    write_npz(
+        "npz/graph.npz",
+        zipfile.ZIP_DEFLATED,
+        edges=npy("i8", (m, 2), [vertex for edge in EDGES for vertex in edge]),
+        node_features=npy("f4", (6, 3), sum(FEATURES, [])),
+        node_labels=npy("i8", "(6,)", integer_labels()),
+        edge_weight=npy("f4", f"({m},)", [edge / 2 for edge in range(m)]),
+        **two_masks,
+    )
+    indptr, indices, order = compressed(True)
+    shape = npy("i8", "(2,)", [6, 6])
+    for name, data in (("ones", [1.0] * m), ("weights", [edge / 2 for edge in order])):
+        write_npz(
+            f"npz/csr-{name}.npz",
+            zipfile.ZIP_DEFLATED,
+            indices=npy("i4", f"({m},)", indices),
+            indptr=npy("i4", "(7,)", indptr),
+            format=raw_strings("csr"),
+            shape=shape,
+            data=npy("f8", f"({m},)", data),
+        )
+    write_npz(
+        "npz/coo.npz",
+        zipfile.ZIP_STORED,
+        row=npy("i4", f"({m},)", sources),
+        col=npy("i4", f"({m},)", targets),
+        format=raw_strings("coo"),
+        shape=shape,
+        data=npy("f4", f"({m},)", [edge / 2 for edge in range(m)]),
+    )
+
+
+def igb():
+    m = len(EDGES)
+    write_npy("igb/processed/paper__cites__paper/edge_index", "i8", (m, 2), [v for edge in EDGES for v in edge])
+    write_npy("igb/processed/paper/node_feat", "f4", (6, 3), sum(FEATURES, []))
+    write_npy("igb/processed/paper/node_label_19", "f4", "(6,)", real_labels())
+    write_npy("igb/processed/paper/node_label_2K", "f4", "(6,)", [label + 100 for label in real_labels()])
+    # The large ones have no headers, and 1024 features.
+    write_npy("igb-raw/paper__cites__paper/edge_index", "i8", (m, 2), [v for edge in EDGES for v in edge])
+    write("igb-raw/paper/node_feat.npy", struct.pack("<6144f", *(at // 1024 + at % 1024 / 1024 for at in range(6144))))
+    write("igb-raw/paper/node_label_19.npy", struct.pack("<6f", *real_labels()))
+
+
+def mag240m():
+    sources, targets = zip(*EDGES)
+    folder = "mag240m/processed"
+    write_npy(f"{folder}/paper___cites___paper/edge_index", "i8", (2, len(EDGES)), sources + targets)
+    write_npy(f"{folder}/paper/node_feat", "f2", (6, 3), sum(FEATURES, []))
+    write_npy(f"{folder}/paper/node_label", "f4", "(6,)", real_labels())
+    write_npy(f"{folder}/paper/node_year", "i4", "(6,)", [2010 + vertex for vertex in range(6)])
+
+
+def graphsaint():
+    indptr, indices, _ = compressed(True)
+    m = len(EDGES)
+    for folder in ("graphsaint", "graphsaint-multi"):
+        write_npz(
+            f"{folder}/adj_full.npz",
+            zipfile.ZIP_DEFLATED,
+            indices=npy("i4", f"({m},)", indices),
+            indptr=npy("i4", "(7,)", indptr),
+            format=raw_strings("csr"),
+            shape=npy("i8", "(2,)", [6, 6]),
+            data=npy("i4", f"({m},)", [1] * m),
+        )
+        names = {"train": "tr", "valid": "va", "test": "te"}
+        write(f"{folder}/role.json", json.dumps({names[split]: SPLITS[split] for split in SPLITS}).encode())
+    write_npy("graphsaint/feats", "f8", (6, 3), sum(FEATURES, []))
+    # In an order of its own, and without the unlabelled vertex.
+    classes = {str(vertex): LABELS[vertex] for vertex in (5, 3, 0, 1, 4)}
+    write("graphsaint/class_map.json", json.dumps(classes).encode())
+    several = {str(vertex): [vertex % 2, 1, int(vertex > 2)] for vertex in range(6)}
+    write("graphsaint-multi/class_map.json", json.dumps(several).encode())
+
+
+def mtx():
+    lines = ["%%MatrixMarket matrix coordinate real general", "% a comment", "", f"6 6 {len(EDGES)}"]
+    lines += [f"{source + 1} {target + 1} {edge / 2}" for edge, (source, target) in enumerate(EDGES)]
+    write("mtx/general.mtx", "".join(line + "\n" for line in lines).encode())
+    pairs = [(2, 1), (3, 1), (3, 3), (6, 5)]
+    lines = ["%%MatrixMarket matrix coordinate pattern symmetric", f"6 6 {len(pairs)}"]
+    write("mtx/symmetric.mtx", "".join(line + "\n" for line in lines + [f"{i} {j}" for i, j in pairs]).encode())
+
+
+def metis():
+    """The graph without directions, loops and repetitions: METIS has none of them."""
+    pairs = {(min(edge), max(edge)) for edge in EDGES if edge[0] != edge[1]}
+    lists = [sorted(w for w in range(6) if (min(v, w), max(v, w)) in pairs) for v in range(6)]
+    plain = ["% neighbours of each vertex", f"6 {len(pairs)}"]
+    plain += [" ".join(str(w + 1) for w in neighbours) for neighbours in lists]
+    write("metis/plain.graph", "".join(line + "\n" for line in plain).encode())
+    weighted = [f"6 {len(pairs)} 111 2"]
+    for v, neighbours in enumerate(lists):
+        entries = [str(10 + v), str(v), str(2 * v)] + [f"{w + 1} {v * w + 1}" for w in neighbours]
+        weighted += ["% a comment"] * (v == 3) + [" ".join(entries)]
+    write("metis/weighted.graph", "".join(line + "\n" for line in weighted).encode())
+
+
+def graphbolt():
+    m = len(EDGES)
+    sources, targets = zip(*EDGES)
+    for folder, edges in (("graphbolt", "edges/edges.npy"), ("graphbolt-csv", "edges/edges.csv")):
+        name = "numpy" if edges.endswith("npy") else "csv"
+        lines = ["dataset_name: six", "graph:", "  nodes:", "    - num: 6", "  edges:", f"    - format: {name}"]
+        lines += [f"      path: {edges}", "feature_data:", "  - domain: node", "    type: null", "    name: feat"]
+        lines += ["    format: numpy", "    in_memory: false", "    path: data/feat.npy"]
+        lines += ["  - domain: node", "    name: year", "    format: numpy", "    path: data/year.npy"]
+        if name == "numpy":
+            lines += ["  - domain: edge", "    name: weight", "    format: numpy", "    path: data/weight.npy"]
+            write_npy(f"{folder}/edges/edges", "i8", (2, m), sources + targets)
+            write_npy(f"{folder}/data/weight", "f4", f"({m},)", [edge / 2 for edge in range(m)])
+        else:
+            write(f"{folder}/{edges}", "".join(f"{u},{v}\n" for u, v in EDGES).encode())
+        write_npy(f"{folder}/data/feat", "f4", (6, 3), sum(FEATURES, []))
+        write_npy(f"{folder}/data/year", "i8", "(6,)", [2010 + vertex for vertex in range(6)])
+        lines += ["tasks:", "  - name: node_classification", "    num_classes: 3"]
+        for split, key in (("train", "train_set"), ("valid", "validation_set"), ("test", "test_set")):
+            vertices = SPLITS[split]
+            lines += [f"    {key}:", "      - type: null", "        data:"]
+            for what, values in (("seeds", vertices), ("labels", [LABELS[v] for v in vertices])):
+                lines += [f"          - name: {what}", "            format: numpy"]
+                lines += [f"            path: set/{split}-{what}.npy"]
+                write_npy(f"{folder}/set/{split}-{what}", "i8", f"({len(values)},)", values)
+        write(f"{folder}/metadata.yaml", "".join(line + "\n" for line in lines).encode())
 
 
 def ogb_csv():
@@ -87,3 +275,11 @@ if __name__ == "__main__":
     ogb_csv()
     ogb_npz()
     snap()
+    npy_folders()
+    npz_archives()
+    igb()
+    mag240m()
+    graphsaint()
+    mtx()
+    metis()
+    graphbolt()

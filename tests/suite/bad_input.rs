@@ -19,7 +19,9 @@ fn options_that_make_no_sense_are_usage_errors() {
         &["partition", "ds", "--parts", "0"],
         &["partition", "ds", "--parts", "4", "--weights", "heavy"],
         &["generate", "community", "--vertices", "ten", "--edges", "5", "--out", "x"],
-        &["convert", "ogb"],
+        &["convert", "x"],
+        &["convert", "x", "--out", "y", "--format", "z"],
+        &["convert", "x", "--out", "y", "--memory", "1KiB"],
         &["inspect", "ds", "--threads", "65535"],
         &["frobnicate"],
     ] {

@@ -1,6 +1,7 @@
 //! Invariant 10: a killed stage loses nothing that was finished; a flipped bit is found and the file named.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -67,7 +68,7 @@ fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
 
 /// What unfinished work has left below `folder`.
 fn unfinished(folder: &Path) -> Vec<PathBuf> {
-    files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial-")).collect()
+    files_below(folder).into_iter().filter(|path| path.to_string_lossy().contains(".partial")).collect()
 }
 
 #[test]
@@ -81,6 +82,25 @@ fn killing_a_stage_at_any_moment_leaves_the_state_before_or_after() {
     kill_at_many_moments(folder, &["partition", "ds", "--parts", "4"], "ds");
     kill_at_many_moments(folder, &[&generate[..], &["--seed", "7", "--force"]].concat(), "ds");
     assert_ne!(fs::read(folder.join("ds/dataset.json")).unwrap(), first);
+}
+
+#[test]
+fn a_second_writer_is_refused_at_once_and_a_killed_one_is_not_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let long = ["generate", "rmat", "--vertices", "2000000", "--edges", "30000000", "--out", "ds"];
+    let mut first = command(folder, &long).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let own = first.id().to_string();
+    while fs::read_to_string(folder.join(".ds.partial/lock")).unwrap_or_default() != own {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let short = ["generate", "rmat", "--vertices", "100", "--edges", "300", "--out", "ds"];
+    let line = fails(folder, &short, 1);
+    assert_eq!(line, format!("error: ds: another gsplit is writing it (process {own}): wait for it, or stop it"));
+    first.kill().unwrap();
+    first.wait().unwrap();
+    ok(folder, &short);
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1);
 }
 
 /// Whether the process has set its handler for SIGINT; true too when it is gone, so that nobody waits for it.
@@ -179,11 +199,20 @@ fn a_full_disk_is_one_line() {
         println!("skipped: mounting a small file system needs privileges");
         return;
     }
-    let args = ["generate", "community", "--vertices", "20000", "--edges", "200000", "--out", "full/ds"];
-    let result = std::panic::catch_unwind(|| fails(folder, &args, 1));
-    let left = fs::read_dir(folder.join("full")).unwrap().count();
+    let result = std::panic::catch_unwind(|| {
+        let args = ["generate", "community", "--vertices", "20000", "--edges", "200000", "--out", "full/ds"];
+        let early = fails(folder, &args, 1);
+        assert_eq!(fs::read_dir(folder.join("full")).unwrap().count(), 0, "nothing is begun");
+        // Enough for a dataset, and then for nothing more.
+        ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "full/ds"]);
+        let mut filler = fs::File::create(folder.join("full/filler")).unwrap();
+        while filler.write_all(&[0; 1 << 10]).is_ok() {}
+        (early, fails(folder, &["presample", "full/ds", "--fanouts", "5"], 1))
+    });
+    let left = unfinished(&folder.join("full"));
     std::process::Command::new("umount").arg(folder.join("full")).status().unwrap();
-    let line = result.unwrap();
-    assert!(line.contains("full/") && line.contains("free some space"), "{line}");
-    assert_eq!(left, 0, "the unfinished dataset is removed");
+    let (early, late) = result.unwrap();
+    assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
+    assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
+    assert_eq!(left, Vec::<PathBuf>::new(), "what was unfinished is removed");
 }

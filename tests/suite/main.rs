@@ -4,9 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bad_input;
+mod convert;
 mod damage;
 mod documents;
+mod export;
 mod layering;
+mod pack;
 #[cfg(feature = "train")]
 mod pipeline;
 mod support;

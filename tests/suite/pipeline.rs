@@ -128,7 +128,7 @@ fn real_graph_amazon_computers_reaches_its_accuracy() {
     let Some(source) = shared("ogb-binary-amazon-computers") else { return };
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    ok(folder, &["convert", "ogb", source.to_str().unwrap(), "--out", "ds", "--symmetrise"]);
+    ok(folder, &["convert", source.to_str().unwrap(), "--out", "ds", "--symmetrise"]);
     prepare(folder);
     let options = ["train", "ds", "--layers", "2", "--fanouts", "10,5", "--hidden", "128", "--lr", "0.003"];
     let options = [&options[..], &["--dropout", "0.3", "--epochs", "20", "--eval-every", "20"]].concat();

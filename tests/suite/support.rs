@@ -1,5 +1,7 @@
 //! Running the binary, and finding the inputs.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -58,6 +60,20 @@ pub fn fails(folder: &Path, args: &[&str], code: i32) -> String {
         assert_eq!(complaints, 1, "gsplit {args:?}: {errors}");
     }
     last
+}
+
+/// The bytes of every file below `folder`, by its relative path.
+pub fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        match path.is_dir() {
+            true => found.extend(content(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes))),
+            false => drop(found.insert(name, fs::read(&path).unwrap())),
+        }
+    }
+    found
 }
 
 /// A generated dataset `ds` in `folder`, quick to train on.

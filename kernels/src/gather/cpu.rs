@@ -7,7 +7,7 @@
 
 use rayon::prelude::*;
 
-use super::Widen;
+use super::StoredRow;
 use crate::error::KernelError;
 
 /// Rows in one parallel task.
@@ -15,20 +15,21 @@ const ROWS: usize = 64;
 
 /// Row `i` of `out` (`ids.len()` × `dim`) becomes `rows(ids[i])`, widened to `f32`.
 ///
-/// `rows` returns the stored row of a vertex, wherever it lies: device cache, mapped file.
+/// `rows` returns the stored row of a vertex, wherever it lies (device cache, mapped file): a slice of a type that
+/// [widens](super::Widen), or a [`ScaledRow`](super::ScaledRow) of bytes.
 ///
 /// # Errors
 /// [`KernelError::Length`] if `out`, or a row, has not the right length.
-pub fn gather_rows<'a, T: Widen>(
-    rows: impl Fn(u32) -> &'a [T] + Sync,
+pub fn gather_rows<R: StoredRow>(
+    rows: impl Fn(u32) -> R + Sync,
     ids: &[u32],
     dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
     for_each_row(ids, dim, out, |id, out| {
         let row = rows(id);
-        KernelError::check_len("feature row", dim, row.len())?;
-        T::widen(row, out);
+        KernelError::check_len("feature row", dim, row.dim())?;
+        row.write_to(out);
         Ok(())
     })
 }
@@ -109,6 +110,7 @@ fn num_rows(what: &'static str, len: usize, dim: usize) -> Result<usize, KernelE
 mod tests {
     use half::{bf16, f16};
 
+    use super::super::ScaledRow;
     use super::*;
     use crate::philox::{Draws, Stream, StreamKey};
 
@@ -149,6 +151,17 @@ mod tests {
         out.fill(f32::NAN);
         gather_rows(|v| &brains[2 * v as usize..][..2], &ids, 2, &mut out).unwrap();
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn bytes_arrive_scaled() {
+        let (bytes, scales) = ([127i8, -127, 0, 64, -1, 3], [0.5f32, 0.0, 1e-3]);
+        let row = |v: u32| ScaledRow { scale: scales[v as usize], values: &bytes[2 * v as usize..][..2] };
+        let mut out = [f32::NAN; 8];
+        gather_rows(row, &[2, 0, 2, 1], 2, &mut out).unwrap();
+        assert_eq!(out, [-1e-3, 3e-3, 63.5, -63.5, -1e-3, 3e-3, 0.0, 0.0]);
+        let short = gather_rows(row, &[2], 3, &mut [0.0; 3]);
+        assert!(matches!(short, Err(KernelError::Length { .. })));
     }
 
     #[test]

@@ -8,4 +8,4 @@ mod cpu;
 mod widen;
 
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
-pub use widen::Widen;
+pub use widen::{ScaledRow, StoredRow, Widen};

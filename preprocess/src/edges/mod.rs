@@ -129,6 +129,8 @@ pub struct Ending {
     pub first: EdgeBatch,
     /// The number of vertices, when the input states it.
     pub num_vertices: Option<u64>,
+    /// What the user should know.
+    pub notes: Vec<String>,
 }
 
 /// A list of edges somewhere on disk.

@@ -8,7 +8,7 @@
 //! CIKM 2019. Parameters of the paper chosen here: powers 1 to 4 weighted 0, 0, 1, 1, each normalised by row; degree exponent
 //! β = 0. By a linear classifier on ogbn-arxiv and Amazon computers these were as good as or better than weights 0, 1, 1 and
 //! than negative β; the first powers would only repeat what a network's own layers aggregate.
-//! Cost: O(m·D) a power; 8 bytes for each of the n·D values, and 16 an edge while the graph is symmetrised.
+//! Cost: O(m·D) a power; 8 bytes for each of the n·D values, 4 an edge and 16 a vertex for the reversed graph.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use gsplit_store::{FeatureWriter, Progress, Stage, Unit};
@@ -16,7 +16,6 @@ use rayon::prelude::*;
 
 use super::{write_rows, zeroed};
 use crate::Result;
-use crate::csc::{BuildOptions, Built, build_csc};
 
 /// The last power of the transition matrix; it and the one before it make up the embedding.
 const POWERS: usize = 4;
@@ -35,7 +34,7 @@ pub(super) fn generate_rows(
     if n == 0 {
         return Ok(());
     }
-    let graph = symmetrised(indptr, indices, progress)?;
+    let graph = Undirected::new(indptr, indices)?;
     let stage = progress.stage("embedding", Some((POWERS * n) as u64), Unit::Items("rows"));
     let mut power = projection(n, dim, seed)?;
     let mut before = zeroed(n * dim, "FastRP features")?;
@@ -58,15 +57,53 @@ pub(super) fn generate_rows(
     })
 }
 
-/// The graph with every edge in both directions, once, without self-loops.
-fn symmetrised(indptr: &[u64], indices: &[u32], progress: &dyn Progress) -> Result<Built> {
-    let n = indptr.len() - 1;
-    let mut targets = Vec::with_capacity(indices.len());
-    for (v, ends) in indptr.windows(2).enumerate() {
-        targets.resize(targets.len() + (ends[1] - ends[0]) as usize, v as u32);
+/// A graph whose edges are walked in both directions, each once, self-loops left out.
+struct Undirected<'a> {
+    indptr: &'a [u64],
+    indices: &'a [u32],
+    /// The same graph with every edge reversed: 8 bytes a vertex and 4 an edge.
+    reverse_indptr: Vec<u64>,
+    reverse_indices: Vec<u32>,
+}
+
+impl<'a> Undirected<'a> {
+    fn new(indptr: &'a [u64], indices: &'a [u32]) -> Result<Self> {
+        let mut cursors = zeroed::<u64>(indptr.len(), "FastRP features")?;
+        indices.iter().for_each(|&u| cursors[u as usize + 1] += 1);
+        for at in 1..cursors.len() {
+            cursors[at] += cursors[at - 1];
+        }
+        let reverse_indptr = cursors.clone();
+        let mut reverse_indices = zeroed::<u32>(indices.len(), "FastRP features")?;
+        for (v, ends) in indptr.windows(2).enumerate() {
+            for &u in &indices[ends[0] as usize..ends[1] as usize] {
+                reverse_indices[cursors[u as usize] as usize] = v as u32;
+                cursors[u as usize] += 1;
+            }
+        }
+        Ok(Self { indptr, indices, reverse_indptr, reverse_indices })
     }
-    let options = BuildOptions { symmetrise: true, drop_self_loops: true, keep_duplicates: false };
-    build_csc(n, indices.to_vec(), targets, options, progress)
+
+    /// Calls `f` for every neighbour of `v`, ascending. Returns how many there are.
+    fn for_each_neighbour(&self, v: usize, mut f: impl FnMut(u32)) -> usize {
+        let mut ins = self.indices[self.indptr[v] as usize..self.indptr[v + 1] as usize].iter().copied().peekable();
+        let (start, end) = (self.reverse_indptr[v] as usize, self.reverse_indptr[v + 1] as usize);
+        let mut outs = self.reverse_indices[start..end].iter().copied().peekable();
+        let (mut last, mut count) = (v as u32, 0);
+        loop {
+            let next = match (ins.peek(), outs.peek()) {
+                (Some(&a), Some(&b)) if b < a => outs.next(),
+                (Some(_), _) => ins.next(),
+                (None, _) => outs.next(),
+            };
+            let Some(u) = next else { return count };
+            if u != last && u != v as u32 {
+                f(u);
+                count += 1;
+            }
+            last = u;
+        }
+    }
 }
 
 /// `n` rows of ±√3 with probability 1/6 each, 0 otherwise.
@@ -83,17 +120,16 @@ fn projection(n: usize, dim: usize, seed: u64) -> Result<Vec<f32>> {
 }
 
 /// One step of the random walk: each row of `to` is the mean of the neighbours' rows in `from`.
-fn average_neighbours(graph: &Built, from: &[f32], to: &mut [f32], dim: usize, stage: &dyn Stage) {
+fn average_neighbours(graph: &Undirected<'_>, from: &[f32], to: &mut [f32], dim: usize, stage: &dyn Stage) {
     to.par_chunks_mut(dim * ROWS_PER_SUM).enumerate().for_each(|(chunk, rows)| {
         for (i, row) in rows.chunks_mut(dim).enumerate() {
             row.fill(0.0);
             let v = chunk * ROWS_PER_SUM + i;
-            let neighbours = &graph.indices[graph.indptr[v] as usize..graph.indptr[v + 1] as usize];
-            for &u in neighbours {
+            let count = graph.for_each_neighbour(v, |u| {
                 let other = &from[u as usize * dim..][..dim];
                 row.iter_mut().zip(other).for_each(|(sum, value)| *sum += value);
-            }
-            let share = 1.0 / neighbours.len().max(1) as f32;
+            });
+            let share = 1.0 / count.max(1) as f32;
             row.iter_mut().for_each(|value| *value *= share);
         }
         stage.advance((rows.len() / dim) as u64);

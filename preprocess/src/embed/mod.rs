@@ -10,7 +10,7 @@ use gsplit_store::{FeatureWriter, Progress, Unit};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// Widest row that is generated.
 pub const MAX_DIM: u32 = 1 << 16;
@@ -100,10 +100,13 @@ pub(crate) fn write_rows(
 pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let mut values = Vec::new();
     let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
-    let refused =
-        |_| Error::Option(format!("{what}: {gib:.1} GiB of memory are not to be had; ask for a smaller size"));
-    values.try_reserve_exact(len).map_err(refused)?;
-    Ok(values)
+    let refused = || Error::Option(format!("{what}: {gib:.1} GiB of memory are not to be had; ask for a smaller size"));
+    // A system that promises more than it has would refuse only when the pages are touched.
+    let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes as u64 <= memory::machine());
+    match fits && values.try_reserve_exact(len).is_ok() {
+        true => Ok(values),
+        false => Err(refused()),
+    }
 }
 
 /// `len` zeros, or an error as for [`with_room`].

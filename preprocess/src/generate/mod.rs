@@ -8,20 +8,19 @@ pub mod rmat;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_kernels::{Stream, StreamKey, permute};
-use gsplit_store::staging::Staging;
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, Unit, check_target};
-use rayon::prelude::*;
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, staging};
 use serde::Serialize;
 
 use crate::convert::RandomSplit;
-use crate::csc::{BuildOptions, Built, build_csc};
-use crate::embed::{GeneratedFeatures, with_room, zeroed};
-use crate::{Error, Result};
-
-/// Edges that a thread draws at a time.
-const EDGES_PER_TASK: usize = 1 << 14;
+use crate::csc::{self, Build, BuildOptions, EDGE_BYTES};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
+use crate::embed::{GeneratedFeatures, with_room};
+use crate::memory::{self, Memory};
+use crate::read::raw::Ids;
+use crate::{Error, Result, disk};
 
 /// What random numbers of the stream [`Stream::Generate`] are for; the key's step.
 #[derive(Clone, Copy)]
@@ -65,9 +64,14 @@ pub struct GraphOptions {
     /// embedding) of D values a row
     #[arg(long, value_name = "KIND:D")]
     pub features: Option<GeneratedFeatures>,
-    /// Type of the stored feature values: f32, f16 or bf16
+    /// Type of the stored feature values: f32, f16, bf16, or i8 (bytes with a scale for each row)
     #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
     pub feature_dtype: FeatureDtype,
+    /// Most memory to take for the edges, as 4GiB or 50%; what does not fit waits on disk beside the output. The result
+    /// does not depend on it [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip)]
+    pub memory: Option<Memory>,
 }
 
 /// A kind of graph with all its options.
@@ -94,6 +98,14 @@ impl Generator {
         }
     }
 
+    /// Values of a feature row where none are asked for.
+    fn own_features(&self) -> u64 {
+        match self {
+            Self::Rmat(_) => 0,
+            Self::Community(options) => u64::from(options.feature_dim),
+        }
+    }
+
     fn check(&self) -> Result<()> {
         if self.graph().vertices == 0 {
             return Err(Error::Option("--vertices: expected at least 1, got 0".into()));
@@ -116,36 +128,37 @@ impl Generator {
 /// Generates the dataset at `out`. Returns it, and whether a finished one with the same options was there and is reused;
 /// any other thing there is refused, unless `force`, which replaces a dataset.
 ///
-/// Memory: 16 bytes an edge drawn and 24 a vertex, more for features of [`GeneratedFeatures::FastRp`].
+/// Memory: 12 bytes a vertex beside the budget of the edges, more for features of [`GeneratedFeatures::FastRp`].
 pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn Progress) -> Result<(Dataset, bool)> {
     generator.check()?;
     let (command, options) = generator.describe();
     let options = options.map_err(|error| Error::Option(format!("options cannot be recorded: {error}")))?;
     if !force && let Some(dataset) = finished(out, command, &options)? {
+        staging::tidy(out);
         return Ok((dataset, true));
     }
-    // What stands in the way of writing is better known before the work is done.
-    check_target(out, force)?;
-    drop(Staging::begin(out, force)?);
     let graph = generator.graph();
-    with_room::<[u32; 6]>(graph.vertices as usize, "--vertices")?;
+    with_room::<[u32; 3]>(graph.vertices as usize, "--vertices")?;
+    check_room(generator, out)?;
+    // What stands in the way of writing, another writer included, is better known before the work is done.
+    let mut writer = DatasetWriter::begin(out, force)?;
     let order = permute(graph.vertices, &Purpose::Order.key(graph.seed));
     let (built, community) = match generator {
-        Generator::Rmat(options) => (build(graph, &order, rmat::Rmat::new(options), progress)?, None),
+        Generator::Rmat(options) => (build(graph, &order, rmat::Rmat::new(options), &mut writer, progress)?, None),
         Generator::Community(options) => {
             let planted = community::Planted::new(options);
             let communities = planted.communities(&order);
-            (build(graph, &order, planted, progress)?, Some((options, communities)))
+            (build(graph, &order, planted, &mut writer, progress)?, Some((options, communities)))
         }
     };
-    let mut writer = DatasetWriter::create(out, force, &built.indptr, &built.indices)?;
     if let Some((options, communities)) = &community {
         writer.add_labels(&options.labels(communities))?;
     }
     match (&graph.features, &community) {
         (Some(features), _) => {
             let mut rows = writer.feature_writer(graph.feature_dtype, features.dim())?;
-            features.generate_rows(&built.indptr, &built.indices, graph.seed, &mut rows, progress)?;
+            let topology = writer.topology()?;
+            features.generate_rows(topology.indptr(), topology.indices(), graph.seed, &mut rows, progress)?;
             writer.add_features(rows, graph.feature_dtype, Some(features.to_string()))?;
         }
         (None, Some((options, communities))) => {
@@ -171,6 +184,28 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     Ok((writer.finish(Provenance { tool_version, command, options, sources: Vec::new(), facts })?, false))
 }
 
+/// Fails when the disk cannot hold the dataset, and the edges that wait where they exceed the memory.
+fn check_room(generator: &Generator, out: &Path) -> Result<()> {
+    let graph = generator.graph();
+    let n = u64::from(graph.vertices);
+    let drawn = graph.edges.saturating_mul(if graph.directed { 1 } else { 2 });
+    let kept = if graph.keep_duplicates { drawn } else { drawn.min(n * n) };
+    let waiting = drawn.saturating_mul(EDGE_BYTES).saturating_sub(graph.memory.unwrap_or_default().total());
+    let dim = graph.features.map_or(generator.own_features(), |features| features.dim() as u64);
+    let rows = n.saturating_mul(dim * graph.feature_dtype.bytes() as u64 + 8);
+    let needed = waiting.saturating_add(kept.saturating_mul(4)).saturating_add(rows);
+    let (disk, free) = disk::room(out)?;
+    if needed <= free {
+        return Ok(());
+    }
+    let (needed, free) = (memory::shown(needed), memory::shown(free));
+    let problem = format!(
+        "--vertices {n} and --edges {} take up to {needed} here, {free} are free: ask for fewer, free some space or write elsewhere",
+        graph.edges
+    );
+    Err(Error::input(disk, problem))
+}
+
 /// The dataset at `out` if there is one that the same command with the same options made.
 fn finished(out: &Path, command: &str, options: &serde_json::Value) -> Result<Option<Dataset>> {
     if !out.join("dataset.json").exists() {
@@ -193,26 +228,70 @@ fn edge_key(seed: u64, i: u64) -> (StreamKey, u32) {
     (StreamKey { epoch: (i >> 32) as u32, ..Purpose::Edges.key(seed) }, i as u32)
 }
 
-/// Draws all edges of `model` and builds the graph; position `p` becomes vertex `order[p]`.
-fn build(graph: &GraphOptions, order: &[u32], model: impl Model, progress: &dyn Progress) -> Result<Built> {
-    let mut sources = zeroed::<u32>(graph.edges as usize, "--edges")?;
-    let mut targets = zeroed::<u32>(graph.edges as usize, "--edges")?;
-    let stage = progress.stage("drawing edges", Some(graph.edges), Unit::Items("edges"));
-    let tasks = sources.par_chunks_mut(EDGES_PER_TASK).zip(targets.par_chunks_mut(EDGES_PER_TASK));
-    tasks.enumerate().for_each(|(task, (sources, targets))| {
-        for (i, (source, target)) in sources.iter_mut().zip(targets.iter_mut()).enumerate() {
-            let (from, to) = model.edge((task * EDGES_PER_TASK + i) as u64);
-            (*source, *target) = (order[from as usize], order[to as usize]);
+/// The edges of a model: position `p` is vertex `order[p]`.
+struct Drawn<'a, M> {
+    model: M,
+    order: &'a [u32],
+    edges: u64,
+    /// Edges handed out.
+    next: AtomicU64,
+}
+
+impl<M: Model + Send> EdgeSource for Drawn<'_, M> {
+    fn rewind(&self) -> Result<()> {
+        self.next.store(0, Relaxed);
+        Ok(())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        piece.start = self.next.load(Relaxed);
+        piece.end = self.edges.min(piece.start + EDGES_PER_PIECE as u64);
+        self.next.store(piece.end, Relaxed);
+        Ok(piece.start < piece.end)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        for i in piece.start..piece.end {
+            let (from, to) = self.model.edge(i);
+            batch.push(self.order[from as usize].into(), self.order[to as usize].into());
         }
-        stage.advance(sources.len() as u64);
-    });
-    drop(stage);
+        Ok(())
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        Ok(Estimate { edges: self.edges, vertices: self.order.len() as u64, bytes: self.edges })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+}
+
+/// Draws all edges of `model` and builds the graph; position `p` becomes vertex `order[p]`.
+fn build(
+    graph: &GraphOptions,
+    order: &[u32],
+    model: impl Model + Send,
+    writer: &mut DatasetWriter,
+    progress: &dyn Progress,
+) -> Result<csc::Built> {
     let options = BuildOptions {
         symmetrise: !graph.directed,
         drop_self_loops: !graph.keep_self_loops,
         keep_duplicates: graph.keep_duplicates,
+        sum_weights: false,
     };
-    build_csc(order.len(), sources, targets, options, progress)
+    let build = Build {
+        source: &Drawn { model, order, edges: graph.edges, next: AtomicU64::new(0) },
+        ids: Ids::Dense(Some(order.len() as u64)),
+        node_ids: None,
+        options,
+        memory: graph.memory.unwrap_or_default(),
+        scratch: writer.scratch().join("edges"),
+    };
+    let built = build.run(writer, progress)?;
+    build.clean_up()?;
+    Ok(built)
 }
 
 #[cfg(test)]

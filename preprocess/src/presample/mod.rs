@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
 use gsplit_kernels::{Counters, Graph, neighbours, sample_layer, unique_frontier_first};
-use gsplit_store::staging::Staging;
+use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit, artifact_key};
 use rayon::prelude::*;
 
@@ -83,6 +83,7 @@ pub fn presample(
     options.check()?;
     let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
+        staging::tidy(&Presample::folder(dataset, &key));
         return Ok(Outcome { presample, seconds: None });
     }
     // What stands in the way of writing is better known before the work is done.

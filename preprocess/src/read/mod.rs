@@ -1,97 +1,103 @@
-//! Raw graphs, one file per format. Every reader streams its input and hands over a [`Raw`].
+//! Raw graphs, one file per format. Every reader opens its input, checks what is small, and hands over a [`raw::Raw`] whose
+//! edges and columns are streamed later.
 //!
 //! ```text
-//! snap      edge list, plain or gz ──▶ text (blocks of lines, in parallel) ──▶ ids (compaction) ──▶ Raw
-//! ogb_csv   raw/*.csv.gz           ──▶ text                                                     ──▶ Raw
-//! ogb_npz   raw/*.npz              ──▶ npz (members as streams)                                 ──▶ Raw
-//! splits    split/NAME/*.csv.gz, or drawn at random
+//! ogb (ogb_csv, ogb_npz), snap, mtx, metis           ──▶ text (whole lines of plain or compressed files), field
+//! npy, npz_graph                                     ──▶ catalog (arrays by name) ─┐
+//! igb, mag240m, graphsaint, graphbolt                ──────────────────────────────┴─▶ numbers, dtype ──▶ arrays
+//! table (Parquet, Arrow, CSV with a header)
+//! webgraph                                           ──▶ bvgraph (records of bits)
+//! detect    which of them reads a path
 //! ```
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use gsplit_store::{FeatureDtype, FeatureWriter, Progress};
+use gsplit_store::Progress;
 
 use crate::{Error, Result};
+use catalog::Catalog;
+use detect::Format;
+use raw::{Raw, ReadOptions};
 
-mod field;
-mod ids;
+mod arrays;
+mod bvgraph;
+mod catalog;
+pub mod detect;
+mod dtype;
+pub(crate) mod field;
+#[cfg(test)]
+mod golden;
+mod graphbolt;
+mod graphsaint;
+mod igb;
+mod mag240m;
+mod metis;
+mod mtx;
+mod npy;
 mod npz;
+mod npz_graph;
+mod numbers;
+mod ogb;
 mod ogb_csv;
 mod ogb_npz;
 pub mod raw;
+mod snap;
 mod splits;
+pub(crate) mod table;
 mod text;
+mod webgraph;
 
-pub(crate) mod ogb;
-pub(crate) mod snap;
-
-pub use ogb::OgbSource;
-pub use snap::SnapSource;
 pub use splits::RandomSplit;
 
-use splits::Splits;
-
-/// A raw graph with everything in memory but its features.
-pub(crate) struct Raw {
-    /// `n`.
-    pub num_vertices: usize,
-    /// Where every edge comes from.
-    pub sources: Vec<u32>,
-    /// Where every edge leads.
-    pub targets: Vec<u32>,
-    /// The input's id of every vertex, where ids were changed.
-    pub original_ids: Option<Vec<u64>>,
-    /// One class a vertex, -1 for unlabelled.
-    pub labels: Option<Vec<i32>>,
-    /// The input's own splits.
-    pub splits: Option<Splits>,
-    /// Where the feature rows lie.
-    pub features: Option<RawFeatures>,
-    /// What was counted while reading.
-    pub facts: BTreeMap<String, u64>,
+/// Opens the graph at `path`, which is of `format`; its splits only if they are wanted.
+pub fn open(
+    path: &Path,
+    format: Format,
+    options: &ReadOptions,
+    with_splits: bool,
+    progress: &dyn Progress,
+) -> Result<Raw> {
+    match format {
+        Format::Ogb => ogb::open(path, options, with_splits, progress),
+        Format::Snap => snap::open(path, options),
+        Format::Csv => table::open_as(path, Some(table::Format::Csv), options, progress),
+        Format::Parquet | Format::Arrow => table::open(path, options, progress),
+        Format::Npy => npy::open(path, options, progress),
+        Format::Npz => npz_graph::open(path, options, progress),
+        Format::Igb => igb::open(path, options, progress),
+        Format::Mag240m => mag240m::open(path, options, progress),
+        Format::Graphsaint => graphsaint::open(path, options, progress),
+        Format::Mtx => mtx::open(path, options, progress),
+        Format::Metis => metis::open(path, options, progress),
+        Format::Graphbolt => graphbolt::open(path, options, progress),
+        Format::Webgraph => webgraph::open(path, options, progress),
+    }
 }
 
-/// Refuses a number of vertices that only a damaged count or id explains, before memory is asked for.
+/// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of arrays.
+pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
+    let catalog = match path.extension() {
+        Some(extension) if extension == "npz" => Catalog::Archive(path.to_path_buf(), npz::Npz::open(path)?),
+        _ => Catalog::Folder(path.to_path_buf()),
+    };
+    match catalog.has_rows() {
+        true => catalog.attach(raw, options),
+        false => table::nodes(path, options, progress)?.attach(raw),
+    }
+}
+
+/// Refuses a number of vertices that only a damaged count or id explains, before memory and disk are taken for it.
 fn check_size(path: &Path, num_vertices: usize, num_edges: u64) -> Result<()> {
-    const ALWAYS_FINE: usize = 1 << 26;
-    if num_vertices <= ALWAYS_FINE || num_vertices as u64 / 64 <= num_edges {
+    plausible(num_vertices as u64, num_edges).map_err(|problem| Error::input(path, problem))
+}
+
+/// What is wrong with so many vertices, if `borne_out` edges or ids are all that there are.
+pub(crate) fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
+    const ALWAYS_FINE: u64 = 1 << 26;
+    if num_vertices <= ALWAYS_FINE || num_vertices / 64 <= borne_out {
         return Ok(());
     }
-    let problem = format!(
-        "{num_vertices} vertices and only {num_edges} edges: expected an edge for every 64 vertices; check the counts and ids"
-    );
-    Err(Error::input(path, problem))
-}
-
-/// Feature rows that still lie in the raw input.
-pub(crate) struct RawFeatures {
-    /// Values of a row.
-    pub dim: usize,
-    path: PathBuf,
-    read: ReadFeatures,
-}
-
-/// Streams `num_vertices` rows of `dim` values from a file into the writer.
-type ReadFeatures = fn(&Path, &FeatureShape, &mut FeatureWriter, &dyn Progress) -> Result<()>;
-
-/// What feature rows must look like.
-struct FeatureShape {
-    num_vertices: usize,
-    dim: usize,
-    dtype: FeatureDtype,
-}
-
-impl RawFeatures {
-    /// Streams all rows into `writer`, which stores them as `dtype`. Fails where a row is not `dim` finite values that
-    /// `dtype` can hold, or the rows are not `num_vertices`.
-    pub fn write(
-        &self,
-        num_vertices: usize,
-        dtype: FeatureDtype,
-        writer: &mut FeatureWriter,
-        progress: &dyn Progress,
-    ) -> Result<()> {
-        (self.read)(&self.path, &FeatureShape { num_vertices, dim: self.dim, dtype }, writer, progress)
-    }
+    Err(format!(
+        "{num_vertices} vertices and only {borne_out} edges: expected an edge for every 64 vertices; check the counts and ids"
+    ))
 }

@@ -11,72 +11,35 @@
 use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
-use serde::Serialize;
 
-use super::{Raw, ogb_csv, ogb_npz, splits};
+use super::raw::{Ids, Raw, ReadOptions};
+use super::{ogb_csv, ogb_npz, splits};
 use crate::{Error, Result};
 
-/// A folder that OGB unpacked, and which of its splits to take.
-#[derive(Clone, Debug, Serialize, clap::Args)]
-pub struct OgbSource {
-    /// The folder with raw/ and split/, as dataset/ogbn_products
-    pub dir: PathBuf,
-    /// Name of the split below DIR/split, where there are several
-    #[arg(long, value_name = "NAME", conflicts_with = "random_split")]
-    pub split: Option<String>,
-}
-
-/// The files of one OGB graph.
-pub struct Layout {
-    graph: Graph,
-    /// Training, validation and test vertices.
-    pub splits: Option<[PathBuf; 3]>,
-}
-
-enum Graph {
-    Csv(ogb_csv::Files),
-    Npz(ogb_npz::Files),
-}
-
-impl Layout {
-    /// Finds the files; their splits too, unless they are not wanted.
-    pub fn find(source: &OgbSource, with_splits: bool) -> Result<Self> {
-        std::fs::metadata(&source.dir).map_err(Error::io(&source.dir))?;
-        let raw = source.dir.join("raw");
-        let graph = if raw.join("data.npz").exists() {
-            Graph::Npz(ogb_npz::Files::find(&raw))
-        } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
-            Graph::Csv(ogb_csv::Files::find(&raw)?)
-        } else {
-            let problem =
-                "expected raw/edge.csv.gz or raw/data.npz in it: name the folder that OGB unpacks, as ogbn_arxiv";
-            return Err(Error::input(&source.dir, problem));
-        };
-        let splits = match with_splits {
-            true => splits::choose(&source.dir.join("split"), source.split.as_deref())?,
-            false => None,
-        };
-        Ok(Self { graph, splits: splits.map(|folder| splits::files(&folder)).transpose()? })
+/// Opens the folder `dir`, with its splits if they are wanted. Looks at the option `split`.
+pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn Progress) -> Result<Raw> {
+    std::fs::metadata(dir).map_err(Error::io(dir))?;
+    let raw = dir.join("raw");
+    let mut graph = if raw.join("data.npz").exists() {
+        ogb_npz::Files::find(&raw).open()?
+    } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
+        ogb_csv::Files::find(&raw)?.open(progress)?
+    } else {
+        let problem = "expected raw/edge.csv.gz or raw/data.npz in it: name the folder that OGB unpacks, as ogbn_arxiv";
+        return Err(Error::input(dir, problem));
+    };
+    let folder = match with_splits {
+        true => splits::choose(&dir.join("split"), options.split.as_deref())?,
+        false => None,
+    };
+    if let Some(folder) = folder {
+        let files = splits::files(&folder)?;
+        let Ids::Dense(Some(num_vertices)) = graph.ids else { return Ok(graph) };
+        let read = splits::read(&files, num_vertices as usize, progress)?;
+        graph.splits = Some(read.map(|vertices| vertices.into_iter().map(u64::from).collect()));
+        graph.files.extend(files);
     }
-
-    /// Every file that is read.
-    pub fn files(&self) -> Vec<&Path> {
-        let mut files = match &self.graph {
-            Graph::Csv(files) => files.all(),
-            Graph::Npz(files) => files.all(),
-        };
-        files.extend(self.splits.iter().flatten().map(PathBuf::as_path));
-        files
-    }
-
-    /// Reads everything but the feature rows.
-    pub fn read(&self, progress: &dyn Progress) -> Result<Raw> {
-        let splits = |n| self.splits.as_ref().map(|files| splits::read(files, n, progress)).transpose();
-        match &self.graph {
-            Graph::Csv(files) => files.read(splits, progress),
-            Graph::Npz(files) => files.read(splits, progress),
-        }
-    }
+    Ok(graph)
 }
 
 /// Where the table called `stem` may lie.

@@ -110,8 +110,9 @@ pub struct ReadOptions {
     /// table with a header; none of an edge list]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub edge_columns: Option<Vec<String>>,
-    /// A table of vertices (CSV, Parquet or Arrow, or a folder of its parts) with an id column, for features, labels and
-    /// further columns
+    /// What comes with the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
+    /// in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy, test.npy) whose row v is vertex v: the
+    /// v-th smallest id, or id v with --keep-ids
     #[arg(long, value_name = "PATH")]
     pub nodes: Option<PathBuf>,
     /// The table of vertices' column of ids [default: id, node_id, ... or the first]

@@ -1,7 +1,8 @@
 //! SNAP edge lists: one edge a line, `u v` for u -> v, so that u is an in-neighbour of v.
 //!
-//! Plain or gzip. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas; further columns (weights, times)
-//! are ignored. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in ascending order.
+//! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas; further columns (weights, times)
+//! are ignored, unless `--edge-columns` names them. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in
+//! ascending order, unless `--keep-ids`.
 //!
 //! Two kinds of header are checked against the edges:
 //! * a comment `# Nodes: N Edges: M`: M lines must follow with N distinct ids;
@@ -9,31 +10,46 @@
 //!   then the number of vertices. Where it names two ids above all others, the smaller first, it is taken for a header
 //!   that lies.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gsplit_store::Progress;
-use rayon::prelude::*;
-use serde::Serialize;
-
-use super::field::{shown, unsigned};
-use super::ids::IdSet;
-use super::text::{lines, read_pieces};
-use super::{Raw, check_size};
-use crate::edges::Piece;
+use super::check_size;
+use super::field::{leading_unsigned, real, shown, unsigned};
+use super::raw::{Ids, Raw, ReadOptions};
+use super::text::{TextStream, lines};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::{Error, Result};
 
-/// A SNAP edge list and how to take it.
-#[derive(Clone, Debug, Serialize, clap::Args)]
-pub struct SnapSource {
-    /// The edge list, plain or gzip: lines `FROM TO`, `#` starts a comment
-    pub file: PathBuf,
-    /// Keep vertex ids as they are: gaps become vertices without edges
-    #[arg(long)]
-    pub keep_ids: bool,
-    /// Do not check the counts of a header `# Nodes: N Edges: M`, and take a first line `n m` for an edge
-    #[arg(long)]
-    pub ignore_header: bool,
+/// Opens the edge list at `path`.
+pub fn open(path: &Path, options: &ReadOptions) -> Result<Raw> {
+    if path.is_dir() {
+        return Err(Error::input(
+            path,
+            "a folder, expected a file with a list of edges: leave --format out, and the folder is recognised",
+        ));
+    }
+    let edges = SnapEdges::open(path, options)?;
+    let ids = if options.keep_ids { Ids::Dense(None) } else { Ids::Sparse };
+    Ok(Raw::of(edges, ids, vec![path.to_path_buf()]))
+}
+
+/// An edge list on disk.
+struct SnapEdges {
+    path: PathBuf,
+    keep_ids: bool,
+    ignore_header: bool,
+    columns: Vec<EdgeColumn>,
+    head: Head,
+    estimate: Estimate,
+    reading: Mutex<Reading>,
+}
+
+/// What the lines up to the first edge say.
+#[derive(Default)]
+struct Head {
+    header: Option<Header>,
+    /// The first line with an edge, and the edge.
+    first: Option<(u64, EdgeBatch)>,
 }
 
 /// What the comment `# Nodes: N Edges: M` promises.
@@ -44,92 +60,306 @@ struct Header {
     edges: Option<u64>,
 }
 
-/// What some lines hold.
 #[derive(Default)]
-struct Lines {
-    sources: Vec<u64>,
-    targets: Vec<u64>,
-    header: Option<Header>,
-    /// The first line with an edge.
-    first: Option<u64>,
-    /// The first line with more than two columns.
+struct Reading {
+    stream: Option<TextStream>,
+    /// The first line with columns that are ignored.
     extra: Option<u64>,
 }
 
-/// Reads the whole edge list.
-pub fn read(source: &SnapSource, progress: &dyn Progress) -> Result<Raw> {
-    let path = &source.file;
-    if path.is_dir() {
-        let problem = "a folder, expected an edge list; for a folder that OGB unpacked, use `gsplit convert ogb`";
-        return Err(Error::input(path, problem));
+impl SnapEdges {
+    fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let names = options.edge_columns.iter().flatten();
+        let column = |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
+        let mut source = Self {
+            path: path.to_path_buf(),
+            keep_ids: options.keep_ids,
+            ignore_header: options.ignore_header,
+            columns: names.map(column).collect(),
+            head: Head::default(),
+            estimate: Estimate::default(),
+            reading: Mutex::default(),
+        };
+        source.read_head()?;
+        Ok(source)
     }
-    let mut all = Lines::default();
-    let append = |lines| {
-        all.append(lines);
-        Ok(())
-    };
-    read_pieces(path, progress, |piece| parse(path, piece), append)?;
-    if let Some(line) = all.extra {
-        progress.note(&format!(
-            "note: {}, line {line}: more than two columns; those after the second are ignored",
-            path.display()
-        ));
-    }
-    let header = all.header.filter(|_| !source.ignore_header);
-    if let Some(header) = header {
-        check_edges(path, header, all.sources.len() as u64)?;
-    }
-    let bare =
-        if header.is_none() && !source.ignore_header { take_bare_header(path, &mut all, progress)? } else { None };
-    if all.sources.is_empty() {
-        return Err(Error::input(path, "no edges: expected lines of two vertex ids"));
-    }
-    number(source, all, header, bare)
-}
 
-impl Lines {
-    fn append(&mut self, mut next: Lines) {
-        self.sources.append(&mut next.sources);
-        self.targets.append(&mut next.targets);
-        self.header = self.header.or(next.header);
-        self.first = self.first.or(next.first);
-        self.extra = self.extra.or(next.extra);
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-fn parse(path: &Path, piece: &Piece) -> Result<Lines> {
-    let mut found = Lines::default();
-    for (number, line) in lines(piece) {
-        let line = line.trim_ascii();
-        match line.first() {
-            None => continue,
-            Some(b'#' | b'%') => {
-                if line.starts_with(b"%%MatrixMarket") {
-                    return Err(Error::line(path, number, "a Matrix Market file, expected an edge list"));
+    /// Reads up to the first edge, and estimates sizes from the piece that has it.
+    fn read_head(&mut self) -> Result<()> {
+        let mut stream = TextStream::open(&self.path)?;
+        self.estimate.bytes = stream.len();
+        let mut piece = Piece::default();
+        while self.head.first.is_none() && stream.next(&mut piece)? {
+            for (number, line) in lines(&piece) {
+                let line = line.trim_ascii();
+                if !matches!(line.first(), None | Some(b'#' | b'%')) {
+                    let mut batch = EdgeBatch::default();
+                    self.edge(number, line, &mut batch)?;
+                    self.head.first = Some((number, batch));
+                    self.estimate(&piece, stream.text_len())?;
+                    break;
                 }
-                found.header = found.header.or_else(|| header(number, line));
+                self.head.header = self.head.header.or_else(|| header(number, line));
+            }
+        }
+        // A weighted list has no bare header, nor has one that says how long it is.
+        if self.ignore_header
+            || self.head.header.is_some()
+            || !self.columns.is_empty()
+            || self.reading().extra.is_some()
+        {
+            self.head.first = None;
+        }
+        self.head.header = self.head.header.filter(|_| !self.ignore_header);
+        match self.head.header {
+            Some(Header { line, nodes: Some(nodes), .. }) if self.keep_ids && nodes > u32::MAX.into() => {
+                Err(Error::line(&self.path, line, format!("{nodes} vertices: at most {} are supported", u32::MAX)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn estimate(&mut self, piece: &Piece, text_len: u64) -> Result<()> {
+        let mut batch = EdgeBatch::default();
+        let from = memchr::memchr(b'\n', &piece.bytes).map_or(0, |end| end + 1);
+        self.edges(&piece.bytes, from, piece.start + 1, &mut batch)?;
+        let line_bytes = (piece.bytes.len() / batch.len().max(1)).max(1) as u64;
+        let promised = self.head.header;
+        self.estimate.edges = promised.and_then(|header| header.edges).unwrap_or(text_len / line_bytes).min(text_len);
+        let largest = batch.sources.iter().chain(&batch.targets).max().copied().unwrap_or(0);
+        let named = promised.and_then(|header| header.nodes).unwrap_or(0);
+        self.estimate.vertices = named.max(largest).saturating_add(1).min(1 << 32);
+        Ok(())
+    }
+
+    /// Appends the edges of `text` from byte `at` on; that is line `line`.
+    fn edges(&self, text: &[u8], mut at: usize, line: u64, batch: &mut EdgeBatch) -> Result<()> {
+        let first = at;
+        let plain = self.columns.is_empty();
+        let mut told = false;
+        while at < text.len() {
+            if plain && let Some((source, target, end)) = plain_edge(text, at) {
+                batch.push(source, target);
+                at = end;
                 continue;
             }
-            Some(_) => {}
+            let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end);
+            let trimmed = text[at..end].trim_ascii();
+            if !matches!(trimmed.first(), None | Some(b'#' | b'%')) || trimmed.starts_with(b"%%MatrixMarket") {
+                let number = || line + memchr::memchr_iter(b'\n', &text[first..at]).count() as u64;
+                self.edge_or(trimmed, batch).map_err(|problem| self.explain(number(), problem))?;
+                // Counting lines for every one of them would take far longer than parsing.
+                if plain && !told && has_more_columns(trimmed) {
+                    told = true;
+                    let number = number();
+                    let mut reading = self.reading();
+                    reading.extra = Some(reading.extra.map_or(number, |other| other.min(number)));
+                }
+            }
+            at = end + 1;
         }
-        let mut fields = line.split(|byte| matches!(byte, b' ' | b'\t' | b',')).filter(|field| !field.is_empty());
+        Ok(())
+    }
+
+    fn edge(&self, number: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<()> {
+        if self.columns.is_empty() && has_more_columns(line) {
+            self.reading().extra = Some(number);
+        }
+        self.edge_or(line, batch).map_err(|problem| self.explain(number, problem))
+    }
+
+    /// Appends the edge of one line. Says what is wrong otherwise.
+    fn edge_or(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
+        if line.starts_with(b"%%MatrixMarket") {
+            return Err("a Matrix Market file, expected an edge list: pass --format mtx".into());
+        }
+        let mut fields = line.split(is_separator).filter(|field| !field.is_empty());
         let mut id = || {
             let field = fields.next().ok_or("expected two vertex ids, found less: truncated or damaged?")?;
-            unsigned(field).ok_or_else(|| {
-                let hint = if number == 1 { "; start a line of column names with #" } else { "" };
-                format!("expected a vertex id, a number from 0 to 2^64-1, found {}{hint}", shown(field))
-            })
+            unsigned(field)
+                .ok_or_else(|| format!("expected a vertex id, a number from 0 to 2^64-1, found {}", shown(field)))
         };
-        let ids = id().and_then(|source| Ok((source, id()?)));
-        let (source, target) = ids.map_err(|problem| Error::line(path, number, problem))?;
-        found.sources.push(source);
-        found.targets.push(target);
-        found.first = found.first.or(Some(number));
-        if found.extra.is_none() && fields.next().is_some() {
-            found.extra = Some(number);
+        let (source, target) = (id()?, id()?);
+        for column in &self.columns {
+            let field = fields.next().ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
+            let value = real::<f32>(field).filter(|value| !value.is_nan());
+            let value = value.ok_or_else(|| format!("expected a value of {}, found {}", column.name, shown(field)))?;
+            batch.values.extend_from_slice(&value.to_le_bytes());
+        }
+        batch.push(source, target);
+        Ok(())
+    }
+
+    fn explain(&self, number: u64, problem: String) -> Error {
+        let hint = if number == 1 && problem.contains("found `") {
+            "; start a line of column names with #, or pass --format csv"
+        } else {
+            ""
+        };
+        Error::line(&self.path, number, problem + hint)
+    }
+
+    fn check_edges(&self, header: Header, found: u64) -> Result<()> {
+        match header.edges {
+            Some(promised) if promised != found => Err(Error::line(
+                &self.path,
+                header.line,
+                format!(
+                    "the header promises {promised} edges, {found} follow: the file is truncated or damaged (download it again), \
+                     or pass --ignore-header"
+                ),
+            )),
+            _ => Ok(()),
         }
     }
-    Ok(found)
+
+    /// Compares the number of nodes in the header with the ids. Returns it where ids are to be kept: where the user says so,
+    /// or where all are below it and some have no edges, which a list that is complete leaves open.
+    fn check_nodes(&self, header: Header, promised: u64, seen: &Seen) -> Result<Option<u64>> {
+        let found = seen.distinct.unwrap_or(promised);
+        let end = seen.largest.map_or(0, |largest| largest.saturating_add(1));
+        let isolated = found < promised && end <= promised;
+        if isolated && (self.keep_ids || header.edges.is_some()) {
+            return Ok(Some(promised));
+        }
+        if promised == found {
+            return Ok(self.keep_ids.then(|| promised.max(end)));
+        }
+        let remedy =
+            if isolated { "--keep-ids if the others have no edges, or --ignore-header" } else { "--ignore-header" };
+        let problem = format!(
+            "the header promises {promised} nodes, the edges name {found}: the file is truncated or damaged (download it again), \
+             or pass {remedy}"
+        );
+        Err(Error::line(&self.path, header.line, problem))
+    }
+
+    /// Decides what the first line is, which was left out so far.
+    fn bare_header(&self, number: u64, line: &EdgeBatch, seen: &Seen) -> Result<Ending> {
+        let (n, m, found) = (line.sources[0], line.targets[0], seen.edges);
+        let below = found > 0 && seen.largest.is_none_or(|largest| largest < n);
+        if m == found && below {
+            let place = format!("{}, line {number}", self.path.display());
+            let note = format!(
+                "note: {place}: taken for a header, {n} vertices and {m} edges; pass --ignore-header if it is an edge"
+            );
+            return Ok(Ending { num_vertices: Some(n), notes: vec![note], ..Ending::default() });
+        }
+        if below && n < m {
+            let problem = format!(
+                "looks like a header of {n} vertices and {m} edges, but {found} edges follow: the file is truncated or \
+                 damaged (download it again), or pass --ignore-header if this line is an edge"
+            );
+            return Err(Error::line(&self.path, number, problem));
+        }
+        let mut first = EdgeBatch::default();
+        first.push(n, m);
+        Ok(Ending { first, ..Ending::default() })
+    }
+}
+
+/// Whether there is something behind the two ids.
+fn has_more_columns(line: &[u8]) -> bool {
+    line.split(is_separator).filter(|field| !field.is_empty()).nth(2).is_some()
+}
+
+fn is_separator(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b',')
+}
+
+/// The edge at byte `at`, when its line is two numbers with one separator between them, and where the next line starts.
+fn plain_edge(text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
+    let (source, digits) = leading_unsigned(&text[at..])?;
+    let at = at + digits;
+    if !is_separator(text.get(at)?) {
+        return None;
+    }
+    let (target, digits) = leading_unsigned(&text[at + 1..])?;
+    let end = at + 1 + digits;
+    match text.get(end..)? {
+        [b'\n', ..] => Some((source, target, end + 1)),
+        [b'\r', b'\n', ..] => Some((source, target, end + 2)),
+        _ => None,
+    }
+}
+
+impl EdgeSource for SnapEdges {
+    fn rewind(&self) -> Result<()> {
+        *self.reading() = Reading { stream: Some(TextStream::open(&self.path)?), extra: None };
+        Ok(())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        // Taken out, so that threads which parse need not wait for one that inflates.
+        let stream = self.reading().stream.take();
+        let Some(mut stream) = stream else { return Ok(false) };
+        let more = stream.next(piece);
+        self.reading().stream = Some(stream);
+        more
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        match &self.head.first {
+            Some((first, _)) if (piece.start..piece.end.max(piece.start + 1)).contains(first) => {
+                // The first edge waits for the end.
+                let skipped = (first - piece.start) as usize;
+                let from =
+                    memchr::memchr_iter(b'\n', &piece.bytes).nth(skipped).map_or(piece.bytes.len(), |end| end + 1);
+                self.edges(&piece.bytes, from, first + 1, batch)
+            }
+            _ => self.edges(&piece.bytes, 0, piece.start, batch),
+        }
+    }
+
+    fn finish(&self, seen: &Seen) -> Result<Ending> {
+        let mut ending = Ending::default();
+        if let Some(header) = self.head.header {
+            self.check_edges(header, seen.edges)?;
+            if let Some(promised) = header.nodes {
+                ending.num_vertices = self.check_nodes(header, promised, seen)?;
+                if !self.keep_ids && ending.num_vertices.is_some() {
+                    ending.notes.push(format!(
+                        "note: {}, line {}: {promised} nodes, of which some have no edges: ids are taken as they are",
+                        self.path.display(),
+                        header.line
+                    ));
+                }
+            }
+        }
+        if let Some((number, line)) = &self.head.first {
+            ending = self.bare_header(*number, line, seen)?;
+        }
+        if seen.edges == 0 && ending.first.is_empty() {
+            return Err(Error::input(&self.path, "no edges: expected lines of two vertex ids"));
+        }
+        if let Some(n) = ending.num_vertices {
+            check_size(&self.path, n as usize, seen.edges)?;
+        }
+        if let Some(line) = self.reading().extra {
+            ending.notes.push(format!(
+                "note: {}, line {line}: more than two columns; those after the second are ignored: name them with \
+                 --edge-columns to keep them",
+                self.path.display()
+            ));
+        }
+        Ok(ending)
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        &self.columns
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        Ok(self.estimate)
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.reading().stream.as_ref().map_or(0, TextStream::bytes_done)
+    }
 }
 
 /// Understands the comment `# Nodes: N Edges: M`, in this order or the other, either alone.
@@ -148,113 +378,17 @@ fn header(line: u64, comment: &[u8]) -> Option<Header> {
     (header.nodes.is_some() || header.edges.is_some()).then_some(header)
 }
 
-fn check_edges(path: &Path, header: Header, found: u64) -> Result<()> {
-    match header.edges {
-        Some(promised) if promised != found => Err(Error::line(
-            path,
-            header.line,
-            format!(
-                "the header promises {promised} edges, {found} follow: the file is truncated or damaged (download it again), \
-                 or pass --ignore-header"
-            ),
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Takes a first line `n m` out of the edges when it is a header. Returns `n`.
-fn take_bare_header(path: &Path, lines: &mut Lines, progress: &dyn Progress) -> Result<Option<u64>> {
-    let (Some(line), [n, _, ..], [m, _, ..]) = (lines.first, &lines.sources[..], &lines.targets[..]) else {
-        return Ok(None);
-    };
-    let (n, m, found) = (*n, *m, lines.sources.len() as u64 - 1);
-    let largest = largest(&lines.sources[1..]).max(largest(&lines.targets[1..]));
-    if m == found && largest < n {
-        lines.sources.remove(0);
-        lines.targets.remove(0);
-        let place = format!("{}, line {line}", path.display());
-        progress.note(&format!(
-            "note: {place}: taken for a header, {n} vertices and {m} edges; pass --ignore-header if it is an edge"
-        ));
-        return Ok(Some(n));
-    }
-    if largest < n && n < m {
-        let problem = format!(
-            "looks like a header of {n} vertices and {m} edges, but {found} edges follow: the file is truncated or damaged \
-             (download it again), or pass --ignore-header if this line is an edge"
-        );
-        return Err(Error::line(path, line, problem));
-    }
-    Ok(None)
-}
-
-fn largest(ids: &[u64]) -> u64 {
-    ids.par_iter().copied().max().unwrap_or(0)
-}
-
-/// Gives every vertex its number.
-fn number(source: &SnapSource, lines: Lines, header: Option<Header>, bare: Option<u64>) -> Result<Raw> {
-    let Lines { sources, targets, .. } = lines;
-    let largest = largest(&sources).max(largest(&targets));
-    let ids = IdSet::new(&sources, &targets, largest);
-    let promised = header.and_then(|header| header.nodes);
-    if let (Some(header), Some(promised)) = (header, promised) {
-        check_nodes(source, header.line, promised, ids.len(), largest)?;
-    }
-    let num_vertices = match bare {
-        Some(n) => n,
-        None if source.keep_ids => promised.unwrap_or(0).max(largest.saturating_add(1)),
-        None => ids.len(),
-    };
-    if num_vertices > u64::from(u32::MAX) {
-        let problem = match source.keep_ids && largest >= u64::from(u32::MAX) {
-            true => format!("vertex id {largest} is too large for --keep-ids: expected ids below {}", u32::MAX),
-            false => format!("{num_vertices} vertices: at most {} are supported", u32::MAX),
-        };
-        return Err(Error::input(&source.file, problem));
-    }
-    check_size(&source.file, num_vertices as usize, sources.len() as u64)?;
-    let facts = BTreeMap::from([("edges_read".to_string(), sources.len() as u64)]);
-    let kept = num_vertices > largest;
-    let narrow = |list: Vec<u64>| match kept {
-        true => list.into_par_iter().map(|id| id as u32).collect(),
-        false => ids.ranks(list),
-    };
-    let (sources, targets) = (narrow(sources), narrow(targets));
-    Ok(Raw {
-        num_vertices: num_vertices as usize,
-        sources,
-        targets,
-        original_ids: (!kept).then(|| ids.into_ids()),
-        labels: None,
-        splits: None,
-        features: None,
-        facts,
-    })
-}
-
-fn check_nodes(source: &SnapSource, line: u64, promised: u64, found: u64, largest: u64) -> Result<()> {
-    let isolated = found < promised && largest < promised;
-    if promised == found || (isolated && source.keep_ids) {
-        return Ok(());
-    }
-    let remedy =
-        if isolated { "--keep-ids if the others have no edges, or --ignore-header" } else { "--ignore-header" };
-    let problem = format!(
-        "the header promises {promised} nodes, the edges name {found}: the file is truncated or damaged (download it again), \
-         or pass {remedy}"
-    );
-    Err(Error::line(&source.file, line, problem))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
-    use gsplit_store::{NoProgress, Stage, Unit};
+    use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
 
     use super::*;
+    use crate::convert::{ConvertOptions, Format, convert};
+    use crate::csc::BuildOptions;
 
+    /// Keeps the notes.
     #[derive(Default)]
     struct Notes(Mutex<Vec<String>>);
 
@@ -263,7 +397,9 @@ mod tests {
             NoProgress.stage(name, total, unit)
         }
         fn note(&self, line: &str) {
-            self.0.lock().unwrap().push(line.to_string());
+            if !line.contains("training needs them") && !line.contains("train need them") {
+                self.0.lock().unwrap().push(line.to_string());
+            }
         }
     }
 
@@ -275,18 +411,45 @@ mod tests {
     const KEEP: Flags = Flags { keep_ids: true, ignore_header: false };
     const IGNORE: Flags = Flags { keep_ids: false, ignore_header: true };
 
-    fn read_text(text: &str, flags: Flags) -> (Result<Raw>, Vec<String>) {
+    /// A dataset, and the folder that it lies in.
+    struct Made {
+        dataset: Dataset,
+        _folder: tempfile::TempDir,
+    }
+
+    impl std::ops::Deref for Made {
+        type Target = Dataset;
+
+        fn deref(&self) -> &Dataset {
+            &self.dataset
+        }
+    }
+
+    fn read_text(text: &str, flags: Flags) -> (Result<Made>, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("edges.txt");
         std::fs::write(&file, text).unwrap();
         let notes = Notes::default();
         let Flags { keep_ids, ignore_header } = flags;
-        let raw = read(&SnapSource { file, keep_ids, ignore_header }, &notes);
-        (raw, notes.0.into_inner().unwrap())
+        let options = ConvertOptions {
+            format: Some(Format::Snap),
+            read: ReadOptions { keep_ids, ignore_header, ..ReadOptions::default() },
+            build: BuildOptions { keep_duplicates: true, ..BuildOptions::default() },
+            ..ConvertOptions::default()
+        };
+        let dataset = convert(&file, &folder.path().join("ds"), &options, false, &notes);
+        let dataset = dataset.map(|(dataset, _)| Made { dataset, _folder: folder });
+        (dataset, notes.0.into_inner().unwrap())
     }
 
-    fn edges(raw: &Raw) -> Vec<(u32, u32)> {
-        raw.sources.iter().copied().zip(raw.targets.iter().copied()).collect()
+    /// The edges, by target and then source.
+    fn edges(dataset: &Dataset) -> Vec<(u32, u32)> {
+        let vertices = 0..dataset.num_vertices() as u32;
+        vertices.flat_map(|v| dataset.topology().in_neighbours(v).iter().map(move |&u| (u, v))).collect()
+    }
+
+    fn original_ids(dataset: &Dataset) -> Option<Vec<u64>> {
+        dataset.original_ids().unwrap().map(|ids| ids.to_vec())
     }
 
     #[test]
@@ -294,8 +457,8 @@ mod tests {
         let text = "# hello\r\n% there\r\n0\t1\r\n 1 2 \r\n\r\n2,0\r\n2 , 1\r\n1\t \t1";
         let (raw, notes) = read_text(text, PLAIN);
         let raw = raw.unwrap();
-        assert_eq!(edges(&raw), [(0, 1), (1, 2), (2, 0), (2, 1), (1, 1)]);
-        assert_eq!((raw.num_vertices, raw.original_ids), (3, None));
+        assert_eq!(edges(&raw), [(2, 0), (0, 1), (1, 1), (2, 1), (1, 2)]);
+        assert_eq!((raw.num_vertices(), original_ids(&raw)), (3, None));
         assert!(notes.is_empty());
     }
 
@@ -304,17 +467,17 @@ mod tests {
         let text = format!("{} 7\n7 100\n", u64::MAX);
         let raw = read_text(&text, PLAIN).0.unwrap();
         assert_eq!(edges(&raw), [(2, 0), (0, 1)]);
-        assert_eq!(raw.original_ids.unwrap(), [7, 100, u64::MAX]);
+        assert_eq!(original_ids(&raw).unwrap(), [7, 100, u64::MAX]);
         let message = read_text(&text, KEEP).0.err().unwrap().to_string();
         assert!(message.contains("vertex id 18446744073709551615 is too large for --keep-ids"), "{message}");
         let raw = read_text("1 3\n", KEEP).0.unwrap();
-        assert_eq!((edges(&raw), raw.num_vertices, raw.original_ids), (vec![(1, 3)], 4, None));
+        assert_eq!((edges(&raw), raw.num_vertices(), original_ids(&raw)), (vec![(1, 3)], 4, None));
     }
 
     #[test]
     fn further_columns_are_ignored_with_one_note() {
         let (raw, notes) = read_text("0 1\n1 2 0.5 9\n2 0 x\n", PLAIN);
-        assert_eq!(edges(&raw.unwrap()), [(0, 1), (1, 2), (2, 0)]);
+        assert_eq!(edges(&raw.unwrap()), [(2, 0), (0, 1), (1, 2)]);
         assert_eq!(notes.len(), 1);
         assert!(notes[0].contains("edges.txt, line 2: more than two columns"), "{notes:?}");
     }
@@ -327,7 +490,8 @@ mod tests {
             (comment(3, 4), PLAIN, Err("line 2: the header promises 4 edges, 3 follow")),
             (comment(4, 3), PLAIN, Err("line 2: the header promises 4 nodes, the edges name 3")),
             (comment(2, 3), PLAIN, Err("or pass --ignore-header")),
-            (comment(9, 3), PLAIN, Err("or pass --keep-ids if the others have no edges")),
+            (comment(9, 3), PLAIN, Ok(9)),
+            ("# Nodes: 9\n0 1\n1 5\n5 1\n".into(), PLAIN, Err("or pass --keep-ids if the others have no edges")),
             (comment(9, 3), KEEP, Ok(9)),
             (comment(3, 3), KEEP, Ok(6)),
             (comment(2, 3), KEEP, Err("promises 2 nodes")),
@@ -350,7 +514,7 @@ mod tests {
         for (text, flags, expected) in table {
             let flags = Flags { ..*flags };
             match (read_text(text, flags).0, expected) {
-                (Ok(raw), Ok(n)) => assert_eq!(raw.num_vertices, *n, "{text}"),
+                (Ok(raw), Ok(n)) => assert_eq!(raw.num_vertices(), *n, "{text}"),
                 (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
                 (Ok(_), Err(part)) => panic!("{text}: expected {part}"),
                 (Err(error), Ok(_)) => panic!("{text}: {error}"),
@@ -362,7 +526,7 @@ mod tests {
     fn a_bare_header_is_noted() {
         let (raw, notes) = read_text("6 1\n0 1\n", PLAIN);
         let raw = raw.unwrap();
-        assert_eq!((edges(&raw), raw.num_vertices, raw.original_ids), (vec![(0, 1)], 6, None));
+        assert_eq!((edges(&raw), raw.num_vertices(), original_ids(&raw)), (vec![(0, 1)], 6, None));
         assert!(notes[0].contains("line 1: taken for a header, 6 vertices and 1 edges"), "{notes:?}");
     }
 }

@@ -131,6 +131,8 @@ impl TextStream {
             }
         }
         self.next_line += memchr::memchr_iter(b'\n', &piece.bytes).count() as u64;
+        // The last line of the file may have no end.
+        self.next_line += u64::from(piece.bytes.last().is_some_and(|&byte| byte != b'\n'));
         piece.end = self.next_line;
         Ok(!piece.bytes.is_empty())
     }

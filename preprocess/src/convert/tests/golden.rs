@@ -1,5 +1,7 @@
 //! The same graph of 6 vertices in every format gives the same dataset.
 
+use std::collections::BTreeSet;
+
 use gsplit_store::verify;
 use half::bf16;
 
@@ -17,48 +19,159 @@ fn assert_sound(dataset: &Dataset) {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
+/// What an input holds beside its edges.
+struct Holds {
+    /// Features: `Some(3)` are those of `make.py`, wider ones start with the same whole numbers.
+    features: Option<usize>,
+    labels: bool,
+    splits: bool,
+    /// Which of several splits is taken.
+    split: Option<&'static str>,
+    /// Names of node columns, in order.
+    columns: &'static [&'static str],
+    /// Names of edge columns, in order.
+    edge_columns: &'static [&'static str],
+    /// Original ids.
+    ids: Option<[u64; 6]>,
+}
+
+const EDGES_ALONE: Holds =
+    Holds { features: None, labels: false, splits: false, split: None, columns: &[], edge_columns: &[], ids: None };
+const ALL: Holds = Holds { features: Some(3), labels: true, splits: true, ..EDGES_ALONE };
+const WEIGHTED: Holds = Holds { edge_columns: &["weight"], ..EDGES_ALONE };
+const TABLE: Holds = Holds { edge_columns: &["weight", "time", "flag", "pair"], ..EDGES_ALONE };
+
+/// Every input of the graph with its directions, what it is found to be, and what it holds.
+const INPUTS: &[(&str, &str, Holds)] = &[
+    ("ogb-csv", "ogb", ALL),
+    ("ogb-npz", "ogb", ALL),
+    ("igb", "igb", Holds { splits: false, columns: &["label_2K"], ..ALL }),
+    ("igb-raw", "igb", Holds { features: Some(1024), splits: false, ..ALL }),
+    ("mag240m", "mag240m", Holds { splits: false, columns: &["year"], ..ALL }),
+    ("graphsaint", "graphsaint", ALL),
+    ("graphbolt", "graphbolt", Holds { columns: &["year"], edge_columns: &["weight"], ..ALL }),
+    ("graphbolt-csv", "graphbolt", Holds { columns: &["year"], ..ALL }),
+    ("npy", "npy", Holds { edge_columns: &["weight", "feat"], ..ALL }),
+    ("npy-pairs", "npy", EDGES_ALONE),
+    ("npy-coo", "npy", Holds { splits: true, ..EDGES_ALONE }),
+    ("npy-csr", "npy", WEIGHTED),
+    ("npy-csc", "npy", WEIGHTED),
+    ("npz/graph.npz", "npz", Holds { split: Some("1"), edge_columns: &["weight"], ..ALL }),
+    ("npz/csr-ones.npz", "npz", EDGES_ALONE),
+    ("npz/csr-weights.npz", "npz", WEIGHTED),
+    ("npz/coo.npz", "npz", WEIGHTED),
+    ("mtx/general.mtx", "mtx", WEIGHTED),
+    ("snap/edges.txt", "snap", EDGES_ALONE),
+    ("snap/gaps.txt.gz", "snap", Holds { ids: Some([10, 11, 14, 19, 26, 35]), ..EDGES_ALONE }),
+    ("tables/plain.parquet", "parquet", TABLE),
+    ("tables/snappy.parquet", "parquet", TABLE),
+    ("tables/spark.parquet", "parquet", TABLE),
+    ("tables/duckdb.parquet", "parquet", Holds { edge_columns: &["weight", "time", "pair"], ..EDGES_ALONE }),
+    ("tables/file.arrow", "arrow", TABLE),
+    ("tables/lz4.feather", "arrow", TABLE),
+    ("tables/edges.csv", "csv", Holds { edge_columns: &["weight", "time"], ..EDGES_ALONE }),
+    ("tables/graph", "parquet", Holds { columns: &["year"], edge_columns: &["time"], ..ALL }),
+];
+
 #[test]
 fn every_format_gives_the_same_dataset() {
-    let sources = [
-        ogb(data().join("ogb-csv")),
-        ogb(data().join("ogb-npz")),
-        snap(data().join("snap/edges.txt")),
-        snap(data().join("snap/gaps.txt.gz")),
-    ];
-    for source in &sources {
-        let (_folder, dataset) = convert_new(source, &ConvertOptions::default()).unwrap();
+    for (name, format, holds) in INPUTS {
+        let read = ReadOptions { split: holds.split.map(str::to_string), ..Default::default() };
+        let options = ConvertOptions { read, ..Default::default() };
+        let (_folder, dataset) = convert_new(&data().join(name), &options).unwrap();
         assert_sound(&dataset);
-        assert_eq!(neighbours(&dataset), IN_NEIGHBOURS, "{source:?}");
+        assert_eq!(neighbours(&dataset), IN_NEIGHBOURS, "{name}");
         let provenance = &dataset.manifest().provenance;
+        assert_eq!((&provenance.options["found"], dataset.name()), (&(*format).into(), "ds"), "{name}");
         let facts = ["edges_read", "duplicates_merged", "self_loops_dropped"].map(|key| provenance.facts[key]);
-        assert_eq!((facts, dataset.name()), ([10, 1, 0], "ds"));
-        match source {
-            Source::Ogb(_) => {
-                let table = dataset.features().unwrap();
-                for v in 0..6 {
-                    assert_eq!(table.row::<f32>(v), [v as f32, v as f32 + 0.25, v as f32 + 0.5], "{source:?}");
-                }
-                assert_eq!(dataset.labels().unwrap()[..], [0, 1, -1, 2, 1, 0]);
-                assert_eq!((dataset.manifest().num_classes, provenance.facts["unlabelled"]), (Some(3), 1));
-                let splits = Split::ALL.map(|split| dataset.split(split).unwrap().to_vec());
-                assert_eq!(splits, [vec![0, 3], vec![1], vec![4, 5]]);
-                assert!(provenance.sources.iter().any(|file| file.path.starts_with("raw/")));
-                assert!(provenance.sources.iter().any(|file| file.path == "split/only/train.csv.gz"));
-            }
-            Source::Snap(source) => {
-                assert!(dataset.features().is_err() && dataset.labels().is_err());
-                let ids = dataset.original_ids().unwrap().map(|ids| ids.to_vec());
-                let gaps = source.file.ends_with("gaps.txt.gz");
-                assert_eq!(ids, gaps.then(|| vec![10, 11, 14, 19, 26, 35]));
-            }
+        assert_eq!(facts, [10, 1, 0], "{name}");
+        assert!(!provenance.sources.is_empty(), "{name}");
+        check_columns(name, &dataset, holds);
+        assert_eq!(dataset.labels().is_ok(), holds.labels, "{name}");
+        if holds.labels {
+            assert_eq!(dataset.labels().unwrap()[..], [0, 1, -1, 2, 1, 0], "{name}");
+            assert_eq!((dataset.manifest().num_classes, provenance.facts["unlabelled"]), (Some(3), 1), "{name}");
         }
+        let splits = Split::ALL.map(|split| dataset.split(split).ok().map(|vertices| vertices.to_vec()));
+        let expected = [vec![0, 3], vec![1], vec![4, 5]].map(|vertices| holds.splits.then_some(vertices));
+        assert_eq!(splits, expected, "{name}");
+        let ids = dataset.original_ids().unwrap().map(|ids| ids.to_vec());
+        assert_eq!(ids, holds.ids.map(Vec::from), "{name}");
+    }
+}
+
+fn check_columns(name: &str, dataset: &Dataset, holds: &Holds) {
+    assert_eq!(dataset.features().is_ok(), holds.features.is_some(), "{name}");
+    if let Some(width) = holds.features {
+        let table = dataset.features().unwrap();
+        assert_eq!(table.dim(), width, "{name}");
+        for v in 0..6 {
+            let expected: Vec<f32> = match width {
+                3 => (0..3).map(|column| v as f32 + column as f32 / 4.0).collect(),
+                _ => (0..width).map(|column| v as f32 + column as f32 / width as f32).collect(),
+            };
+            assert_eq!(table.row::<f32>(v), expected, "{name}");
+        }
+    }
+    let sorted = |names: &[&str]| BTreeSet::from_iter(names.iter().map(|name| name.to_string()));
+    let manifest = dataset.manifest();
+    assert_eq!(manifest.columns.keys().cloned().collect::<BTreeSet<_>>(), sorted(holds.columns), "{name}");
+    assert_eq!(manifest.edge_columns.keys().cloned().collect::<BTreeSet<_>>(), sorted(holds.edge_columns), "{name}");
+}
+
+#[test]
+fn ogb_names_its_files_below_the_folder() {
+    let (_folder, dataset) = convert_new(&ogb(data().join("ogb-csv")), &ConvertOptions::default()).unwrap();
+    let sources = &dataset.manifest().provenance.sources;
+    assert!(sources.iter().any(|file| file.path.starts_with("raw/")), "{sources:?}");
+    assert!(sources.iter().any(|file| file.path == "split/only/train.csv.gz"), "{sources:?}");
+}
+
+#[test]
+fn strings_become_vertices_in_their_order() {
+    // five, four, one, three, two, zero
+    let expected: [&[u32]; 6] = [&[1], &[0, 3], &[5], &[3, 4], &[2, 5], &[4]];
+    for name in ["names.parquet", "large.parquet", "names.arrows"] {
+        let (_folder, dataset) = convert_new(&data().join("tables").join(name), &ConvertOptions::default()).unwrap();
+        assert_sound(&dataset);
+        assert_eq!(neighbours(&dataset), expected, "{name}");
+        let names = dataset.original_names().unwrap().unwrap();
+        let names: Vec<String> = names.iter().map(|name| name.unwrap().to_string()).collect();
+        assert_eq!(names, ["five", "four", "one", "three", "two", "zero"], "{name}");
+    }
+}
+
+#[test]
+fn formats_without_directions_give_both() {
+    for (name, format) in [("metis/plain.graph", "metis"), ("metis/weighted.graph", "metis")] {
+        let (_folder, dataset) = convert_new(&data().join(name), &ConvertOptions::default()).unwrap();
+        assert_sound(&dataset);
+        let expected: [&[u32]; 6] = [&[1, 2], &[0, 2], &[0, 1, 3], &[2, 4], &[3, 5], &[4]];
+        assert_eq!(neighbours(&dataset), expected, "{name}");
+        assert_eq!(dataset.manifest().provenance.options["found"], format);
+    }
+    let (_folder, dataset) = convert_new(&data().join("mtx/symmetric.mtx"), &ConvertOptions::default()).unwrap();
+    assert_sound(&dataset);
+    let expected: [&[u32]; 6] = [&[1, 2], &[0], &[0, 2], &[], &[5], &[4]];
+    assert_eq!(neighbours(&dataset), expected);
+}
+
+#[test]
+fn several_labels_a_vertex_are_kept() {
+    let (_folder, dataset) = convert_new(&data().join("graphsaint-multi"), &ConvertOptions::default()).unwrap();
+    assert_sound(&dataset);
+    assert_eq!(neighbours(&dataset), IN_NEIGHBOURS);
+    let labels = dataset.multi_labels().unwrap();
+    for v in 0..6u32 {
+        let found: Vec<bool> = (0..3).map(|class| labels.has(v, class)).collect();
+        assert_eq!(found, [v % 2 == 1, true, v > 2]);
     }
 }
 
 #[test]
 fn options_change_what_they_say() {
     let csv = ogb(data().join("ogb-csv"));
-    let build = BuildOptions { symmetrise: true, drop_self_loops: true, keep_duplicates: false };
+    let build = BuildOptions { symmetrise: true, drop_self_loops: true, ..Default::default() };
     let options = ConvertOptions {
         build,
         feature_dtype: FeatureDtype::Bf16,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use gsplit_store::NoProgress;
+use gsplit_store::{NoProgress, Split};
 use tempfile::TempDir;
 
 use super::*;
@@ -18,12 +18,13 @@ fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data")
 }
 
-fn ogb(dir: impl Into<PathBuf>) -> Source {
-    Source::Ogb(OgbSource { dir: dir.into(), split: None })
+/// A named input, so that tables of cases read as such.
+fn ogb(dir: impl Into<PathBuf>) -> PathBuf {
+    dir.into()
 }
 
-fn snap(file: impl Into<PathBuf>) -> Source {
-    Source::Snap(SnapSource { file: file.into(), keep_ids: false, ignore_header: false })
+fn snap(file: impl Into<PathBuf>) -> PathBuf {
+    file.into()
 }
 
 fn gz(text: &str) -> Vec<u8> {
@@ -51,7 +52,7 @@ fn copy(name: &str) -> TempDir {
 }
 
 /// Converts into a new folder.
-fn convert_new(source: &Source, options: &ConvertOptions) -> Result<(TempDir, Dataset)> {
+fn convert_new(source: &Path, options: &ConvertOptions) -> Result<(TempDir, Dataset)> {
     let folder = tempfile::tempdir().unwrap();
     let (dataset, outcome) = convert(source, &folder.path().join("ds"), options, false, &NoProgress)?;
     assert_eq!(outcome, Outcome::Converted);

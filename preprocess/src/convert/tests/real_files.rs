@@ -3,7 +3,7 @@
 use super::*;
 
 /// Folder, source, vertices, edges after merging, self-loops kept, whether ids were changed.
-type Case = (&'static str, fn(PathBuf) -> Source, [usize; 3], bool);
+type Case = (&'static str, fn(PathBuf) -> PathBuf, [usize; 3], bool);
 
 const CASES: [Case; 11] = [
     ("wiki-Vote/wiki-Vote.txt", snap, [7_115, 103_689, 0], true),

@@ -1,0 +1,90 @@
+//! The last stage: feature rows, of the input or generated.
+
+use gsplit_store::{DatasetWriter, FeatureDtype, Progress};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use super::ConvertOptions;
+use super::rows::{RowOrder, element_bytes, numbers};
+use crate::Result;
+use crate::read::field::check_feature;
+use crate::read::raw::{Column, Raw};
+
+/// What the stage is called in the journal.
+pub const STAGE: &str = "features";
+
+/// Writes the features.
+pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+    if writer.is_done(STAGE) {
+        return Ok(());
+    }
+    let dtype = options.feature_dtype;
+    match (options.features, &raw.features) {
+        (Some(generated), column) => {
+            if column.is_some() {
+                progress.note(&format!("note: the input's own features are left out for --features {generated}"));
+            }
+            let topology = writer.topology()?;
+            let mut rows = writer.feature_writer(dtype, generated.dim())?;
+            generated.generate_rows(topology.indptr(), topology.indices(), options.seed, &mut rows, progress)?;
+            writer.add_features(rows, dtype, Some(generated.to_string()))?;
+        }
+        (None, Some(column)) => {
+            let (n, scratch) = (writer.num_vertices(), writer.scratch());
+            let order = RowOrder::of(raw, writer)?;
+            let mut rows = writer.feature_writer(dtype, column.width())?;
+            let (mut values, mut row) = (Vec::new(), 0);
+            order.read(column.as_ref(), n, &scratch, progress, &mut |bytes| {
+                to_f32(column.descr(), bytes, &mut values);
+                check(column.as_ref(), row, &values, dtype)?;
+                row += (values.len() / column.width()) as u64;
+                Ok(rows.push_rows(&values)?)
+            })?;
+            writer.add_features(rows, dtype, None)?;
+        }
+        (None, None) => {
+            progress.note("note: no features in the input; training needs them: pass --features fastrp:128")
+        }
+    }
+    Ok(writer.complete(STAGE)?)
+}
+
+/// Values that a thread takes at a time.
+const PER_TASK: usize = 1 << 14;
+
+/// Numbers of type `descr` in single precision.
+fn to_f32(descr: &str, bytes: &[u8], values: &mut Vec<f32>) {
+    let size = element_bytes(descr);
+    values.resize(bytes.len() / size, 0.0);
+    values.par_chunks_mut(PER_TASK).zip(bytes.par_chunks(PER_TASK * size)).for_each(|(values, bytes)| match descr {
+        "<f4" => {
+            let chunks = bytes.as_chunks().0;
+            values.iter_mut().zip(chunks).for_each(|(value, &chunk)| *value = f32::from_le_bytes(chunk));
+        }
+        "<f2" => {
+            let halves: Vec<f16> = bytes.as_chunks().0.iter().map(|&chunk| f16::from_le_bytes(chunk)).collect();
+            halves.convert_to_f32_slice(values);
+        }
+        _ => values.iter_mut().zip(numbers(descr, bytes)).for_each(|(value, number)| *value = number as f32),
+    });
+}
+
+/// Fails unless every value is finite and stays so as `dtype`; the first is in row `row`.
+fn check(column: &dyn Column, row: u64, values: &[f32], dtype: FeatureDtype) -> Result<()> {
+    let largest = match dtype {
+        FeatureDtype::F32 | FeatureDtype::I8 => f32::MAX,
+        FeatureDtype::F16 => f16::MAX.to_f32(),
+        FeatureDtype::Bf16 => bf16::MAX.to_f32(),
+    };
+    // What is a little larger may still be rounded down; what is no number is not below anything.
+    let fine = |values: &[f32]| values.iter().fold(true, |fine, value| fine & (value.abs() <= largest));
+    if values.par_chunks(PER_TASK).all(fine) {
+        return Ok(());
+    }
+    let wrong = values.iter().zip(0..).find_map(|(&value, at)| Some((at, check_feature(value, dtype).err()?)));
+    match wrong {
+        None => Ok(()),
+        Some((at, problem)) => Err(column.error(row + (at / column.width()) as u64, at % column.width(), &problem)),
+    }
+}

@@ -1,0 +1,151 @@
+//! A raw graph becomes a dataset directory.
+//!
+//! ```text
+//! reuse, or refuse early ─▶ open the input ─▶ graph (csc) ─▶ nodes (labels, columns, splits) ─▶ features ─▶ finish
+//! ```
+//! Each of `graph`, `nodes` and `features` is a stage: what a killed run finished is taken over by the next.
+
+mod features;
+mod input;
+mod nodes;
+mod plan;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, check_target, staging};
+use serde::Serialize;
+
+use crate::csc::{Build, BuildOptions};
+use crate::embed::GeneratedFeatures;
+use crate::memory::Memory;
+pub use crate::read::RandomSplit;
+use crate::read::raw::{Raw, ReadOptions};
+use crate::{Error, Result};
+pub use input::Format;
+use input::Input;
+pub use plan::{Plan, PlannedStage, plan};
+
+/// Options of every raw format.
+#[derive(Clone, Debug, Serialize, clap::Args)]
+pub struct ConvertOptions {
+    /// Format of the input [default: found out]
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
+    /// How the input is read.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub read: ReadOptions,
+    /// What happens to the edges.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub build: BuildOptions,
+    /// Draw splits at random: fractions of the (labelled) vertices for training, validation and test, as 0.6,0.2,0.2
+    #[arg(long, value_name = "TRAIN,VALID,TEST")]
+    pub random_split: Option<RandomSplit>,
+    /// Seed of the random split and of generated features
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Type to store features in: f32, f16, bf16, or i8 with a scale for every row
+    #[arg(long, value_name = "TYPE", default_value_t = FeatureDtype::F32)]
+    pub feature_dtype: FeatureDtype,
+    /// Generate features, in place of the input's own: random:D (noise) or fastrp:D (an embedding of the structure by
+    /// random projections: Chen et al., CIKM 2019), D values a vertex
+    #[arg(long, value_name = "KIND:D")]
+    pub features: Option<GeneratedFeatures>,
+    /// Most memory to take, as 4GiB, 512MiB or 50%; what does not fit waits on disk beside the output. The result does not
+    /// depend on it [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip)]
+    pub memory: Option<Memory>,
+}
+
+impl Default for ConvertOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            read: ReadOptions::default(),
+            build: BuildOptions::default(),
+            random_split: None,
+            seed: 0,
+            feature_dtype: FeatureDtype::F32,
+            features: None,
+            memory: None,
+        }
+    }
+}
+
+impl ConvertOptions {
+    /// The budget.
+    pub fn budget(&self) -> Memory {
+        self.memory.unwrap_or_default()
+    }
+}
+
+/// What [`convert`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The dataset was made.
+    Converted,
+    /// It was there already, made from the same input with the same options.
+    Reused,
+}
+
+/// Turns the raw graph at `source` into a dataset at `out`. A dataset there that was made from the same files with the
+/// same options is reused; anything else there is refused, unless `force` and it is a dataset, which is then replaced
+/// with all presamples and partitions in it. A run that was killed is taken up again after its last finished stage.
+pub fn convert(
+    source: &Path,
+    out: &Path,
+    options: &ConvertOptions,
+    force: bool,
+    progress: &dyn Progress,
+) -> Result<(Dataset, Outcome)> {
+    let input = Input::open(source, options, progress)?;
+    let provenance = input.provenance(options)?;
+    if !force && let Some(dataset) = input.reusable(out, &provenance)? {
+        staging::tidy(out);
+        return Ok((dataset, Outcome::Reused));
+    }
+    // What stands in the way of writing is better known before hours of reading.
+    check_target(out, force)?;
+    let identity = input.identity(&provenance)?;
+    let mut writer = DatasetWriter::resume(out, force, &identity)?;
+    // What a killed run finished is on the disk already.
+    plan::of(&input, out, options)?.check(|stage| writer.is_done(stage))?;
+    write_graph(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error))?;
+    nodes::write(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error))?;
+    features::write(&input.raw, options, &mut writer, progress)?;
+    if input.identity(&provenance)? != identity {
+        return Err(Error::input(source, "was changed while it was read: run it again"));
+    }
+    Ok((writer.finish(provenance)?, Outcome::Converted))
+}
+
+/// What the first stage is called in the journal.
+const GRAPH: &str = "graph";
+
+/// The first stage: topology, edge columns and original ids.
+fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+    if writer.is_done(GRAPH) {
+        return Ok(());
+    }
+    let build = Build {
+        source: raw.edges.as_ref(),
+        ids: raw.ids,
+        node_ids: raw.node_ids.as_deref(),
+        options: options.build,
+        memory: options.budget(),
+        scratch: writer.scratch().join("edges"),
+    };
+    let built = build.run(writer, progress)?;
+    build.clean_up()?;
+    let facts = writer.facts_mut();
+    facts.extend(raw.facts.clone());
+    facts.insert("edges_read".into(), built.edges_read);
+    facts.insert("self_loops_dropped".into(), built.self_loops_dropped);
+    facts.insert("duplicates_merged".into(), built.duplicates_merged);
+    Ok(writer.complete(GRAPH)?)
+}

@@ -1,0 +1,137 @@
+//! The second stage: labels, further columns and splits of the vertices.
+
+use std::path::Path;
+
+use gsplit_store::{DatasetWriter, Progress, Split};
+
+use super::ConvertOptions;
+use super::rows::{RowOrder, numbers};
+use crate::csc::IdMap;
+use crate::read::field::class;
+use crate::read::raw::{Column, Raw};
+use crate::{Error, Result};
+
+/// What the stage is called in the journal.
+pub const STAGE: &str = "nodes";
+
+/// Writes them.
+pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+    if writer.is_done(STAGE) {
+        return Ok(());
+    }
+    let (n, scratch) = (writer.num_vertices(), writer.scratch());
+    let order = RowOrder::of(raw, writer)?;
+    let rows = Rows { order: &order, n, scratch: &scratch, progress };
+    let mut labelled = None;
+    match &raw.labels {
+        Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
+        Some(column) => write_multi_labels(column.as_ref(), &rows, writer)?,
+        None => progress.note("note: no labels in the input; training needs them"),
+    }
+    for column in &raw.columns {
+        let mut out = writer.node_column_writer(column.name(), column.descr(), column.width())?;
+        rows.read(column.as_ref(), &mut |bytes| Ok(out.push(bytes)?))?;
+        writer.add_node_column(column.name(), out)?;
+    }
+    let splits = match (&options.random_split, &raw.splits) {
+        (Some(split), _) => Some(split.draw(n as usize, labelled.as_deref(), options.seed)),
+        (None, Some(splits)) => Some(vertices(splits, &IdMap::of(writer)?, n)?),
+        (None, None) => None,
+    };
+    match splits {
+        Some(splits) => {
+            for (split, vertices) in Split::ALL.into_iter().zip(splits) {
+                writer.add_split(split, vertices)?;
+            }
+        }
+        None => progress.note("note: no splits; presample and train need them: pass --random-split TRAIN,VALID,TEST"),
+    }
+    Ok(writer.complete(STAGE)?)
+}
+
+/// How rows are read.
+struct Rows<'a> {
+    order: &'a RowOrder,
+    n: u64,
+    scratch: &'a Path,
+    progress: &'a dyn Progress,
+}
+
+impl Rows<'_> {
+    fn read(&self, column: &dyn Column, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.order.read(column, self.n, self.scratch, self.progress, take)
+    }
+}
+
+/// Writes one class a vertex. Returns whether each is labelled, as a class or -1: 4 bytes a vertex.
+fn write_labels(column: &dyn Column, rows: &Rows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
+    let mut labels: Vec<i32> = Vec::new();
+    rows.read(column, &mut |bytes| {
+        for number in numbers(column.descr(), bytes) {
+            let class = class(number, rows.n as usize);
+            labels.push(class.map_err(|problem| column.error(labels.len() as u64, 0, &problem))?);
+        }
+        Ok(())
+    })?;
+    let unlabelled = labels.iter().filter(|&&label| label < 0).count() as u64;
+    writer.facts_mut().insert("unlabelled".into(), unlabelled);
+    writer.add_labels(&labels)?;
+    Ok(labels)
+}
+
+/// Writes a set of classes a vertex: bit c of its row.
+fn write_multi_labels(column: &dyn Column, rows: &Rows<'_>, writer: &mut DatasetWriter) -> Result<()> {
+    let width = column.width();
+    let classes = u32::try_from(width).map_err(|_| column.error(0, 0, "too many classes"))?;
+    let mut out = writer.multi_label_writer(classes)?;
+    let (mut row, mut packed) = (0u64, vec![0u8; width.div_ceil(8)]);
+    let mut at = 0;
+    rows.read(column, &mut |bytes| {
+        for number in numbers(column.descr(), bytes) {
+            match number {
+                0.0 => {}
+                1.0 => packed[at / 8] |= 1 << (at % 8),
+                other => {
+                    let problem = format!("label {other}: expected 0 or 1 for each of the {width} classes");
+                    return Err(column.error(row, at, &problem));
+                }
+            }
+            at += 1;
+            if at == width {
+                out.push(&packed)?;
+                packed.fill(0);
+                (at, row) = (0, row + 1);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(writer.add_multi_labels(out)?)
+}
+
+/// The vertices of splits by the ids of the input. Splits may not overlap.
+fn vertices(splits: &[Vec<u64>; 3], ids: &IdMap, n: u64) -> Result<[Vec<u32>; 3]> {
+    let mut owner: Vec<Option<Split>> = vec![None; n as usize];
+    let mut found: [Vec<u32>; 3] = Default::default();
+    for ((split, listed), vertices) in Split::ALL.into_iter().zip(splits).zip(&mut found) {
+        for &id in listed {
+            let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < n);
+            let name = split.name();
+            let vertex = vertex.ok_or_else(|| {
+                Error::Graph(format!("the {name} split names {}, which is no vertex", ids.unknown(id)))
+            })?;
+            match owner[vertex as usize].replace(split) {
+                None => vertices.push(vertex),
+                Some(other) => {
+                    let other = other.name();
+                    let id = ids.original(vertex);
+                    let problem = match other == name {
+                        true => format!("the {name} split lists vertex {id} twice: each may be once"),
+                        false => format!("vertex {id} is in the {other} split and in {name}: splits must not overlap"),
+                    };
+                    return Err(Error::Graph(problem));
+                }
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,252 @@
+//! What a conversion will take, told before it begins: `--plan`.
+//!
+//! Memory and disk follow from the sizes of the input, which are estimated where no header states them; times from rates
+//! measured on one machine, so they are orders of magnitude. A conversion that the disk cannot hold is refused before
+//! anything is written.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::{Progress, ROWS_PER_BATCH};
+use serde::Serialize;
+
+use super::ConvertOptions;
+use super::input::Input;
+use super::rows::{element_bytes, row_bytes};
+use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
+use crate::edges::{self, Estimate};
+use crate::embed::GeneratedFeatures;
+use crate::memory::{self, Memory};
+use crate::read::plausible;
+use crate::read::raw::Ids;
+
+use crate::{Error, Result, disk};
+
+/// Bytes of input that a thread parses in a second, about.
+const PARSED: f64 = 400e6;
+/// Edges that a thread sorts in a second, about.
+const SORTED: f64 = 40e6;
+/// Bytes that a disk takes or gives in a second, about.
+const DISK: f64 = 500e6;
+
+/// One stage of a conversion.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlannedStage {
+    /// What it is called in the journal of a conversion.
+    pub key: &'static str,
+    /// What is done.
+    pub name: &'static str,
+    /// Peak memory, in bytes.
+    pub memory: u64,
+    /// Bytes written that stay.
+    pub output: u64,
+    /// Bytes written that are removed again.
+    pub scratch: u64,
+    /// Seconds, about.
+    pub seconds: f64,
+}
+
+/// What a conversion will take.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// What was found.
+    pub format: String,
+    /// Number of vertices, about.
+    pub num_vertices: u64,
+    /// Number of edges, about, before duplicates are merged.
+    pub num_edges: u64,
+    /// The budget, in bytes.
+    pub memory_budget: u64,
+    /// The stages, in order.
+    pub stages: Vec<PlannedStage>,
+    /// Bytes free where the output goes.
+    pub disk_free: u64,
+    /// Where that is.
+    pub disk: PathBuf,
+}
+
+/// The plan of [`super::convert`] with the same arguments. Nothing is written.
+pub fn plan(source: &Path, out: &Path, options: &ConvertOptions, progress: &dyn Progress) -> Result<Plan> {
+    of(&Input::open(source, options, progress)?, out, options)
+}
+
+/// The plan of a conversion whose input is open.
+pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<Plan> {
+    let raw = &input.raw;
+    let mut estimate = raw.edges.estimate()?;
+    match raw.ids {
+        Ids::Dense(Some(n)) => estimate.vertices = n,
+        Ids::Dense(None) => {}
+        // Ids may be any numbers; vertices are the two ends of an edge, or rows.
+        Ids::Sparse => estimate.vertices = estimate.vertices.min(estimate.edges.saturating_mul(2)),
+    }
+    // Edges are estimated, but not so badly.
+    if raw.node_ids.is_none() && plausible(estimate.vertices, estimate.edges.saturating_mul(4)).is_err() {
+        plausible(estimate.vertices, estimate.edges).map_err(|problem| input.name(Error::Graph(problem)))?;
+    }
+    // Headers may claim anything; what is beyond these is refused when the edges are read.
+    estimate.vertices = estimate.vertices.min(1 << 33);
+    estimate.edges = estimate.edges.min(1 << 48);
+    let n = estimate.vertices;
+    let copies = if options.build.symmetrise { 2 } else { 1 };
+    let edges = estimate.edges * copies;
+    let mut columns: Vec<_> = raw.columns.iter().collect();
+    columns.extend(&raw.labels);
+    let row: u64 = columns.iter().map(|column| row_bytes(column.as_ref()) as u64).sum();
+    let node_bytes = n.saturating_mul(row);
+    let with_rows = !columns.is_empty() || raw.node_ids.is_some();
+    let with_splits = raw.splits.is_some() || options.random_split.is_some();
+    // The order of a table's rows, classes, and owners of splits; and the ids, where any are looked up.
+    let per_vertex = if with_rows || with_splits { 10 } else { 0 };
+    let table = if raw.ids == Ids::Sparse && (raw.node_ids.is_some() || raw.splits.is_some()) { 25 } else { 0 };
+    let nodes = PlannedStage {
+        key: super::nodes::STAGE,
+        name: "labels, columns, splits",
+        memory: memory::resident() + (per_vertex + table) * n,
+        output: node_bytes,
+        scratch: 0,
+        seconds: 2.0 * node_bytes as f64 / DISK,
+    };
+    let (disk, disk_free) = disk::room(out)?;
+    Ok(Plan {
+        format: input.format.to_string(),
+        num_vertices: n,
+        num_edges: edges,
+        memory_budget: options.budget().total(),
+        stages: vec![graph(input, options.budget(), estimate, edges), nodes, features(input, options, n, edges)],
+        disk_free,
+        disk,
+    })
+}
+
+fn graph(input: &Input, budget: Memory, estimate: Estimate, edges: u64) -> PlannedStage {
+    let raw = &input.raw;
+    let values = edges::row_bytes(raw.edges.columns());
+    let threads = num_threads(budget.total(), values) as u64;
+    let waiting = edges.saturating_mul(EDGE_BYTES + values as u64);
+    let ids = if raw.ids == Ids::Sparse { estimate.vertices * 8 } else { 0 };
+    let output = edges.saturating_mul(4 + values as u64).saturating_add(estimate.vertices * 8 + ids);
+    let fixed = threads * thread_bytes(values) + estimate.vertices / 5 + (48 << 20);
+    let wanted = waiting.saturating_add(memory::resident() + fixed);
+    let spilled = if wanted > budget.total() { waiting } else { 0 };
+    let parallel = threads as f64;
+    PlannedStage {
+        key: super::GRAPH,
+        name: "graph",
+        memory: wanted.min(budget.total()).max(memory::resident() + fixed),
+        output,
+        scratch: spilled,
+        seconds: estimate.bytes as f64 / PARSED / parallel
+            + edges as f64 / SORTED / parallel
+            + (output as f64 + 2.0 * spilled as f64) / DISK,
+    }
+}
+
+fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> PlannedStage {
+    let dim = match (options.features, &input.raw.features) {
+        (Some(generated), _) => generated.dim() as u64,
+        (None, Some(column)) => column.width() as u64,
+        (None, None) => 0,
+    };
+    let read = match &input.raw.features {
+        Some(column) if options.features.is_none() => n.saturating_mul(dim * element_bytes(column.descr()) as u64),
+        _ => 0,
+    };
+    let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
+    let tables = match options.features {
+        Some(GeneratedFeatures::FastRp { .. }) => {
+            n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4))
+        }
+        _ => 0,
+    };
+    // A batch of rows, as it is stored, and as it is written.
+    let batch = 3 * n.min(ROWS_PER_BATCH as u64) * dim * 4;
+    PlannedStage {
+        key: super::features::STAGE,
+        name: "features",
+        memory: if dim == 0 { 0 } else { tables.saturating_add(memory::resident() + (16 << 20) + batch) },
+        output,
+        scratch: if input.raw.node_ids.is_some() { read } else { 0 },
+        seconds: (read as f64 + output as f64) / DISK,
+    }
+}
+
+impl Plan {
+    /// Largest memory of any stage, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.stages.iter().map(|stage| stage.memory).max().unwrap_or(0)
+    }
+
+    /// Most bytes on disk at one time.
+    pub fn disk(&self) -> u64 {
+        self.disk_beside(|_| false)
+    }
+
+    /// Most bytes on disk at one time beside those of stages that are done.
+    fn disk_beside(&self, done: impl Fn(&str) -> bool) -> u64 {
+        let mut written = 0u64;
+        let mut most = 0;
+        for stage in self.stages.iter().filter(|stage| !done(stage.key)) {
+            written = stage.output.saturating_add(written);
+            most = most.max(stage.scratch.saturating_add(written));
+        }
+        most
+    }
+
+    /// Seconds of all stages, about.
+    pub fn seconds(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.seconds).sum()
+    }
+
+    /// Fails when the disk or the budget cannot hold what is not `done` yet.
+    pub fn check(&self, done: impl Fn(&str) -> bool) -> Result<()> {
+        let disk = self.disk_beside(&done);
+        if disk > self.disk_free {
+            let (needed, free) = (memory::shown(disk), memory::shown(self.disk_free));
+            let problem =
+                format!("the dataset takes about {needed} here, {free} are free: free some space or write elsewhere");
+            return Err(Error::input(&self.disk, problem));
+        }
+        match self.stages.iter().find(|stage| !done(stage.key) && stage.memory > self.memory_budget) {
+            None => Ok(()),
+            Some(stage) => Err(Error::Option(format!(
+                "--memory: {} takes about {}, the budget is {}: raise it, or generate features of fewer values",
+                stage.name,
+                memory::shown(stage.memory),
+                memory::shown(self.memory_budget)
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_early() {
+        let stage = |memory, output, scratch| PlannedStage {
+            key: "graph",
+            name: "graph",
+            memory,
+            output,
+            scratch,
+            seconds: 1.0,
+        };
+        let plan = |stages: Vec<PlannedStage>| Plan {
+            format: "snap".into(),
+            num_vertices: 1,
+            num_edges: 1,
+            memory_budget: 100,
+            stages,
+            disk_free: 1000,
+            disk: "/somewhere".into(),
+        };
+        let fits = plan(vec![stage(100, 400, 600), stage(50, 600, 0)]);
+        assert_eq!((fits.disk(), fits.memory(), fits.seconds()), (1000, 100, 2.0));
+        fits.check(|_| false).unwrap();
+        let message = plan(vec![stage(1, 400, 601)]).check(|_| false).unwrap_err().to_string();
+        assert!(message.contains("/somewhere: the dataset takes about 1001 B"), "{message}");
+        let message = plan(vec![stage(101, 0, 0)]).check(|_| false).unwrap_err().to_string();
+        assert!(message.contains("--memory: graph takes about 101 B, the budget is 100 B"), "{message}");
+    }
+}

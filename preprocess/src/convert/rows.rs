@@ -1,0 +1,159 @@
+//! Rows of a node column, in the order of the vertices.
+//!
+//! A column whose rows are in that order already is streamed as it is. A table that lists its vertices in an order of its own
+//! is first written to where its rows belong, in a scratch file, and then read from its start.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use gsplit_store::{DatasetWriter, Progress};
+
+use crate::csc::{IdMap, for_each_batch};
+use crate::read::raw::{Column, Raw};
+use crate::{Error, Result};
+
+/// Bytes read back at a time.
+const AT_A_TIME: usize = 1 << 20;
+
+/// Which vertex every row of the node columns is.
+pub enum RowOrder {
+    /// Row v is vertex v.
+    Vertices,
+    /// Row i is vertex `.0[i]`.
+    Table(Vec<u32>),
+}
+
+impl RowOrder {
+    /// The order of `raw`'s rows among the vertices of `dataset`, whose graph is written. 4 bytes a vertex where a table has
+    /// its own, and an [`IdMap`] meanwhile.
+    pub fn of(raw: &Raw, dataset: &DatasetWriter) -> Result<Self> {
+        let Some(table) = &raw.node_ids else { return Ok(Self::Vertices) };
+        let (ids, num_vertices) = (IdMap::of(dataset)?, dataset.num_vertices());
+        let path = raw.files.last().map_or(Path::new(""), |path| path.as_path());
+        let mut order: Vec<u32> = Vec::new();
+        for_each_batch(table.as_ref(), |batch| {
+            for &id in &batch.sources {
+                let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < num_vertices);
+                order.push(vertex.ok_or_else(|| {
+                    Error::Graph(format!("the table of vertices names {}, which is none", ids.unknown(id)))
+                })?);
+            }
+            Ok(())
+        })?;
+        let mut seen = vec![false; num_vertices as usize];
+        for (row, &vertex) in order.iter().enumerate() {
+            if std::mem::replace(&mut seen[vertex as usize], true) {
+                return Err(Error::input(path, format!("row {row}: its vertex is listed twice: each may be once")));
+            }
+        }
+        if let Some(missing) = seen.iter().position(|seen| !seen) {
+            let (rows, id) = (order.len(), ids.original(missing as u32));
+            let problem = format!("{rows} rows for {num_vertices} vertices: vertex {id} has edges and no row");
+            return Err(Error::input(path, problem));
+        }
+        let in_order = order.iter().enumerate().all(|(row, &vertex)| row == vertex as usize);
+        Ok(if in_order { Self::Vertices } else { Self::Table(order) })
+    }
+
+    /// Hands over the rows of `column` in the order of the vertices, some whole rows at a time. Fails unless there is one
+    /// for each vertex.
+    pub fn read(
+        &self,
+        column: &dyn Column,
+        num_vertices: u64,
+        scratch: &Path,
+        progress: &dyn Progress,
+        take: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let row_bytes = row_bytes(column);
+        let mut rows = 0u64;
+        let mut count = |bytes: &[u8]| -> Result<u64> {
+            let first = rows;
+            rows += (bytes.len() / row_bytes) as u64;
+            match rows > num_vertices {
+                true => Err(wrong_rows(column, rows, num_vertices)),
+                false => Ok(first),
+            }
+        };
+        match self {
+            Self::Vertices => column.read(progress, &mut |bytes| {
+                count(bytes)?;
+                take(bytes)
+            })?,
+            Self::Table(order) => {
+                let path = scratch.join("rows");
+                let file = File::options().read(true).write(true).create(true).truncate(true).open(&path);
+                let mut file = file.map_err(Error::io(&path))?;
+                column.read(progress, &mut |bytes| {
+                    let first = count(bytes)? as usize;
+                    let vertices = &order[first..first + bytes.len() / row_bytes];
+                    let mut row = 0;
+                    for run in vertices.chunk_by(|a, b| a.wrapping_add(1) == *b) {
+                        let at = u64::from(run[0]) * row_bytes as u64;
+                        let part = &bytes[row * row_bytes..(row + run.len()) * row_bytes];
+                        file.write_all_at(part, at).map_err(Error::io(&path))?;
+                        row += run.len();
+                    }
+                    Ok(())
+                })?;
+                let mut room = vec![0; (AT_A_TIME / row_bytes).max(1) * row_bytes];
+                let mut missing = rows * row_bytes as u64;
+                while missing > 0 {
+                    let now =
+                        &mut room[..missing.min((AT_A_TIME / row_bytes).max(1) as u64 * row_bytes as u64) as usize];
+                    file.read_exact(now).map_err(Error::io(&path))?;
+                    take(now)?;
+                    missing -= now.len() as u64;
+                }
+                std::fs::remove_file(&path).map_err(Error::io(&path))?;
+            }
+        }
+        match rows == num_vertices {
+            true => Ok(()),
+            false => Err(wrong_rows(column, rows, num_vertices)),
+        }
+    }
+}
+
+fn wrong_rows(column: &dyn Column, found: u64, num_vertices: u64) -> Error {
+    let more = if found > num_vertices { "or more " } else { "" };
+    let problem = format!(
+        "{}: {found} {more}rows for {num_vertices} vertices: expected one each; truncated, or of another graph?",
+        column.name()
+    );
+    Error::input(column.path(), problem)
+}
+
+/// Bytes of a row.
+pub fn row_bytes(column: &dyn Column) -> usize {
+    (column.width() * element_bytes(column.descr())).max(1)
+}
+
+/// Bytes of a number of type `descr`.
+pub fn element_bytes(descr: &str) -> usize {
+    descr.get(2..).and_then(|digits| digits.parse().ok()).unwrap_or(1)
+}
+
+/// The numbers of `bytes`, of type `descr`, as `f64`.
+pub fn numbers<'a>(descr: &str, bytes: &'a [u8]) -> Box<dyn Iterator<Item = f64> + 'a> {
+    macro_rules! decode {
+        ($type:ty) => {
+            Box::new(bytes.as_chunks().0.iter().map(|&chunk| <$type>::from_le_bytes(chunk) as f64))
+        };
+    }
+    match descr {
+        "|i1" => decode!(i8),
+        "|u1" | "|b1" => decode!(u8),
+        "<i2" => decode!(i16),
+        "<u2" => decode!(u16),
+        "<i4" => decode!(i32),
+        "<u4" => decode!(u32),
+        "<i8" => decode!(i64),
+        "<u8" => decode!(u64),
+        "<f2" => Box::new(bytes.as_chunks().0.iter().map(|&chunk| half::f16::from_le_bytes(chunk).to_f64())),
+        "<f4" => decode!(f32),
+        _ => decode!(f64),
+    }
+}

@@ -1,0 +1,242 @@
+//! Reading all edges: pieces of the input become chunks, on every thread.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use gsplit_store::Progress;
+
+use super::chunk::{Bucketer, LARGEST_SHIFT};
+use super::pieces::{for_each_batch, for_each_parallel};
+use super::presence::{Presence, Ranks};
+use super::store::{EdgeStore, Stored};
+use super::{Build, Outcome};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, row_bytes};
+use crate::read::plausible;
+use crate::read::raw::Ids;
+use crate::{Error, Result};
+
+/// All edges, in buckets.
+pub struct Ingested {
+    /// The edges.
+    pub stored: Stored,
+    /// Bits of a target within its bucket.
+    pub shift: u32,
+    /// Number of vertices.
+    pub num_vertices: u64,
+    /// The ids that occur, where they are to be compacted and have gaps.
+    pub ranks: Option<Ranks>,
+    /// Edges of the input.
+    pub edges: u64,
+    /// Edges of the input from a vertex to itself.
+    pub self_loops: u64,
+    /// Number of distinct ids, 0 where they were not counted.
+    distinct: u64,
+}
+
+impl Ingested {
+    /// Fails when only a damaged count or id explains the number of vertices.
+    pub fn check_size(&self) -> Result<()> {
+        plausible(self.num_vertices, self.edges.max(self.distinct)).map_err(Error::Graph)
+    }
+}
+
+/// Buckets that are aimed at: so many that the edges of one stay in a core's cache while they are sorted, few enough to
+/// sort into all of them at once.
+const BUCKETS: u64 = 1024;
+const SMALLEST_SHIFT: u32 = 8;
+/// What a bitmap of ids may always take, in bytes.
+const LEAST_PRESENCE: u64 = 4 << 20;
+
+/// Memory that a thread takes for the piece and the chunk under way, in bytes.
+pub fn thread_bytes(value_bytes: usize) -> u64 {
+    (4 << 20) + EDGES_PER_PIECE as u64 * (48 + 3 * value_bytes as u64)
+}
+
+/// Bits of a target within its bucket when there are about `vertices` ids: a hint alone.
+pub fn bucket_shift(vertices: u64) -> u32 {
+    (vertices.max(1) / BUCKETS).max(1).ilog2().saturating_add(1).clamp(SMALLEST_SHIFT, LARGEST_SHIFT)
+}
+
+/// What the threads share.
+struct Shared {
+    store: EdgeStore,
+    /// Whether ids are to be compacted.
+    sparse: bool,
+    presence: Option<Presence>,
+    /// What the presence may take, in bytes.
+    presence_limit: u64,
+    /// Ids that are not compacted were too scattered to be counted.
+    lost_count: AtomicBool,
+    /// Ids must be below this.
+    limit: u64,
+    edges: AtomicU64,
+    loops: AtomicU64,
+    /// Largest id and one.
+    end: AtomicU64,
+}
+
+/// Why reading ends early.
+enum Stop {
+    Failed(Error),
+    TooSparse,
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Threads that read pieces: as many as there are, if half of `memory` is enough for what each holds.
+pub fn num_threads(memory: u64, value_bytes: usize) -> usize {
+    let enough = (memory / 2 / thread_bytes(value_bytes)).max(1);
+    rayon::current_num_threads().min(usize::try_from(enough).unwrap_or(usize::MAX))
+}
+
+/// The largest id in the first pieces, and one: not exact, but of the right size.
+fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
+    const PIECES: usize = 4;
+    let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
+    source.rewind()?;
+    let mut end = 0;
+    for _ in 0..PIECES {
+        if !source.next(&mut piece)? {
+            break;
+        }
+        batch.clear();
+        // What is wrong with the input is said when it is read.
+        if source.parse(&mut piece, &mut batch).is_ok() {
+            let largest = batch.sources.iter().chain(&batch.targets).max();
+            end = end.max(largest.map_or(0, |largest| largest.saturating_add(1)));
+        }
+    }
+    Ok(end)
+}
+
+/// Reads `build.source`. [`Outcome::TooSparse`] when ids are to be compacted and are too large or too scattered for a
+/// bitmap.
+pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Outcome<Ingested>> {
+    let vertices = match build.ids {
+        Ids::Dense(Some(n)) => n,
+        _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
+    };
+    let value_bytes = row_bytes(build.source.columns());
+    let shift = bucket_shift(vertices);
+    let threads = num_threads(memory, value_bytes);
+    let fixed = threads as u64 * thread_bytes(value_bytes) + vertices.min(1 << 32) / 5;
+    let shared = Shared {
+        store: EdgeStore::new(&build.scratch, value_bytes, memory.saturating_sub(fixed).max(memory / 4)),
+        sparse: build.ids == Ids::Sparse,
+        presence: (!matches!(build.ids, Ids::Dense(Some(_)))).then(Presence::new),
+        presence_limit: (memory / 4).max(LEAST_PRESENCE),
+        lost_count: AtomicBool::new(false),
+        limit: match build.ids {
+            Ids::Dense(Some(n)) => n.min(1 << 32),
+            _ => 1 << 32,
+        },
+        edges: AtomicU64::new(0),
+        loops: AtomicU64::new(0),
+        end: AtomicU64::new(0),
+    };
+    let bucketer = || Bucketer::new(shift, build.options, value_bytes);
+    let read =
+        for_each_parallel(build.source, threads, "reading edges", progress, bucketer, |bucketer, number, batch| {
+            shared.take(number, batch, bucketer)
+        });
+    match read.and_then(|()| shared.finish(build, shift, progress)) {
+        Ok(ingested) => Ok(Outcome::Done(ingested)),
+        Err(Stop::TooSparse) => Ok(Outcome::TooSparse),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+impl Shared {
+    fn take(&self, number: u64, batch: &EdgeBatch, bucketer: &mut Bucketer) -> Result<(), Stop> {
+        let sources = self.see(&batch.sources)?;
+        let largest = sources.max(self.see(&batch.targets)?);
+        self.edges.fetch_add(batch.len() as u64, Relaxed);
+        let (chunk, loops) = bucketer.sort(number, batch, largest.unwrap_or(0));
+        self.loops.fetch_add(loops, Relaxed);
+        Ok(self.store.add(chunk)?)
+    }
+
+    /// Counts ids among the vertices. Returns the largest.
+    fn see(&self, ids: &[u64]) -> Result<Option<u64>, Stop> {
+        let Some(largest) = ids.iter().copied().max() else { return Ok(None) };
+        if largest >= self.limit {
+            return Err(match self.sparse {
+                true => Stop::TooSparse,
+                false => Stop::Failed(self.too_large(largest)),
+            });
+        }
+        if let Some(presence) = self.presence.as_ref().filter(|_| !self.lost_count.load(Relaxed))
+            && !presence.add(ids, self.presence_limit)
+        {
+            if self.sparse {
+                return Err(Stop::TooSparse);
+            }
+            self.lost_count.store(true, Relaxed);
+        }
+        self.end.fetch_max(largest + 1, Relaxed);
+        Ok(Some(largest))
+    }
+
+    fn too_large(&self, id: u64) -> Error {
+        match self.limit {
+            limit if limit < 1 << 32 => Error::Graph(format!("an edge names vertex {id}: expected ids below {limit}")),
+            _ => Error::Graph(format!(
+                "vertex id {id} is too large for --keep-ids: expected ids below {}; leave it out, and ids are compacted",
+                u32::MAX
+            )),
+        }
+    }
+
+    /// Adds what is known only now, and decides what the vertices are.
+    fn finish(self, build: &Build<'_>, shift: u32, progress: &dyn Progress) -> Result<Ingested, Stop> {
+        if let Some(ids) = build.node_ids {
+            let mut seen = Ok(None);
+            for_each_batch(ids, |batch| {
+                if seen.is_ok() {
+                    seen = self.see(&batch.sources);
+                }
+                Ok(())
+            })?;
+            seen?;
+        }
+        let counted = self.presence.as_ref().filter(|_| !self.lost_count.load(Relaxed));
+        let seen = Seen {
+            edges: self.edges.load(Relaxed),
+            largest: self.end.load(Relaxed).checked_sub(1),
+            distinct: counted.map(Presence::len),
+        };
+        let ending = build.source.finish(&seen)?;
+        ending.notes.iter().for_each(|note| progress.note(note));
+        if !ending.first.is_empty() {
+            let mut bucketer = Bucketer::new(shift, build.options, row_bytes(build.source.columns()));
+            self.take(0, &ending.first, &mut bucketer)?;
+        }
+        let end = self.end.load(Relaxed);
+        let stated = match build.ids {
+            Ids::Dense(Some(n)) => Some(n),
+            _ => ending.num_vertices,
+        };
+        let ranks = self.presence.filter(|_| self.sparse && stated.is_none()).map(Presence::into_ranks);
+        let ranks = ranks.filter(|ranks| !ranks.is_identity());
+        let num_vertices = stated.unwrap_or(ranks.as_ref().map_or(end, Ranks::len));
+        if num_vertices > u64::from(u32::MAX) || (ranks.is_none() && num_vertices < end) {
+            return Err(Stop::Failed(Error::Graph(format!(
+                "{num_vertices} vertices, and an edge names vertex {}: expected ids below that, and at most {} vertices",
+                end.saturating_sub(1),
+                u32::MAX
+            ))));
+        }
+        Ok(Ingested {
+            stored: self.store.finish(),
+            shift,
+            num_vertices,
+            ranks,
+            edges: self.edges.into_inner(),
+            self_loops: self.loops.into_inner(),
+            distinct: seen.distinct.unwrap_or(0),
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! Ids that no bitmap can hold: numbers from 2^32 on, or scattered, or strings.
+//!
+//! Returns: [`Keys`], the distinct ids of a graph in order, and an edge source that names vertices instead.
+//! Input: an edge source that can be read twice. Strings come as hashes with the strings beside them; two strings with one
+//! hash are refused (the chance is about n² / 2^65).
+//! Idea: every piece's ids are sorted and merged into what was found before.
+//! Cost: one reading of the input; 8 bytes an id while they are collected and twice that while they are merged, for strings
+//! their bytes and about 40 more. What does not fit the budget is refused with what it would take.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use gsplit_store::{DatasetWriter, Progress};
+use rayon::prelude::*;
+
+use super::Build;
+use super::ingest::num_threads;
+use super::pieces::{for_each_batch, for_each_parallel, lock};
+use super::table::Table;
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes};
+use crate::memory::shown;
+use crate::{Error, Result};
+
+/// Ids that are collected before the first merge.
+const FIRST_MERGE: usize = 1 << 20;
+
+/// The distinct ids of a graph.
+pub struct Keys {
+    table: Table,
+    /// The string of every vertex.
+    names: Option<Vec<String>>,
+    ending: Ending,
+}
+
+impl Keys {
+    /// Collects the ids of all edges of `build`, and its further ids.
+    pub fn collect(build: &Build<'_>, progress: &dyn Progress) -> Result<Self> {
+        let found = Mutex::new(Found { limit: build.memory.left(), merge_at: FIRST_MERGE, ..Found::default() });
+        let (edges, largest) = (AtomicU64::new(0), AtomicU64::new(0));
+        let threads = num_threads(build.memory.left(), row_bytes(build.source.columns()));
+        for_each_parallel(
+            build.source,
+            threads,
+            "reading ids",
+            progress,
+            Vec::new,
+            |room: &mut Vec<u64>, _, batch| {
+                edges.fetch_add(batch.len() as u64, Relaxed);
+                room.clear();
+                room.extend_from_slice(&batch.sources);
+                room.extend_from_slice(&batch.targets);
+                room.sort_unstable();
+                room.dedup();
+                largest.fetch_max(room.last().copied().unwrap_or(0), Relaxed);
+                lock(&found).add(room, &batch.names)
+            },
+        )?;
+        let mut found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(ids) = build.node_ids {
+            for_each_batch(ids, |batch| found.add(&batch.sources, &batch.names))?;
+        }
+        found.merge()?;
+        let edges = edges.into_inner();
+        let largest = (edges > 0).then(|| largest.into_inner());
+        let seen = Seen { edges, largest, distinct: Some(found.ids.len() as u64) };
+        let ending = build.source.finish(&seen)?;
+        ending.notes.iter().for_each(|note| progress.note(note));
+        if let Some(n) = ending.num_vertices {
+            return Err(Error::Graph(format!("{n} vertices: ids are 32-bit, so at most {} are supported", u32::MAX)));
+        }
+        found.add(&ending.first.sources, &ending.first.names)?;
+        found.add(&ending.first.targets, &[])?;
+        found.merge()?;
+        found.into_keys(build.source.has_string_ids(), ending)
+    }
+
+    /// Number of ids.
+    pub fn num_ids(&self) -> u64 {
+        self.table.keys().len() as u64
+    }
+
+    /// `source` with vertices for ids.
+    pub fn ranked<'a>(&'a self, source: &'a dyn EdgeSource) -> Ranked<'a> {
+        Ranked { source, keys: self }
+    }
+
+    /// Writes the original ids.
+    pub fn write(&self, dataset: &mut DatasetWriter) -> Result<()> {
+        match &self.names {
+            Some(names) => {
+                let mut writer = dataset.original_names_writer()?;
+                names.iter().try_for_each(|name| writer.push(name))?;
+                Ok(dataset.add_original_names(writer)?)
+            }
+            None => Ok(dataset.add_original_ids(self.table.keys())?),
+        }
+    }
+}
+
+/// Ids under collection.
+#[derive(Default)]
+struct Found {
+    ids: Vec<u64>,
+    names: Vec<(u64, String)>,
+    name_bytes: u64,
+
+    merge_at: usize,
+    /// Bytes that may be held.
+    limit: u64,
+}
+
+impl Found {
+    fn add(&mut self, ids: &[u64], names: &[(u64, String)]) -> Result<()> {
+        self.ids.extend_from_slice(ids);
+        self.name_bytes += names.iter().map(|(_, name)| name.len() as u64 + 40).sum::<u64>();
+        self.names.extend_from_slice(names);
+        if self.ids.len() >= self.merge_at || self.names.len() >= self.merge_at {
+            self.merge()?;
+            self.merge_at = FIRST_MERGE.max(2 * self.ids.len());
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self) -> Result<()> {
+        self.ids.par_sort_unstable();
+        self.ids.dedup();
+        self.names.par_sort_unstable();
+        self.names.dedup();
+        if let Some(pair) = self.names.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            let (a, b) = (&pair[0].1, &pair[1].1);
+            return Err(Error::Graph(format!("ids `{a}` and `{b}` have the same hash: rename one of them")));
+        }
+        self.name_bytes = self.names.iter().map(|(_, name)| name.len() as u64 + 40).sum();
+        let needed = 16 * self.ids.len() as u64 + 2 * self.name_bytes;
+        if needed > self.limit {
+            let (found, needed) = (self.ids.len(), shown(needed));
+            let problem = format!("{found} distinct ids so far take {needed}, more than --memory leaves: raise it");
+            return Err(Error::Graph(problem));
+        }
+
+        Ok(())
+    }
+
+    fn into_keys(self, strings: bool, ending: Ending) -> Result<Keys> {
+        let found = self.ids.len();
+        if found > u32::MAX as usize {
+            let problem = format!("{found} vertices: ids are 32-bit, so at most {} are supported", u32::MAX);
+            return Err(Error::Graph(problem));
+        }
+        if !strings {
+            return Ok(Keys { table: Table::ascending(self.ids), names: None, ending });
+        }
+        let mut names = self.names;
+        names.par_sort_unstable_by(|a, b| a.1.cmp(&b.1));
+        let pairs: Vec<(u64, u32)> = names.iter().zip(0..).map(|((hash, _), vertex)| (*hash, vertex)).collect();
+        let table = Table::of(pairs);
+        if table.keys() != self.ids {
+            return Err(Error::Graph("the input changed while it was read: run it again".into()));
+        }
+        Ok(Keys { table, names: Some(names.into_iter().map(|(_, name)| name).collect()), ending })
+    }
+}
+
+/// An edge source with vertices for ids.
+pub struct Ranked<'a> {
+    source: &'a dyn EdgeSource,
+    keys: &'a Keys,
+}
+
+impl Ranked<'_> {
+    fn rank(&self, batch: &mut EdgeBatch) -> Result<()> {
+        for id in batch.sources.iter_mut().chain(&mut batch.targets) {
+            let vertex = self.keys.table.find(*id);
+            *id =
+                vertex.ok_or_else(|| Error::Graph("the input changed while it was read: run it again".into()))?.into();
+        }
+        batch.names.clear();
+        Ok(())
+    }
+}
+
+impl EdgeSource for Ranked<'_> {
+    fn rewind(&self) -> Result<()> {
+        self.source.rewind()
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        self.source.next(piece)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        self.source.parse(piece, batch)?;
+        self.rank(batch)
+    }
+
+    fn finish(&self, _seen: &Seen) -> Result<Ending> {
+        let EdgeBatch { sources, targets, values, .. } = &self.keys.ending.first;
+        let mut first =
+            EdgeBatch { sources: sources.clone(), targets: targets.clone(), values: values.clone(), names: Vec::new() };
+        self.rank(&mut first)?;
+        Ok(Ending { first, ..Ending::default() })
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        self.source.columns()
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        Ok(Estimate { vertices: self.keys.num_ids(), ..self.source.estimate()? })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.source.bytes_done()
+    }
+}

@@ -1,0 +1,141 @@
+//! The arrays that several formats share, streamed into `.npy` files.
+//!
+//! Features are widened to single precision (exact, but that int8 rows are multiplied by their scale), labels are int64 as
+//! torch's losses want them, and multi-label targets are float32 rows of 0 and 1. Columns are copied as they are.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::ops::Range;
+use std::path::Path;
+
+use gsplit_store::{NpyWriter, Progress, Split, Stage, Unit};
+use rayon::prelude::*;
+
+use super::edges::{for_each_edge, pieces};
+use super::output::Target;
+use super::source::{Labels, Source};
+use crate::{Error, Result};
+
+/// Edges, or values of rows, of one piece.
+const PIECE: usize = 1 << 18;
+
+/// Writes (2, m) int64: the sources, then the targets.
+pub(super) fn write_edges(source: &Source<'_>, target: &Target, name: &str, progress: &dyn Progress) -> Result<()> {
+    let topology = source.topology();
+    let m = topology.num_edges();
+    let path = target.path(name)?;
+    if m == 0 {
+        return write_no_edges(&path);
+    }
+    let stage = progress.stage("writing the edges", Some(2 * m as u64), Unit::Items("ids"));
+    let mut out = NpyWriter::<i64>::create_rows(&path, m as u64)?;
+    write_ends(topology.num_edges(), &mut out, &*stage, |range| {
+        source.check(range.clone())?;
+        Ok(topology.indices()[range].iter().map(|&u| i64::from(u)).collect())
+    })?;
+    write_ends(topology.num_edges(), &mut out, &*stage, |range| {
+        let mut targets = Vec::with_capacity(range.len());
+        for_each_edge(topology, range, |_, _, v| targets.push(i64::from(v)));
+        Ok(targets)
+    })?;
+    out.finish()?;
+    Ok(())
+}
+
+fn write_ends(
+    m: usize,
+    out: &mut NpyWriter<i64>,
+    stage: &dyn Stage,
+    ends: impl Fn(Range<usize>) -> Result<Vec<i64>> + Sync,
+) -> Result<()> {
+    let all: Vec<Range<usize>> = pieces(m, PIECE).collect();
+    for window in all.chunks(2 * rayon::current_num_threads()) {
+        for values in window.par_iter().map(|range| ends(range.clone())).collect::<Result<Vec<_>>>()? {
+            out.push(&values)?;
+            stage.advance(values.len() as u64);
+        }
+    }
+    Ok(())
+}
+
+/// An array of shape (2, 0), which has no rows to stream.
+fn write_no_edges(path: &Path) -> Result<()> {
+    let head = "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 0), }";
+    let bytes = [b"\x93NUMPY\x01\0\x76\0", format!("{head:117}\n").as_bytes()].concat();
+    let written = File::create(path).and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()));
+    written.map_err(Error::io(path))
+}
+
+/// Writes the feature rows of the vertices `range` as (rows, d) float32.
+pub(super) fn write_features(source: &Source<'_>, path: &Path, range: Range<usize>, stage: &dyn Stage) -> Result<()> {
+    let Some(table) = &source.features else { return Ok(()) };
+    let mut out = NpyWriter::<f32>::create_rows(path, table.dim() as u64)?;
+    let rows = (PIECE / table.dim()).max(1);
+    let all: Vec<Range<usize>> =
+        pieces(range.len(), rows).map(|piece| range.start + piece.start..range.start + piece.end).collect();
+    for window in all.chunks(2 * rayon::current_num_threads()) {
+        let values: Vec<Vec<f32>> = window.par_iter().map(|piece| source.feature_rows(table, piece.clone())).collect();
+        for values in values {
+            out.push(&values)?;
+            stage.advance((values.len() / table.dim()) as u64);
+        }
+    }
+    out.finish()?;
+    Ok(())
+}
+
+/// Writes the labels of some vertices: int64, or (rows, classes) float32 where vertices can have several classes.
+pub(super) fn write_labels(labels: &Labels, path: &Path, vertices: impl Iterator<Item = u32>) -> Result<()> {
+    match labels {
+        Labels::Single(labels) => {
+            let mut out = NpyWriter::<i64>::create(path)?;
+            for v in vertices {
+                out.push(&[i64::from(labels[v as usize])])?;
+            }
+            out.finish()?;
+        }
+        Labels::Multi(labels) => {
+            let mut out = NpyWriter::<f32>::create_rows(path, u64::from(labels.num_classes()))?;
+            let mut row = vec![0.0; labels.num_classes() as usize];
+            for v in vertices {
+                row.fill(0.0);
+                labels.classes(v).for_each(|class| row[class as usize] = 1.0);
+                out.push(&row)?;
+            }
+            out.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes one byte a vertex of `range`: 1 in the split, else 0.
+pub(super) fn write_mask(members: &[u32], path: &Path, range: Range<usize>) -> Result<()> {
+    let mut out = NpyWriter::<u8>::create(path)?;
+    let mut next = members.partition_point(|&v| (v as usize) < range.start);
+    for piece in pieces(range.len(), PIECE) {
+        let piece = range.start + piece.start..range.start + piece.end;
+        let mut mask = vec![0u8; piece.len()];
+        while let Some(&v) = members.get(next).filter(|&&v| (v as usize) < piece.end) {
+            mask[v as usize - piece.start] = 1;
+            next += 1;
+        }
+        out.push(&mask)?;
+    }
+    out.finish()?;
+    Ok(())
+}
+
+/// A split's name where masks are named, as PyG and DGL do.
+pub(super) fn mask_name(split: Split) -> &'static str {
+    match split {
+        Split::Train => "train_mask",
+        Split::Valid => "val_mask",
+        Split::Test => "test_mask",
+    }
+}
+
+/// Copies a file of the dataset and fsyncs the copy.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to).map_err(Error::io(from))?;
+    File::open(to).and_then(|file| file.sync_all()).map_err(Error::io(to))
+}

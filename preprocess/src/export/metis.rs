@@ -1,0 +1,225 @@
+//! METIS's `.graph` text (METIS 5.1 manual, section 4.1.1): the undirected simple graph.
+//!
+//! Returns: vertex v + 1's line lists every vertex that an edge joins it with, in either direction, ascending, counted from
+//! 1; self-loops are dropped and each neighbour stands once. Where the edges have a column `weight`, format 001: the weight
+//! of {u, v} is the sum over all edges u→v and v→u, halved where both directions are there (an undirected graph stores both),
+//! rounded to the nearest integer, at least 1.
+//! Idea: a line merges v's in-neighbours, which are stored, with its out-neighbours, which are not. Those are gathered for a
+//! range of vertices at a time, by a scan of the whole graph; ranges are as long as `--memory` allows.
+//! Cost: a scan of the indices for each range, and a first one that counts; in memory 8 bytes a vertex, and for a range
+//! 8 bytes a vertex and 4 bytes an edge (12 with weights), at least those of one vertex; beside that a few lines of text.
+
+use std::io::{Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use gsplit_store::{Progress, Unit};
+use rayon::prelude::*;
+
+use super::edges::{for_each_edge, pieces};
+use super::output::{Sink, Target};
+use super::source::{Source, WEIGHT, Weights};
+use super::text::{push_int, write_pieces};
+use super::{Memory, Written};
+use crate::{Error, Result};
+
+/// Bytes of the first line, blanks included: two 20-digit counts and the format fit.
+const HEADER: usize = 64;
+/// Edges that are scanned, or formatted, at once by a thread.
+const CHUNK: usize = 1 << 17;
+/// The largest weight that METIS's 32-bit build reads.
+const LARGEST: f64 = i32::MAX as f64;
+
+/// Writes the file. `memory` is for the out-neighbours of a range.
+pub(super) fn write(
+    source: &Source<'_>,
+    target: &mut Target,
+    memory: Memory,
+    progress: &dyn Progress,
+) -> Result<Written> {
+    let topology = source.topology();
+    let (n, m) = (topology.num_vertices(), topology.num_edges());
+    let weights = source.weights()?;
+    let starts = out_starts(source, progress)?;
+    let entry = if weights.is_some() { 12 } else { 4 };
+    let ranges = cut(&starts, memory.bytes() / entry);
+
+    let mut sink = Sink::create(target.file())?;
+    sink.push(&[b' '; HEADER])?;
+    let neighbours = AtomicU64::new(0);
+    let stage = progress.stage("writing neighbours", Some(n as u64), Unit::Items("vertices"));
+    for range in ranges {
+        let out = OutLists::gather(source, &starts, range.clone(), weights.as_ref());
+        let chunks = cut_lines(source, &starts, range);
+        write_pieces(&mut sink, chunks.into_iter(), false, &*stage, |vertices, text| {
+            let mut line = Vec::new();
+            for v in vertices {
+                out.line(source, v, weights.as_ref(), &mut line)?;
+                neighbours.fetch_add(line.len() as u64, Relaxed);
+                push_line(text, &line, weights.is_some());
+            }
+            Ok(())
+        })?;
+    }
+    let edges = neighbours.into_inner() / 2;
+    let mut file = sink.finish()?;
+    let header = format!("{n} {edges}{}", if weights.is_some() { " 001" } else { "" });
+    let header = format!("{header:width$}\n", width = HEADER - 1);
+    let written = file.seek(SeekFrom::Start(0)).and_then(|_| file.write_all(header.as_bytes()));
+    written.and_then(|()| file.sync_all()).map_err(Error::io(target.out()))?;
+    say(source, m as u64, edges, progress);
+    let holds = if weights.is_some() { vec![source.edge_part(WEIGHT)] } else { Vec::new() };
+    Ok(Written { num_edges: edges, holds })
+}
+
+fn say(source: &Source<'_>, m: u64, edges: u64, progress: &dyn Progress) {
+    let name = source.one_line_name();
+    progress.note(&format!("note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of vertices"));
+}
+
+/// Where each vertex's out-neighbours start when they are sorted by vertex: `n + 1` offsets.
+fn out_starts(source: &Source<'_>, progress: &dyn Progress) -> Result<Vec<u64>> {
+    let (n, m) = (source.topology().num_vertices(), source.topology().num_edges());
+    let stage = progress.stage("counting out-edges", Some(m as u64), Unit::Items("edges"));
+    let counts: Vec<AtomicU64> = (0..=n).map(|_| AtomicU64::new(0)).collect();
+    let all: Vec<Range<usize>> = pieces(m, CHUNK).collect();
+    all.into_par_iter().try_for_each(|range| {
+        source.check(range.clone())?;
+        for &u in &source.topology().indices()[range.clone()] {
+            counts[u as usize + 1].fetch_add(1, Relaxed);
+        }
+        stage.advance(range.len() as u64);
+        Ok::<_, Error>(())
+    })?;
+    let mut total = 0;
+    Ok(counts
+        .into_iter()
+        .map(|count| {
+            total += count.into_inner();
+            total
+        })
+        .collect())
+}
+
+/// Ranges of vertices with at most `limit` out-edges each, or of one vertex.
+fn cut(starts: &[u64], limit: u64) -> Vec<Range<usize>> {
+    let (n, mut from) = (starts.len() - 1, 0);
+    let mut ranges = Vec::new();
+    while from < n {
+        let end = starts[from].saturating_add(limit);
+        let to = (starts.partition_point(|&start| start <= end) - 1).clamp(from + 1, n);
+        ranges.push(from..to);
+        from = to;
+    }
+    ranges
+}
+
+/// `range` in runs with at most about [`CHUNK`] neighbours.
+fn cut_lines(source: &Source<'_>, starts: &[u64], range: Range<usize>) -> Vec<Range<usize>> {
+    let indptr = source.topology().indptr();
+    let before = |v: usize| indptr[v] + starts[v] + v as u64;
+    let (mut chunks, mut from) = (Vec::new(), range.start);
+    for v in range.clone() {
+        if v > from && before(v + 1) - before(from) > CHUNK as u64 {
+            chunks.push(from..v);
+            from = v;
+        }
+    }
+    chunks.push(from..range.end);
+    chunks
+}
+
+/// The out-neighbours of a range of vertices.
+struct OutLists<'a> {
+    first: usize,
+    starts: &'a [u64],
+    targets: Vec<u32>,
+    /// The edge of each target; empty without weights.
+    edges: Vec<u64>,
+}
+
+impl<'a> OutLists<'a> {
+    fn gather(source: &Source<'_>, starts: &'a [u64], range: Range<usize>, weights: Option<&Weights<'_>>) -> Self {
+        let starts = &starts[range.start..=range.end];
+        let total = (starts[range.len()] - starts[0]) as usize;
+        let next: Vec<AtomicU64> = starts[..range.len()].iter().map(|&at| AtomicU64::new(at - starts[0])).collect();
+        let targets: Vec<AtomicU32> = (0..total).map(|_| AtomicU32::new(0)).collect();
+        let edges: Vec<AtomicU64> = (0..weights.map_or(0, |_| total)).map(|_| AtomicU64::new(0)).collect();
+        let topology = source.topology();
+        let all: Vec<Range<usize>> = pieces(topology.num_edges(), CHUNK).collect();
+        all.into_par_iter().for_each(|piece| {
+            for_each_edge(topology, piece, |e, u, v| {
+                if range.contains(&(u as usize)) {
+                    let at = next[u as usize - range.start].fetch_add(1, Relaxed) as usize;
+                    targets[at].store(v, Relaxed);
+                    if let Some(edge) = edges.get(at) {
+                        edge.store(e as u64, Relaxed);
+                    }
+                }
+            });
+        });
+        let targets = targets.into_iter().map(AtomicU32::into_inner).collect();
+        let edges = edges.into_iter().map(AtomicU64::into_inner).collect();
+        Self { first: range.start, starts, targets, edges }
+    }
+
+    /// Puts the neighbours of `v` into `line`, ascending, with their weights (1 without).
+    fn line(
+        &self,
+        source: &Source<'_>,
+        v: usize,
+        weights: Option<&Weights<'_>>,
+        line: &mut Vec<(u32, u32)>,
+    ) -> Result<()> {
+        let topology = source.topology();
+        let (starts, first) = (self.starts, self.starts[0]);
+        let out = (starts[v - self.first] - first) as usize..(starts[v - self.first + 1] - first) as usize;
+        let inside = topology.indptr()[v] as usize..topology.indptr()[v + 1] as usize;
+        let mut ends: Vec<(u32, u64)> = Vec::with_capacity(out.len() + inside.len());
+        let own = inside.clone();
+        ends.extend(inside.map(|e| (topology.indices()[e], e as u64)));
+        ends.extend(out.map(|i| (self.targets[i], self.edges.get(i).copied().unwrap_or(0))));
+        ends.retain(|&(u, _)| u as usize != v);
+        // By edge within a neighbour, so that a sum of floats is the same from both ends.
+        ends.sort_unstable();
+        line.clear();
+        for group in ends.chunk_by(|a, b| a.0 == b.0) {
+            let weight = match weights {
+                None => 1,
+                Some(weights) => {
+                    let sum: f64 = group.iter().map(|&(_, e)| weights.get(e as usize)).sum();
+                    let ours = group.iter().filter(|&&(_, e)| own.contains(&(e as usize))).count();
+                    let both = ours > 0 && ours < group.len();
+                    rounded(if both { sum / 2.0 } else { sum }, group[0], v)?
+                }
+            };
+            line.push((group[0].0, weight));
+        }
+        Ok(())
+    }
+}
+
+/// A sum of weights as METIS takes it.
+fn rounded(sum: f64, (u, _): (u32, u64), v: usize) -> Result<u32> {
+    if sum.is_finite() && (0.0..=LARGEST).contains(&sum) {
+        return Ok((sum.round() as u32).max(1));
+    }
+    Err(Error::Graph(format!(
+        "the edges between {u} and {v} weigh {sum} together, METIS takes 0 to {LARGEST}: convert without the edge column \
+         `{WEIGHT}`, or scale it"
+    )))
+}
+
+fn push_line(text: &mut Vec<u8>, line: &[(u32, u32)], weighted: bool) {
+    for (i, &(u, weight)) in line.iter().enumerate() {
+        if i > 0 {
+            text.push(b' ');
+        }
+        push_int(text, u64::from(u) + 1);
+        if weighted {
+            text.push(b' ');
+            push_int(text, weight);
+        }
+    }
+    text.push(b'\n');
+}

@@ -1,0 +1,190 @@
+//! A dataset directory becomes what another tool reads.
+//!
+//! Returns: a file or a folder that appears whole or not at all, and what it holds. Input: a dataset whose topology passes
+//! `verify`; an index that names no vertex is an error, never a wrong line.
+//! Idea: the arrays of a dataset are mapped and their order is the edges' order, targets ascending and sources ascending
+//! within a target; every format is one pass over them. Text is formatted by chunks of edges in parallel and written in
+//! order (`text`), arrays are streamed or copied (`arrays`).
+//! Cost: one reading of what is exported, and memory for a few chunks a thread. METIS needs both directions of every edge
+//! and says there what it holds.
+//!
+//! ```text
+//! graphbolt  metadata.yaml and arrays   dgl.graphbolt.OnDiskDataset, DGL 2.1 and later
+//! dgl        metadata.json in chunks    DGL's distributed partitioning pipeline
+//! pyg        arrays and load.py         torch_geometric.data.Data
+//! metis      .graph text                gpmetis, KaHIP, ParMETIS: the undirected simple graph
+//! mtx        Matrix Market coordinate   scipy.io.mmread, GraphBLAS, SuiteSparse
+//! parquet    tables of edges and nodes  DuckDB, Spark, pyarrow, polars
+//! snap       FROM TO lines, gzip or not SNAP's tools, and whatever reads an edge list
+//! ```
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use gsplit_store::{Dataset, Progress, artifact_key};
+
+use crate::Result;
+
+mod arrays;
+mod dgl;
+mod edges;
+mod graphbolt;
+mod memory;
+mod metis;
+mod mtx;
+mod output;
+mod parquet;
+mod pyg;
+mod snap;
+mod source;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use memory::Memory;
+use output::Target;
+use source::Source;
+
+/// What to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
+pub enum ExportFormat {
+    /// The raw dataset of DGL's GraphBolt: metadata.yaml and arrays, for dgl.graphbolt.OnDiskDataset
+    Graphbolt,
+    /// The chunked graph of DGL's distributed partitioning: metadata.json; with --partition the assignment too
+    Dgl,
+    /// Arrays and load.py, whose load() returns a torch_geometric.data.Data
+    Pyg,
+    /// METIS's .graph text: undirected, without self-loops; weighted where the edges have a column `weight`
+    Metis,
+    /// Matrix Market coordinate text: row = source, column = target, counted from 1
+    Mtx,
+    /// Parquet tables of edges and nodes, compressed with zstd
+    Parquet,
+    /// An edge list: FROM TO lines; gzip where --out ends in .gz
+    Snap,
+}
+
+impl ExportFormat {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Graphbolt => "graphbolt",
+            Self::Dgl => "dgl",
+            Self::Pyg => "pyg",
+            Self::Metis => "metis",
+            Self::Mtx => "mtx",
+            Self::Parquet => "parquet",
+            Self::Snap => "snap",
+        }
+    }
+
+    /// Whether it is a folder; the others are one file.
+    pub fn is_folder(self) -> bool {
+        matches!(self, Self::Graphbolt | Self::Dgl | Self::Pyg | Self::Parquet)
+    }
+}
+
+impl fmt::Display for ExportFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How to write it.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ExportOptions {
+    /// dgl: write this partition's assignment beside the graph, as partition/_N.txt and partition/partition_meta.json
+    #[arg(long, value_name = "KEY", value_parser = artifact_key)]
+    pub partition: Option<String>,
+    /// dgl: pieces that the graph's files are cut into, at most one for each vertex and edge [default: one for each part
+    /// of --partition, else one]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub chunks: Option<u32>,
+    /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
+    #[arg(long)]
+    pub original_ids: bool,
+    /// metis: memory for reversed edges; more of it means fewer scans of the graph
+    #[arg(long, value_name = "SIZE", default_value_t)]
+    pub memory: Memory,
+    /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exported {
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Vertices described.
+    pub num_vertices: u64,
+    /// Edges written; for METIS the undirected ones.
+    pub num_edges: u64,
+    /// Bytes written, and in how many files.
+    pub bytes: u64,
+    /// Files written.
+    pub files: u64,
+    /// Parts of the dataset that the format has no place for, as `features`.
+    pub left_out: Vec<String>,
+}
+
+/// Writes `dataset` to `out` as `format`. What the format cannot hold is said in one note.
+pub fn export(
+    dataset: &Dataset,
+    format: ExportFormat,
+    out: &Path,
+    options: &ExportOptions,
+    progress: &dyn Progress,
+) -> Result<Exported> {
+    options.check(format)?;
+    let source = Source::open(dataset)?;
+    let mut target = Target::begin(out, format, options.force)?;
+    let written = match format {
+        ExportFormat::Graphbolt => graphbolt::write(&source, &mut target, progress),
+        ExportFormat::Dgl => dgl::write(&source, &mut target, options, progress),
+        ExportFormat::Pyg => pyg::write(&source, &mut target, progress),
+        ExportFormat::Metis => metis::write(&source, &mut target, options.memory, progress),
+        ExportFormat::Mtx => mtx::write(&source, &mut target, progress),
+        ExportFormat::Parquet => parquet::write(&source, &mut target, options, progress),
+        ExportFormat::Snap => snap::write(&source, &mut target, options, progress),
+    }?;
+    let left_out = source.parts().into_iter().filter(|part| !written.holds.contains(part)).collect::<Vec<_>>();
+    if !left_out.is_empty() {
+        progress.note(&format!("note: {format} has no place for {}: left out", left_out.join(", ")));
+    }
+    let (path, files, bytes) = target.finish(&source)?;
+    let num_vertices = dataset.num_vertices() as u64;
+    Ok(Exported { path, num_vertices, num_edges: written.num_edges, bytes, files, left_out })
+}
+
+/// What a format's writer did.
+struct Written {
+    /// Edges written.
+    num_edges: u64,
+    /// Those of [`Source::parts`] that are in the output.
+    holds: Vec<String>,
+}
+
+impl ExportOptions {
+    /// An option of another format is refused: it would do nothing.
+    fn check(&self, format: ExportFormat) -> Result<()> {
+        use ExportFormat as F;
+        let refuse = |option: &str, of: &str| {
+            Err(crate::Error::Option(format!("{option} is for --format {of}, not {format}: leave it out")))
+        };
+        if self.partition.is_some() && format != F::Dgl {
+            return refuse("--partition", "dgl");
+        }
+        if self.chunks.is_some() && format != F::Dgl {
+            return refuse("--chunks", "dgl");
+        }
+        if self.original_ids && !matches!(format, F::Snap | F::Parquet) {
+            return refuse("--original-ids", "snap or parquet");
+        }
+        if self.memory != Memory::default() && format != F::Metis {
+            return refuse("--memory", "metis");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,68 @@
+//! Arrays named as the attributes of PyG's `Data`, and a loader of them.
+//!
+//! ```text
+//! edge_index.npy   (2, m) int64: sources, targets       edge_attr.npy, edge_weight.npy   the edge columns feat and weight
+//! x.npy            (n, d) float32                       edge_<name>.npy                  further edge columns
+//! y.npy            (n,) int64, -1 = unlabelled;         train_mask.npy, val_mask.npy, test_mask.npy   (n,) uint8
+//!                  (n, classes) float32, multi-label    <name>.npy                       further node columns
+//! num_nodes.txt    n, which isolated vertices need      load.py                          load() returns the Data
+//! ```
+
+use gsplit_store::{Progress, Unit};
+
+use super::Written;
+use super::arrays::{copy, mask_name, write_edges, write_features, write_labels, write_mask};
+use super::output::Target;
+use super::source::{Source, WEIGHT};
+use crate::Result;
+
+/// The loader.
+const LOAD: &str = include_str!("load.py");
+/// Attributes that a node column may not take.
+const TAKEN: [&str; 9] =
+    ["x", "y", "edge_index", "edge_attr", "edge_weight", "train_mask", "val_mask", "test_mask", "num_nodes"];
+
+/// Writes the folder.
+pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Progress) -> Result<Written> {
+    let n = source.topology().num_vertices();
+    write_edges(source, target, "edge_index.npy", progress)?;
+    let mut holds = Vec::new();
+    if source.features.is_some() {
+        let stage = progress.stage("writing features", Some(n as u64), Unit::Items("rows"));
+        write_features(source, &target.path("x.npy")?, 0..n, &*stage)?;
+        holds.push(source.feature_part());
+    }
+    if let Some(labels) = &source.labels {
+        write_labels(labels, &target.path("y.npy")?, 0..n as u32)?;
+        holds.push(source.label_part());
+    }
+    for (split, vertices) in &source.splits {
+        write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, 0..n)?;
+        holds.push(source.split_part(*split));
+    }
+    for (name, column) in &source.node_columns {
+        // A column that begins with edge_ would be taken for one of the edges.
+        let taken = TAKEN.contains(&name.as_str()) || name.starts_with("edge_");
+        let attribute = attribute(if taken { "node_" } else { "" }, name);
+        copy(column.path(), &target.path(&format!("{attribute}.npy"))?)?;
+        holds.push(source.node_part(name));
+    }
+    for (name, column) in &source.edge_columns {
+        let attribute = match name.as_str() {
+            "feat" => "edge_attr".to_string(),
+            WEIGHT => "edge_weight".to_string(),
+            name => attribute("edge_", name),
+        };
+        copy(column.path(), &target.path(&format!("{attribute}.npy"))?)?;
+        holds.push(source.edge_part(name));
+    }
+    target.write("num_nodes.txt", &format!("{n}\n"))?;
+    target.write("load.py", LOAD)?;
+    Ok(Written { num_edges: source.topology().num_edges() as u64, holds })
+}
+
+/// A column's name as one of Python.
+fn attribute(prefix: &str, name: &str) -> String {
+    let first = if prefix.is_empty() && name.starts_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
+    format!("{prefix}{first}{}", name.replace('-', "_"))
+}

@@ -1,0 +1,235 @@
+//! What a dataset holds, opened once for an export.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use gsplit_store::{
+    Column, ColumnFile, Dataset, DatasetManifest, Element, Error as StoreError, FeatureDtype, FeatureTable,
+    MultiLabels, Names, Split, Topology,
+};
+use half::{bf16, f16};
+
+use crate::{Error, Result};
+
+/// Name of the edge column that is a weight.
+pub(super) const WEIGHT: &str = "weight";
+
+/// A dataset and its opened parts.
+pub(super) struct Source<'a> {
+    dataset: &'a Dataset,
+    /// Feature rows.
+    pub features: Option<FeatureTable>,
+    /// Classes of the vertices.
+    pub labels: Option<Labels>,
+    /// The splits that there are.
+    pub splits: Vec<(Split, Column<u32>)>,
+    /// Further node columns by name.
+    pub node_columns: Vec<(String, ColumnFile)>,
+    /// Edge columns by name, aligned with the topology's indices.
+    pub edge_columns: Vec<(String, ColumnFile)>,
+    /// The raw input's ids, where they were changed.
+    pub original: Option<Original>,
+}
+
+/// Classes of the vertices.
+pub(super) enum Labels {
+    /// One each, -1 for none.
+    Single(Column<i32>),
+    /// Any number each.
+    Multi(MultiLabels),
+}
+
+/// The raw input's ids.
+pub(super) enum Original {
+    /// Numbers.
+    Numbers(Column<u64>),
+    /// Strings.
+    Names(Names),
+}
+
+/// One weight an edge, where it lies.
+pub(super) enum Weights<'a> {
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+    I64(&'a [i64]),
+}
+
+impl Weights<'_> {
+    /// The weight of edge `e`.
+    pub fn get(&self, e: usize) -> f64 {
+        match self {
+            Self::F32(values) => f64::from(values[e]),
+            Self::F64(values) => values[e],
+            Self::I64(values) => values[e] as f64,
+        }
+    }
+}
+
+impl<'a> Source<'a> {
+    /// Opens every part that the manifest names.
+    pub fn open(dataset: &'a Dataset) -> Result<Self> {
+        let manifest: &DatasetManifest = dataset.manifest();
+        let labels = match (manifest.num_classes, manifest.multi_label) {
+            (None, _) => None,
+            (Some(_), false) => Some(Labels::Single(dataset.labels()?)),
+            (Some(_), true) => Some(Labels::Multi(dataset.multi_labels()?)),
+        };
+        let original = match (dataset.original_names()?, dataset.original_ids()?) {
+            (Some(names), _) => Some(Original::Names(names)),
+            (None, ids) => ids.map(Original::Numbers),
+        };
+        let named = |name: &String, column: gsplit_store::Result<ColumnFile>| Ok((name.clone(), column?));
+        Ok(Self {
+            dataset,
+            features: if manifest.features.is_some() { Some(dataset.features()?) } else { None },
+            labels,
+            splits: manifest
+                .splits()
+                .into_iter()
+                .map(|split| Ok((split, dataset.split(split)?)))
+                .collect::<Result<_>>()?,
+            node_columns: (manifest.columns.keys().map(|name| named(name, dataset.node_column(name))))
+                .collect::<Result<_>>()?,
+            edge_columns: (manifest.edge_columns.keys().map(|name| named(name, dataset.edge_column(name))))
+                .collect::<Result<_>>()?,
+            original,
+        })
+    }
+
+    /// The dataset.
+    pub fn dataset(&self) -> &Dataset {
+        self.dataset
+    }
+
+    /// The graph.
+    pub fn topology(&self) -> &Topology {
+        self.dataset.topology()
+    }
+
+    /// The dataset's name, fit for a comment line.
+    pub fn one_line_name(&self) -> String {
+        self.dataset.name().chars().filter(|c| !c.is_control()).collect()
+    }
+
+    /// Fails where one of the edges of `range` comes from no vertex.
+    pub fn check(&self, range: Range<usize>) -> Result<()> {
+        let (n, first) = (self.topology().num_vertices(), range.start);
+        match self.topology().indices()[range].iter().position(|&u| u as usize >= n) {
+            None => Ok(()),
+            Some(at) => {
+                let path = self.dataset.path().join("topology/indices.npy");
+                let problem = format!("edge {} comes from a vertex that is not below {n}", first + at);
+                Err(StoreError::Corrupt { path, problem }.into())
+            }
+        }
+    }
+
+    /// Where a file of the dataset lies.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dataset.path().join(name)
+    }
+
+    /// The names of all parts beyond the graph, as they are said to the user.
+    pub fn parts(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        parts.extend(self.features.as_ref().map(|_| self.feature_part()));
+        parts.extend(self.labels.as_ref().map(|_| self.label_part()));
+        parts.extend(self.splits.iter().map(|(split, _)| self.split_part(*split)));
+        parts.extend(self.node_columns.iter().map(|(name, _)| self.node_part(name)));
+        parts.extend(self.edge_columns.iter().map(|(name, _)| self.edge_part(name)));
+        parts.extend(self.original.as_ref().map(|_| self.original_part()));
+        parts
+    }
+
+    /// Name of the features among [`Source::parts`].
+    pub fn feature_part(&self) -> String {
+        "features".into()
+    }
+
+    /// Name of the labels.
+    pub fn label_part(&self) -> String {
+        "labels".into()
+    }
+
+    /// Name of a split.
+    pub fn split_part(&self, split: Split) -> String {
+        format!("the {} split", split.name())
+    }
+
+    /// Name of a node column.
+    pub fn node_part(&self, name: &str) -> String {
+        format!("node column {name}")
+    }
+
+    /// Name of an edge column.
+    pub fn edge_part(&self, name: &str) -> String {
+        format!("edge column {name}")
+    }
+
+    /// Name of the original ids.
+    pub fn original_part(&self) -> String {
+        "original ids".into()
+    }
+
+    /// The weights of the edges, where there is a column `weight` of one value an edge.
+    pub fn weights(&self) -> Result<Option<Weights<'_>>> {
+        let column = self.edge_columns.iter().find(|(name, column)| name == WEIGHT && column.width() == 1);
+        let Some((_, column)) = column else { return Ok(None) };
+        Ok(Some(match column.descr() {
+            "<f4" => Weights::F32(column.as_slice()?),
+            "<f8" => Weights::F64(column.as_slice()?),
+            _ => Weights::I64(column.as_slice()?),
+        }))
+    }
+
+    /// The raw input's ids, opened again; fails when the dataset's ids are the input's.
+    pub fn wanted_original(&self) -> Result<Original> {
+        match &self.original {
+            Some(Original::Numbers(ids)) => Ok(Original::Numbers(ids.clone())),
+            Some(Original::Names(names)) => Ok(Original::Names(names.clone())),
+            None => {
+                let path = self.dataset.path().to_path_buf();
+                let remedy = "its ids are those of its input already: leave --original-ids out".to_string();
+                Err(StoreError::Missing { path, what: "original ids".into(), remedy }.into())
+            }
+        }
+    }
+
+    /// The split of each vertex of `range`, as an index into [`Source::splits`].
+    pub fn splits_of(&self, range: Range<usize>) -> Vec<Option<usize>> {
+        let mut found = vec![None; range.len()];
+        for (which, (_, vertices)) in self.splits.iter().enumerate() {
+            let from = vertices.partition_point(|&v| (v as usize) < range.start);
+            for &v in vertices[from..].iter().take_while(|&&v| (v as usize) < range.end) {
+                found[v as usize - range.start] = Some(which);
+            }
+        }
+        found
+    }
+
+    /// The feature rows of `range` as single precision, row after row.
+    pub fn feature_rows(&self, table: &FeatureTable, range: Range<usize>) -> Vec<f32> {
+        let mut rows = Vec::with_capacity(range.len() * table.dim());
+        for v in range {
+            let v = v as u32;
+            match table.dtype() {
+                FeatureDtype::F32 => rows.extend_from_slice(table.row::<f32>(v)),
+                FeatureDtype::F16 => rows.extend(table.row::<f16>(v).iter().map(|value| value.to_f32())),
+                FeatureDtype::Bf16 => rows.extend(table.row::<bf16>(v).iter().map(|value| value.to_f32())),
+                FeatureDtype::I8 => {
+                    let scale = table.scale(v);
+                    rows.extend(table.row::<i8>(v).iter().map(|&value| scale * f32::from(value)));
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// Row-major values of a column's rows `range`.
+pub(super) fn column_rows<T: Element>(column: &ColumnFile, range: Range<usize>) -> Result<&[T]> {
+    let width = column.width();
+    column.as_slice::<T>()?.get(range.start * width..range.end * width).ok_or_else(|| {
+        Error::input(column.path(), format!("expected rows up to {}, found {}", range.end, column.rows()))
+    })
+}

@@ -1,0 +1,115 @@
+//! METIS, Matrix Market and edge lists.
+
+use std::io::Read;
+
+use super::*;
+
+fn lines(path: &Path) -> Vec<String> {
+    fs::read_to_string(path).unwrap().lines().map(str::to_string).collect()
+}
+
+fn numbers(line: &str) -> Vec<u64> {
+    line.split_whitespace().map(|word| word.parse().unwrap()).collect()
+}
+
+/// {smaller, larger} and the sum of the weights of all edges between the two, halved where they go in both directions.
+fn oracle_pairs(example: &Example) -> BTreeMap<(u32, u32), f64> {
+    let mut sums: BTreeMap<(u32, u32), [Option<f64>; 2]> = BTreeMap::new();
+    for (&(u, v), &weight) in example.edges.iter().zip(&example.weights) {
+        if u != v {
+            let sum = &mut sums.entry((u.min(v), u.max(v))).or_default()[usize::from(u < v)];
+            *sum = Some(sum.unwrap_or(0.0) + f64::from(weight));
+        }
+    }
+    let weight = |sums: [Option<f64>; 2]| match sums {
+        [Some(back), Some(forth)] => (back + forth) / 2.0,
+        [one, other] => one.or(other).unwrap_or(0.0),
+    };
+    sums.into_iter().map(|(pair, sums)| (pair, weight(sums))).collect()
+}
+
+#[test]
+fn oracle_metis_is_the_undirected_simple_graph() {
+    for (kind, n, m) in
+        [(Kind::Bare, 60, 400), (Kind::Single, 60, 400), (Kind::Bare, 9, 0), (Kind::Single, 3000, 70_000)]
+    {
+        let example = example(kind, n, m, 11);
+        let weighted = kind != Kind::Bare;
+        let pairs = oracle_pairs(&example);
+        let path = example.write(ExportFormat::Metis, "g.graph");
+        let text = lines(&path);
+        let format = if weighted { " 001" } else { "" };
+        assert_eq!(text[0].trim_end(), format!("{n} {}{format}", pairs.len()));
+        assert_eq!(text.len(), n + 1);
+        let mut found = BTreeMap::new();
+        for (v, line) in text[1..].iter().enumerate() {
+            let numbers = numbers(line);
+            let neighbours: Vec<(u64, u64)> = match weighted {
+                true => numbers.chunks(2).map(|pair| (pair[0], pair[1])).collect(),
+                false => numbers.iter().map(|&u| (u, 1)).collect(),
+            };
+            assert!(neighbours.windows(2).all(|pair| pair[0].0 < pair[1].0), "ascending, each once");
+            for (u, weight) in neighbours {
+                assert!(found.insert((v as u32, u as u32 - 1), weight).is_none());
+            }
+        }
+        let expected: BTreeMap<(u32, u32), u64> = pairs
+            .iter()
+            .flat_map(|(&(u, v), &sum)| {
+                let weight = if weighted { (sum.round() as u64).max(1) } else { 1 };
+                [((u, v), weight), ((v, u), weight)]
+            })
+            .collect();
+        assert_eq!(found, expected);
+        // The hub's out-list alone, and a few vertices at a time.
+        for memory in ["1B", "1KiB"] {
+            let options = ExportOptions { memory: memory.parse().unwrap(), ..Default::default() };
+            let out = example.export(ExportFormat::Metis, memory, &options);
+            assert!(fs::read(out).unwrap() == fs::read(&path).unwrap(), "{memory}");
+        }
+    }
+}
+
+#[test]
+fn oracle_matrix_market_has_every_edge() {
+    for kind in [Kind::Bare, Kind::Single] {
+        let example = example(kind, 70, 500, 5);
+        let text = lines(&example.write(ExportFormat::Mtx, "g.mtx"));
+        let field = if kind == Kind::Bare { "pattern" } else { "real" };
+        assert_eq!(text[0], format!("%%MatrixMarket matrix coordinate {field} general"));
+        assert_eq!(text[2], "70 70 500");
+        assert_eq!(text.len(), 503);
+        for ((line, &(u, v)), &weight) in text[3..].iter().zip(&example.edges).zip(&example.weights) {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!((words[0], words[1]), (&*(u + 1).to_string(), &*(v + 1).to_string()));
+            match kind {
+                Kind::Bare => assert_eq!(words.len(), 2),
+                _ => assert_eq!(words[2].parse::<f32>().unwrap(), weight),
+            }
+        }
+    }
+}
+
+#[test]
+fn oracle_edge_lists_have_every_edge_by_each_name() {
+    let single = example(Kind::Single, 5000, 150_000, 6);
+    let multi = example(Kind::Multi, 50, 300, 6);
+    let own = |v: u32| v.to_string();
+    let number = |v: u32| (v * 3 + 7).to_string();
+    let name = |v: u32| format!("vertex/{v}");
+    let original = ExportOptions { original_ids: true, ..Default::default() };
+    type Case<'a> = (&'a Example, ExportOptions, &'a dyn Fn(u32) -> String);
+    let cases: [Case<'_>; 3] =
+        [(&single, ExportOptions::default(), &own), (&single, original.clone(), &number), (&multi, original, &name)];
+    for (i, (example, options, name)) in cases.into_iter().enumerate() {
+        let plain = fs::read_to_string(example.export(ExportFormat::Snap, &format!("{i}.txt"), &options)).unwrap();
+        let (head, body): (Vec<&str>, Vec<&str>) = plain.lines().partition(|line| line.starts_with('#'));
+        assert_eq!(head[1], format!("# Nodes: {} Edges: {}", example.n, example.edges.len()));
+        let expected: Vec<String> = example.edges.iter().map(|&(u, v)| format!("{}\t{}", name(u), name(v))).collect();
+        assert!(body == expected);
+        let packed = fs::File::open(example.export(ExportFormat::Snap, &format!("{i}.txt.gz"), &options)).unwrap();
+        let mut text = String::new();
+        flate2::read::MultiGzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        assert!(text == plain);
+    }
+}

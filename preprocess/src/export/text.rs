@@ -1,0 +1,75 @@
+//! Text by chunks: formatted in parallel, written in order.
+//!
+//! At most [`WINDOW`] chunks for each thread are in memory. Numbers are formatted by itoa and zmij (the shortest decimal that
+//! reads back to the same float), never by a `format!` a line.
+
+use std::io::Write;
+use std::ops::Range;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use gsplit_store::Stage;
+use rayon::prelude::*;
+
+use super::edges::pieces;
+use super::output::Sink;
+use crate::{Error, Result};
+
+/// Lines of a chunk.
+pub(super) const CHUNK: usize = 1 << 16;
+/// Chunks in memory for each thread.
+const WINDOW: usize = 2;
+
+/// Appends an integer in decimal.
+pub(super) fn push_int(text: &mut Vec<u8>, value: impl itoa::Integer) {
+    text.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+/// Appends a float in the shortest decimal that reads back to it.
+pub(super) fn push_float(text: &mut Vec<u8>, value: impl zmij::Float) {
+    text.extend_from_slice(zmij::Buffer::new().format(value).as_bytes());
+}
+
+/// Formats the lines `0..total` by chunks and appends them to `sink`. `format` appends the lines of a range.
+pub(super) fn write_lines(
+    sink: &mut Sink,
+    total: usize,
+    gzip: bool,
+    stage: &dyn Stage,
+    format: impl Fn(Range<usize>, &mut Vec<u8>) -> Result<()> + Sync,
+) -> Result<()> {
+    write_pieces(sink, pieces(total, CHUNK), gzip, stage, format)
+}
+
+/// [`write_lines`] for given ranges. With `gzip` every chunk is a gzip member of its own: readers see one text.
+pub(super) fn write_pieces(
+    sink: &mut Sink,
+    mut ranges: impl Iterator<Item = Range<usize>>,
+    gzip: bool,
+    stage: &dyn Stage,
+    format: impl Fn(Range<usize>, &mut Vec<u8>) -> Result<()> + Sync,
+) -> Result<()> {
+    let at_once = WINDOW * rayon::current_num_threads();
+    loop {
+        let window: Vec<Range<usize>> = ranges.by_ref().take(at_once).collect();
+        if window.is_empty() {
+            return Ok(());
+        }
+        let lines: u64 = window.iter().map(|range| range.len() as u64).sum();
+        let texts = window.into_par_iter().map(|range| {
+            let mut text = Vec::new();
+            format(range, &mut text)?;
+            if gzip { compress(&text) } else { Ok(text) }
+        });
+        for text in texts.collect::<Result<Vec<_>>>()? {
+            sink.push(&text)?;
+        }
+        stage.advance(lines);
+    }
+}
+
+/// `text` as one gzip member.
+pub(super) fn compress(text: &[u8]) -> Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text).and_then(|()| encoder.finish()).map_err(Error::io("gzip"))
+}

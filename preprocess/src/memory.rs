@@ -1,0 +1,124 @@
+//! How much memory a preparation may take: `--memory`.
+
+use std::fmt;
+use std::fs;
+use std::str::FromStr;
+
+use crate::{Error, Result};
+
+/// Least budget that any preparation can work with, in bytes.
+pub const LEAST: u64 = 64 << 20;
+
+/// A budget of resident memory, mapped files not counted: `4GiB`, `512MiB`, `50%` of the machine's. Half of the machine's by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory(u64);
+
+impl Memory {
+    /// A budget of `bytes`.
+    pub fn bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The whole budget, in bytes.
+    pub fn total(self) -> u64 {
+        self.0
+    }
+
+    /// What is left of it for data, in bytes, next to what the process holds already.
+    pub fn left(self) -> u64 {
+        self.0.saturating_sub(resident()).max(LEAST / 4)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self(machine() / 2)
+    }
+}
+
+/// Memory of this machine, or of the control group this process is confined to, in bytes.
+pub fn machine() -> u64 {
+    const UNKNOWN: u64 = 8 << 30;
+    let physical = field("/proc/meminfo", "MemTotal:").unwrap_or(UNKNOWN);
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let limits = limits.iter().filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    limits.chain([physical]).min().unwrap_or(physical)
+}
+
+/// Memory that this process holds, in bytes. Mapped files, libraries among them, are the page cache's and do not count.
+pub fn resident() -> u64 {
+    field("/proc/self/status", "RssAnon:").unwrap_or(0)
+}
+
+/// The field called `name` in a file of lines `NAME  NUMBER kB`, in bytes.
+fn field(path: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// `bytes` for people, as `1.5 GiB`.
+pub fn shown(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let unit = (bytes.max(1).ilog2() / 10).min(4) as usize;
+    let value = bytes as f64 / (1u64 << (10 * unit)) as f64;
+    if unit == 0 || value >= 100.0 {
+        format!("{value:.0} {}", UNITS[unit])
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+impl FromStr for Memory {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let wrong = |problem: String| Error::Option(format!("--memory {text}: {problem}"));
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let factor = match unit.trim().to_ascii_lowercase().as_str() {
+            "%" => machine() as f64 / 100.0,
+            "k" | "kib" => f64::from(1 << 10),
+            "m" | "mib" => f64::from(1 << 20),
+            "g" | "gib" => f64::from(1 << 30),
+            "t" | "tib" => (1u64 << 40) as f64,
+            "kb" => 1e3,
+            "mb" => 1e6,
+            "gb" => 1e9,
+            "tb" => 1e12,
+            "" | "b" => 1.0,
+            _ => return Err(wrong("expected a size such as 4GiB, 512MiB or 50%".into())),
+        };
+        let number: f64 = number.parse().map_err(|_| wrong("expected a size such as 4GiB, 512MiB or 50%".into()))?;
+        let bytes = (number * factor) as u64;
+        if bytes < LEAST {
+            return Err(wrong(format!("expected at least {}", shown(LEAST))));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&shown(self.0).replace(' ', ""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [("4GiB", 4u64 << 30), ("512m", 512 << 20), ("1.5 GiB", 3 << 29), ("2GB", 2_000_000_000)] {
+            assert_eq!(text.parse::<Memory>().unwrap().total(), bytes, "{text}");
+        }
+        assert_eq!("50%".parse::<Memory>().unwrap(), Memory::default());
+        for text in ["", "x", "4 apples", "1MiB", "-4GiB", "nan", "1e3", "."] {
+            let message = text.parse::<Memory>().unwrap_err().to_string();
+            assert!(message.contains("--memory") && message.contains("expected"), "{message}");
+        }
+        assert_eq!((shown(0), shown(1536), shown(200 << 30)), ("0 B".into(), "1.5 KiB".into(), "200 GiB".into()));
+        assert!(resident() > 0 && machine() > resident());
+    }
+}

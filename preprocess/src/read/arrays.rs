@@ -1,0 +1,451 @@
+//! Edges that lie in arrays.
+//!
+//! ```text
+//! pairs       (E, 2): source and target of an edge side by side
+//! coordinates (2, E), or two arrays (E,): all sources, then all targets
+//! compressed  indptr (n + 1,) and indices (E,): entries indptr[u] .. indptr[u + 1] of indices are row u
+//! ```
+//! Row u of a CSR holds the targets of u's edges, u -> v; column v of a CSC the sources of v's, u -> v. Values of edges are
+//! further arrays (E,) or (E, d).
+//!
+//! The idea: handing out a piece is counting, and parsing it reads its ranges of the files, on any thread. The rows of a
+//! compressed piece are read as it is handed out, and so are members of archives, which cannot be read but in sequence.
+//! Cost: every byte is read once (`indptr` by one thread); in memory are the pieces alone.
+
+use std::io::Read;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::numbers::Numbers;
+use crate::edges::{
+    EDGES_PER_PIECE, EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType, row_bytes,
+};
+use crate::{Error, Result};
+
+/// Rows of a compressed piece at most: many rows may be empty.
+const ROWS_PER_PIECE: usize = 1 << 16;
+/// Bytes of values of one edge at most.
+const MAX_VALUE_BYTES: usize = 1 << 16;
+
+/// Edges in arrays.
+pub struct ArrayEdges {
+    layout: Layout,
+    /// The arrays of ids, then those of values.
+    lanes: Vec<Lane>,
+    columns: Vec<EdgeColumn>,
+    num_edges: u64,
+    num_vertices: Option<u64>,
+    cursor: Mutex<Cursor>,
+    bytes_done: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Layout {
+    Pairs,
+    Coordinates,
+    /// Rows are sources, or else targets.
+    Compressed {
+        by_source: bool,
+    },
+}
+
+/// An array with the same count of numbers for every edge.
+struct Lane {
+    numbers: Numbers,
+    /// The number of the first edge.
+    first: u64,
+    per_edge: usize,
+    /// What the numbers are, for messages.
+    role: &'static str,
+    reader: Mutex<Option<Box<dyn Read + Send>>>,
+}
+
+/// How far pieces are handed out.
+struct Cursor {
+    edge: u64,
+    rows: Option<Rows>,
+}
+
+/// The rows of a compressed layout, walked over once.
+struct Rows {
+    indptr: Numbers,
+    reader: Option<Box<dyn Read + Send>>,
+    /// Ends of the rows from `row` on, as far as they are read.
+    ends: std::collections::VecDeque<u64>,
+    row: u64,
+    num_rows: u64,
+    /// Entries of `indptr` that are not read yet.
+    left: u64,
+}
+
+impl Lane {
+    fn new(numbers: Numbers, first: u64, per_edge: usize, role: &'static str) -> Self {
+        Self { numbers, first, per_edge, role, reader: Mutex::new(None) }
+    }
+
+    fn bytes(&self, edges: u64) -> u64 {
+        edges * (self.per_edge * self.numbers.dtype().bytes()) as u64
+    }
+
+    /// Appends the bytes of `edges` edges, the next in sequence.
+    fn read_next(&self, edges: u64, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut reader = self.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let reader = match &mut *reader {
+            Some(reader) => reader,
+            none => none.insert(self.numbers.reader(self.first)?),
+        };
+        self.numbers.read_next(&mut **reader, edges * self.per_edge as u64, bytes)
+    }
+
+    fn read_at(&self, edges: std::ops::Range<u64>, bytes: &mut Vec<u8>) -> Result<()> {
+        let count = (edges.end - edges.start) as usize * self.per_edge;
+        self.numbers.read_at(self.first + edges.start * self.per_edge as u64, count, bytes)
+    }
+
+    /// What is wrong with number `at` of the edges from `first_edge` on.
+    fn error(&self, first_edge: u64, at: u64, problem: &str) -> Error {
+        let edge = first_edge + at / self.per_edge as u64;
+        let role = match (self.role, at % self.per_edge as u64) {
+            ("pair", 0) => "source",
+            ("pair", _) => "target",
+            (role, _) => role,
+        };
+        self.numbers.error(format!("edge {edge}, {role} {problem}"))
+    }
+}
+
+impl ArrayEdges {
+    /// One array of shape (2, E) or (E, 2), in either order of storing. (2, 2) is taken for (2, E).
+    pub fn index(index: Numbers) -> Result<Self> {
+        // Stored column by column, (E, 2) is laid out as (2, E) is row by row.
+        let laid_out = match index.shape() {
+            [rows, columns] if index.column_major() => [*columns, *rows],
+            [rows, columns] => [*rows, *columns],
+            other => return Err(index.error(format!("shape {other:?}: expected (2, E) or (E, 2)"))),
+        };
+        // (2, 2) stored column by column is the one case where the stated shape, not the layout, must decide.
+        let pairs = matches!(laid_out, [2, 2]) && index.column_major();
+        match laid_out {
+            [2, edges] if !pairs => {
+                let targets = Lane::new(index.clone(), edges, 1, "target");
+                Self::new(Layout::Coordinates, vec![Lane::new(index, 0, 1, "source"), targets], edges)
+            }
+            [edges, 2] => Self::new(Layout::Pairs, vec![Lane::new(index, 0, 2, "pair")], edges),
+            _ => Err(index.error(format!("shape {:?}: expected (2, E) or (E, 2)", index.shape()))),
+        }
+    }
+
+    /// Two arrays of shape (E,).
+    pub fn coordinates(sources: Numbers, targets: Numbers) -> Result<Self> {
+        let (edges, others) = (flat(&sources)?, flat(&targets)?);
+        if edges != others {
+            let problem = format!("{others} targets for {edges} sources: expected one each");
+            return Err(targets.error(problem));
+        }
+        let lanes = vec![Lane::new(sources, 0, 1, "source"), Lane::new(targets, 0, 1, "target")];
+        Self::new(Layout::Coordinates, lanes, edges)
+    }
+
+    /// `indptr` of shape (n + 1,) and `indices` of shape (E,); rows are sources, or else targets.
+    pub fn compressed(indptr: Numbers, indices: Numbers, by_source: bool) -> Result<Self> {
+        let Some(num_rows) = flat(&indptr)?.checked_sub(1) else {
+            return Err(indptr.error("no entries: expected one for every vertex and one more"));
+        };
+        if !indptr.dtype().is_integer() {
+            return Err(indptr.error(format!("type {}: expected integers", indptr.dtype().descr())));
+        }
+        let edges = flat(&indices)?;
+        let role = if by_source { "target" } else { "source" };
+        let mut made =
+            Self::new(Layout::Compressed { by_source }, vec![Lane::new(indices, 0, 1, role)], edges)?.within(num_rows);
+        made.cursor.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).rows = Some(Rows::new(indptr, num_rows));
+        Ok(made)
+    }
+
+    fn new(layout: Layout, lanes: Vec<Lane>, num_edges: u64) -> Result<Self> {
+        for lane in &lanes {
+            if !lane.numbers.dtype().is_integer() {
+                let problem = format!("type {}: expected integer ids", lane.numbers.dtype().descr());
+                return Err(lane.numbers.error(format!("{problem}; save it again as int64")));
+            }
+        }
+        let cursor = Mutex::new(Cursor { edge: 0, rows: None });
+        let bytes_done = AtomicU64::new(0);
+        Ok(Self { layout, lanes, columns: Vec::new(), num_edges, num_vertices: None, cursor, bytes_done })
+    }
+
+    /// Adds the column `name` of values: an array (E,) or (E, d).
+    pub fn with_values(mut self, name: &str, numbers: Numbers) -> Result<Self> {
+        let (rows, width) = numbers.rows()?;
+        if rows != self.num_edges {
+            let problem = format!("{rows} rows for {} edges: expected one each, in their order", self.num_edges);
+            return Err(numbers.error(problem));
+        }
+        let column = EdgeColumn { name: name.to_string(), value: numbers.dtype().value_type(), width };
+        self.columns.push(column);
+        if row_bytes(&self.columns) > MAX_VALUE_BYTES {
+            return Err(numbers.error(format!("more than {MAX_VALUE_BYTES} bytes of values an edge: keep fewer")));
+        }
+        self.lanes.push(Lane::new(numbers, 0, width, "value"));
+        Ok(self)
+    }
+
+    /// Requires ids below `num_vertices`.
+    pub fn within(mut self, num_vertices: u64) -> Self {
+        self.num_vertices = Some(num_vertices);
+        self
+    }
+
+    /// The number of vertices, if it is known.
+    pub fn num_vertices(&self) -> Option<u64> {
+        self.num_vertices
+    }
+
+    /// Whether `indptr` bears out the number of vertices.
+    pub fn is_compressed(&self) -> bool {
+        matches!(self.layout, Layout::Compressed { .. })
+    }
+
+    /// Edges of a piece: fewer where their values are many.
+    fn edges_per_piece(&self) -> u64 {
+        let most = (16 << 20) / row_bytes(&self.columns).max(1);
+        EDGES_PER_PIECE.min(most).max(1) as u64
+    }
+
+    fn check_ids(&self, lane: &Lane, first_edge: u64, ids: &[u64], side: u64) -> Result<()> {
+        let Some(bound) = self.num_vertices else { return Ok(()) };
+        if ids.iter().fold(0, |largest, &id| largest.max(id)) < bound {
+            return Ok(());
+        }
+        match ids.iter().position(|&id| id >= bound) {
+            Some(at) => {
+                let problem = format!("{}: expected ids below the number of vertices, {bound}", ids[at]);
+                Err(lane.error(first_edge, at as u64 * lane.per_edge as u64 + side, &problem))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn values(&self, first_edge: u64, mut bytes: &[u8], edges: u64, values: &mut Vec<u8>) -> Result<()> {
+        let lanes = &self.lanes[self.lanes.len() - self.columns.len()..];
+        let mut each: Vec<Vec<u8>> = Vec::new();
+        for lane in lanes {
+            let (own, rest) = bytes.split_at(lane.bytes(edges) as usize);
+            bytes = rest;
+            let mut converted = Vec::new();
+            let to = if lanes.len() == 1 { &mut *values } else { &mut converted };
+            let done = lane.numbers.dtype().values(own, to);
+            done.map_err(|(at, problem)| lane.error(first_edge, at, &problem))?;
+            each.push(converted);
+        }
+        if lanes.len() > 1 {
+            let widths: Vec<usize> = self.columns.iter().map(|c| c.value.bytes() * c.width).collect();
+            for edge in 0..edges as usize {
+                for (column, &width) in each.iter().zip(&widths) {
+                    values.extend_from_slice(&column[edge * width..(edge + 1) * width]);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Length of an array of one dimension (or one column).
+fn flat(numbers: &Numbers) -> Result<u64> {
+    match numbers.shape() {
+        [length] | [length, 1] => Ok(*length),
+        shape => Err(numbers.error(format!("shape {shape:?}: expected one dimension"))),
+    }
+}
+
+impl Rows {
+    fn new(indptr: Numbers, num_rows: u64) -> Self {
+        let left = num_rows + 1;
+        Self { indptr, reader: None, ends: Default::default(), row: 0, num_rows, left }
+    }
+
+    /// The end of the current row, `None` behind the last one.
+    fn end(&mut self) -> Result<Option<u64>> {
+        if self.ends.is_empty() && self.left > 0 {
+            let at_start = self.reader.is_none();
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                none => none.insert(self.indptr.reader(0)?),
+            };
+            let count = self.left.min(ROWS_PER_PIECE as u64 + u64::from(at_start));
+            let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+            self.indptr.read_next(&mut **reader, count, &mut bytes)?;
+            let decoded = self.indptr.dtype().ids(&bytes, &mut ends);
+            let base = self.num_rows + 1 - self.left;
+            decoded.map_err(|(at, problem)| self.indptr.error(format!("entry {}: {problem}", base + at)))?;
+            self.left -= count;
+            self.ends = ends.into();
+            if at_start && self.ends.pop_front() != Some(0) {
+                return Err(self.indptr.error("entry 0: expected 0, where the first row starts"));
+            }
+        }
+        Ok(self.ends.front().copied())
+    }
+
+    /// Writes the table of the rows of the next `most` edges at most, from edge `from` of `num_edges` on, and returns where
+    /// they end: the first row, how many rows follow, and the edge that each ends at, cut at the last edge of the piece.
+    fn table(&mut self, from: u64, most: u64, num_edges: u64, table: &mut Vec<u8>) -> Result<u64> {
+        let mut edge = from;
+        while edge == from {
+            table.clear();
+            table.extend(self.row.to_le_bytes());
+            table.extend([0; 8]);
+            let mut rows = 0usize;
+            while rows < ROWS_PER_PIECE && edge < from + most {
+                let Some(end) = self.end()? else { break };
+                if end < edge || end > num_edges {
+                    let problem = format!("entry {}: {end}, expected {edge} to {num_edges}", self.row + 1);
+                    return Err(self.indptr.error(format!("{problem}: its entries ascend to the number of edges")));
+                }
+                edge = end.min(from + most);
+                table.extend(edge.to_le_bytes());
+                rows += 1;
+                if edge == end {
+                    self.ends.pop_front();
+                    self.row += 1;
+                }
+            }
+            table[8..16].copy_from_slice(&(rows as u64).to_le_bytes());
+            if rows == 0 {
+                break;
+            }
+        }
+        if edge == from && from != num_edges {
+            return Err(self.indptr.error(format!("ends at edge {from} of {num_edges}: expected all of them in rows")));
+        }
+        Ok(edge)
+    }
+}
+
+impl EdgeSource for ArrayEdges {
+    fn rewind(&self) -> Result<()> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        cursor.edge = 0;
+        if let Some(rows) = &mut cursor.rows {
+            *rows = Rows::new(rows.indptr.clone(), rows.num_rows);
+        }
+        for lane in &self.lanes {
+            *lane.reader.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = None;
+        }
+        self.bytes_done.store(0, Relaxed);
+        Ok(())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        let mut cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (start, most) = (cursor.edge, self.edges_per_piece());
+        piece.bytes.clear();
+        let mut rows_done = 0;
+        let end = match &mut cursor.rows {
+            Some(rows) => {
+                let before = rows.row;
+                let end = rows.table(start, most, self.num_edges, &mut piece.bytes)?;
+                rows_done = (rows.row - before) * rows.indptr.dtype().bytes() as u64;
+                end
+            }
+            None => (start + most).min(self.num_edges),
+        };
+        (piece.start, piece.end) = (start, end);
+        cursor.edge = end;
+        for lane in self.lanes.iter().filter(|lane| !lane.numbers.is_file()) {
+            lane.read_next(end - start, &mut piece.bytes)?;
+        }
+        let bytes: u64 = self.lanes.iter().map(|lane| lane.bytes(end - start)).sum();
+        self.bytes_done.fetch_add(bytes + rows_done, Relaxed);
+        Ok(end > start)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        let (start, edges) = (piece.start, piece.end - piece.start);
+        for lane in self.lanes.iter().filter(|lane| lane.numbers.is_file()) {
+            lane.read_at(start..piece.end, &mut piece.bytes)?;
+        }
+        let mut bytes = &piece.bytes[..];
+        let mut table = &[][..];
+        if let Layout::Compressed { .. } = self.layout {
+            let count = u64::from_le_bytes(bytes.as_chunks().0[1]) as usize;
+            (table, bytes) = bytes.split_at(16 + 8 * count);
+        }
+        for lane in &self.lanes[..self.lanes.len() - self.columns.len()] {
+            let (own, rest) = bytes.split_at(lane.bytes(edges) as usize);
+            bytes = rest;
+            let (dtype, to) = (lane.numbers.dtype(), &mut *batch);
+            let decoded = match (lane.role, self.layout) {
+                ("pair", _) => dtype.pairs(own, &mut to.sources, &mut to.targets),
+                ("source", _) => dtype.ids(own, &mut to.sources),
+                _ => dtype.ids(own, &mut to.targets),
+            };
+            decoded.map_err(|(at, problem)| lane.error(start, at, &problem))?;
+            match lane.role {
+                "pair" => {
+                    self.check_ids(lane, start, &batch.sources, 0)?;
+                    self.check_ids(lane, start, &batch.targets, 1)?;
+                }
+                "source" => self.check_ids(lane, start, &batch.sources, 0)?,
+                _ => self.check_ids(lane, start, &batch.targets, 0)?,
+            }
+        }
+        if let Layout::Compressed { by_source } = self.layout {
+            let rows = if by_source { &mut batch.sources } else { &mut batch.targets };
+            expand(table, start, rows);
+        }
+        self.values(start, bytes, edges, &mut batch.values)
+    }
+
+    fn finish(&self, _seen: &Seen) -> Result<Ending> {
+        Ok(Ending { num_vertices: self.num_vertices, ..Ending::default() })
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        &self.columns
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        let cursor = self.cursor.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let rows = cursor.rows.as_ref().map_or(0, |rows| rows.num_rows * rows.indptr.dtype().bytes() as u64);
+        let bytes = self.lanes.iter().map(|lane| lane.bytes(self.num_edges)).sum::<u64>() + rows;
+        Ok(Estimate { edges: self.num_edges, vertices: self.num_vertices.unwrap_or(0), bytes })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Relaxed)
+    }
+}
+
+/// Appends the row of every edge from edge `start` on, after the table of [`Rows::table`].
+fn expand(table: &[u8], start: u64, rows: &mut Vec<u64>) {
+    let numbers = table.as_chunks::<8>().0;
+    let Some((&first_row, ends)) = numbers.split_first() else { return };
+    let (first_row, before, from) = (u64::from_le_bytes(first_row), rows.len(), start);
+    for (row, &end) in (first_row..).zip(&ends[1..]) {
+        rows.resize(before + (u64::from_le_bytes(end) - from) as usize, row);
+    }
+}
+
+/// Whether every number is one, as in a sparse matrix that stands for unweighted edges.
+pub fn all_ones(numbers: &Numbers) -> Result<bool> {
+    let mut reader = numbers.reader(0)?;
+    let (mut left, mut bytes, mut values) = (numbers.len(), Vec::new(), Vec::new());
+    while left > 0 {
+        let count = left.min(1 << 16);
+        bytes.clear();
+        values.clear();
+        numbers.read_next(&mut *reader, count, &mut bytes)?;
+        numbers.dtype().values(&bytes, &mut values).map_err(|(_, problem)| numbers.error(problem))?;
+        let ones = match numbers.dtype().value_type() {
+            ValueType::F32 => values.as_chunks().0.iter().all(|&value| f32::from_le_bytes(value) == 1.0),
+            ValueType::F64 => values.as_chunks().0.iter().all(|&value| f64::from_le_bytes(value) == 1.0),
+            ValueType::I64 => values.as_chunks().0.iter().all(|&value| i64::from_le_bytes(value) == 1),
+        };
+        if !ones {
+            return Ok(false);
+        }
+        left -= count;
+    }
+    Ok(true)
+}

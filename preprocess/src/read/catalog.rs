@@ -1,0 +1,353 @@
+//! A graph as arrays known by their names: the files of a folder (`edge_index.npy`), or the members of an `.npz` archive
+//! (`edge_index`).
+//!
+//! | what | names, one of |
+//! | --- | --- |
+//! | edges, (2, E) or (E, 2) | `edge_index`, `edges` |
+//! | edges, two arrays (E,) | `row` + `col`, `src` + `dst` |
+//! | edges, CSR: row u lists the targets of u -> v | `indptr` + `indices`, `csr_indptr` + `csr_indices` |
+//! | edges, CSC: column v lists the sources of u -> v | `csc_indptr` + `csc_indices` |
+//! | features (n, d) | `feat`, `feats`, `features`, `node_feat`, `node_feats`, `node_features`, `x` |
+//! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_labels`, `y` |
+//! | splits: ids | `train`, `train_idx`; `valid`, `val`, `valid_idx`, `val_idx`; `test`, `test_idx` |
+//! | splits: masks (n,), (n, k) or (k, n) | `train_mask(s)`; `val_mask(s)`, `valid_mask(s)`; `test_mask(s)` |
+//! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight` |
+//! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
+//!
+//! Of several lists of edges the first in this order counts, and a note says so. Of anything else there may be one. Of k
+//! masks `--split` chooses one by its number from 0, the first by default. A split that is missing is empty. Weights become
+//! the edge column `weight`, edge features `feat`.
+//!
+//! Ids are positions: of the rows of features or labels where there are any, else of the rows of a CSR or CSC; without all
+//! of them there are as many vertices as the largest id says.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::Progress;
+
+use super::arrays::ArrayEdges;
+use super::npz::Npz;
+use super::numbers::{Numbers, NumbersColumn};
+use super::raw::{Ids, Raw, ReadOptions};
+use crate::edges::{EdgeColumn, EdgeSource};
+use crate::{Error, Result};
+
+/// Arrays by name.
+pub enum Catalog {
+    /// `NAME.npy` in a folder.
+    Folder(PathBuf),
+    /// A member of an archive.
+    Archive(PathBuf, Npz),
+}
+
+const INDEX: [&str; 2] = ["edge_index", "edges"];
+/// Names of two arrays that make edges together.
+const PAIRS: [([&str; 2], Kind); 5] = [
+    (["row", "col"], Kind::Coordinates),
+    (["src", "dst"], Kind::Coordinates),
+    (["indptr", "indices"], Kind::Csr),
+    (["csr_indptr", "csr_indices"], Kind::Csr),
+    (["csc_indptr", "csc_indices"], Kind::Csc),
+];
+const FEATURES: [&str; 7] = ["feat", "feats", "features", "node_feat", "node_feats", "node_features", "x"];
+const LABELS: [&str; 5] = ["label", "labels", "node_label", "node_labels", "y"];
+const WEIGHTS: [&str; 3] = ["edge_weight", "edge_weights", "weight"];
+const EDGE_FEATURES: [&str; 3] = ["edge_feat", "edge_feats", "edge_attr"];
+const SPLITS: [&[&str]; 3] = [
+    &["train", "train_idx", "train_mask", "train_masks"],
+    &["valid", "val", "valid_idx", "val_idx", "val_mask", "val_masks", "valid_mask", "valid_masks"],
+    &["test", "test_idx", "test_mask", "test_masks"],
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Coordinates,
+    Csr,
+    Csc,
+}
+
+impl Catalog {
+    /// The folder or the archive.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Folder(path) | Self::Archive(path, _) => path,
+        }
+    }
+
+    /// The array called `name`, if there is one.
+    pub fn get(&mut self, name: &str) -> Result<Option<Numbers>> {
+        match self {
+            Self::Folder(folder) => {
+                let path = folder.join(format!("{name}.npy"));
+                if path.exists() { Numbers::open(&path).map(Some) } else { Ok(None) }
+            }
+            Self::Archive(_, archive) => archive.numbers(name),
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Folder(folder) => folder.join(format!("{name}.npy")).exists(),
+            Self::Archive(_, archive) => archive.contains(name),
+        }
+    }
+
+    /// The array that has one of the `names`, if there is one; fails where there are several.
+    fn only(&mut self, what: &str, names: &[&str]) -> Result<Option<(Numbers, String)>> {
+        let found: Vec<&str> = names.iter().copied().filter(|name| self.contains(name)).collect();
+        match found[..] {
+            [] => Ok(None),
+            [name] => Ok(self.get(name)?.map(|numbers| (numbers, name.to_string()))),
+            [first, second, ..] => {
+                let problem = format!("{first} and {second} are both names of {what}: keep one of them");
+                Err(Error::input(self.path(), problem))
+            }
+        }
+    }
+
+    /// Names of the lists of edges, the first of each.
+    fn edge_lists(&self) -> Vec<&'static str> {
+        let single = INDEX.into_iter().filter(|name| self.contains(name));
+        let pairs = PAIRS.iter().filter(|(names, _)| names.iter().all(|name| self.contains(name)));
+        single.chain(pairs.map(|(names, _)| names[0])).collect()
+    }
+
+    /// Whether there is a list of edges.
+    pub fn has_edges(&self) -> bool {
+        !self.edge_lists().is_empty()
+    }
+
+    fn edges(&mut self, progress: &dyn Progress) -> Result<ArrayEdges> {
+        let lists = self.edge_lists();
+        let Some(&first) = lists.first() else {
+            let problem = "expected edges in it: edge_index, row and col, or indptr and indices";
+            return Err(Error::input(self.path(), problem));
+        };
+        if let Some(second) = lists.get(1) {
+            progress.note(&format!("{}: edges are taken from {first}; {second} is not read", self.path().display()));
+        }
+        let missing = |path: &Path, name: &str| Error::input(path, format!("expected {name} in it"));
+        let mut open = |name: &str| self.get(name)?.ok_or_else(|| missing(self.path(), name));
+        match PAIRS.iter().find(|(names, _)| names[0] == first) {
+            None => ArrayEdges::index(open(first)?),
+            Some(([first, second], kind)) => {
+                let (first, second) = (open(first)?, open(second)?);
+                match kind {
+                    Kind::Coordinates => ArrayEdges::coordinates(first, second),
+                    Kind::Csr => ArrayEdges::compressed(first, second, true),
+                    Kind::Csc => ArrayEdges::compressed(first, second, false),
+                }
+            }
+        }
+    }
+
+    /// The graph that all arrays make.
+    pub fn graph(mut self, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+        let mut edges = self.edges(progress)?;
+        let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
+        for (name, what, names) in values {
+            if let Some((numbers, _)) = self.only(what, names)?
+                && keeps(options, name)
+            {
+                edges = edges.with_values(name, numbers)?;
+            }
+        }
+        self.rest(edges, options)
+    }
+
+    /// The graph of `edges` and the arrays that come with the vertices.
+    pub fn rest(mut self, mut edges: ArrayEdges, options: &ReadOptions) -> Result<Raw> {
+        check_wanted(self.path(), options, edges.columns())?;
+        let rows = self.rows(edges.num_vertices(), options)?;
+        if let Some(n) = rows.num_vertices {
+            edges = edges.within(n);
+        }
+        let mut raw = Raw::of(edges, Ids::Dense(rows.num_vertices), self.files()?);
+        rows.attach(&mut raw);
+        Ok(raw)
+    }
+
+    /// Adds the arrays that come with the vertices to the edges of `raw`: row v is vertex v, or the v-th smallest id where
+    /// ids are compacted.
+    pub fn attach(mut self, raw: &mut Raw, options: &ReadOptions) -> Result<()> {
+        let known = match raw.ids {
+            Ids::Dense(n) => n,
+            Ids::Sparse => None,
+        };
+        let rows = self.rows(known, options)?;
+        if raw.ids == Ids::Dense(None) {
+            raw.ids = Ids::Dense(rows.num_vertices);
+        }
+        raw.files.extend(self.files()?);
+        rows.attach(raw);
+        Ok(())
+    }
+
+    /// Whether there is an array that comes with the vertices.
+    pub fn has_rows(&self) -> bool {
+        let mut names = FEATURES.iter().chain(&LABELS).chain(SPLITS.into_iter().flatten());
+        names.any(|name| self.contains(name))
+    }
+
+    fn rows(&mut self, num_vertices: Option<u64>, options: &ReadOptions) -> Result<Rows> {
+        let features = self.only("features", &FEATURES)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
+        let features = features.transpose()?;
+        let labels = self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
+        let labels = labels.transpose()?;
+        let stated = num_vertices.map(|n| (self.path(), n));
+        let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
+        Ok(Rows { num_vertices, features, labels, splits: self.splits(num_vertices, options)? })
+    }
+
+    fn splits(&mut self, num_vertices: Option<u64>, options: &ReadOptions) -> Result<Option<[Vec<u64>; 3]>> {
+        let mut splits = None;
+        for (at, names) in SPLITS.iter().enumerate() {
+            if let Some((numbers, name)) = self.only("one split", names)? {
+                let is_mask = numbers.is_bool() || name.contains("mask");
+                let vertices =
+                    if is_mask { masked(&numbers, num_vertices, options.split.as_deref())? } else { listed(&numbers)? };
+                splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = vertices;
+            }
+        }
+        Ok(splits)
+    }
+
+    /// Every file that may be read: the archive, or the folder's files with known names.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        match self {
+            Self::Archive(path, _) => Ok(vec![path.clone()]),
+            Self::Folder(folder) => {
+                let pairs = PAIRS.iter().flat_map(|(names, _)| names);
+                let known = INDEX.iter().chain(pairs).chain(&FEATURES).chain(&LABELS).chain(&WEIGHTS);
+                let known = known.chain(&EDGE_FEATURES).chain(SPLITS.into_iter().flatten());
+                let paths = known.map(|name| folder.join(format!("{name}.npy")));
+                Ok(paths.filter(|path| path.exists()).collect())
+            }
+        }
+    }
+}
+
+/// What comes with the vertices.
+struct Rows {
+    num_vertices: Option<u64>,
+    features: Option<NumbersColumn>,
+    labels: Option<NumbersColumn>,
+    splits: Option<[Vec<u64>; 3]>,
+}
+
+impl Rows {
+    fn attach(self, raw: &mut Raw) {
+        // What the input has itself stays where there is nothing else.
+        if let Some(column) = self.features {
+            raw.features = Some(Box::new(column));
+        }
+        if let Some(column) = self.labels {
+            raw.labels = Some(Box::new(column));
+        }
+        raw.splits = self.splits.or(raw.splits.take());
+    }
+}
+
+/// Whether the edge column `name` is wanted: without `--edge-columns` all are.
+pub fn keeps(options: &ReadOptions, name: &str) -> bool {
+    options.edge_columns.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name))
+}
+
+/// Fails where `--edge-columns` names what is not among `columns`.
+pub fn check_wanted(path: &Path, options: &ReadOptions, columns: &[EdgeColumn]) -> Result<()> {
+    let has = |name: &String| columns.iter().any(|column| column.name == *name);
+    match options.edge_columns.iter().flatten().find(|&name| !has(name)) {
+        Some(name) => {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            let found = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+            let problem =
+                format!("--edge-columns {name}: {} has no such column of edges, found {found}", path.display());
+            Err(Error::Option(problem))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The number of vertices that every column has rows for, and `known` states.
+pub fn agreed_rows<'a>(
+    known: Option<(&'a Path, u64)>,
+    columns: impl IntoIterator<Item = &'a NumbersColumn>,
+) -> Result<Option<u64>> {
+    use super::raw::Column;
+    let mut agreed = known;
+    for column in columns {
+        let Some(rows) = column.num_rows() else { continue };
+        match agreed {
+            Some((other, n)) if n != rows => {
+                let problem = format!("{} has {rows} rows for {n} vertices ({})", column.name(), other.display());
+                return Err(Error::input(column.path(), format!("{problem}: expected one each")));
+            }
+            _ => agreed = Some((column.path(), rows)),
+        }
+    }
+    Ok(agreed.map(|(_, n)| n))
+}
+
+/// The ids in an array (k,) or (k, 1).
+pub fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
+    if !matches!(numbers.shape(), [_] | [_, 1]) {
+        return Err(numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape())));
+    }
+    let mut ids = Vec::new();
+    for_steps(numbers, |first, bytes| {
+        let decoded = numbers.dtype().ids(bytes, &mut ids);
+        decoded.map_err(|(at, problem)| numbers.error(format!("entry {}: {problem}", first + at)))
+    })?;
+    Ok(ids)
+}
+
+/// The positions where mask number `chosen`, the first by default, is not zero.
+fn masked(numbers: &Numbers, num_vertices: Option<u64>, chosen: Option<&str>) -> Result<Vec<u64>> {
+    let n = num_vertices.unwrap_or(numbers.shape().iter().copied().max().unwrap_or(0));
+    // Where the vertices lie: `step` numbers apart, from number `start` on.
+    let (masks, by_row) = match *numbers.shape() {
+        [length] if length == n => (1, true),
+        [rows, columns] if rows == n => (columns, !numbers.column_major()),
+        [rows, columns] if columns == n => (rows, numbers.column_major()),
+        ref shape => {
+            return Err(numbers.error(format!("shape {shape:?}: expected a mask of {n} vertices, or k of them")));
+        }
+    };
+    let mask = match chosen.map(str::parse::<u64>) {
+        None => 0,
+        Some(Ok(mask)) if mask < masks => mask,
+        Some(_) => {
+            let problem = format!("--split {}: expected the number of a mask, below {masks}", chosen.unwrap_or(""));
+            return Err(numbers.error(problem));
+        }
+    };
+    if !numbers.dtype().is_integer() {
+        return Err(numbers.error(format!("type {}: expected bools", numbers.dtype().descr())));
+    }
+    let size = numbers.dtype().bytes();
+    let mut vertices = Vec::new();
+    for_steps(numbers, |first, bytes| {
+        for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
+            let (vertex, of) = if by_row { (at / masks, at % masks) } else { (at % n, at / n) };
+            if of == mask && number.iter().any(|&byte| byte != 0) {
+                vertices.push(vertex);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(vertices)
+}
+
+/// Calls `take` with all numbers in sequence, and the position of the first of each step.
+pub fn for_steps(numbers: &Numbers, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+    let mut reader = numbers.reader(0)?;
+    let (mut first, mut bytes) = (0, Vec::new());
+    while first < numbers.len() {
+        let count = (numbers.len() - first).min(1 << 16);
+        bytes.clear();
+        numbers.read_next(&mut *reader, count, &mut bytes)?;
+        take(first, &bytes)?;
+        first += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,444 @@
+//! Arrow arrays as ids and numbers.
+//!
+//! Problems come back with the row in the array; the caller knows file and position.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::*;
+use arrow_array::{AnyDictionaryArray, Array, ArrayRef};
+use arrow_schema::DataType;
+use half::f16;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::choice::{Field, IdKind};
+use crate::edges::ValueType;
+
+/// What is wrong in a row.
+pub type Cell<T> = Result<T, (usize, String)>;
+
+/// A number as it is stored in an edge column.
+trait Number: Copy {
+    fn f32(self) -> f32;
+    fn f64(self) -> f64;
+    fn i64(self) -> Option<i64>;
+    fn id(self) -> Option<u64>;
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => { $(impl Number for $type {
+        fn f32(self) -> f32 { self as f32 }
+        fn f64(self) -> f64 { self as f64 }
+        fn i64(self) -> Option<i64> { i64::try_from(i128::from(self)).ok() }
+        fn id(self) -> Option<u64> { u64::try_from(i128::from(self)).ok() }
+    })* };
+}
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl Number for f32 {
+    fn f32(self) -> f32 {
+        self
+    }
+    fn f64(self) -> f64 {
+        self.into()
+    }
+    fn i64(self) -> Option<i64> {
+        None
+    }
+    fn id(self) -> Option<u64> {
+        None
+    }
+}
+
+impl Number for f64 {
+    fn f32(self) -> f32 {
+        self as f32
+    }
+    fn f64(self) -> f64 {
+        self
+    }
+    fn i64(self) -> Option<i64> {
+        None
+    }
+    fn id(self) -> Option<u64> {
+        None
+    }
+}
+
+impl Number for f16 {
+    fn f32(self) -> f32 {
+        self.to_f32()
+    }
+    fn f64(self) -> f64 {
+        self.to_f64()
+    }
+    fn i64(self) -> Option<i64> {
+        None
+    }
+    fn id(self) -> Option<u64> {
+        None
+    }
+}
+
+/// Evaluates `$body` with `$values` being the array as one of its integer type, or `$other`.
+macro_rules! as_integers {
+    ($array:expr, $values:ident => $body:expr, $other:expr) => {
+        match $array.data_type() {
+            DataType::Int8 => {
+                let $values = $array.as_primitive::<Int8Type>();
+                $body
+            }
+            DataType::Int16 => {
+                let $values = $array.as_primitive::<Int16Type>();
+                $body
+            }
+            DataType::Int32 => {
+                let $values = $array.as_primitive::<Int32Type>();
+                $body
+            }
+            DataType::Int64 => {
+                let $values = $array.as_primitive::<Int64Type>();
+                $body
+            }
+            DataType::UInt8 => {
+                let $values = $array.as_primitive::<UInt8Type>();
+                $body
+            }
+            DataType::UInt16 => {
+                let $values = $array.as_primitive::<UInt16Type>();
+                $body
+            }
+            DataType::UInt32 => {
+                let $values = $array.as_primitive::<UInt32Type>();
+                $body
+            }
+            DataType::UInt64 => {
+                let $values = $array.as_primitive::<UInt64Type>();
+                $body
+            }
+            _ => $other,
+        }
+    };
+}
+macro_rules! as_numbers {
+    ($array:expr, $values:ident => $body:expr, $other:expr) => {
+        match $array.data_type() {
+            DataType::Float16 => { let $values = $array.as_primitive::<Float16Type>(); $body }
+            DataType::Float32 => { let $values = $array.as_primitive::<Float32Type>(); $body }
+            DataType::Float64 => { let $values = $array.as_primitive::<Float64Type>(); $body }
+            _ => as_integers!($array, $values => $body, $other),
+        }
+    };
+}
+
+/// NumPy's name of a column's type where it holds numbers; booleans are bytes.
+pub fn descr(value: &DataType) -> Option<&'static str> {
+    Some(match value {
+        DataType::Boolean | DataType::UInt8 => "|u1",
+        DataType::UInt16 => "<u2",
+        DataType::UInt32 => "<u4",
+        DataType::UInt64 => "<u8",
+        DataType::Int8 => "|i1",
+        DataType::Int16 => "<i2",
+        DataType::Int32 => "<i4",
+        DataType::Int64 => "<i8",
+        DataType::Float16 => "<f2",
+        DataType::Float32 => "<f4",
+        DataType::Float64 => "<f8",
+        _ => return None,
+    })
+}
+
+/// Type of the items of a list, and its width where the type fixes it.
+pub fn list_of(column: &DataType) -> Option<(&DataType, Option<usize>)> {
+    match column {
+        DataType::FixedSizeList(item, width) => Some((item.data_type(), usize::try_from(*width).ok())),
+        DataType::List(item) | DataType::LargeList(item) => Some((item.data_type(), None)),
+        _ => None,
+    }
+}
+
+/// What a column of type `column` can be for edges; `width` is that of lists.
+pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
+    let text = |value: &DataType| matches!(value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    let id = match column {
+        value if text(value) => Some(IdKind::Text),
+        DataType::Dictionary(_, value) if text(value) => Some(IdKind::Text),
+        DataType::Dictionary(_, value) if value.is_integer() => Some(IdKind::Number),
+        value if value.is_integer() => Some(IdKind::Number),
+        _ => None,
+    };
+    let number = |value: &DataType| match value {
+        DataType::Float16 | DataType::Float32 => Some(ValueType::F32),
+        DataType::Float64 => Some(ValueType::F64),
+        value => descr(value).map(|_| ValueType::I64),
+    };
+    let value = match (list_of(column), width) {
+        (None, _) => number(column).map(|value| (value, 1)),
+        (Some((item, _)), Some(width)) if width > 0 => number(item).map(|value| (value, width)),
+        _ => None,
+    };
+    Field { name: name.into(), id, value, list: list_of(column).is_some() }
+}
+
+/// Distinct strings by their hashes; borrowed, or owned where the text goes away.
+#[derive(Debug)]
+pub struct Names<S> {
+    seen: HashMap<u64, S, BuildHasherDefault<Hashed>>,
+    /// Strings with the hash of another: the engine has to see both.
+    clashes: Vec<(u64, S)>,
+}
+
+/// [`Names`] of text that goes away.
+pub type TextNames = Names<Box<str>>;
+
+impl<S> Default for Names<S> {
+    fn default() -> Self {
+        Self { seen: HashMap::default(), clashes: Vec::new() }
+    }
+}
+
+/// Takes a hash for what it is.
+#[derive(Debug, Default)]
+struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, &byte| hash.rotate_left(8) ^ u64::from(byte));
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+impl<S: AsRef<str>> Names<S> {
+    /// The id that stands for `name`.
+    pub fn id<'b>(&mut self, name: &'b str) -> u64
+    where
+        S: From<&'b str>,
+    {
+        let hash = xxh3_64(name.as_bytes());
+        match self.seen.entry(hash) {
+            Entry::Vacant(place) => drop(place.insert(name.into())),
+            Entry::Occupied(place) if place.get().as_ref() == name => {}
+            Entry::Occupied(_) => self.clashes.push((hash, name.into())),
+        }
+        hash
+    }
+
+    /// Appends every string once.
+    pub fn append_to(self, names: &mut Vec<(u64, String)>) {
+        let all = self.seen.into_iter().chain(self.clashes);
+        names.extend(all.map(|(hash, name)| (hash, name.as_ref().to_string())));
+    }
+}
+
+/// Says which row is null.
+pub fn check_valid(array: &dyn Array) -> Cell<()> {
+    let nulls = array.logical_nulls();
+    match nulls.and_then(|nulls| nulls.iter().position(|valid| !valid)) {
+        Some(row) => Err((row, "is null: expected an id in every row".into())),
+        None => Ok(()),
+    }
+}
+
+/// Appends the ids in `array`. `expected` is what the table's first file holds. Nothing stands for the empty string among
+/// strings; among integers there is no null, by [`check_valid`].
+pub fn push_ids<'a>(
+    array: &'a dyn Array,
+    expected: IdKind,
+    names: &mut Names<&'a str>,
+    ids: &mut Vec<u64>,
+) -> Cell<()> {
+    let found = field("", array.data_type(), None).id;
+    if found != Some(expected) {
+        let expected = if expected == IdKind::Text { "strings" } else { "integers" };
+        return Err((0, format!("is of type {}: expected {expected}, as in the first file", array.data_type())));
+    }
+    match array.data_type() {
+        DataType::Dictionary(_, _) => {
+            let array = array.as_any_dictionary();
+            if array.is_empty() {
+                return Ok(());
+            }
+            return push_dictionary(array, names, ids);
+        }
+        DataType::Utf8 => ids.extend(array.as_string::<i32>().iter().map(|name| names.id(name.unwrap_or("")))),
+        DataType::LargeUtf8 => ids.extend(array.as_string::<i64>().iter().map(|name| names.id(name.unwrap_or("")))),
+        DataType::Utf8View => ids.extend(array.as_string_view().iter().map(|name| names.id(name.unwrap_or("")))),
+        _ => {
+            return as_integers!(array, values => {
+                ids.reserve(values.len());
+                for (row, &value) in values.values().iter().enumerate() {
+                    ids.push(value.id().ok_or_else(|| (row, format!("is {value}: expected ids from 0")))?);
+                }
+                Ok(())
+            }, Ok(()));
+        }
+    }
+    Ok(())
+}
+
+/// The ids that the keys choose among the values. Only those that are chosen count.
+fn push_dictionary<'a>(array: &'a dyn AnyDictionaryArray, names: &mut Names<&'a str>, ids: &mut Vec<u64>) -> Cell<()> {
+    let values = array.values().as_ref();
+    let numbers = |row: usize, key: usize| -> Cell<u64> {
+        as_integers!(values, values => {
+            let value = values.value(key);
+            value.id().ok_or_else(|| (row, format!("is {value}: expected ids from 0")))
+        }, Err((row, "is no integer".into())))
+    };
+    let mut known: Vec<Option<u64>> = vec![None; values.len()];
+    let keys = if values.is_empty() { vec![0; array.len()] } else { array.normalized_keys() };
+    ids.reserve(keys.len());
+    for (row, &key) in keys.iter().enumerate() {
+        if array.is_null(row) || values.is_null(key) {
+            ids.push(names.id(""));
+            continue;
+        }
+        let id = match known[key] {
+            Some(id) => id,
+            None => match values.data_type() {
+                DataType::Utf8 => names.id(values.as_string::<i32>().value(key)),
+                DataType::LargeUtf8 => names.id(values.as_string::<i64>().value(key)),
+                DataType::Utf8View => names.id(values.as_string_view().value(key)),
+                _ => numbers(row, key)?,
+            },
+        };
+        known[key] = Some(id);
+        ids.push(id);
+    }
+    Ok(())
+}
+
+/// Writes the numbers of every row of `array` as `value`: `width` of them from byte `at` of each `stride` bytes of `out`.
+pub fn scatter(
+    array: &ArrayRef,
+    value: ValueType,
+    width: usize,
+    (at, stride): (usize, usize),
+    out: &mut [u8],
+) -> Cell<()> {
+    let bytes = width * value.bytes();
+    let mut rows = out.chunks_exact_mut(stride.max(1)).map(|row| &mut row[at..at + bytes]);
+    each_row(array, width, &mut |row, items, first| {
+        let Some(out) = rows.next() else { return Ok(()) };
+        convert(items.as_ref(), first, value, out).map_err(|problem| (row, problem))
+    })
+}
+
+/// What takes the rows of an array.
+type TakeRow<'a> = dyn FnMut(usize, &ArrayRef, Option<usize>) -> Cell<()> + 'a;
+
+/// Calls `take` with every row of `array`: its number, the array that holds its `width` items, and where they start in it,
+/// `None` where the row is null.
+pub fn each_row(array: &ArrayRef, width: usize, take: &mut TakeRow<'_>) -> Cell<()> {
+    let whole = |row: usize, found: usize| match found == width {
+        true => Ok(()),
+        false => Err((row, format!("holds {found} numbers: expected {width}, as in the first row"))),
+    };
+    macro_rules! lists {
+        ($list:expr) => {{
+            let list = $list;
+            for (row, ends) in list.value_offsets().windows(2).enumerate() {
+                let (start, end) = (ends[0] as usize, ends[1] as usize);
+                if list.is_valid(row) {
+                    whole(row, end - start)?;
+                }
+                take(row, list.values(), list.is_valid(row).then_some(start))?;
+            }
+        }};
+    }
+    match array.data_type() {
+        DataType::FixedSizeList(_, found) => {
+            whole(0, *found as usize)?;
+            let list = array.as_fixed_size_list();
+            for row in 0..list.len() {
+                take(row, list.values(), list.is_valid(row).then_some(row * width))?;
+            }
+        }
+        DataType::List(_) => lists!(array.as_list::<i32>()),
+        DataType::LargeList(_) => lists!(array.as_list::<i64>()),
+        _ => {
+            whole(0, 1)?;
+            for row in 0..array.len() {
+                take(row, array, array.is_valid(row).then_some(row))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Converts the items from `first` on, as many as `out` holds. Nothing is NaN among floats, and wrong among integers.
+fn convert(items: &dyn Array, first: Option<usize>, value: ValueType, out: &mut [u8]) -> Result<(), String> {
+    let null = || "is null: expected an integer; leave the column out with --edge-columns, or fill it".to_string();
+    let place = |item: usize| first.map(|first| first + item).filter(|&place| items.is_valid(place));
+    let other = || format!("is of type {}: expected numbers, as in the first file", items.data_type());
+    let items_of = |count: usize| first.filter(|_| items.null_count() == 0).map(|first| first..first + count);
+    if let Some(range) = items_of(out.len() / value.bytes()) {
+        let out = out.chunks_exact_mut(value.bytes());
+        as_numbers!(items, numbers => {
+            return numbers.values()[range].iter().zip(out).try_for_each(|(&number, out)| write(number, value, out));
+        }, {});
+    }
+    for (item, out) in out.chunks_exact_mut(value.bytes()).enumerate() {
+        let Some(place) = place(item) else {
+            match value {
+                ValueType::F32 => out.copy_from_slice(&f32::NAN.to_le_bytes()),
+                ValueType::F64 => out.copy_from_slice(&f64::NAN.to_le_bytes()),
+                ValueType::I64 => return Err(null()),
+            }
+            continue;
+        };
+        if let Some(flags) = items.as_boolean_opt() {
+            write(u8::from(flags.value(place)), value, out)?;
+        } else {
+            as_numbers!(items, numbers => write(numbers.value(place), value, out)?, return Err(other()));
+        }
+    }
+    Ok(())
+}
+
+fn write<T: Number + std::fmt::Display>(number: T, value: ValueType, out: &mut [u8]) -> Result<(), String> {
+    match value {
+        ValueType::F32 => out.copy_from_slice(&number.f32().to_le_bytes()),
+        ValueType::F64 => out.copy_from_slice(&number.f64().to_le_bytes()),
+        ValueType::I64 => {
+            let number = number.i64().ok_or_else(|| format!("is {number}: expected a signed 64-bit integer"))?;
+            out.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Appends the items from `first` on as they are stored, little-endian, `width` of them. Nothing is NaN among floats, and
+/// wrong among integers.
+pub fn append_raw(items: &dyn Array, first: Option<usize>, width: usize, out: &mut Vec<u8>) -> Result<(), String> {
+    let null = || "is null: expected a number; fill it, or write floats".to_string();
+    let other = || format!("is of type {}: expected numbers", items.data_type());
+    if let Some(first) = first.filter(|_| items.null_count() == 0) {
+        as_numbers!(items, numbers => {
+            numbers.values()[first..first + width].iter().for_each(|number| out.extend(number.to_le_bytes()));
+            return Ok(());
+        }, {});
+    }
+    for item in 0..width {
+        let place = first.map(|first| first + item).filter(|&place| items.is_valid(place));
+        match (place, items.data_type()) {
+            (None, DataType::Float16) => out.extend(f16::NAN.to_le_bytes()),
+            (None, DataType::Float32) => out.extend(f32::NAN.to_le_bytes()),
+            (None, DataType::Float64) => out.extend(f64::NAN.to_le_bytes()),
+            (None, _) => return Err(null()),
+            (Some(place), DataType::Boolean) => out.push(u8::from(items.as_boolean().value(place))),
+            (Some(place), _) => {
+                as_numbers!(items, numbers => out.extend(numbers.value(place).to_le_bytes()), return Err(other()));
+            }
+        }
+    }
+    Ok(())
+}

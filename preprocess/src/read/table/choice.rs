@@ -1,0 +1,279 @@
+//! Which columns of a table are ids and which are values.
+//!
+//! Ids: those that the options name; else a pair of names that is used for the ends of an edge, whatever its case and
+//! punctuation; else the first columns that can be ids. Values: those that `--edge-columns` names, else all further
+//! numeric columns.
+
+use std::path::Path;
+
+use crate::edges::{EdgeColumn, ValueType};
+use crate::read::raw::ReadOptions;
+use crate::{Error, Result};
+
+/// What the ids of a column are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdKind {
+    /// Integers.
+    Number,
+    /// Strings, hashed.
+    Text,
+}
+
+/// A column of a table, whatever its format.
+#[derive(Clone, Debug)]
+pub struct Field {
+    /// Its name.
+    pub name: String,
+    /// What its ids are, if it can hold ids.
+    pub id: Option<IdKind>,
+    /// Type of its values and how many there are in a row, if these are numbers.
+    pub value: Option<(ValueType, usize)>,
+    /// Whether a row holds a list of them.
+    pub list: bool,
+}
+
+/// The columns to read, by their places in the table.
+#[derive(Debug, PartialEq)]
+pub struct Choice {
+    /// Source, and target.
+    pub ids: [usize; 2],
+    /// What ids are.
+    pub kind: IdKind,
+    /// Places of the values.
+    pub values: Vec<usize>,
+    /// Names and types of the values.
+    pub columns: Vec<EdgeColumn>,
+}
+
+/// Names of the two ends of an edge, in lower case and without punctuation.
+const ENDS: [(&str, &str); 21] = [
+    ("src", "dst"),
+    ("source", "target"),
+    ("source", "destination"),
+    ("source", "dest"),
+    ("src", "dest"),
+    ("from", "to"),
+    ("head", "tail"),
+    ("u", "v"),
+    ("srcid", "dstid"),
+    ("sourceid", "targetid"),
+    ("sourceid", "destinationid"),
+    ("fromid", "toid"),
+    ("headid", "tailid"),
+    ("startid", "endid"),
+    ("srcnode", "dstnode"),
+    ("sourcenode", "targetnode"),
+    ("fromnode", "tonode"),
+    ("fromnodeid", "tonodeid"),
+    ("node1", "node2"),
+    ("id1", "id2"),
+    ("citing", "cited"),
+];
+
+/// Chooses the columns of the table of edges at `path`.
+pub fn choose(path: &Path, fields: &[Field], options: &ReadOptions) -> Result<Choice> {
+    let source = named(path, fields, options.source_column.as_deref(), "--source-column")?;
+    let target = named(path, fields, options.target_column.as_deref(), "--target-column")?;
+    let [source, target] = ends(fields, source, target).ok_or_else(|| {
+        let problem = "expected two columns of integers or strings, the ends of an edge; name them with --source-column and --target-column";
+        Error::input(path, format!("{problem}. There are {}", names(fields)))
+    })?;
+    if source == target {
+        let name = &fields[source].name;
+        return Err(Error::Option(format!("--source-column and --target-column are both `{name}`: expected two")));
+    }
+    let kinds = [source, target].map(|at| id_kind(path, &fields[at]));
+    let [kind, other] = kinds;
+    let (kind, other) = (kind?, other?);
+    if kind != other {
+        let (source, target) = (&fields[source].name, &fields[target].name);
+        let problem = format!("`{source}` and `{target}`: one holds integers, the other strings: expected the same");
+        return Err(Error::input(path, problem));
+    }
+    let values = values(path, fields, [source, target], options)?;
+    let columns: Vec<EdgeColumn> = values.iter().filter_map(|&at| edge_column(&fields[at])).collect();
+    check_distinct(path, columns.iter().map(|column| column.name.as_str()))?;
+    Ok(Choice { ids: [source, target], kind, values, columns })
+}
+
+/// What the ids in `field` are; an error when it cannot hold any.
+pub fn id_kind(path: &Path, field: &Field) -> Result<IdKind> {
+    let problem = || format!("column `{}`: expected integers or strings, for ids", field.name);
+    field.id.ok_or_else(|| Error::input(path, problem()))
+}
+
+/// The column that `option` names.
+pub fn named(path: &Path, fields: &[Field], name: Option<&str>, option: &str) -> Result<Option<usize>> {
+    let Some(name) = name else { return Ok(None) };
+    let exact = fields.iter().position(|field| field.name == name);
+    let found = exact.or_else(|| fields.iter().position(|field| field.name.eq_ignore_ascii_case(name)));
+    let missing = || Error::input(path, format!("has no column `{name}` for {option}. There are {}", names(fields)));
+    found.map(Some).ok_or_else(missing)
+}
+
+/// The name in lower case and without punctuation.
+pub fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+fn ends(fields: &[Field], source: Option<usize>, target: Option<usize>) -> Option<[usize; 2]> {
+    let place = |name: &str| fields.iter().position(|field| plain(&field.name) == name && field.id.is_some());
+    let pairs = || ENDS.iter().map(|&(from, to)| (place(from), place(to)));
+    let free = |taken: Option<usize>| (0..fields.len()).find(|&at| fields[at].id.is_some() && Some(at) != taken);
+    match (source, target) {
+        (Some(source), Some(target)) => Some([source, target]),
+        (Some(source), None) => {
+            let named = pairs().find_map(|pair| pair.1.filter(|_| pair.0 == Some(source)));
+            Some([source, named.or_else(|| free(Some(source)))?])
+        }
+        (None, Some(target)) => {
+            let named = pairs().find_map(|pair| pair.0.filter(|_| pair.1 == Some(target)));
+            Some([named.or_else(|| free(Some(target)))?, target])
+        }
+        (None, None) => {
+            let named = pairs().find_map(|pair| Some([pair.0?, pair.1?]));
+            named.or_else(|| {
+                let first = free(None)?;
+                let second = (first + 1..fields.len()).find(|&at| fields[at].id.is_some())?;
+                Some([first, second])
+            })
+        }
+    }
+}
+
+fn values(path: &Path, fields: &[Field], ids: [usize; 2], options: &ReadOptions) -> Result<Vec<usize>> {
+    let Some(wanted) = &options.edge_columns else {
+        let numeric = |&at: &usize| fields[at].value.is_some() && !ids.contains(&at);
+        return Ok((0..fields.len()).filter(numeric).collect());
+    };
+    let mut values = Vec::new();
+    for name in wanted {
+        let Some(at) = named(path, fields, Some(name), "--edge-columns")? else { continue };
+        if ids.contains(&at) || values.contains(&at) {
+            return Err(Error::Option(format!("--edge-columns: `{name}` is taken already: expected further columns")));
+        }
+        if fields[at].value.is_none() {
+            let problem = format!("column `{name}`: expected numbers, for --edge-columns");
+            return Err(Error::input(path, problem));
+        }
+        values.push(at);
+    }
+    Ok(values)
+}
+
+/// The edge column that the numbers in `field` become: `weight` whatever its case, and then single precision.
+fn edge_column(field: &Field) -> Option<EdgeColumn> {
+    let (value, width) = field.value?;
+    Some(match field.name.eq_ignore_ascii_case("weight") {
+        true => EdgeColumn { name: "weight".into(), value: ValueType::F32, width },
+        false => EdgeColumn { name: file_name(&field.name), value, width },
+    })
+}
+
+/// The name without what has a meaning in paths: a column becomes a file of that name.
+pub fn file_name(name: &str) -> String {
+    let allowed = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let name: String = name.chars().map(allowed).collect();
+    match name.trim_start_matches('.') {
+        "" => "column".into(),
+        name => name.into(),
+    }
+}
+
+/// The columns that are neither ids nor kept and hold no numbers, for a note to the user.
+pub fn left_out(fields: &[Field], used: &[usize]) -> Vec<String> {
+    let unused = fields.iter().enumerate().filter(|(at, field)| !used.contains(at) && field.value.is_none());
+    unused.map(|(_, field)| field.name.clone()).collect()
+}
+
+/// Names of columns for messages, the first of them where there are many.
+pub fn names(fields: &[Field]) -> String {
+    const SHOWN: usize = 12;
+    let names: Vec<String> = fields.iter().take(SHOWN).map(|field| format!("`{}`", field.name)).collect();
+    let more = if fields.len() > SHOWN { ", ..." } else { "" };
+    if names.is_empty() { "none".into() } else { format!("{}{more}", names.join(", ")) }
+}
+
+/// Refuses two values of one name: both would become the same file.
+pub fn check_distinct<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> Result<()> {
+    let mut seen: Vec<&str> = Vec::new();
+    for name in names {
+        if seen.contains(&name) {
+            return Err(Error::input(
+                path,
+                format!("two columns become `{name}`: rename one of them, or leave one out"),
+            ));
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(names: &[&str]) -> Vec<Field> {
+        let field = |name: &&str| {
+            let (name, value) = name.split_once(':').unwrap_or((name, "i"));
+            let (id, value) = match value {
+                "s" => (Some(IdKind::Text), None),
+                "f" => (None, Some((ValueType::F64, 1))),
+                "d" => (None, None),
+                _ => (Some(IdKind::Number), Some((ValueType::I64, 1))),
+            };
+            Field { name: name.into(), id, value, list: false }
+        };
+        names.iter().map(field).collect()
+    }
+
+    fn options(source: Option<&str>, target: Option<&str>, columns: Option<&[&str]>) -> ReadOptions {
+        ReadOptions {
+            source_column: source.map(Into::into),
+            target_column: target.map(Into::into),
+            edge_columns: columns.map(|names| names.iter().map(|&name| name.into()).collect()),
+            ..ReadOptions::default()
+        }
+    }
+
+    fn chosen(names: &[&str], options: &ReadOptions) -> Result<(Vec<usize>, Vec<usize>)> {
+        choose(Path::new("t"), &fields(names), options).map(|choice| (choice.ids.to_vec(), choice.values))
+    }
+
+    #[test]
+    fn ends_are_found_by_option_by_name_and_by_place() {
+        let none = ReadOptions::default();
+        assert_eq!(chosen(&["w", "DST", "Src"], &none).unwrap(), (vec![2, 1], vec![0]));
+        assert_eq!(chosen(&["Target_ID:s", "day:d", "Source-ID:s", "w:f"], &none).unwrap(), (vec![2, 0], vec![3]));
+        assert_eq!(chosen(&["w:f", "a", "b", "c"], &none).unwrap(), (vec![1, 2], vec![0, 3]));
+        assert_eq!(chosen(&["src:f", "dst", "u", "v"], &none).unwrap(), (vec![2, 3], vec![0, 1]));
+        assert_eq!(chosen(&["a", "b", "c"], &options(Some("C"), None, None)).unwrap(), (vec![2, 0], vec![1]));
+        assert_eq!(chosen(&["a", "from", "to"], &options(None, Some("to"), None)).unwrap(), (vec![1, 2], vec![0]));
+        let both = options(Some("b"), Some("a"), Some(&["d", "c"]));
+        assert_eq!(chosen(&["a", "b", "c", "d", "e"], &both).unwrap(), (vec![1, 0], vec![3, 2]));
+    }
+
+    #[test]
+    fn what_makes_no_edges_is_said() {
+        for (names, options, expected) in [
+            (&["a", "w:f"][..], options(None, None, None), "expected two columns"),
+            (&["a", "b"], options(Some("x"), None, None), "no column `x` for --source-column. There are `a`, `b`"),
+            (&["a", "b"], options(Some("a"), Some("a"), None), "both `a`"),
+            (&["a", "b:f"], options(Some("a"), Some("b"), None), "`b`: expected integers or strings"),
+            (&["a", "b:s"], options(None, None, None), "one holds integers"),
+            (&["a", "b", "c:s"], options(None, None, Some(&["c"])), "`c`: expected numbers"),
+            (&["a", "b", "c"], options(None, None, Some(&["a"])), "taken already"),
+        ] {
+            let message = chosen(names, &options).unwrap_err().to_string();
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
+    fn names_are_safe_as_files() {
+        assert_eq!(file_name("../a b/ü"), "_a_b_ü");
+        assert_eq!(file_name("..."), "column");
+        let weight = edge_column(&fields(&["Weight:f"])[0]).unwrap();
+        assert_eq!((weight.name.as_str(), weight.value), ("weight", ValueType::F32));
+    }
+}

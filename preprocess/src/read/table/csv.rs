@@ -1,0 +1,203 @@
+//! Ids and values from text tables, piece by piece.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use super::cells::TextNames;
+use super::choice::{Choice, IdKind};
+use super::line::fields;
+use super::sheet::{Sheet, write_number};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
+use crate::read::field::{shown, unsigned};
+use crate::read::text::{TextStream, lines};
+use crate::{Error, Result};
+
+/// Lines are numbered through all files: the n-th file starts at n times this.
+const LINES_PER_FILE: u64 = 1 << 40;
+
+/// The id columns of a text table, two for edges and one for vertices, and the numbers beside them.
+pub struct Text {
+    sheet: Sheet,
+    kind: IdKind,
+    /// What becomes of every column.
+    roles: Vec<Role>,
+    num_ids: usize,
+    columns: Vec<EdgeColumn>,
+    row_bytes: usize,
+    state: Mutex<State>,
+    done: AtomicU64,
+    /// Nothing stands for the empty string.
+    nulls: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Ignored,
+    /// The source or the target.
+    Id(usize),
+    /// A value at a byte of the row's values.
+    Value(usize, ValueType),
+}
+
+#[derive(Default)]
+struct State {
+    /// The file under way, or the next one.
+    file: usize,
+    stream: Option<TextStream>,
+    bytes_before: u64,
+}
+
+impl Text {
+    /// Reads the columns at `ids`, and the values of `choice`.
+    pub fn new(sheet: Sheet, ids: &[usize], choice: &Choice) -> Self {
+        let mut roles = vec![Role::Ignored; sheet.columns.len()];
+        let mut offset = 0;
+        for (&at, column) in choice.values.iter().zip(&choice.columns) {
+            roles[at] = Role::Value(offset, column.value);
+            offset += column.value.bytes();
+        }
+        ids.iter().enumerate().for_each(|(which, &at)| roles[at] = Role::Id(which));
+        Self {
+            sheet,
+            kind: choice.kind,
+            roles,
+            num_ids: ids.len(),
+            columns: choice.columns.clone(),
+            row_bytes: row_bytes(&choice.columns),
+            state: Mutex::default(),
+            done: AtomicU64::new(0),
+            nulls: false,
+        }
+    }
+
+    /// Takes nothing for the empty string, where strings are read.
+    pub fn with_nulls(mut self) -> Self {
+        self.nulls = true;
+        self
+    }
+
+    /// Largest id in the first piece.
+    fn largest(&self) -> Result<u64> {
+        let (mut piece, mut batch) = (Piece::default(), EdgeBatch::default());
+        for (at, file) in self.sheet.files.iter().enumerate() {
+            if TextStream::open(file)?.next(&mut piece)? {
+                piece.start += at as u64 * LINES_PER_FILE;
+                self.parse(&mut piece, &mut batch)?;
+                break;
+            }
+        }
+        Ok(batch.sources.iter().chain(&batch.targets).fold(0, |largest, &id| largest.max(id)))
+    }
+
+    /// Parses a line into its ids and appends its values.
+    fn parse_line(&self, line: &[u8], names: &mut TextNames, values: &mut Vec<u8>) -> Result<[u64; 2], String> {
+        let start = values.len();
+        values.resize(start + self.row_bytes, 0);
+        let (mut ids, mut count, mut wrong) = ([0; 2], 0, None);
+        fields(line, self.sheet.delimiter, |place, cell| {
+            count = place + 1;
+            let cell = cell.trim_ascii();
+            let result = match self.roles.get(place) {
+                Some(&Role::Id(which)) => self.id(cell, names).map(|id| ids[which] = id),
+                Some(&Role::Value(at, value)) => {
+                    write_number(cell, value, &mut values[start + at..start + at + value.bytes()])
+                }
+                _ => Ok(()),
+            };
+            wrong = result.err().map(|problem| format!("column `{}`: {problem}", self.sheet.columns[place].0));
+            wrong.is_none()
+        })?;
+        match wrong {
+            Some(problem) => Err(problem),
+            None => self.sheet.check_count(count).map(|()| ids),
+        }
+    }
+
+    fn id(&self, cell: &[u8], names: &mut TextNames) -> Result<u64, String> {
+        match self.kind {
+            IdKind::Number => unsigned(cell).ok_or_else(|| match cell.starts_with(b"-") {
+                true => format!("{}: expected ids from 0", shown(cell)),
+                false => format!("{}: expected an integer, as in the first rows", shown(cell)),
+            }),
+            IdKind::Text if cell.is_empty() && !self.nulls => Err("is empty: expected an id in every row".into()),
+            IdKind::Text => {
+                let text = std::str::from_utf8(cell).map_err(|_| format!("{}: expected UTF-8", shown(cell)))?;
+                Ok(names.id(text))
+            }
+        }
+    }
+}
+
+impl EdgeSource for Text {
+    fn rewind(&self) -> Result<()> {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::default();
+        self.done.store(0, Relaxed);
+        Ok(())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let file = state.file;
+            let stream = match &mut state.stream {
+                Some(stream) => stream,
+                none => match self.sheet.files.get(file) {
+                    Some(file) => none.insert(TextStream::open(file)?),
+                    None => return Ok(false),
+                },
+            };
+            let more = stream.next(piece)?;
+            let (done, length) = (stream.bytes_done(), stream.len());
+            self.done.store((state.bytes_before + done).min(self.sheet.bytes), Relaxed);
+            if more {
+                piece.start += state.file as u64 * LINES_PER_FILE;
+                piece.end = piece.start;
+                return Ok(true);
+            }
+            let before = state.bytes_before + length;
+            *state = State { file: state.file + 1, stream: None, bytes_before: before };
+        }
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        let file = (piece.start / LINES_PER_FILE) as usize;
+        let mut names = TextNames::default();
+        for (number, line) in lines(piece) {
+            let number = number % LINES_PER_FILE;
+            let wrong = |problem| Error::line(&self.sheet.files[file], number, problem);
+            if number == 1 {
+                self.sheet.check_header(line).map_err(wrong)?;
+            } else if !line.trim_ascii().is_empty() {
+                let [source, target] = self.parse_line(line, &mut names, &mut batch.values).map_err(wrong)?;
+                batch.sources.push(source);
+                if self.num_ids == 2 {
+                    batch.targets.push(target);
+                }
+            }
+        }
+        names.append_to(&mut batch.names);
+        Ok(())
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        &self.columns
+    }
+
+    fn has_string_ids(&self) -> bool {
+        self.kind == IdKind::Text
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        let edges = self.sheet.num_rows;
+        let vertices = match self.kind {
+            // Hashes say nothing; real graphs have several edges a vertex.
+            IdKind::Text => edges / 4 + 1,
+            IdKind::Number => self.largest()?.saturating_add(1),
+        };
+        Ok(Estimate { edges, vertices, bytes: self.sheet.bytes })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.done.load(Relaxed)
+    }
+}

@@ -1,0 +1,100 @@
+//! Part files with typed columns, whatever their format: groups of rows (Parquet's row groups, Arrow's record batches)
+//! that are read by columns and ranges of rows.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, SchemaRef};
+
+use super::cells;
+use super::ipc::IpcFile;
+use super::parquet::ParquetFile;
+use super::parts::Format;
+use crate::{Error, Result};
+
+/// Takes rows: the number of the first in its group, and the columns asked for, in the file's order.
+pub type Take<'a> = &'a mut dyn FnMut(u64, &RecordBatch) -> Result<()>;
+
+/// A file of typed columns.
+pub trait Frames: Send + Sync {
+    /// Where it lies.
+    fn path(&self) -> &Path;
+
+    /// Its columns.
+    fn schema(&self) -> &SchemaRef;
+
+    /// Rows of every group, as the file claims.
+    fn groups(&self) -> &[u64];
+
+    /// Hands over `rows` of `group`, in order and some at a time; `columns` ascending. Fails when there are fewer.
+    fn read(&self, group: usize, rows: Range<u64>, columns: &[usize], take: Take<'_>) -> Result<()>;
+
+    /// The largest integer of a column, where the file says it.
+    fn largest(&self, column: usize) -> Option<u64>;
+}
+
+/// Opens the parts of a table.
+pub fn open(files: &[PathBuf], format: Format) -> Result<Vec<Arc<dyn Frames>>> {
+    let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
+    for file in files {
+        opened.push(match format {
+            Format::Arrow => Arc::new(IpcFile::open(file)?),
+            _ => Arc::new(ParquetFile::open(file)?),
+        });
+    }
+    Ok(opened)
+}
+
+/// Width of column `at` of the table, when it holds lists of numbers: that of the type, or of the first row.
+pub fn list_width(parts: &[Arc<dyn Frames>], at: usize) -> Result<Option<usize>> {
+    let Some(first) = parts.first() else { return Ok(None) };
+    match cells::list_of(first.schema().field(at).data_type()) {
+        Some((item, None)) if cells::descr(item).is_some() => {}
+        Some((_, width)) => return Ok(width),
+        None => return Ok(None),
+    }
+    let mut width = None;
+    for part in parts {
+        let Some(group) = part.groups().iter().position(|&rows| rows > 0) else { continue };
+        let column = place(part.as_ref(), first.schema().field(at).name())?;
+        part.read(group, 0..1, &[column], &mut |_, batch| {
+            let Some(array) = batch.columns().first() else { return Ok(()) };
+            width = match array.data_type() {
+                DataType::List(_) => {
+                    arrow_array::cast::as_list_array(array).value_offsets().windows(2).next().map(wide)
+                }
+                DataType::LargeList(_) => {
+                    arrow_array::cast::as_large_list_array(array).value_offsets().windows(2).next().map(wide)
+                }
+                _ => None,
+            };
+            Ok(())
+        })?;
+        break;
+    }
+    Ok(width)
+}
+
+fn wide<T: Copy + std::ops::Sub<Output = T> + TryInto<usize>>(ends: &[T]) -> usize {
+    (ends[1] - ends[0]).try_into().unwrap_or(0)
+}
+
+/// Where the column `name` lies in `part`.
+pub fn place(part: &dyn Frames, name: &str) -> Result<usize> {
+    let missing = || Error::input(part.path(), format!("has no column `{name}`, which the first part has"));
+    part.schema().fields().iter().position(|field| field.name() == name).ok_or_else(missing)
+}
+
+/// A problem with the content of the file at `path`.
+pub fn damaged(path: &Path, problem: impl std::fmt::Display) -> Error {
+    let problem = problem.to_string().replace('\n', " ");
+    Error::input(path, format!("damaged, or in a way that is not known here: {problem}; write it again"))
+}
+
+/// Runs a decoder. Those of Parquet and Arrow check what they read, but not all of it: some damaged files make them panic.
+pub fn guard<T>(path: &Path, decode: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(decode)).unwrap_or_else(|_| Err(damaged(path, "its decoder stopped")))
+}

@@ -1,0 +1,142 @@
+//! Tables of edges and of vertices: Parquet, Arrow IPC, and CSV with a header line; a file, or a folder of parts as Spark,
+//! DuckDB and Dask write it.
+//!
+//! ```text
+//! parts    which files, and their format
+//! choice   which columns are ids, and which are values
+//! frames   Parquet and Arrow files by groups of rows ──▶ columnar (ids and values, piece by piece) ──▶ EdgeSource
+//! csv      text by lines                                                                           ──▶ EdgeSource
+//! nodes    the same for a table of vertices: ids, features, labels, splits, columns
+//! ```
+//!
+//! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
+//! become f32 and doubles f64; integers and booleans become i64; lists of one length become wide columns. Strings, dates and
+//! the like are left out, with a note.
+//!
+//! In memory are the footers of all parts, and for each thread one piece: at most 2^17 rows of the columns that are read, or
+//! 1 MiB of text. A compressed Arrow batch is decoded as a whole.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::Progress;
+
+use crate::read::raw::{Ids, Raw, ReadOptions};
+use crate::{Error, Result};
+
+mod cells;
+mod choice;
+mod column;
+mod columnar;
+mod csv;
+mod frames;
+mod ipc;
+mod line;
+mod nodes;
+mod parquet;
+mod parts;
+mod sheet;
+
+pub(crate) use self::parquet::Shared;
+pub(crate) use frames::{damaged, guard};
+pub use nodes::nodes;
+pub use parts::{Format, by_name};
+
+use choice::{Choice, Field, IdKind, choose};
+use columnar::Columnar;
+use csv::Text;
+use sheet::Sheet;
+
+/// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables, `edges` and, where there is
+/// one, `nodes`, each a file or a folder. `--nodes` is for the caller, and wins over the table in the folder.
+pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    open_as(path, None, options, progress)
+}
+
+/// As [`open`], where files are `unnamed` whose content and name say nothing.
+pub fn open_as(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    let Some(edges) = member(path, "edges")? else { return open_edges(path, unnamed, options, progress) };
+    let mut raw = open_edges(&edges, unnamed, options, progress)?;
+    if options.nodes.is_none()
+        && let Some(path) = member(path, "nodes")?
+    {
+        nodes(&path, options, progress)?.attach(&mut raw)?;
+    }
+    Ok(raw)
+}
+
+/// The table `name` in the folder at `path`: `edges`, or `edges.parquet`, `edges.csv.gz` and the like.
+fn member(path: &Path, name: &str) -> Result<Option<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
+        let entry = entry.map_err(Error::io(path))?.path();
+        let file = entry.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
+        let is_table = file == name && entry.is_dir() || file.split_once('.').is_some_and(|(stem, _)| stem == name);
+        if is_table {
+            found.push(entry);
+        }
+    }
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        _ => Err(Error::input(path, format!("holds {} tables `{name}`: expected one; name its path", found.len()))),
+    }
+}
+
+fn open_edges(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    let (files, format) = parts::parts(path, unnamed)?;
+    note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
+    if format == Format::Csv {
+        let sheet = Sheet::open(path, &files)?;
+        let fields = sheet.fields();
+        let choice = choose(path, &fields, options)?;
+        say_choice(path, &fields, &choice, options, progress);
+        let ids = ids_of(path, choice.kind, options)?;
+        return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
+    }
+    let parts = frames::open(&files, format)?;
+    let fields = columnar::fields(&parts)?;
+    let choice = choose(path, &fields, options)?;
+    say_choice(path, &fields, &choice, options, progress);
+    let ids = ids_of(path, choice.kind, options)?;
+    let bytes = total_bytes(&files)?;
+    Ok(Raw::of(Columnar::new(&parts, &choice.ids, &choice, bytes)?, ids, files))
+}
+
+/// Ids of tables have gaps, unless they are to be kept.
+fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
+    match (kind, options.keep_ids) {
+        (IdKind::Text, true) => {
+            let problem = "the ids are strings, which --keep-ids cannot keep: they become numbers, and nodes/original_id keeps the strings";
+            Err(Error::Option(format!("{}: {problem}", path.display())))
+        }
+        (_, true) => Ok(Ids::Dense(None)),
+        (_, false) => Ok(Ids::Sparse),
+    }
+}
+
+/// Tells the user which columns are the edges, and which were left out for what they hold.
+fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &ReadOptions, progress: &dyn Progress) {
+    let [source, target] = choice.ids.map(|at| &fields[at].name);
+    progress.note(&format!("{}: edges from `{source}` to `{target}`", path.display()));
+    if options.edge_columns.is_none() {
+        let left_out = choice::left_out(fields, &choice.ids);
+        note_left_out(path, &left_out, "which hold no numbers", progress);
+    }
+}
+
+fn note_left_out(path: &Path, columns: &[String], why: &str, progress: &dyn Progress) {
+    if !columns.is_empty() {
+        progress.note(&format!("{}: left out the columns {}, {why}", path.display(), columns.join(", ")));
+    }
+}
+
+/// Bytes of all `files`.
+fn total_bytes(files: &[PathBuf]) -> Result<u64> {
+    let length = |path: &PathBuf| Ok(std::fs::metadata(path).map_err(Error::io(path))?.len());
+    files.iter().map(length).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+//! One Parquet file: its row groups, read by columns and by ranges of rows.
+//!
+//! Only the footer stays in memory. A range of rows decodes its own pages; those before it are stepped over by their
+//! headers, so a row group of any size is read with the pages of one range in memory, and the dictionary of each column.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder, RowSelection, RowSelector,
+};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+use parquet::file::statistics::Statistics;
+
+use super::frames::{Frames, Take, damaged, guard};
+use crate::{Error, Result};
+
+/// Rows decoded at a time.
+const ROWS_PER_BATCH: usize = 1 << 14;
+
+/// A Parquet file.
+pub struct ParquetFile {
+    path: PathBuf,
+    metadata: ArrowReaderMetadata,
+    groups: Vec<u64>,
+}
+
+impl ParquetFile {
+    /// Reads the footer of the file at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = Shared::open(path)?;
+        let options = ArrowReaderOptions::new();
+        let metadata = guard(path, || ArrowReaderMetadata::load(&file, options).map_err(|error| because(path, error)))?;
+        let rows = |rows: i64| u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"));
+        let groups = metadata.metadata().row_groups().iter().map(|group| rows(group.num_rows()));
+        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata })
+    }
+}
+
+impl Frames for ParquetFile {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        self.metadata.schema()
+    }
+
+    fn groups(&self) -> &[u64] {
+        &self.groups
+    }
+
+    fn read(&self, group: usize, rows: Range<u64>, columns: &[usize], take: Take<'_>) -> Result<()> {
+        let length = |rows: u64| usize::try_from(rows).map_err(|_| damaged(&self.path, "too many rows"));
+        let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
+        let reader = guard(&self.path, || {
+            let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
+            let file = Shared::open(&self.path)?;
+            let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
+            let mut builder =
+                builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
+            if (skip, rows.end) != (0, self.groups[group]) {
+                let selection = vec![RowSelector::skip(skip), RowSelector::select(select)];
+                builder = builder.with_row_selection(RowSelection::from(selection));
+            }
+            builder.build().map_err(|error| because(&self.path, error))
+        });
+        let mut reader = reader?;
+        let mut row = rows.start;
+        while let Some(batch) = guard(&self.path, || {
+            let batch: Option<Result<RecordBatch, _>> = reader.next();
+            batch.transpose().map_err(|error| damaged(&self.path, error.to_string()))
+        })? {
+            let start = row;
+            row += batch.num_rows() as u64;
+            take(start, &batch)?;
+        }
+        if row != rows.end {
+            let problem = format!("row group {group} ends after {row} rows, expected {}", self.groups[group]);
+            return Err(damaged(&self.path, problem));
+        }
+        Ok(())
+    }
+
+    fn largest(&self, column: usize) -> Option<u64> {
+        let schema = self.metadata.parquet_schema();
+        let leaf = (0..schema.num_columns()).find(|&leaf| schema.get_column_root_idx(leaf) == column)?;
+        let largest = |statistics: &Statistics| match statistics {
+            Statistics::Int32(values) => u64::try_from(*values.max_opt()?).ok(),
+            Statistics::Int64(values) => u64::try_from(*values.max_opt()?).ok(),
+            _ => None,
+        };
+        let groups = self.metadata.metadata().row_groups().iter().filter(|group| group.num_rows() > 0);
+        groups
+            .map(|group| largest(group.columns().get(leaf)?.statistics()?))
+            .try_fold(0, |all, next| Some(all.max(next?)))
+    }
+}
+
+fn because(path: &Path, error: ParquetError) -> Error {
+    damaged(path, error.to_string())
+}
+
+/// A file that any number of readers read at places of their own.
+pub struct Shared {
+    file: Arc<File>,
+    length: u64,
+}
+
+impl Shared {
+    /// The file at `path`, opened before.
+    pub fn new(path: &Path, file: Arc<File>) -> Result<Self> {
+        let length = file.metadata().map_err(Error::io(path))?.len();
+        Ok(Self { file, length })
+    }
+
+    fn open(path: &Path) -> Result<Self> {
+        Self::new(path, Arc::new(File::open(path).map_err(Error::io(path))?))
+    }
+}
+
+impl Length for Shared {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Shared {
+    type T = BufReader<Cursor>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
+        const BUFFER: usize = 1 << 16;
+        Ok(BufReader::with_capacity(BUFFER, Cursor { file: self.file.clone(), at: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.length) {
+            return Err(ParquetError::EOF(format!("{length} bytes at byte {start}, the file has {}", self.length)));
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok(bytes.into())
+    }
+}
+
+/// A reader at a place of its own in a shared file.
+pub struct Cursor {
+    file: Arc<File>,
+    at: u64,
+}
+
+impl Read for Cursor {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}

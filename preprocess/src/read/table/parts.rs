@@ -1,0 +1,176 @@
+//! The files that make up a table: one, or a folder of parts as Spark, DuckDB and Dask write it.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use crate::{Error, Result};
+
+/// Format of a table's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Apache Parquet.
+    Parquet,
+    /// Arrow IPC, file or stream; Feather version 2 is the former.
+    Arrow,
+    /// Text with a header line, plain or compressed.
+    Csv,
+}
+
+impl std::fmt::Display for Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
+            Self::Csv => "CSV",
+        })
+    }
+}
+
+/// Folders below one another that are looked into.
+const MAX_DEPTH: usize = 16;
+
+/// Format of the file at `path`, by its first bytes, or by its name when these say nothing; `None` for what is no table.
+pub fn format_of(path: &Path) -> Result<Option<Format>> {
+    let mut head = [0u8; 6];
+    let mut file = File::open(path).map_err(Error::io(path))?;
+    let mut filled = 0;
+    while filled < head.len() {
+        match file.read(&mut head[filled..]).map_err(Error::io(path))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    let head = &head[..filled];
+    if head.starts_with(b"FEA1") {
+        return Err(Error::input(path, "Feather version 1: write it as version 2, Arrow or Parquet"));
+    }
+    let by_name = by_name(path);
+    match (head, by_name) {
+        (head, _) if head.starts_with(b"PAR1") => Ok(Some(Format::Parquet)),
+        (head, _) if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => Ok(Some(Format::Arrow)),
+        (_, Some(Format::Parquet)) => Err(Error::input(path, "expected a Parquet file, which starts with PAR1")),
+        (_, Some(Format::Arrow)) => Err(Error::input(path, "expected an Arrow file, which starts with ARROW1")),
+        (_, by_name) => Ok(by_name),
+    }
+}
+
+/// What the ending of a file's name says.
+pub fn by_name(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let name = [".gz", ".zst", ".bz2"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
+    match Path::new(name).extension()?.to_str()? {
+        "parquet" | "parq" | "pq" => Some(Format::Parquet),
+        "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
+        "csv" | "tsv" | "psv" => Some(Format::Csv),
+        _ => None,
+    }
+}
+
+/// The parts of the table at `path`, sorted by name, and their format: the file itself, or all files below the folder but
+/// those whose names start with `_` or `.`. A file whose content and name say nothing is `unnamed`. Fails when there is none,
+/// or when they differ in format.
+pub fn parts(path: &Path, unnamed: Option<Format>) -> Result<(Vec<PathBuf>, Format)> {
+    let mut files = Vec::new();
+    if path.is_dir() {
+        files_below(path, 0, &mut files)?;
+        files.sort();
+    } else {
+        files.push(path.to_path_buf());
+    }
+    let mut format = None;
+    for file in &files {
+        let found = format_of(file)?.or(unnamed).ok_or_else(|| no_table(file))?;
+        if *format.get_or_insert(found) != found {
+            return Err(Error::input(path, "holds parts of several formats: expected one, Parquet, Arrow or CSV"));
+        }
+    }
+    match format {
+        Some(format) => Ok((files, format)),
+        None => Err(Error::input(path, "holds no part files: expected Parquet, Arrow or CSV files with a header line")),
+    }
+}
+
+fn no_table(path: &Path) -> Error {
+    Error::input(path, "expected a table: Parquet, Arrow, or a .csv or .tsv file (.gz, .zst and .bz2 too)")
+}
+
+fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(Error::input(folder, format!("more than {MAX_DEPTH} folders below one another: expected a table")));
+    }
+    for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        let hidden = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(['.', '_']));
+        if hidden {
+            continue;
+        }
+        match path.is_dir() {
+            true => files_below(&path, depth + 1, files)?,
+            false => files.push(path),
+        }
+    }
+    Ok(())
+}
+
+/// Names of columns that lie in folder names, as `year` in `year=2020/part-0.parquet`.
+pub fn folder_columns(path: &Path, files: &[PathBuf]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for folder in files.iter().filter_map(|file| file.strip_prefix(path).ok()?.parent()) {
+        for part in folder.iter().filter_map(|part| part.to_str()?.split_once('=')) {
+            if !names.iter().any(|name| name == part.0) {
+                names.push(part.0.to_string());
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_of_parts_are_read_in_order_and_without_what_is_hidden() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("edges.parquet");
+        for name in ["part-10.parquet", "year=2/part-0.parquet", "part-02.parquet", "_SUCCESS", ".part-10.parquet.crc"]
+        {
+            let file = table.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, b"PAR1").unwrap();
+        }
+        let (files, format) = parts(&table, None).unwrap();
+        let names: Vec<_> = files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
+        assert_eq!(format, Format::Parquet);
+        assert_eq!(folder_columns(&table, &files), ["year"]);
+    }
+
+    #[test]
+    fn what_is_no_table_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("empty")).unwrap();
+        fs::create_dir(path("mixed")).unwrap();
+        fs::write(path("mixed/a.parquet"), b"PAR1").unwrap();
+        fs::write(path("mixed/b.csv"), b"a,b\n").unwrap();
+        fs::write(path("notes.md"), b"# x").unwrap();
+        fs::write(path("x.parquet"), b"").unwrap();
+        fs::write(path("x.arrow"), b"PK\x03\x04").unwrap();
+        fs::write(path("x.feather"), b"FEA1....").unwrap();
+        for (name, expected) in [
+            ("empty", "holds no part files"),
+            ("mixed", "several formats"),
+            ("notes.md", "expected a table"),
+            ("x.parquet", "starts with PAR1"),
+            ("x.arrow", "starts with ARROW1"),
+            ("x.feather", "version 2"),
+            ("absent.parquet", "check the path"),
+        ] {
+            let message = parts(&path(name), None).unwrap_err().to_string();
+            assert!(message.contains(name) && message.contains(expected), "{message}");
+        }
+        assert_eq!(parts(&path("notes.md"), Some(Format::Csv)).unwrap().1, Format::Csv);
+    }
+}

@@ -1,0 +1,127 @@
+//! The same graph by every writer.
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::*;
+
+fn column(name: &str, value: ValueType, width: usize) -> EdgeColumn {
+    EdgeColumn { name: name.into(), value, width }
+}
+
+/// The values of weight, time, flag and pair, as far as `names` has them, in its order.
+fn expected_values(names: &[&str]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for row in 0..10i64 {
+        for &name in names {
+            match name {
+                "weight" if row == 4 => bytes.extend(f32::NAN.to_le_bytes()),
+                "weight" => bytes.extend((row as f32 / 4.0).to_le_bytes()),
+                "time" => bytes.extend((row - 3).to_le_bytes()),
+                "flag" => bytes.extend(i64::from(row % 2 == 0).to_le_bytes()),
+                "pair" => [row as f32, row as f32 + 0.5].iter().for_each(|item| bytes.extend(item.to_le_bytes())),
+                other => panic!("{other}"),
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn integers_and_values_come_from_every_writer() {
+    for (name, columns) in [
+        ("snappy.parquet", &["weight", "time", "flag", "pair"][..]),
+        ("plain.parquet", &["weight", "time", "flag", "pair"]),
+        ("spark.parquet", &["weight", "time", "flag", "pair"]),
+        ("duckdb.parquet", &["weight", "time", "pair"]),
+        ("file.arrow", &["weight", "time", "flag", "pair"]),
+        ("lz4.feather", &["weight", "time", "flag", "pair"]),
+    ] {
+        let raw = open(&fixture(name), &ReadOptions::default(), &NoProgress).unwrap();
+        let edges = raw.edges.as_ref();
+        let found: Vec<&str> = edges.columns().iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(found, columns, "{name}");
+        assert_eq!(edges.columns()[0], column("weight", ValueType::F32, 1));
+        assert_eq!(*edges.columns().last().unwrap(), column("pair", ValueType::F32, 2));
+        let batch = read(edges).unwrap();
+        assert_eq!((&batch.sources[..], &batch.targets[..]), (&SOURCES[..], &TARGETS[..]), "{name}");
+        assert_eq!(batch.values, expected_values(columns), "{name}");
+        assert!(batch.names.is_empty() && !edges.has_string_ids() && raw.ids == Ids::Sparse);
+        let estimate = edges.estimate().unwrap();
+        assert_eq!((estimate.edges, estimate.vertices), (10, 6), "{name}");
+    }
+}
+
+#[test]
+fn strings_are_hashed_and_named_once() {
+    for name in ["names.parquet", "large.parquet", "names.arrows"] {
+        let raw = open(&fixture(name), &ReadOptions::default(), &NoProgress).unwrap();
+        assert!(raw.edges.has_string_ids() && raw.ids == Ids::Sparse);
+        let batch = read(raw.edges.as_ref()).unwrap();
+        let names = ["zero", "one", "two", "three", "four", "five"];
+        let hash = |ids: &[u64]| ids.iter().map(|&id| xxh3_64(names[id as usize].as_bytes())).collect::<Vec<_>>();
+        assert_eq!((batch.sources, batch.targets), (hash(&SOURCES), hash(&TARGETS)), "{name}");
+        let mut expected: Vec<_> = names.iter().map(|name| (xxh3_64(name.as_bytes()), name.to_string())).collect();
+        expected.sort();
+        assert_eq!(batch.names, expected, "{name}");
+    }
+}
+
+#[test]
+fn options_choose_columns() {
+    let options = ReadOptions {
+        source_column: Some("dst".into()),
+        target_column: Some("src".into()),
+        edge_columns: Some(vec!["flag".into(), "weight".into()]),
+        keep_ids: true,
+        ..ReadOptions::default()
+    };
+    for name in ["spark.parquet", "file.arrow"] {
+        let raw = open(&fixture(name), &options, &NoProgress).unwrap();
+        let batch = read(raw.edges.as_ref()).unwrap();
+        assert_eq!((&batch.sources[..], &batch.targets[..]), (&TARGETS[..], &SOURCES[..]));
+        assert_eq!(batch.values, expected_values(&["flag", "weight"]), "{name}");
+        assert_eq!(raw.ids, Ids::Dense(None));
+    }
+}
+
+#[test]
+fn what_is_left_out_is_said_once() {
+    let notes = Notes::default();
+    open(&fixture("spark.parquet"), &ReadOptions::default(), &notes).unwrap();
+    let notes = notes.0.into_inner().unwrap();
+    let endings = [
+        "left out the columns year, which folder names hold",
+        "edges from `src` to `dst`",
+        "left out the columns day, kind, which hold no numbers",
+    ];
+    assert!(notes.len() == 3 && notes.iter().zip(endings).all(|(note, ending)| note.ends_with(ending)), "{notes:?}");
+}
+
+#[test]
+fn bad_choices_are_named() {
+    let with = |change: fn(&mut ReadOptions)| {
+        let mut options = ReadOptions::default();
+        change(&mut options);
+        options
+    };
+    for (name, options, expected) in [
+        ("snappy.parquet", with(|o| o.source_column = Some("nope".into())), "has no column `nope`"),
+        ("snappy.parquet", with(|o| o.source_column = Some("weight".into())), "`weight`: expected integers or strings"),
+        ("snappy.parquet", with(|o| o.source_column = Some("kind".into())), "one holds integers, the other strings"),
+        ("snappy.parquet", with(|o| o.edge_columns = Some(vec!["kind".into()])), "`kind`: expected numbers"),
+        ("names.parquet", with(|o| o.keep_ids = true), "--keep-ids"),
+    ] {
+        let message = open(&fixture(name), &options, &NoProgress).err().unwrap().to_string();
+        assert!(message.contains(expected), "{message}");
+    }
+    // Found while reading: a negative id, and a null among integers.
+    let options = with(|o| o.source_column = Some("time".into()));
+    for name in ["snappy.parquet", "file.arrow"] {
+        let raw = open(&fixture(name), &options, &NoProgress).unwrap();
+        let message = read_once(raw.edges.as_ref()).unwrap_err().to_string();
+        assert!(
+            message.contains(name) && message.ends_with("row 0, column `time`: is -3: expected ids from 0"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! Tables as other programs write them (tests/data/make_tables.py), large ones that are made here, and damaged ones.
+
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use gsplit_store::{NoProgress, Progress, Stage, Unit};
+
+use super::*;
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
+
+mod csv;
+mod damage;
+mod edges;
+mod large;
+mod nodes;
+
+/// Where the fixtures lie.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tables").join(name)
+}
+
+/// The graph of tests/data/make.py.
+const SOURCES: [u64; 10] = [0, 0, 1, 2, 2, 3, 3, 4, 5, 0];
+const TARGETS: [u64; 10] = [1, 2, 2, 0, 3, 3, 4, 5, 4, 1];
+
+/// Reads all pieces, and returns the edges; again gives the same.
+fn read(source: &dyn EdgeSource) -> Result<EdgeBatch> {
+    let first = read_once(source)?;
+    assert_eq!(read_once(source)?, first);
+    Ok(first)
+}
+
+fn read_once(source: &dyn EdgeSource) -> Result<EdgeBatch> {
+    source.rewind()?;
+    let (mut all, mut batch, mut piece) = (EdgeBatch::default(), EdgeBatch::default(), Piece::default());
+    while source.next(&mut piece)? {
+        batch.clear();
+        source.parse(&mut piece, &mut batch)?;
+        all.sources.append(&mut batch.sources);
+        all.targets.append(&mut batch.targets);
+        all.values.append(&mut batch.values);
+        all.names.append(&mut batch.names);
+    }
+    all.names.sort();
+    all.names.dedup();
+    assert_eq!(source.bytes_done(), source.estimate()?.bytes, "all of it is read");
+    assert_eq!(all.values.len(), all.len() * crate::edges::row_bytes(source.columns()));
+    Ok(all)
+}
+
+/// Keeps what a reader says.
+#[derive(Default)]
+struct Notes(Mutex<Vec<String>>);
+
+impl Progress for Notes {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        NoProgress.stage(name, total, unit)
+    }
+
+    fn note(&self, line: &str) {
+        self.0.lock().unwrap().push(line.into());
+    }
+}

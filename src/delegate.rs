@@ -1,0 +1,65 @@
+//! `gsplit train` and `gsplit compare` are those of `gsplit-train`.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+/// What is handed over.
+const SUBCOMMANDS: [&str; 2] = ["train", "compare"];
+
+/// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
+/// when that program cannot be started.
+pub fn to_trainer() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if !is_for_trainer(&arguments) {
+        return None;
+    }
+    let beside = std::env::current_exe().map(|program| program.with_file_name("gsplit-train"));
+    let error = match beside {
+        Ok(program) => {
+            let cause = Command::new(&program).args(arguments).exec();
+            format!(
+                "{}: {cause}: it trains, and belongs beside gsplit: copy both, or run `make build`",
+                program.display()
+            )
+        }
+        Err(cause) => format!("cannot find gsplit's own executable: {cause}"),
+    };
+    gsplit::ui::complain(&format!("error: {error}"));
+    Some(ExitCode::FAILURE)
+}
+
+/// Whether the first word that is no option, after `help` if that is one, is a subcommand of `gsplit-train`.
+fn is_for_trainer(arguments: &[OsString]) -> bool {
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match word.to_str() {
+            Some("--threads") => drop(words.next()),
+            Some("help") => {}
+            Some(option) if option.starts_with('-') => {}
+            Some(subcommand) => return SUBCOMMANDS.contains(&subcommand),
+            None => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn training_is_handed_over_and_nothing_else() {
+        let is = |line: &str| is_for_trainer(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        for line in
+            ["train ds", "--json --threads 2 train", "help compare", "--threads=2 train --help", "-q compare a b"]
+        {
+            assert!(is(line), "{line}");
+        }
+        for line in
+            ["", "--help", "convert train", "--threads train", "inspect train --json", "help", "help convert train"]
+        {
+            assert!(!is(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `gsplit export`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use gsplit_preprocess::Error;
+use gsplit_preprocess::export::{ExportFormat, ExportOptions, export};
+use gsplit_store::Dataset;
+use serde_json::json;
+
+use gsplit::ui::{self, Ui, bytes};
+
+/// Write a dataset in the format of another tool
+///
+/// What the format has no place for is left out, and named in a note. The output appears whole or not at all. Features
+/// become float32 and labels int64 where the format holds arrays.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit export products --format graphbolt --out products-graphbolt
+  gsplit export products --format dgl --partition metis-presampled-k4 --out products-dgl
+  gsplit export products --format pyg --out products-pyg
+  gsplit export products --format parquet --out products-parquet
+  gsplit export products --format metis --out products.graph
+  gsplit export products --format mtx --out products.mtx
+  gsplit export products --format snap --out products.txt.gz")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    /// What to write
+    #[arg(long, short, value_enum)]
+    format: ExportFormat,
+    /// The folder (graphbolt, dgl, pyg, parquet) or the file (metis, mtx, snap) to make
+    #[arg(long, short, value_name = "PATH")]
+    out: PathBuf,
+    #[command(flatten)]
+    options: ExportOptions,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let dataset = Dataset::open(&args.dataset)?;
+    let written = export(&dataset, args.format, &args.out, &args.options, ui).map_err(|error| match error {
+        Error::Option(problem) => ui::usage(problem),
+        error => error.into(),
+    })?;
+    let seconds = started.elapsed().as_secs_f64();
+    ui.json(&json!({
+        "path": written.path.display().to_string(), "format": args.format.name(),
+        "num_vertices": written.num_vertices, "num_edges": written.num_edges,
+        "files": written.files, "bytes": written.bytes, "left_out": written.left_out, "seconds": seconds,
+    }));
+    ui.say(format_args!(
+        "{}: {} vertices and {} edges as {}, {} in {} ({seconds:.2} s)",
+        written.path.display(),
+        written.num_vertices,
+        written.num_edges,
+        args.format,
+        bytes(written.bytes),
+        if written.files == 1 { "1 file".to_string() } else { format!("{} files", written.files) },
+    ));
+    Ok(())
+}

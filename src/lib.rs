@@ -1,0 +1,4 @@
+//! What gsplit's programs share: how they talk to the user.
+#![forbid(unsafe_code)]
+
+pub mod ui;

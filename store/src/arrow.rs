@@ -1,0 +1,90 @@
+//! Finding the buffers of an uncompressed Arrow IPC file where they lie.
+//!
+//! Returns the schema and, for every record batch, its rows and buffers, all proved to lie inside the file. Offsets and
+//! lengths are checked before anything is sliced, because arrow's own decoder trusts those that a damaged file states. No
+//! value is read. Cost: one step for each record batch.
+
+use std::path::Path;
+
+use arrow_buffer::Buffer;
+use arrow_ipc::convert::try_fb_to_schema;
+use arrow_ipc::reader::read_footer_length;
+use arrow_ipc::{root_as_footer, root_as_message};
+use arrow_schema::{ArrowError, Schema};
+
+use crate::{Error, MappedFile, Result};
+
+/// One record batch: buffers in the order that the format lays down, a validity buffer before the values of each column.
+pub(crate) struct Batch {
+    pub(crate) rows: usize,
+    pub(crate) buffers: Vec<Buffer>,
+}
+
+/// Schema and record batches of a mapped file.
+pub(crate) struct ArrowFile {
+    pub(crate) schema: Schema,
+    pub(crate) batches: Vec<Batch>,
+}
+
+impl ArrowFile {
+    /// Maps the file at `path` and walks its footer to the record batches. The error is one clause without the path.
+    pub(crate) fn open(path: &Path) -> Result<Result<Self, String>> {
+        let file = Buffer::from(bytes::Bytes::from_owner(MappedFile::open(path)?));
+        Ok(Self::decode(&file))
+    }
+
+    /// [`ArrowFile::open`] of a file that is in memory.
+    pub(crate) fn decode(file: &Buffer) -> Result<Self, String> {
+        let short = || "too short, or no Arrow file".to_string();
+        let trailer_at = file.len().checked_sub(10).ok_or_else(short)?;
+        let trailer = file[trailer_at..].try_into().map_err(|_| short())?;
+        let footer_length = read_footer_length(trailer).map_err(|error| error.to_string())?;
+        let footer_at = trailer_at.checked_sub(footer_length).ok_or_else(short)?;
+        let footer =
+            root_as_footer(&file[footer_at..trailer_at]).map_err(|error| format!("damaged footer: {error}"))?;
+        let schema = footer.schema().ok_or("footer without a schema")?;
+        let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
+        let mut batches = Vec::new();
+        for block in footer.recordBatches().iter().flatten() {
+            let place = (block.offset(), i64::from(block.metaDataLength()), block.bodyLength());
+            let batch = batch_at(file, place).ok_or_else(|| format!("record batch {} is damaged", batches.len()))?;
+            batches.push(batch);
+        }
+        Ok(Self { schema, batches })
+    }
+}
+
+/// The record batch at `(offset, metadata length, body length)` of `file`; `None` when anything points outside, is
+/// compressed, has nulls or is not aligned.
+fn batch_at(file: &Buffer, place: (i64, i64, i64)) -> Option<Batch> {
+    let [start, metadata, body] = [place.0, place.1, place.2].map(usize::try_from);
+    let (start, metadata, body) = (start.ok()?, metadata.ok()?, body.ok()?);
+    let body_start = start.checked_add(metadata)?;
+    if body_start.checked_add(body)? > file.len() {
+        return None;
+    }
+    // The metadata opens with a continuation marker and its length, 4 bytes each.
+    let message = root_as_message(file.get(start.checked_add(8)?..body_start)?).ok()?;
+    let batch = message.header_as_record_batch()?;
+    if batch.compression().is_some() || batch.nodes()?.iter().any(|node| node.null_count() != 0) {
+        return None;
+    }
+    let rows = usize::try_from(batch.length()).ok()?;
+    let slice = |offset: i64, length: i64| {
+        let (offset, length) = (usize::try_from(offset).ok()?, usize::try_from(length).ok()?);
+        let at = body_start.checked_add(offset)?;
+        let inside = offset.checked_add(length)? <= body;
+        let aligned = (file.as_ptr() as usize).wrapping_add(at).is_multiple_of(8);
+        (inside && aligned).then(|| file.slice_with_length(at, length))
+    };
+    let buffers = batch.buffers()?.iter().map(|buffer| slice(buffer.offset(), buffer.length()));
+    Some(Batch { rows, buffers: buffers.collect::<Option<_>>()? })
+}
+
+/// What arrow's writer says, with the path it concerns.
+pub(crate) fn arrow_error(path: &Path, error: ArrowError) -> Error {
+    match error {
+        ArrowError::IoError(_, source) => Error::io(path)(source),
+        other => Error::corrupt(path, other.to_string()),
+    }
+}

@@ -1,0 +1,93 @@
+//! Reading feature rows where they lie.
+
+use std::path::Path;
+
+use arrow_buffer::Buffer;
+use bytemuck::Pod;
+
+use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, described};
+use crate::arrow::{ArrowFile, Batch};
+use crate::{Error, Result};
+
+/// Feature rows of all vertices, mapped.
+#[derive(Clone, Debug)]
+pub struct FeatureTable {
+    dtype: FeatureDtype,
+    dim: usize,
+    rows: usize,
+    batches: Vec<Buffer>,
+    /// The scales of each batch, for i8.
+    scales: Vec<Buffer>,
+}
+
+impl FeatureTable {
+    /// Maps the file at `path` and checks its structure; no value is read.
+    pub fn open(path: &Path) -> Result<Self> {
+        let table = ArrowFile::open(path)?.and_then(Self::from_file);
+        table.map_err(|problem| Error::corrupt(path, problem))
+    }
+
+    pub(super) fn from_file(file: ArrowFile) -> Result<Self, String> {
+        let (dtype, dim) = described(&file.schema).ok_or_else(|| {
+            format!("expected one FixedSizeList column of f32, f16, bf16 or i8, found {}", file.schema)
+        })?;
+        let mut table = Self { dtype, dim, rows: 0, batches: Vec::new(), scales: Vec::new() };
+        for (i, batch) in file.batches.into_iter().enumerate() {
+            if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
+                return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
+            }
+            table.push(&batch).ok_or_else(|| format!("record batch {i} is damaged"))?;
+        }
+        Ok(table)
+    }
+
+    fn push(&mut self, batch: &Batch) -> Option<()> {
+        if batch.rows > ROWS_PER_BATCH {
+            return None;
+        }
+        // The validity of the lists, the validity of the values, the values; then the scales with theirs.
+        let used = batch.rows.checked_mul(self.dim.checked_mul(self.dtype.bytes())?)?;
+        let values = batch.buffers.get(2).filter(|values| values.len() >= used)?;
+        if self.dtype == FeatureDtype::I8 {
+            let used = batch.rows * size_of::<f32>();
+            let scales = batch.buffers.get(4).filter(|scales| scales.len() >= used)?;
+            self.scales.push(scales.slice_with_length(0, used));
+        }
+        self.batches.push(values.slice_with_length(0, used));
+        self.rows += batch.rows;
+        Some(())
+    }
+
+    /// Type of the stored values.
+    pub fn dtype(&self) -> FeatureDtype {
+        self.dtype
+    }
+
+    /// Values of a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Number of rows.
+    pub fn num_rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The row of vertex `v`. `T` must be the type that [`FeatureTable::dtype`] names: `f32`, `half::f16`, `half::bf16` or
+    /// `i8`, whose values are to be multiplied by [`FeatureTable::scale`]; anything of another size panics.
+    pub fn row<T: Pod>(&self, v: u32) -> &[T] {
+        let batch = &self.batches[(v >> BATCH_SHIFT) as usize];
+        let bytes = self.dim * self.dtype.bytes();
+        let start = (v as usize & (ROWS_PER_BATCH - 1)) * bytes;
+        bytemuck::cast_slice(&batch.as_slice()[start..start + bytes])
+    }
+
+    /// What the stored values of vertex `v` are to be multiplied by: 1 for every type but i8.
+    pub fn scale(&self, v: u32) -> f32 {
+        if self.dtype != FeatureDtype::I8 {
+            return 1.0;
+        }
+        let scales: &[f32] = bytemuck::cast_slice(self.scales[(v >> BATCH_SHIFT) as usize].as_slice());
+        scales[v as usize & (ROWS_PER_BATCH - 1)]
+    }
+}

@@ -1,0 +1,156 @@
+//! What a writer of a dataset has finished, so that the next run can go on from there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::dataset::check_lengths;
+use crate::document::{self, Document};
+use crate::manifest::Columns;
+use crate::staging::tree::{self, sync};
+use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, Provenance, Result};
+
+const JOURNAL: &str = "journal.json";
+
+/// Content of `journal.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Journal {
+    /// Version of gsplit: another one may do the stages otherwise.
+    tool_version: String,
+    /// What is written, and from what.
+    identity: Value,
+    /// Finished stages, in their order.
+    pub(crate) stages: Vec<String>,
+    /// What was counted.
+    pub(crate) facts: BTreeMap<String, u64>,
+    /// What the manifest will say.
+    pub(crate) staged: Staged,
+    /// Length of every file of the scratch folder.
+    scratch: BTreeMap<String, u64>,
+    /// The manifest that is about to become visible, or has become.
+    committing: Option<Checksum>,
+}
+
+/// The part of a manifest that is known so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Staged {
+    pub(crate) num_vertices: u64,
+    pub(crate) num_edges: u64,
+    pub(crate) features: Option<FeatureInfo>,
+    pub(crate) num_classes: Option<u32>,
+    pub(crate) multi_label: bool,
+    pub(crate) columns: Columns,
+    pub(crate) edge_columns: Columns,
+    pub(crate) string_ids: bool,
+    pub(crate) files: Files,
+}
+
+impl Staged {
+    pub(crate) fn into_manifest(self, name: String, provenance: Provenance) -> DatasetManifest {
+        DatasetManifest {
+            name,
+            num_vertices: self.num_vertices,
+            num_edges: self.num_edges,
+            features: self.features,
+            num_classes: self.num_classes,
+            multi_label: self.multi_label,
+            columns: self.columns,
+            edge_columns: self.edge_columns,
+            string_ids: self.string_ids,
+            files: self.files,
+            provenance,
+        }
+    }
+}
+
+impl Document for Journal {
+    const FORMAT: &'static str = "gsplit-journal";
+    const VERSION: u32 = 1;
+}
+
+impl Journal {
+    /// Nothing is finished.
+    pub(crate) fn new(identity: Value) -> Self {
+        Self {
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            identity,
+            stages: Vec::new(),
+            facts: BTreeMap::new(),
+            staged: Staged::default(),
+            scratch: BTreeMap::new(),
+            committing: None,
+        }
+    }
+
+    /// The journal in `root`, if it is sound, tells of the same `identity`, and all that it records lies in `content` and
+    /// `scratch` with its recorded length. Removes whatever is not recorded.
+    pub(crate) fn resume(root: &Path, content: &Path, scratch: &Path, identity: &Value) -> Result<Option<Self>> {
+        let Ok((mut journal, _)) = document::read::<Self>(&root.join(JOURNAL)) else { return Ok(None) };
+        if !journal.holds(content, scratch, identity) {
+            return Ok(None);
+        }
+        if journal.committing.take().is_some() {
+            // Before the manifest goes, so that its absence does not tell of a commit.
+            journal.write(root)?;
+        }
+        tree::prune(content, |name| journal.staged.files.contains_key(name))?;
+        tree::prune(scratch, |name| journal.scratch.contains_key(name))?;
+        Ok(Some(journal))
+    }
+
+    fn holds(&self, content: &Path, scratch: &Path, identity: &Value) -> bool {
+        let fresh = Self::new(identity.clone());
+        let same = (&self.tool_version, &self.identity) == (&fresh.tool_version, &fresh.identity);
+        let there = || {
+            let found = tree::lengths(scratch).unwrap_or_default();
+            let scratch = self.scratch.iter().all(|(name, bytes)| found.get(name) == Some(bytes));
+            scratch && check_lengths(content, &self.staged.files).is_ok()
+        };
+        same && !self.stages.is_empty() && there() && !self.is_committed(content)
+    }
+
+    /// After a commit, `content` is gone, or holds the dataset that was replaced.
+    fn is_committed(&self, content: &Path) -> bool {
+        self.committing.as_ref().is_some_and(|manifest| {
+            let found = document::read::<DatasetManifest>(&content.join("dataset.json"));
+            found.map_or(true, |(_, found)| found != *manifest)
+        })
+    }
+
+    /// Whether the journal in `root` is sound and tells of a dataset that has not become visible.
+    pub(crate) fn is_unfinished(root: &Path, content: &Path) -> bool {
+        document::read::<Self>(&root.join(JOURNAL)).is_ok_and(|(journal, _)| !journal.is_committed(content))
+    }
+
+    /// Makes everything that is recorded durable, then the journal itself, in one step.
+    pub(crate) fn save(&mut self, root: &Path, content: &Path, scratch: &Path) -> Result<()> {
+        tree::sync_tree(content)?;
+        self.scratch = tree::lengths(scratch)?;
+        for name in self.scratch.keys() {
+            sync(&scratch.join(name))?;
+        }
+        if scratch.exists() {
+            tree::sync_tree(scratch)?;
+        }
+        self.write(root)
+    }
+
+    /// Notes that the dataset with this manifest becomes visible next.
+    pub(crate) fn committing(saved: &Path, manifest: Checksum) -> Result<()> {
+        let (mut journal, _) = document::read::<Self>(&saved.join(JOURNAL))?;
+        journal.committing = Some(manifest);
+        journal.write(saved)
+    }
+
+    fn write(&self, root: &Path) -> Result<()> {
+        let (path, next) = (root.join(JOURNAL), root.join("journal.json.next"));
+        document::write(&next, self)?;
+        fs::rename(&next, &path).map_err(Error::io(&path))?;
+        sync(root)
+    }
+}

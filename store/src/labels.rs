@@ -1,0 +1,186 @@
+//! Classes of vertices: one each, or any number each as a bit matrix.
+//!
+//! Multi-label rows are packed bits in little order: bit `c` of a row, `row[c / 8] >> (c % 8) & 1`, says whether the vertex
+//! has class `c`; the bits after the last class are zero. NumPy unpacks them with
+//! `numpy.unpackbits(x, axis=1, bitorder="little")[:, :num_classes]`.
+
+use std::path::Path;
+
+use crate::{ColumnFile, Error, FileRecord, NpyWriter, Result};
+
+/// Streams one class per vertex, -1 for unlabelled.
+#[derive(Debug)]
+pub struct LabelWriter {
+    out: NpyWriter<i32>,
+    largest: i32,
+    unlabelled: u64,
+}
+
+impl LabelWriter {
+    pub(crate) fn create(path: &Path) -> Result<Self> {
+        Ok(Self { out: NpyWriter::create(path)?, largest: -1, unlabelled: 0 })
+    }
+
+    /// Appends the classes of the next vertices; one below -1 is refused.
+    pub fn push(&mut self, labels: &[i32]) -> Result<()> {
+        if let Some(at) = labels.iter().position(|&label| label < -1) {
+            let (label, v) = (labels[at], self.out.len() + at as u64);
+            return Err(Error::Invalid(format!("label {label} of vertex {v}: expected a class, or -1 for unlabelled")));
+        }
+        self.largest = labels.iter().copied().fold(self.largest, i32::max);
+        self.unlabelled += labels.iter().filter(|&&label| label < 0).count() as u64;
+        self.out.push(labels)
+    }
+
+    /// Vertices pushed so far.
+    pub fn rows(&self) -> u64 {
+        self.out.len()
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.out.path()
+    }
+
+    /// The largest class pushed so far, -1 when there is none.
+    pub fn largest(&self) -> i32 {
+        self.largest
+    }
+
+    /// Vertices without a class pushed so far.
+    pub fn num_unlabelled(&self) -> u64 {
+        self.unlabelled
+    }
+
+    pub(crate) fn finish(self) -> Result<FileRecord> {
+        self.out.finish()
+    }
+}
+
+/// Streams rows of packed bits, one for each class.
+#[derive(Debug)]
+pub struct MultiLabelWriter {
+    out: NpyWriter<u8>,
+    num_classes: u32,
+}
+
+impl MultiLabelWriter {
+    pub(crate) fn create(path: &Path, num_classes: u32) -> Result<Self> {
+        if num_classes == 0 {
+            return Err(Error::Invalid("multi-label targets of 0 classes: expected at least one".into()));
+        }
+        Ok(Self { out: NpyWriter::create_rows(path, row_bytes(num_classes) as u64)?, num_classes })
+    }
+
+    /// Bytes of a row.
+    pub fn row_bytes(&self) -> usize {
+        row_bytes(self.num_classes)
+    }
+
+    /// Appends the packed rows of the next vertices; a bit beyond the last class is refused.
+    pub fn push(&mut self, packed: &[u8]) -> Result<()> {
+        let width = self.row_bytes();
+        if !packed.len().is_multiple_of(width) {
+            let found = packed.len();
+            return Err(Error::Invalid(format!("multi-label targets: {found} bytes are not whole rows of {width}")));
+        }
+        if let Some(row) = stray_bits(packed, self.num_classes) {
+            let (v, classes) = (self.rows() + row as u64, self.num_classes);
+            return Err(Error::Invalid(format!("multi-label targets of vertex {v}: a class beyond the {classes}")));
+        }
+        self.out.push(packed)
+    }
+
+    /// Vertices pushed so far.
+    pub fn rows(&self) -> u64 {
+        self.out.len() / self.row_bytes() as u64
+    }
+
+    pub(crate) fn num_classes(&self) -> u32 {
+        self.num_classes
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.out.path()
+    }
+
+    pub(crate) fn finish(self) -> Result<FileRecord> {
+        self.out.finish()
+    }
+}
+
+/// Which vertex has which classes, mapped.
+#[derive(Clone, Debug)]
+pub struct MultiLabels {
+    file: ColumnFile,
+    num_classes: u32,
+}
+
+impl MultiLabels {
+    /// Maps the bit matrix at `path` and checks its shape for `num_classes`.
+    pub(crate) fn open(path: &Path, num_classes: u32) -> Result<Self> {
+        let file = ColumnFile::open(path)?;
+        let width = row_bytes(num_classes);
+        if (file.descr(), file.dimensions(), file.width()) != ("|u1", 2, width) {
+            let found = (file.descr(), file.width());
+            return Err(Error::corrupt(path, format!("expected rows of {width} bytes (|u1), found {found:?}")));
+        }
+        Ok(Self { file, num_classes })
+    }
+
+    /// Number of classes.
+    pub fn num_classes(&self) -> u32 {
+        self.num_classes
+    }
+
+    /// Number of vertices.
+    pub fn num_rows(&self) -> usize {
+        self.file.rows()
+    }
+
+    /// The packed bits of all vertices, row after row.
+    pub fn bytes(&self) -> &[u8] {
+        self.file.bytes()
+    }
+
+    /// The packed bits of vertex `v`. Panics when there is no such vertex.
+    pub fn row(&self, v: u32) -> &[u8] {
+        let width = self.file.width();
+        &self.file.bytes()[v as usize * width..][..width]
+    }
+
+    /// Whether vertex `v` has class `class`. Panics when there is no such vertex or class.
+    pub fn has(&self, v: u32, class: u32) -> bool {
+        assert!(class < self.num_classes, "class {class}, expected classes below {}", self.num_classes);
+        self.row(v)[class as usize / 8] >> (class % 8) & 1 != 0
+    }
+
+    /// The classes of vertex `v`, ascending. Panics when there is no such vertex.
+    pub fn classes(&self, v: u32) -> impl Iterator<Item = u32> {
+        let row = self.row(v);
+        (0..self.num_classes).filter(|&class| row[class as usize / 8] >> (class % 8) & 1 != 0)
+    }
+
+    /// Fails when a bit after the last class is set.
+    pub fn check_padding(&self) -> Result<()> {
+        match stray_bits(self.file.bytes(), self.num_classes) {
+            None => Ok(()),
+            Some(v) => {
+                let classes = self.num_classes;
+                Err(Error::corrupt(self.file.path(), format!("vertex {v} has a class beyond the {classes}")))
+            }
+        }
+    }
+}
+
+fn row_bytes(num_classes: u32) -> usize {
+    num_classes.div_ceil(8) as usize
+}
+
+/// The first row of `packed` with a bit after the last class.
+fn stray_bits(packed: &[u8], num_classes: u32) -> Option<usize> {
+    let used = num_classes % 8;
+    if used == 0 {
+        return None;
+    }
+    packed.chunks_exact(row_bytes(num_classes)).position(|row| row.last().is_some_and(|last| last >> used != 0))
+}

@@ -1,0 +1,167 @@
+//! Content of `dataset.json`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::document::Document;
+use crate::npy::numeric_bytes;
+use crate::{Error, FeatureDtype, Files, Narrowing, Result, SourceFile};
+
+/// Which vertices a metric or a training run looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Split {
+    /// Seeds of training.
+    Train,
+    /// Looked at while training, to choose.
+    Valid,
+    /// Looked at last.
+    Test,
+}
+
+impl Split {
+    /// All three.
+    pub const ALL: [Split; 3] = [Split::Train, Split::Valid, Split::Test];
+
+    /// Its name on disk and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Valid => "valid",
+            Self::Test => "test",
+        }
+    }
+
+    pub(crate) fn file(self) -> String {
+        format!("splits/{}.npy", self.name())
+    }
+}
+
+/// How a dataset came to be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// Version of gsplit.
+    pub tool_version: String,
+    /// The subcommand, as `generate rmat`.
+    pub command: String,
+    /// All of its options, defaults included.
+    pub options: serde_json::Value,
+    /// The raw files read.
+    pub sources: Vec<SourceFile>,
+    /// What was counted on the way: duplicates merged, self-loops dropped ...
+    pub facts: BTreeMap<String, u64>,
+}
+
+/// Content of `dataset.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DatasetManifest {
+    /// The directory's name when it was made.
+    pub name: String,
+    /// `n`.
+    pub num_vertices: u64,
+    /// `m`.
+    pub num_edges: u64,
+    /// Values of a feature row and how they are stored, when there are features.
+    pub features: Option<FeatureInfo>,
+    /// Number of classes, when there are labels.
+    pub num_classes: Option<u32>,
+    /// Whether a vertex can have several classes: `nodes/label.npy` is then a bit matrix.
+    pub multi_label: bool,
+    /// Node columns beyond features, labels and original ids: `nodes/<name>.npy`.
+    pub columns: Columns,
+    /// Edge columns, aligned with the topology's indices: `edges/<name>.npy`.
+    pub edge_columns: Columns,
+    /// Whether the raw input's ids were strings: `nodes/original_id.arrow` holds them.
+    pub string_ids: bool,
+    /// Every file with its length and digest.
+    pub files: Files,
+    /// How it was made.
+    pub provenance: Provenance,
+}
+
+/// Columns by name.
+pub type Columns = BTreeMap<String, ColumnInfo>;
+
+/// The shape of a column in short.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ColumnInfo {
+    /// NumPy's name of the elements' type, as `<f4`.
+    pub descr: String,
+    /// Elements of a row.
+    pub width: u64,
+}
+
+/// The feature column in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FeatureInfo {
+    /// Values of a row.
+    pub dim: u32,
+    /// Stored type.
+    pub dtype: FeatureDtype,
+    /// How they were generated, as `fastrp:128`; `None` when they came with the graph.
+    pub generated: Option<String>,
+    /// What storing them in fewer bits than f32 cost; `None` for f32.
+    pub narrowing: Option<Narrowing>,
+}
+
+impl DatasetManifest {
+    /// The splits that there are.
+    pub fn splits(&self) -> Vec<Split> {
+        Split::ALL.into_iter().filter(|split| self.files.contains_key(&split.file())).collect()
+    }
+}
+
+impl Document for DatasetManifest {
+    const FORMAT: &'static str = "gsplit-dataset";
+    const VERSION: u32 = 2;
+}
+
+/// What a column belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Axis {
+    Nodes,
+    Edges,
+}
+
+impl Axis {
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Nodes => "node column",
+            Self::Edges => "edge column",
+        }
+    }
+
+    pub(crate) fn file(self, name: &str) -> String {
+        match self {
+            Self::Nodes => format!("nodes/{name}.npy"),
+            Self::Edges => format!("edges/{name}.npy"),
+        }
+    }
+
+    /// Fails unless `name` and `descr` are what a column of this kind may have.
+    pub(crate) fn check(self, name: &str, descr: &str) -> Result<()> {
+        let words = self.words();
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        if name.is_empty() || !name.chars().all(allowed) {
+            let expected = "expected letters, digits, `-` and `_`";
+            return Err(Error::Invalid(format!("{words}s cannot be called `{name}`: {expected}")));
+        }
+        if self == Self::Nodes && ["feat", "label", "original_id"].contains(&name) {
+            let problem = "that is the name of the features, labels or original ids: choose another";
+            return Err(Error::Invalid(format!("{words}s cannot be called `{name}`: {problem}")));
+        }
+        let (fits, expected) = match self {
+            Self::Nodes => (numeric_bytes(descr).is_some(), "little-endian integers or floats, as <i8 or <f4"),
+            Self::Edges => (["<f4", "<f8", "<i8"].contains(&descr), "<f4, <f8 or <i8"),
+        };
+        match fits {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!("{words} `{name}` of type {descr}: expected {expected}"))),
+        }
+    }
+}

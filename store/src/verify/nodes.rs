@@ -1,0 +1,92 @@
+//! What the parts of a dataset that have a row for each vertex must satisfy.
+
+use std::collections::BTreeSet;
+
+use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::manifest::Axis;
+use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureInfo, Result, Split};
+
+/// Type and width as the manifest says, and every scale one that a row can have.
+pub(super) fn check_features(dataset: &Dataset, info: &FeatureInfo) -> Result<()> {
+    let table = dataset.features()?;
+    let path = dataset.path().join("nodes/feat.arrow");
+    let (found, expected) = ((table.dtype(), table.dim()), (info.dtype, info.dim as usize));
+    if found != expected {
+        return Err(Error::corrupt(path, format!("expected {expected:?} (type, values a row), found {found:?}")));
+    }
+    let rows = if table.dtype() == FeatureDtype::I8 { table.num_rows() as u32 } else { 0 };
+    let sound = |v: u32| table.scale(v).is_finite() && table.scale(v).is_sign_positive();
+    match (0..rows).into_par_iter().find_first(|&v| !sound(v)) {
+        None => Ok(()),
+        Some(v) => Err(Error::corrupt(path, format!("scale {} of vertex {v}: expected one from 0", table.scale(v)))),
+    }
+}
+
+pub(super) fn check_labels(dataset: &Dataset) -> Result<()> {
+    if dataset.manifest().multi_label {
+        return dataset.multi_labels()?.check_padding();
+    }
+    let labels = dataset.labels()?;
+    let classes = i64::from(dataset.manifest().num_classes.unwrap_or(0));
+    match labels.par_iter().position_first(|&label| label < -1 || i64::from(label) >= classes) {
+        None => Ok(()),
+        Some(v) => Err(Error::corrupt(
+            labels.path(),
+            format!("label {} of vertex {v}: expected -1 to {}", labels[v], classes - 1),
+        )),
+    }
+}
+
+pub(super) fn check_original_ids(dataset: &Dataset) -> Result<()> {
+    let Some(ids) = dataset.original_ids()? else { return Ok(()) };
+    match distinct(ids.to_vec()) {
+        true => Ok(()),
+        false => Err(Error::corrupt(ids.path(), "two vertices have the same original id")),
+    }
+}
+
+/// Every name is text, and no two are the same: told by their digests, of which no two are.
+pub(super) fn check_original_names(dataset: &Dataset) -> Result<()> {
+    let Some(names) = dataset.original_names()? else { return Ok(()) };
+    let digests = (0..names.len() as u32).into_par_iter().map(|v| Ok(xxh3_128(names.get(v)?.as_bytes())));
+    match distinct(digests.collect::<Result<Vec<u128>>>()?) {
+        true => Ok(()),
+        false => Err(Error::corrupt(names.path(), "two vertices have the same original id")),
+    }
+}
+
+fn distinct<T: Ord + Send + Sync>(mut values: Vec<T>) -> bool {
+    values.par_sort_unstable();
+    values.par_windows(2).all(|pair| pair[0] != pair[1])
+}
+
+pub(super) fn check_splits(dataset: &Dataset) -> Result<()> {
+    let mut owner = vec![None; dataset.num_vertices()];
+    for split in dataset.manifest().splits() {
+        let vertices = dataset.split(split)?;
+        for &v in vertices.iter() {
+            if let Some(other) = owner[v as usize].replace(split) {
+                let other: Split = other;
+                return Err(Error::corrupt(
+                    vertices.path(),
+                    format!("vertex {v} is in the {} split too", other.name()),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The files that the fields of `manifest` speak of.
+pub(super) fn described_files(manifest: &DatasetManifest) -> BTreeSet<String> {
+    let mut names = vec!["topology/indptr.npy".to_string(), "topology/indices.npy".to_string()];
+    names.extend(manifest.features.iter().map(|_| "nodes/feat.arrow".to_string()));
+    names.extend(manifest.num_classes.iter().map(|_| "nodes/label.npy".to_string()));
+    names.push(format!("nodes/original_id.{}", if manifest.string_ids { "arrow" } else { "npy" }));
+    names.extend(manifest.columns.keys().map(|name| Axis::Nodes.file(name)));
+    names.extend(manifest.edge_columns.keys().map(|name| Axis::Edges.file(name)));
+    names.extend(Split::ALL.map(Split::file));
+    names.into_iter().collect()
+}

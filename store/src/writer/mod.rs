@@ -1,0 +1,206 @@
+//! Writing a dataset directory.
+//!
+//! The files of the topology come first, then everything that has a row for each vertex or edge, in any order.
+//! [`DatasetWriter::resume`] lets a long run be killed at any moment: what was added before the last
+//! [`DatasetWriter::complete`] is there when the same command runs again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::dataset::check_lengths;
+use crate::journal::Journal;
+use crate::manifest::Split;
+use crate::staging::{DATASET, Staging, tree};
+use crate::topology::check_indptr;
+use crate::{Dataset, Error, Provenance, Result, Topology, TopologyWriter, document};
+
+mod columns;
+#[cfg(test)]
+mod tests;
+
+/// A dataset under construction: nothing is visible at its path before [`DatasetWriter::finish`].
+#[derive(Debug)]
+pub struct DatasetWriter {
+    staging: Staging,
+    name: String,
+    resumable: bool,
+    journal: Journal,
+}
+
+/// Fails when a dataset may not be written at `path`: something is there, and either `replace` is false or it is no dataset.
+pub fn check_target(path: &Path, replace: bool) -> Result<()> {
+    match (path.exists(), replace) {
+        (false, _) => Ok(()),
+        (true, false) => Err(Error::Exists(path.to_path_buf())),
+        (true, true) if path.join("dataset.json").exists() => Ok(()),
+        (true, true) => {
+            Err(Error::Invalid(format!("{}: is not a dataset, so --force will not replace it", path.display())))
+        }
+    }
+}
+
+impl DatasetWriter {
+    /// Starts a dataset. `replace` allows an existing dataset at `path` to be replaced (with everything derived from it);
+    /// anything else there is refused, and so is a path that another is writing. What an earlier run left is removed.
+    pub fn begin(path: &Path, replace: bool) -> Result<Self> {
+        let writer = Self::open(path, replace, None)?;
+        writer.staging.restart()?;
+        Ok(writer)
+    }
+
+    /// [`DatasetWriter::begin`], or goes on where an earlier run with the same `identity` stopped: its finished stages and
+    /// the scratch files of then are kept, everything else is removed. `identity` is whatever decides the bytes of the
+    /// dataset: command, options, and lengths and times of the sources.
+    pub fn resume(path: &Path, replace: bool, identity: &Value) -> Result<Self> {
+        let mut writer = Self::open(path, replace, Some(identity))?;
+        let staging = &writer.staging;
+        match Journal::resume(staging.root(), &staging.path(""), &scratch_below(staging), identity)? {
+            Some(journal) => writer.journal = journal,
+            None => staging.restart()?,
+        }
+        Ok(writer)
+    }
+
+    fn open(path: &Path, replace: bool, identity: Option<&Value>) -> Result<Self> {
+        check_target(path, replace)?;
+        Ok(Self {
+            staging: Staging::open(path, replace, DATASET)?,
+            name: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            resumable: identity.is_some(),
+            journal: Journal::new(identity.cloned().unwrap_or_default()),
+        })
+    }
+
+    /// [`DatasetWriter::begin`] with a graph that is in memory.
+    pub fn create(path: &Path, replace: bool, indptr: &[u64], indices: &[u32]) -> Result<Self> {
+        check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
+        let mut dataset = Self::begin(path, replace)?;
+        dataset.add_graph(indptr, indices)?;
+        Ok(dataset)
+    }
+
+    /// Writes a topology that is in memory: `indptr` of `n + 1` offsets, `indices` of the in-neighbours.
+    pub fn add_graph(&mut self, indptr: &[u64], indices: &[u32]) -> Result<()> {
+        check_indptr(indptr, indices.len() as u64).map_err(Error::Invalid)?;
+        let mut topology = self.topology_writer()?;
+        let degrees: Vec<u64> = indptr.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        topology.push(&degrees, indices)?;
+        self.add_topology(topology)
+    }
+
+    /// Whether `stage` was completed, by this run or by one that this one resumes.
+    pub fn is_done(&self, stage: &str) -> bool {
+        self.journal.stages.iter().any(|done| done == stage)
+    }
+
+    /// Ends `stage`: what was added, the facts, and the scratch files as they are now outlive this process, however it
+    /// ends, if the writer is one that can be resumed. Costs the flushing of the scratch files to disk.
+    ///
+    /// A scratch file that is changed or removed afterwards makes a run that is killed before the next stage is complete
+    /// begin anew.
+    pub fn complete(&mut self, stage: &str) -> Result<()> {
+        if !self.is_done(stage) {
+            self.journal.stages.push(stage.into());
+        }
+        if self.resumable {
+            let (content, scratch) = (self.staging.path(""), scratch_below(&self.staging));
+            self.journal.save(self.staging.root(), &content, &scratch)?;
+            self.staging.keep(true);
+        }
+        Ok(())
+    }
+
+    /// What was counted so far, by name.
+    pub fn facts(&self) -> &BTreeMap<String, u64> {
+        &self.journal.facts
+    }
+
+    /// Counts to add to; they become part of the provenance.
+    pub fn facts_mut(&mut self) -> &mut BTreeMap<String, u64> {
+        &mut self.journal.facts
+    }
+
+    /// A folder for files that are gone when the dataset is finished. Those that are there when a stage is completed are
+    /// there again when the run is resumed.
+    pub fn scratch(&self) -> PathBuf {
+        let scratch = scratch_below(&self.staging);
+        // Who creates a file in it is told the reason if it could not be made.
+        let _ = std::fs::create_dir_all(&scratch);
+        scratch
+    }
+
+    /// Number of vertices: 0 before the topology is added.
+    pub fn num_vertices(&self) -> u64 {
+        self.journal.staged.num_vertices
+    }
+
+    /// Number of edges: 0 before the topology is added.
+    pub fn num_edges(&self) -> u64 {
+        self.journal.staged.num_edges
+    }
+
+    /// Opens the topology's files; hand the writer back to [`DatasetWriter::add_topology`] when all vertices are pushed.
+    pub fn topology_writer(&self) -> Result<TopologyWriter> {
+        self.place("topology/indices.npy")?;
+        TopologyWriter::create(&self.staging.path("topology"))
+    }
+
+    /// Closes the topology's files. From here on the numbers of vertices and edges are known.
+    pub fn add_topology(&mut self, writer: TopologyWriter) -> Result<()> {
+        let staged = &mut self.journal.staged;
+        (staged.num_vertices, staged.num_edges) = (writer.num_vertices(), writer.num_edges());
+        let (indptr, indices) = writer.finish()?;
+        staged.files.insert("topology/indptr.npy".into(), indptr);
+        staged.files.insert("topology/indices.npy".into(), indices);
+        Ok(())
+    }
+
+    /// Maps the topology that was added.
+    pub fn topology(&self) -> Result<Topology> {
+        self.expect_topology()?;
+        Topology::open(&self.staging.path("topology"))
+    }
+
+    /// Writes a split; `vertices` are sorted, and refused when repeated or out of range.
+    pub fn add_split(&mut self, split: Split, mut vertices: Vec<u32>) -> Result<()> {
+        vertices.sort_unstable();
+        if let Some(pair) = vertices.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::Invalid(format!("{} split: vertex {} is listed twice", split.name(), pair[0])));
+        }
+        let n = self.num_vertices();
+        if let Some(&last) = vertices.last().filter(|&&last| u64::from(last) >= n) {
+            return Err(Error::Invalid(format!("{} split: vertex {last}, expected ids below {n}", split.name())));
+        }
+        self.add(&split.file(), &vertices)
+    }
+
+    /// Writes the manifest and makes the dataset visible. The facts counted here join those of `provenance`.
+    pub fn finish(self, mut provenance: Provenance) -> Result<Dataset> {
+        self.expect_topology()?;
+        let Self { staging, name, resumable, journal } = self;
+        let resumable = resumable && !journal.stages.is_empty();
+        let content = staging.path("");
+        tree::prune(&content, |name| journal.staged.files.contains_key(name))?;
+        check_lengths(&content, &journal.staged.files)?;
+        provenance.facts = journal.facts.into_iter().chain(provenance.facts).collect();
+        let manifest = journal.staged.into_manifest(name, provenance);
+        let checksum = document::write(&staging.path("dataset.json"), &manifest)?;
+        if resumable {
+            Journal::committing(staging.root(), checksum)?;
+        }
+        Dataset::open(staging.commit()?)
+    }
+
+    fn expect_topology(&self) -> Result<()> {
+        match self.journal.staged.files.contains_key("topology/indptr.npy") {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!("{}: the topology must be added before this", self.name))),
+        }
+    }
+}
+
+fn scratch_below(staging: &Staging) -> PathBuf {
+    staging.root().join("scratch")
+}

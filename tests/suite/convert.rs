@@ -1,0 +1,277 @@
+//! `gsplit convert` from outside: killed, refused, within its budget, and the same bytes every time.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::support::{command, content, fails, ok};
+
+/// Vertices of the medium input.
+const VERTICES: u32 = 150_000;
+/// Its lines.
+const LINES: u32 = 2_000_000;
+/// Values of its feature rows.
+const WIDTH: u32 = 64;
+
+/// Turns the medium input into the dataset at the end.
+const CONVERT: [&str; 7] = ["--quiet", "convert", "edges.txt", "--nodes", "nodes", "--out", "ds"];
+
+/// A step of the generator of Knuth's MMIX; the upper half is random enough.
+fn draw(state: &mut u64, below: u32) -> u32 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (((*state >> 32) * u64::from(below)) >> 32) as u32
+}
+
+/// Writes `edges.txt`, ids with gaps, and `nodes/{feat,label}.npy` into `folder`.
+fn medium_input(folder: &Path) {
+    let mut edges = BufWriter::new(File::create(folder.join("edges.txt")).unwrap());
+    let mut state = 7;
+    for line in 0..LINES {
+        // Every vertex occurs.
+        let (source, target) = (line % VERTICES, draw(&mut state, VERTICES));
+        writeln!(edges, "{}\t{}", 3 * source, 3 * target).unwrap();
+    }
+    edges.into_inner().unwrap().sync_all().unwrap();
+    fs::create_dir(folder.join("nodes")).unwrap();
+    let features = (0..VERTICES).flat_map(|v| (0..WIDTH).map(move |column| (v ^ column) as f32));
+    npy(&folder.join("nodes/feat.npy"), "<f4", &format!("({VERTICES}, {WIDTH})"), features.map(f32::to_le_bytes));
+    let labels = (0..VERTICES).map(|v| (v % 7).to_le_bytes());
+    npy(&folder.join("nodes/label.npy"), "<i4", &format!("({VERTICES},)"), labels);
+}
+
+fn npy(path: &Path, descr: &str, shape: &str, numbers: impl Iterator<Item = [u8; 4]>) {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut file = BufWriter::new(File::create(path).unwrap());
+    file.write_all(b"\x93NUMPY\x01\x00").unwrap();
+    file.write_all(&(header.len() as u16).to_le_bytes()).unwrap();
+    file.write_all(header.as_bytes()).unwrap();
+    numbers.for_each(|number| file.write_all(&number).unwrap());
+    file.flush().unwrap();
+}
+
+fn start(folder: &Path, args: &[&str]) -> Child {
+    command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// The files of the dataset `ds` after an undisturbed conversion, which is removed; and how long that took.
+fn undisturbed(folder: &Path) -> (BTreeMap<String, Vec<u8>>, Duration) {
+    let started = Instant::now();
+    ok(folder, &CONVERT);
+    let taken = started.elapsed();
+    ok(folder, &["verify", "ds"]);
+    let files = content(&folder.join("ds"));
+    assert!(files.contains_key("nodes/feat.arrow") && files.contains_key("nodes/original_id.npy"));
+    fs::remove_dir_all(folder.join("ds")).unwrap();
+    (files, taken)
+}
+
+/// Which of the files differ.
+fn differences(files: &BTreeMap<String, Vec<u8>>, expected: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    let names = files.keys().chain(expected.keys());
+    let mut names: Vec<String> = names.filter(|name| files.get(*name) != expected.get(*name)).cloned().collect();
+    names.dedup();
+    names
+}
+
+#[test]
+fn a_conversion_killed_at_any_moment_is_taken_up_and_gives_the_same_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    medium_input(folder);
+    let (expected, taken) = undisturbed(folder);
+    let mut with_stages = 0;
+    for moment in 0..12 {
+        let mut child = start(folder, &CONVERT);
+        std::thread::sleep(taken * (2 * moment + 1) / 24);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        with_stages += usize::from(folder.join(".ds.partial/journal.json").exists());
+        if folder.join("ds").exists() {
+            ok(folder, &["verify", "ds"]);
+        }
+        ok(folder, &CONVERT);
+        let wrong = differences(&content(&folder.join("ds")), &expected);
+        assert!(wrong.is_empty(), "killed at moment {moment} of 12: {wrong:?} differ");
+        assert!(!folder.join(".ds.partial").exists(), "killed at moment {moment} of 12");
+        fs::remove_dir_all(folder.join("ds")).unwrap();
+    }
+    // Killed as soon as a stage is finished, the rest is what remains to do.
+    let mut child = start(folder, &CONVERT);
+    while !folder.join(".ds.partial/journal.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended without a finished stage");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let indices = folder.join(".ds.partial/dataset/topology/indices.npy");
+    let written = fs::metadata(&indices).unwrap().modified().unwrap();
+    ok(folder, &CONVERT);
+    assert_eq!(fs::metadata(folder.join("ds/topology/indices.npy")).unwrap().modified().unwrap(), written);
+    assert_eq!(differences(&content(&folder.join("ds")), &expected), Vec::<String>::new());
+    println!("{with_stages} of 12 kills came after a finished stage");
+}
+
+#[test]
+fn another_input_or_other_options_do_not_go_on_with_what_was_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    medium_input(folder);
+    let mut child = start(folder, &CONVERT);
+    while !folder.join(".ds.partial/journal.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended without a finished stage");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let other = [&CONVERT[..], &["--symmetrise"]].concat();
+    ok(folder, &other);
+    ok(folder, &["verify", "ds"]);
+    let left = content(&folder.join("ds"));
+    fs::remove_dir_all(folder.join("ds")).unwrap();
+    ok(folder, &other);
+    assert_eq!(differences(&content(&folder.join("ds")), &left), Vec::<String>::new());
+}
+
+#[test]
+fn a_second_conversion_to_the_same_place_is_refused_while_the_first_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    medium_input(folder);
+    let mut first = start(folder, &CONVERT);
+    while !folder.join(".ds.partial/lock").exists() {
+        assert!(first.try_wait().unwrap().is_none(), "the first ended before it wrote");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(5));
+    let line = fails(folder, &CONVERT, 1);
+    assert!(first.try_wait().unwrap().is_none(), "the first ended too early for this test");
+    assert!(line.contains("ds") && line.contains(&first.id().to_string()), "{line}");
+    assert!(first.wait().unwrap().success());
+    ok(folder, &["verify", "ds"]);
+}
+
+#[test]
+fn threads_and_memory_do_not_change_a_byte() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    medium_input(folder);
+    let (expected, _) = undisturbed(folder);
+    for threads in ["1", "2", "3"] {
+        for memory in [&["--memory", LITTLE][..], &[]] {
+            ok(folder, &[&CONVERT[..], &["--threads", threads], memory].concat());
+            let wrong = differences(&content(&folder.join("ds")), &expected);
+            assert!(wrong.is_empty(), "{threads} threads, {memory:?}: {wrong:?} differ");
+            fs::remove_dir_all(folder.join("ds")).unwrap();
+        }
+    }
+}
+
+/// A budget far below what the medium input takes otherwise.
+const LITTLE: &str = "96MiB";
+
+/// Largest resident memory of the process so far, in bytes; `None` when it is gone.
+fn peak(process: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[test]
+fn the_budget_of_memory_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    medium_input(folder);
+    let most = |memory: &str| {
+        let mut child = start(folder, &[&CONVERT[..], &["--threads", "2", "--memory", memory, "--force"]].concat());
+        let mut most = 0;
+        while child.try_wait().unwrap().is_none() {
+            most = most.max(peak(child.id()).unwrap_or(0));
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(child.wait().unwrap().success());
+        most >> 20
+    };
+    let (little, plenty) = (most(LITTLE), most("4GiB"));
+    println!("peak {little} MiB of {LITTLE}, {plenty} MiB with plenty");
+    assert!(little <= 96, "{little} MiB of {LITTLE}");
+    assert!(plenty > little, "{little} MiB of {LITTLE}, {plenty} MiB with plenty");
+}
+
+#[test]
+fn places_that_cannot_be_written_are_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let edges: String = (0..50_000u32).map(|line| format!("{} {}\n", line % 1000, line * 7 % 1000)).collect();
+    fs::write(folder.join("edges.txt"), edges).unwrap();
+    fs::write(folder.join("file"), "x").unwrap();
+    for (out, named) in [("file/ds", "file"), ("/dev/null/ds", "/dev/null"), ("/proc/no/ds", "/proc")] {
+        let line = fails(folder, &["convert", "edges.txt", "--out", out], 1);
+        assert!(line.contains(named), "{out}: {line}");
+    }
+    assert!(fails(folder, &["convert", "edges.txt", "--out", "file"], 1).contains("file"));
+    // A folder that is not there yet is made.
+    ok(folder, &["convert", "edges.txt", "--out", "new/folder/ds"]);
+
+    fs::create_dir(folder.join("locked")).unwrap();
+    let mut mode = fs::metadata(folder.join("locked")).unwrap().permissions();
+    mode.set_readonly(true);
+    fs::set_permissions(folder.join("locked"), mode).unwrap();
+    match fs::write(folder.join("locked/x"), "x") {
+        Ok(()) => println!("skipped: this user may write everywhere"),
+        Err(_) => {
+            let line = fails(folder, &["convert", "edges.txt", "--out", "locked/ds"], 1);
+            assert!(line.contains("locked") && line.contains("check the permissions"), "{line}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_grows_too_large_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    medium_input(folder);
+    // In blocks of 512 or of 1024 bytes, as shells have it: below what the topology and the features take.
+    for blocks in ["64", "4000", "20000"] {
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut limited = std::process::Command::new("sh");
+        limited.args(["-c", &script, env!("CARGO_BIN_EXE_gsplit")]).args(CONVERT).current_dir(folder);
+        let output = limited.output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{blocks}: {errors}");
+        assert_eq!(errors.lines().count(), 1, "{blocks}: {errors}");
+        assert!(errors.starts_with("error: ") && errors.contains(".ds.partial"), "{blocks}: {errors}");
+        assert!(!folder.join("ds").exists());
+    }
+    // What was finished is taken up once there is room.
+    ok(folder, &CONVERT);
+    ok(folder, &["verify", "ds"]);
+}
+
+#[test]
+fn a_plan_writes_nothing_and_says_when_the_disk_is_too_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 0\n").unwrap();
+    let plan = ["convert", "edges.txt", "--out", "ds", "--features", "fastrp:8", "--plan"];
+    let text = ok(folder, &plan);
+    for word in ["snap: about 3 vertices, ", "graph", "features", "peak memory", "on disk at most"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&ok(folder, &[&plan[..], &["--json"]].concat())).unwrap();
+    for key in ["memory", "disk"] {
+        assert!(json[key].as_u64().unwrap() > 0, "{key}: {json}");
+    }
+    assert!(json["seconds"].as_f64().unwrap() >= 0.0, "{json}");
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is written");
+    // 2^26 vertices of 65536 features: 16 TiB.
+    fs::write(folder.join("edges.txt"), "0 1\n1 67108863\n").unwrap();
+    let huge = ["convert", "edges.txt", "--keep-ids", "--out", "ds", "--features", "random:65536"];
+    for more in [&["--plan"][..], &[]] {
+        let line = fails(folder, &[&huge[..], more].concat(), 1);
+        assert!(line.contains("the dataset takes about") && line.contains("are free"), "{line}");
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing is written");
+}
