@@ -1,0 +1,293 @@
+"""A dataset directory, opened for reading.
+
+```text
+arxiv/
+  dataset.json                 the manifest
+  topology/{indptr,indices}.npy
+  edges/<name>.npy             edge columns
+  nodes/feat.arrow, nodes/label.npy, nodes/original_id.{npy,arrow}
+  nodes/<name>.npy             node columns
+  splits/{train,valid,test}.npy
+  presample/<key>/, partition/<key>/
+```
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from . import _artifacts, _document, _export
+from ._arrow import columns_of, one_line, open_arrow
+from ._artifacts import Partition, Presample
+from ._errors import DatasetError, damaged
+from ._features import Features
+from ._labels import MultiLabels
+from ._npy import Array, open_npy
+
+FORMAT = "gsplit-dataset"
+FORMAT_VERSION = 2
+_SPLITS = ("train", "valid", "test")
+
+
+def open_dataset(path: str | os.PathLike[str]) -> Dataset:
+    """Opens the dataset directory `path`.
+
+    Reads the manifest, compares the length of every file with it and maps the topology. Raises `DatasetError`.
+    """
+    return Dataset(path)
+
+
+class Dataset:
+    """A graph with its features, labels and splits, as gsplit stores them. `n` vertices, `m` edges.
+
+    Everything but the topology is opened when it is first asked for. A dataset pickles as its path, so it can be handed
+    to worker processes.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        """The directory."""
+        document = self.path / "dataset.json"
+        if not self.path.is_dir():
+            raise DatasetError(self.path, "no such directory", "check the path")
+        if not document.exists():
+            remedy = "make one with `gsplit convert` or `gsplit generate`"
+            raise DatasetError(self.path, "not a gsplit dataset (it has no dataset.json)", remedy)
+        self._manifest = _document.read(document, FORMAT, FORMAT_VERSION)
+        self.name: str = self._manifest.text("name")
+        """Its name when it was made."""
+        self.num_vertices: int = self._manifest.count("num_vertices")
+        """`n`."""
+        self.num_edges: int = self._manifest.count("num_edges")
+        """`m`."""
+        self.num_classes: int | None = self._manifest.optional_count("num_classes")
+        """Number of classes, `None` without labels."""
+        self.multi_label: bool = self._manifest.flag("multi_label")
+        """Whether a vertex can have several classes."""
+        self.indptr: npt.NDArray[np.uint64] = self._map("topology/indptr.npy", "<u8", (self.num_vertices + 1,))
+        """uint64 `[n + 1]`, a memmap: the in-neighbours of `v` are `indices[indptr[v]:indptr[v + 1]]` (CSC)."""
+        self.indices: npt.NDArray[np.uint32] = self._map("topology/indices.npy", "<u4", (self.num_edges,))
+        """uint32 `[m]`, a memmap: in-neighbours, ascending within a vertex."""
+        if self.indptr[0] != 0 or self.indptr[-1] != self.num_edges:
+            problem = f"expected offsets from 0 to {self.num_edges}, found {self.indptr[0]} to {self.indptr[-1]}"
+            raise damaged(self.path / "topology/indptr.npy", problem)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The content of `dataset.json`: counts, types, files and how the dataset was made."""
+        return self._manifest.content
+
+    def in_neighbours(self, v: SupportsIndex) -> npt.NDArray[np.uint32]:
+        """The in-neighbours of vertex `v`, ascending: uint32 `[in-degree]`, a view of `indices`."""
+        vertex = operator.index(v)
+        if not 0 <= vertex < self.num_vertices:
+            raise IndexError(f"vertex {vertex}, expected one from 0 to {self.num_vertices - 1}")
+        return self.indices[int(self.indptr[vertex]) : int(self.indptr[vertex + 1])]
+
+    @cached_property
+    def edge_columns(self) -> Columns:
+        """Edge columns by name, memmaps `[m]` or `[m, width]` in the order of `indices`.
+
+        `weight` (float32) is the edge weight, `feat` holds edge features.
+        """
+        return Columns(self, "edges", "edge_columns", self.num_edges)
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Node columns other than features, labels and ids by name, memmaps `[n]` or `[n, width]`."""
+        return Columns(self, "nodes", "columns", self.num_vertices)
+
+    @cached_property
+    def original_ids(self) -> npt.NDArray[np.uint64] | pa.ChunkedArray | None:
+        """The id of each vertex in the raw input.
+
+        uint64 `[n]`, a memmap, for numbers; a pyarrow array of `n` strings, not copied, for strings; `None` when they
+        are the dataset's own.
+        """
+        if self._manifest.flag("string_ids"):
+            return self._string_ids(self._part("nodes/original_id.arrow", "original ids", "convert it again"))
+        if "nodes/original_id.npy" not in self._manifest.section("files").content:
+            return None
+        return self._map("nodes/original_id.npy", "<u8", (self.num_vertices,))
+
+    @property
+    def has_features(self) -> bool:
+        """Whether there are features."""
+        return self.manifest.get("features") is not None
+
+    @cached_property
+    def features(self) -> Features:
+        """The features, float32 `[n, dim]` when indexed. Raises `DatasetError` when there are none."""
+        remedy = "convert or generate it with --features random:D or --features fastrp:D"
+        path = self._part("nodes/feat.arrow", "features", remedy)
+        info = self._manifest.section("features")
+        return Features(path, self.num_vertices, info.count("dim"), info.text("dtype"))
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether there are labels."""
+        return self.num_classes is not None
+
+    @cached_property
+    def labels(self) -> npt.NDArray[np.int32] | MultiLabels:
+        """The classes of each vertex. Raises `DatasetError` when there are none.
+
+        int32 `[n]`, a memmap, -1 = unlabelled; for multi-label targets a `MultiLabels`, bool `[n, num_classes]` when
+        indexed.
+        """
+        path = self._part("nodes/label.npy", "labels", "labels come with the raw graph")
+        if not self.multi_label:
+            return open_npy(path, "<i4", (self.num_vertices,))
+        classes = self._manifest.count("num_classes")
+        return MultiLabels(open_npy(path, "|u1", (self.num_vertices, -(-classes // 8))), classes)
+
+    @cached_property
+    def splits(self) -> dict[str, npt.NDArray[np.uint32]]:
+        """The splits there are, of `train`, `valid` and `test`: vertices, ascending, uint32, memmaps."""
+        files = self._manifest.section("files").content
+        return {name: self._split(name) for name in _SPLITS if f"splits/{name}.npy" in files}
+
+    def split(self, name: str) -> npt.NDArray[np.uint32]:
+        """The vertices of the split `train`, `valid` or `test`, ascending: uint32, a memmap."""
+        if name not in self.splits:
+            there = ", ".join(self.splits) or "none"
+            remedy = f"there is {there}; convert it with --split NAME or --random-split TRAIN,VALID,TEST"
+            raise DatasetError(self.path, f"has no {name} split", remedy)
+        return self.splits[name]
+
+    @property
+    def presamples(self) -> list[str]:
+        """The keys of the presamples there are, sorted."""
+        return _artifacts.keys(self.path, "presample")
+
+    def presample(self, key: str) -> Presample:
+        """The counters of the presample `key`. One of another graph or training split is refused."""
+        return _artifacts.open_presample(self.path, self._manifest, key)
+
+    @property
+    def partitions(self) -> list[str]:
+        """The keys of the partitions there are, sorted."""
+        return _artifacts.keys(self.path, "partition")
+
+    def partition(self, key: str) -> Partition:
+        """The partition `key`. One of another graph is refused."""
+        return _artifacts.open_partition(self.path, self._manifest, key)
+
+    def to_scipy(self, values: str | None = None) -> Any:
+        """The adjacency matrix as a `scipy.sparse.csc_matrix` `[n, n]`: entry `(u, v)` is the edge from u to v.
+
+        `values` names the edge column of the entries; without it they are `weight` where there is one and float32 ones
+        (4 m bytes of memory) otherwise. SciPy wants offsets and indices in one signed type, so with m and n below 2^31
+        `indices` is shared and `indptr` is copied to int32 (4 n bytes); from 2^31 edges on `indptr` is shared and
+        `indices` copied to int64 (8 m bytes); from 2^31 vertices on too. What is shared cannot be written to.
+        """
+        return _export.to_scipy(self, values)
+
+    def to_pyg(self, features: bool = True, sparse: bool = False) -> Any:
+        """A `torch_geometric.data.Data` of the whole graph.
+
+        `edge_index` int64 `[2, m]`, sorted by target (16 m bytes, copied; sampling loaders may be told
+        `is_sorted=True`). With `sparse`, in its place `adj_t`, a `torch.sparse_csr` tensor whose offsets are shared and
+        whose indices are copied to int64 (8 m bytes); torch_sparse is not needed for either.
+
+        `x` float32 `[n, dim]` (copied), `y` int64 `[n]` or, multi-label, float32 `[n, num_classes]`, `train_mask`,
+        `val_mask`, `test_mask`, `edge_weight` and `edge_attr` where there are such columns; node columns keep their
+        names (`node_<name>` where that is taken), further edge columns are `edge_<name>`. Columns share memory with the
+        file where torch has their type, and writing to them leaves the file alone.
+        """
+        return _export.to_pyg(self, features, sparse)
+
+    def to_dgl(self, features: bool = True, idtype: Literal["int32", "int64"] = "int64") -> Any:
+        """A DGL graph, built from CSC without a COO copy. Edge ids are positions in `indices`.
+
+        `idtype` int64 shares `indptr` and copies `indices` (8 m bytes); int32, for fewer than 2^31 vertices and edges,
+        shares `indices` and copies `indptr` (4 n bytes).
+
+        `ndata`: `feat` float32 `[n, dim]` (copied), `label` int64 `[n]` or, multi-label, float32 `[n, num_classes]`,
+        `train_mask`, `val_mask`, `test_mask` and the node columns; `edata`: the edge columns, all by their names.
+        """
+        return _export.to_dgl(self, features, idtype)
+
+    def __reduce__(self) -> tuple[type[Dataset], tuple[Path]]:
+        """Pickles as the path: another process maps the files again."""
+        return Dataset, (self.path,)
+
+    def __repr__(self) -> str:
+        """Its name and sizes."""
+        return f"<gsplit.Dataset {self.name!r}: {self.num_vertices} vertices, {self.num_edges} edges>"
+
+    def _map(self, name: str, descr: str, shape: tuple[int, ...], mode: Literal["r", "c"] = "r") -> Array:
+        return open_npy(self._part(name, name, "make the dataset again"), descr, shape, mode)
+
+    def _part(self, name: str, what: str, remedy: str) -> Path:
+        """The path of a file that the manifest must list."""
+        if name not in self._manifest.section("files").content:
+            raise DatasetError(self.path, f"has no {what}", remedy)
+        return self.path / name
+
+    def _split(self, name: str) -> npt.NDArray[np.uint32]:
+        path = self.path / f"splits/{name}.npy"
+        vertices = open_npy(path, "<u4", None)
+        if len(vertices) and vertices[-1] >= self.num_vertices:
+            raise damaged(path, f"expected vertices below {self.num_vertices}, found {vertices[-1]}")
+        return vertices
+
+    def _string_ids(self, path: Path) -> pa.ChunkedArray:
+        reader = open_arrow(path)
+        found = columns_of(reader, path)
+        if found != "original_id: large_string":
+            raise damaged(path, f"expected columns original_id: large_string, found {found}")
+        try:
+            table = reader.read_all()
+            table.validate()
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise damaged(path, f"cannot be read ({one_line(error)})") from error
+        if table.num_rows != self.num_vertices or table.column(0).null_count:
+            problem = (
+                f"expected {self.num_vertices} ids, found {table.num_rows}, {table.column(0).null_count} of them null"
+            )
+            raise damaged(path, problem)
+        return table.column(0)
+
+
+class Columns(Mapping[str, Array]):
+    """Columns by name; each is mapped when it is looked up."""
+
+    def __init__(self, dataset: Dataset, folder: str, section: str, rows: int) -> None:
+        self._dataset = dataset
+        self._folder = folder
+        self._rows = rows
+        self._columns = dataset._manifest.section(section)
+
+    def __getitem__(self, name: str) -> Array:
+        """The column `name`, a read-only memmap."""
+        if name not in self._columns.content:
+            raise KeyError(f"{name}: expected one of {', '.join(self) or 'no column'}")
+        return self.open(name)
+
+    def open(self, name: str, mode: Literal["r", "c"] = "r") -> Array:
+        """The column `name`; with mode `c` in memory that can be written to, which leaves the file alone."""
+        column = self._columns.section(name)
+        shape = (self._rows, column.count("width"))
+        return self._dataset._map(f"{self._folder}/{name}.npy", column.text("descr"), shape, mode)
+
+    def __iter__(self) -> Iterator[str]:
+        """The names, in the manifest's order."""
+        return iter(self._columns.content)
+
+    def __len__(self) -> int:
+        """Number of columns."""
+        return len(self._columns.content)
+
+    def __repr__(self) -> str:
+        """The names."""
+        return f"<gsplit.Columns: {', '.join(self) or 'none'}>"

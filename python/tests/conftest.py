@@ -1,0 +1,49 @@
+"""The golden dataset, and the gsplit binary where there is one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import six_vertices as six
+
+import gsplit
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> gsplit.Dataset:
+    """The dataset of 6 vertices with everything there can be."""
+    path = six.write_full(tmp_path / "six")
+    six.write_presample(path)
+    six.write_partition(path)
+    return gsplit.open(path)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Runs the gsplit binary: that of GSPLIT, or what cargo built. Skips where there is none that writes version 2."""
+    given = os.environ.get("GSPLIT")
+    built = [REPOSITORY / "target" / profile / "gsplit" for profile in ("release", "debug")]
+    binary = next((path for path in ([Path(given)] if given else built) if path.is_file()), None)
+    if binary is None:
+        if given:
+            pytest.fail(f"GSPLIT={given}: no such file")
+        pytest.skip("no gsplit binary: run `make build`, or name it in GSPLIT")
+
+    def run(*arguments: str | Path) -> str:
+        done = subprocess.run([binary, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    probe = tmp_path_factory.mktemp("probe") / "ds"
+    run("generate", "community", "--vertices", "50", "--edges", "100", "--quiet", "--out", probe)
+    version = json.loads((probe / "dataset.json").read_text())["format_version"]
+    if version != 2:
+        pytest.skip(f"{binary} writes format version {version}, expected 2: run `make build`")
+    return run

@@ -1,0 +1,99 @@
+"""PyG and DGL take the graph. Skipped where torch is not installed: `make test-python` does not install it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import six_vertices as six
+from mapped import lies_in
+
+import gsplit
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("default")
+
+
+def edges_of(sources: list[int], targets: list[int]) -> list[tuple[int, int]]:
+    return sorted(zip(sources, targets))
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 1 << 20])
+def test_pyg(golden: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    pytest.importorskip("torch_geometric")
+    monkeypatch.setattr("gsplit._export._VERTICES_AT_ONCE", at_once)
+    data = golden.to_pyg()
+    assert data.validate() and data.num_nodes == 6 and data.num_edges == 9
+    assert edges_of(*data.edge_index.tolist()) == sorted(six.EDGES)
+    assert data.edge_index.dtype == torch.int64 and data.is_sorted(sort_by_row=False)
+    assert data.x.dtype == torch.float32 and data.x.tolist() == six.FEATURES.tolist()
+    assert data.y.dtype == torch.int64 and data.y.tolist() == six.LABELS.tolist()
+    assert data.train_mask.nonzero().ravel().tolist() == [0, 3] and data.val_mask.sum() == 1
+    assert data.edge_weight.tolist() == six.WEIGHTS.tolist() and data.edge_attr.tolist() == six.EDGE_FEATURES.tolist()
+    assert data.edge_time.tolist() == list(range(9)) and data.year.tolist() == list(range(2000, 2006))
+    assert data.place.dtype == torch.int32 and data.place.shape == (6, 2)
+    assert "x" not in golden.to_pyg(features=False)
+
+
+def test_pyg_sparse(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("torch_geometric")
+    data = golden.to_pyg(sparse=True)
+    assert data.adj_t.layout == torch.sparse_csr and "edge_index" not in data
+    expected = golden.to_scipy().toarray().T
+    np.testing.assert_array_equal(data.adj_t.to_dense().numpy(), expected)
+    assert lies_in(data.adj_t.crow_indices().numpy(), golden.path / "topology/indptr.npy")
+    assert lies_in(data.adj_t.values().numpy(), golden.path / "edges/weight.npy")
+
+
+def test_pyg_multi_label_and_taken_names(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    columns = {"x": np.arange(6, dtype=np.uint64), "id": np.arange(6, dtype=np.uint32)}
+    data = gsplit.open(six.write(tmp_path / "ds", labels=six.MANY_LABELS, columns=columns)).to_pyg()
+    assert data.y.dtype == torch.float32 and data.y.tolist() == six.MANY_LABELS.astype(float).tolist()
+    assert data.node_x.dtype == data.id.dtype == torch.int64 and data.node_x.tolist() == list(range(6))
+
+
+def test_numbers_that_torch_cannot_hold(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    ds = gsplit.open(six.write(tmp_path / "ds", columns={"big": np.full(6, 2**63, np.uint64)}))
+    with pytest.raises(gsplit.DatasetError, match=r"big.npy: has values from 2\^63 on"):
+        ds.to_pyg()
+
+
+@pytest.mark.parametrize("idtype", ["int32", "int64"])
+def test_dgl(golden: gsplit.Dataset, idtype: str) -> None:
+    pytest.importorskip("dgl")
+    graph = golden.to_dgl(idtype=idtype)  # type: ignore[arg-type]
+    assert (graph.num_nodes(), graph.num_edges()) == (6, 9) and graph.idtype == getattr(torch, idtype)
+    sources, targets = graph.edges(order="eid")
+    assert sources.tolist() == six.INDICES.tolist()
+    assert edges_of(sources.tolist(), targets.tolist()) == sorted(six.EDGES)
+    assert (
+        graph.ndata["feat"].tolist() == six.FEATURES.tolist() and graph.ndata["label"].tolist() == six.LABELS.tolist()
+    )
+    assert graph.ndata["year"].tolist() == list(range(2000, 2006)) and graph.ndata["test_mask"].sum() == 2
+    assert graph.edata["weight"].tolist() == six.WEIGHTS.tolist()
+    indptr, indices, _ = graph.adj_tensors("csc")
+    assert indptr.tolist() == six.INDPTR.tolist() and indices.tolist() == six.INDICES.tolist()
+    shared, name = (indices, "indices") if idtype == "int32" else (indptr, "indptr")
+    assert lies_in(shared.numpy(), golden.path / f"topology/{name}.npy")
+
+
+def test_writing_to_a_tensor_leaves_the_file_alone(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("torch_geometric")
+    data = golden.to_pyg()
+    assert lies_in(data.edge_weight.numpy(), golden.path / "edges/weight.npy")
+    data.edge_weight += 1
+    data.year += 1
+    assert golden.edge_columns["weight"].tolist() == six.WEIGHTS.tolist()
+    assert golden.columns["year"].tolist() == list(range(2000, 2006))
+
+
+def test_dgl_refuses_what_does_not_fit(golden: gsplit.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("dgl")
+    monkeypatch.setattr("gsplit._export._INT32_END", 9)
+    with pytest.raises(ValueError, match="6 vertices and 9 edges do not fit int32"):
+        golden.to_dgl(idtype="int32")
+    with pytest.raises(ValueError, match="expected int32 or int64"):
+        golden.to_dgl(idtype="int8")  # type: ignore[arg-type]
