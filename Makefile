@@ -1,12 +1,12 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test lint clean
+.PHONY: help tools setup build demo test test-peers test-python fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 15
 
 tools:
 	@:$(call need,cargo,install Rust as https://rustup.rs says)
@@ -25,6 +25,42 @@ demo: build ## prepare, partition, train and compare on a generated graph, or on
 test: setup ## run every test, and check that the preparation tools build without libtorch
 	cargo check --no-default-features
 	cargo test --workspace
+
+test-peers: setup ## open every export with the tool it is for (DGL, PyG, scipy ...: 2.5 GB of packages, once)
+	cargo build
+	python3 tests/peers/run.py target/debug/gsplit
+
+# The virtual environment of the Python package, made again when the pinned versions change.
+python_env := target/python/env
+
+$(python_env)/ready: python/tests/requirements.txt
+	@:$(call need,python3,install Python 3.9 or later (Debian and Ubuntu: sudo apt-get install python3 python3-venv))
+	python3 -m venv --clear $(python_env)
+	$(python_env)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
+	touch $@
+
+test-python: $(python_env)/ready ## lint, type-check and test the Python package (python/)
+	cd python && ../$(python_env)/bin/ruff check && ../$(python_env)/bin/ruff format --check
+	cd python && ../$(python_env)/bin/mypy
+	cd python && PYTHONDONTWRITEBYTECODE=1 ../$(python_env)/bin/pytest
+
+# GSPLIT=path measures a gsplit that is there; ARGS=--quick and ARGS='--scale 0.01' only try whether all of it runs.
+bench-convert: $(if $(GSPLIT),,build) ## time convert beside pyarrow, polars, pandas, DGL, GraphBolt (8 GB of disk, 15 minutes)
+	@python3 bench/convert/run.py $(ARGS)
+
+bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
+	@python3 bench/scale/run.py $(ARGS)
+
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))
+fuzz: ## fuzz every reader for FUZZ_SECONDS, 60 by default (fuzz/README.md)
+	@:$(call need,cargo-fuzz,cargo install cargo-fuzz --locked)
+	@mkdir -p $(FUZZ_TARGETS:%=fuzz/grown/%)
+	cd fuzz && for target in $(FUZZ_TARGETS); do \
+	    RUSTC_BOOTSTRAP=1 cargo fuzz run $$target grown/$$target corpus/$$target -- \
+	        -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=60 -rss_limit_mb=1024 -malloc_limit_mb=512 \
+	        -verbosity=1 -print_final_stats=1 || exit 1; \
+	done
 
 lint: setup ## check the format, clippy and the documentation; warnings are errors
 	cargo fmt --all --check

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Every export of gsplit is opened by the tool it is for: run.py GSPLIT, as `make test-peers` runs it.
+
+Two virtual environments with pinned versions are made in target/peers, once; datasets are made and exported there, and
+check_*.py compares what the tools read with the dataset's own files. One line a check; ends at the first that fails. Where
+an environment cannot be installed, as without a network, its checks are skipped and that is said.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import cuda_stubs
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+WORK = ROOT / "target" / "peers"
+FORMATS = {
+    "graphbolt": "graphbolt",
+    "dgl": "dgl",
+    "pyg": "pyg",
+    "parquet": "parquet",
+    "metis": "metis.graph",
+    "mtx": "graph.mtx",
+}
+PARTITION = "random-k3"
+
+
+def environment(name):
+    """The interpreter of an environment, made where it is not there or its pins changed. None where it cannot be made."""
+    folder, pins, log = WORK / name, HERE / f"requirements-{name}.txt", WORK / f"{name}.log"
+    key = hashlib.sha256(pins.read_bytes() + Path(cuda_stubs.__file__).read_bytes() + sys.version.encode()).hexdigest()
+    stamp, python = folder / "made-from", folder / "bin" / "python"
+    if stamp.is_file() and stamp.read_text() == key:
+        return python
+    print(f"making  the environment {name} (pip writes to {log.relative_to(ROOT)})", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    WORK.mkdir(parents=True, exist_ok=True)
+    try:
+        venv.create(folder, with_pip=True)
+        with log.open("w") as output:
+            install = [python, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps", "-r", pins]
+            subprocess.run(install, stdout=output, stderr=subprocess.STDOUT, check=True)
+        (library,) = folder.glob("lib/python3.*/site-packages/torch/lib")
+        cuda_stubs.write_stubs(library)
+        subprocess.run([python, "-c", "import torch; assert not torch.cuda.is_available()"], check=True)
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        lines = log.read_text().splitlines() if log.is_file() else []
+        why = next((line for line in reversed(lines) if line.startswith("ERROR")), str(error))
+        print(f"skipped everything in the environment {name}: {why} (see {log.relative_to(ROOT)})", flush=True)
+        return None
+    stamp.write_text(key)
+    return python
+
+
+def gsplit(binary, *arguments):
+    subprocess.run([binary, "--quiet", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+
+
+def make_datasets(binary, folder):
+    """{dataset: key of its partition or None}."""
+    generated = folder / "community"
+    size = ["--vertices", 3000, "--edges", 24000, "--seed", 7]
+    gsplit(binary, "generate", "community", *size, "--out", generated)
+    gsplit(binary, "partition", generated, "--parts", 3, "--partitioner", "random", "--key", PARTITION)
+    # What the generator has none of: edge columns, several classes a vertex, original ids, parallel edges.
+    test = ["cargo", "test", "--quiet", "--package", "gsplit-preprocess", "--lib", "leave_examples_for_the_peers"]
+    log = folder / "examples.log"
+    with log.open("w") as output:
+        environment = {**os.environ, "GSPLIT_PEERS": str(folder)}
+        subprocess.run([*test, "--", "--ignored"], cwd=ROOT, env=environment, check=True, stdout=output, stderr=output)
+    return {generated: PARTITION, **{folder / name: None for name in ("single", "multi", "bare")}}
+
+
+def export(binary, dataset, partition, folder):
+    for name, out in FORMATS.items():
+        more = ["--partition", partition] if name == "dgl" and partition else []
+        more += ["--chunks", 4] if name == "dgl" and not partition else []
+        gsplit(binary, "export", dataset, "--format", name, "--out", folder / out, *more)
+    for out in ("edges.txt", "edges.txt.gz"):
+        gsplit(binary, "export", dataset, "--format", "snap", "--out", folder / out)
+
+
+def run_check(python, script, *arguments):
+    if python is None:
+        return
+    settings = {"DGLBACKEND": "pytorch", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONWARNINGS": "ignore"}
+    done = subprocess.run([python, HERE / script, *map(str, arguments)], env={**os.environ, **settings}, check=False)
+    if done.returncode != 0:
+        sys.exit(f"FAILED  {script} {' '.join(map(str, arguments))}")
+
+
+def main(binary):
+    binary = Path(binary).resolve()
+    data = WORK / "data"
+    shutil.rmtree(data, ignore_errors=True)
+    data.mkdir(parents=True)
+    dgl, pyg = environment("dgl"), environment("pyg")
+    if dgl is None and pyg is None:
+        return
+    for dataset, partition in make_datasets(binary, data).items():
+        exports = data / f"{dataset.name}-exports"
+        exports.mkdir()
+        export(binary, dataset, partition, exports)
+        run_check(dgl, "check_files.py", dataset, exports)
+        run_check(dgl, "check_graphbolt.py", dataset, exports / "graphbolt")
+        run_check(dgl, "check_dgl.py", dataset, exports / "dgl", *([partition] if partition else []))
+        run_check(pyg, "check_pyg.py", dataset, exports / "pyg")
+    print("the peers read what was exported, but for what is marked skipped above")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: run.py GSPLIT")
+    main(sys.argv[1])
