@@ -26,7 +26,7 @@ pub mod detect;
 mod dtype;
 pub(crate) mod field;
 #[cfg(test)]
-mod golden;
+pub(crate) mod golden;
 mod graphbolt;
 mod graphsaint;
 mod igb;

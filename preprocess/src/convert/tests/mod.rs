@@ -1,3 +1,4 @@
+mod archives;
 mod bad_input;
 mod golden;
 mod real_files;
@@ -12,11 +13,7 @@ use gsplit_store::{NoProgress, Split};
 use tempfile::TempDir;
 
 use super::*;
-
-/// The tiny inputs that `tests/data/make.py` wrote.
-fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data")
-}
+use crate::read::golden::{copy, data};
 
 /// A named input, so that tables of cases read as such.
 fn ogb(dir: impl Into<PathBuf>) -> PathBuf {
@@ -31,24 +28,6 @@ fn gz(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap()
-}
-
-/// A copy of one of the tiny OGB folders, to be damaged.
-fn copy(name: &str) -> TempDir {
-    fn copy_tree(from: &Path, to: &Path) {
-        std::fs::create_dir_all(to).unwrap();
-        for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-            let (from, to) = (entry.path(), to.join(entry.file_name()));
-            if from.is_dir() {
-                copy_tree(&from, &to);
-            } else {
-                std::fs::copy(from, to).unwrap();
-            }
-        }
-    }
-    let folder = tempfile::tempdir().unwrap();
-    copy_tree(&data().join(name), folder.path());
-    folder
 }
 
 /// Converts into a new folder.

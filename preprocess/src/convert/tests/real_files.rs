@@ -1,6 +1,7 @@
 //! Real graphs, where they are at hand: the counts that other programs found.
 
 use super::*;
+use crate::read::golden::real;
 
 /// Folder, source, vertices, edges after merging, self-loops kept, whether ids were changed.
 type Case = (&'static str, fn(PathBuf) -> PathBuf, [usize; 3], bool);
@@ -21,13 +22,8 @@ const CASES: [Case; 11] = [
 
 #[test]
 fn counts_agree() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     for (name, source, [vertices, edges, loops], renumbered) in CASES {
-        let path = folder.join(name);
-        if !path.exists() {
-            println!("skipped: {name} is not at hand");
-            continue;
-        }
+        let Some(path) = real(name) else { continue };
         let (_folder, dataset) = convert_new(&source(path), &ConvertOptions::default()).unwrap();
         let topology = dataset.topology();
         let found = (0..vertices as u32).filter(|&v| topology.in_neighbours(v).contains(&v)).count();

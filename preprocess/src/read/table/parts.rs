@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// Format of a table's files.
+/// Format of a table's files. What the input as a whole is, [`crate::read::detect::Format`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Apache Parquet.
