@@ -49,7 +49,7 @@ def write_partition(dataset: Path, key: str = "two") -> Path:
     balance = {"vertices": 4 / 3, "edges": 1.0, "targets": 1.0, "work": None}
     report = {
         "part_sizes": [4, 2],
-        "cut": 3,
+        "cut": 2,
         "adjacent_pairs": 7,
         "weighted_cut": 3,
         "total_weight": 9,

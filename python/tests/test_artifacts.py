@@ -29,7 +29,7 @@ def test_presample(golden: gsplit.Dataset) -> None:
 def test_partition(golden: gsplit.Dataset) -> None:
     assert golden.partitions == ["two"]
     partition = golden.partition("two")
-    assert partition.num_parts == 2 and partition.part_sizes == (4, 2) and partition.report["cut"] == 3
+    assert partition.num_parts == 2 and partition.part_sizes == (4, 2) and partition.report["cut"] == 2
     assert isinstance(partition.assignment, np.memmap) and partition.assignment.dtype == np.uint16
     for part in range(2):
         vertices = partition.vertices(part)
