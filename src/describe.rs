@@ -3,7 +3,7 @@
 use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureInfo, Split};
 use serde_json::{Map, Value, json};
 
-use gsplit::ui::Ui;
+use gsplit::ui::{Ui, peak_rss_mb};
 
 /// The splits that there are, with their sizes.
 pub fn split_sizes(dataset: &Dataset) -> gsplit_store::Result<Vec<(Split, usize)>> {
@@ -111,6 +111,8 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "facts": manifest.provenance.facts,
         "reused": reused,
         "seconds": seconds,
+        "stages": ui.stage_times(),
+        "peak_rss_mb": peak_rss_mb(),
     }));
     say_content(dataset, &splits, ui);
     let place = dataset.path().display();

@@ -101,7 +101,7 @@ fn as_json(dataset: &Dataset, map: &PartitionMap, seconds: Option<f64>, started:
         "presample": meta.made_from.presample.as_ref().map(|(key, _)| key),
         "seconds": seconds,
         "total_seconds": started.elapsed().as_secs_f64(),
-        "peak_rss_mb": peak_rss_mb(),
+        "peak_rss_mb": ui::peak_rss_mb(),
         "reused": seconds.is_none(),
     });
     let mut all = serde_json::Map::new();
@@ -190,12 +190,4 @@ fn explain(error: Error) -> anyhow::Error {
         Error::Option(problem) => ui::usage(problem),
         error => error.into(),
     }
-}
-
-/// The most memory this process has held, in megabytes, mapped files that were read included, where the system tells.
-fn peak_rss_mb() -> Option<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kib * 1024.0 / 1e6)
 }

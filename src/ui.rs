@@ -4,12 +4,13 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gsplit_store::{NoProgress, Progress, Stage, Unit, staging};
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 
 /// Options of every subcommand.
 #[derive(clap::Args, Clone, Copy)]
@@ -98,7 +99,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
     panic::set_hook(Box::new(on_panic));
-    let ui = Ui { output, terminal: std::io::stderr().is_terminal(), lost: Mutex::new(None) };
+    let ui = Ui { output, terminal: std::io::stderr().is_terminal(), lost: Mutex::new(None), times: Times::default() };
     let result = panic::catch_unwind(AssertUnwindSafe(|| {
         start_threads(output.threads)?;
         run(&ui)?;
@@ -151,9 +152,16 @@ pub struct Ui {
     terminal: bool,
     /// Why a line of the result could not be printed.
     lost: Mutex<Option<std::io::Error>>,
+    times: Times,
 }
 
 impl Ui {
+    /// The stages that ended so far, and the seconds of each, for scripts.
+    pub fn stage_times(&self) -> Value {
+        let times = self.times.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        times.iter().map(|(name, seconds)| json!({ "name": name, "seconds": seconds })).collect()
+    }
+
     /// Prints one line of the result for a person; nothing with `--json`.
     pub fn say(&self, line: impl std::fmt::Display) {
         if !self.output.json {
@@ -200,17 +208,50 @@ impl Ui {
 
 impl Progress for Ui {
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
-        match (self.silent(), self.terminal) {
+        let shown: Box<dyn Stage> = match (self.silent(), self.terminal) {
             (true, _) => Box::new(NoProgress),
             (false, true) => Box::new(Bar::new(name, total, unit)),
             (false, false) => Box::new(Lines::new(name, total, unit)),
-        }
+        };
+        Box::new(Timed { name: name.to_string(), started: Instant::now(), shown, times: self.times.clone() })
     }
 
     fn note(&self, line: &str) {
         if !self.silent() {
             complain(line);
         }
+    }
+}
+
+/// The most memory this process has held, in megabytes, mapped files that were read included, where the system tells.
+pub fn peak_rss_mb() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024.0 / 1e6)
+}
+
+/// Stages that ended, and the seconds of each.
+type Times = Arc<Mutex<Vec<(String, f64)>>>;
+
+/// A stage that writes down how long it took.
+struct Timed {
+    name: String,
+    started: Instant,
+    shown: Box<dyn Stage>,
+    times: Times,
+}
+
+impl Stage for Timed {
+    fn advance(&self, by: u64) {
+        self.shown.advance(by);
+    }
+}
+
+impl Drop for Timed {
+    fn drop(&mut self) {
+        let took = (std::mem::take(&mut self.name), self.started.elapsed().as_secs_f64());
+        self.times.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(took);
     }
 }
 
