@@ -57,6 +57,7 @@ impl Input {
         if options.read.split.is_some() && options.random_split.is_some() {
             return Err(Error::Option("--split and --random-split exclude each other".into()));
         }
+        let path = &read::named(path);
         std::fs::metadata(path).map_err(Error::io(path))?;
         let format = match options.format {
             Some(format) => format,

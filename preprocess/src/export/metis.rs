@@ -16,17 +16,20 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use gsplit_store::{Progress, Unit};
 use rayon::prelude::*;
 
+use super::Written;
 use super::edges::{for_each_edge, pieces};
 use super::output::{Sink, Target};
 use super::source::{Source, WEIGHT, Weights};
 use super::text::{push_int, write_pieces};
-use super::{Memory, Written};
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Bytes of the first line, blanks included: two 20-digit counts and the format fit.
 const HEADER: usize = 64;
 /// Edges that are scanned, or formatted, at once by a thread.
 const CHUNK: usize = 1 << 17;
+/// Bytes for the out-neighbours of a range where nothing is said.
+const MEMORY: u64 = 1 << 30;
 /// The largest weight that METIS's 32-bit build reads.
 const LARGEST: f64 = i32::MAX as f64;
 
@@ -34,7 +37,7 @@ const LARGEST: f64 = i32::MAX as f64;
 pub(super) fn write(
     source: &Source<'_>,
     target: &mut Target,
-    memory: Memory,
+    memory: Option<Memory>,
     progress: &dyn Progress,
 ) -> Result<Written> {
     let topology = source.topology();
@@ -42,7 +45,7 @@ pub(super) fn write(
     let weights = source.weights()?;
     let starts = out_starts(source, progress)?;
     let entry = if weights.is_some() { 12 } else { 4 };
-    let ranges = cut(&starts, memory.bytes() / entry);
+    let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
 
     let mut sink = Sink::create(target.file())?;
     sink.push(&[b' '; HEADER])?;

@@ -24,12 +24,12 @@ use std::path::{Path, PathBuf};
 use gsplit_store::{Dataset, Progress, artifact_key};
 
 use crate::Result;
+use crate::memory::Memory;
 
 mod arrays;
 mod dgl;
 mod edges;
 mod graphbolt;
-mod memory;
 mod metis;
 mod mtx;
 mod output;
@@ -42,7 +42,6 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use memory::Memory;
 use output::Target;
 use source::Source;
 
@@ -104,9 +103,9 @@ pub struct ExportOptions {
     /// snap, parquet: name the ends of edges as the raw input did, where ids were changed
     #[arg(long)]
     pub original_ids: bool,
-    /// metis: memory for reversed edges; more of it means fewer scans of the graph
-    #[arg(long, value_name = "SIZE", default_value_t)]
-    pub memory: Memory,
+    /// metis: memory for reversed edges, as 4GiB or 50%; more of it means fewer scans of the graph [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<Memory>,
     /// Replace the folder that an earlier export left at --out, or the file there, whatever it is
     #[arg(long)]
     pub force: bool,
@@ -182,7 +181,7 @@ impl ExportOptions {
         if self.original_ids && !matches!(format, F::Snap | F::Parquet) {
             return refuse("--original-ids", "snap or parquet");
         }
-        if self.memory != Memory::default() && format != F::Metis {
+        if self.memory.is_some() && format != F::Metis {
             return refuse("--memory", "metis");
         }
         Ok(())

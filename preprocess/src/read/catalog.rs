@@ -248,6 +248,24 @@ impl Rows {
     }
 }
 
+/// The graph of `edges` in `files`, with features, labels and one further column, where they are there: what folders with fixed
+/// names hold.
+pub fn with_columns(
+    edges: ArrayEdges,
+    num_vertices: Option<u64>,
+    files: Vec<PathBuf>,
+    [features, labels, further]: [Option<NumbersColumn>; 3],
+) -> Raw {
+    let edges = match num_vertices {
+        Some(n) => edges.within(n),
+        None => edges,
+    };
+    let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
+    raw.columns = further.into_iter().map(|column| Box::new(column) as _).collect();
+    Rows { num_vertices, features, labels, splits: None }.attach(&mut raw);
+    raw
+}
+
 /// Whether the edge column `name` is wanted: without `--edge-columns` all are.
 pub fn keeps(options: &ReadOptions, name: &str) -> bool {
     options.edge_columns.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name))

@@ -17,8 +17,6 @@
 //! Edge columns need edges in `numpy`, whose order they share. `torch` files are pickles and refused.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::{Progress, Unit};
 use serde::Deserialize;
@@ -28,7 +26,7 @@ use super::catalog::{agreed_rows, check_wanted, for_steps, keeps, listed};
 use super::field::{shown, unsigned};
 use super::numbers::{Numbers, NumbersColumn};
 use super::raw::{Column, Ids, Raw, ReadOptions};
-use super::text::{TextStream, lines};
+use super::text::{TextPieces, lines};
 use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::{Error, Result};
 
@@ -194,13 +192,9 @@ impl Dataset {
             let (name, path) = (&feature.name, self.document.display());
             progress.note(&format!("{path}: edge feature {name} is not read: it needs edges with format: numpy"));
         }
-        let pairs = Pairs {
-            path: self.file(&edges.path),
-            num_vertices: n,
-            stream: Mutex::new(None),
-            bytes_done: AtomicU64::new(0),
-        };
-        std::fs::metadata(&pairs.path).map_err(Error::io(&pairs.path))?;
+        let path = self.file(&edges.path);
+        std::fs::metadata(&path).map_err(Error::io(&path))?;
+        let pairs = Pairs { text: TextPieces::of(&path), path, num_vertices: n };
         Ok(Raw::of(pairs, Ids::Dense(Some(n)), Vec::new()))
     }
 
@@ -342,8 +336,7 @@ impl Column for SetLabels {
 struct Pairs {
     path: PathBuf,
     num_vertices: u64,
-    stream: Mutex<Option<TextStream>>,
-    bytes_done: AtomicU64,
+    text: TextPieces,
 }
 
 impl Pairs {
@@ -363,20 +356,11 @@ impl Pairs {
 
 impl EdgeSource for Pairs {
     fn rewind(&self) -> Result<()> {
-        *self.stream.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(TextStream::open(&self.path)?);
-        self.bytes_done.store(0, Relaxed);
-        Ok(())
+        self.text.rewind()
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut stream = self.stream.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let stream = match &mut *stream {
-            Some(stream) => stream,
-            none => none.insert(TextStream::open(&self.path)?),
-        };
-        let more = stream.next(piece)?;
-        self.bytes_done.store(stream.bytes_done(), Relaxed);
-        Ok(more)
+        self.text.next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
@@ -399,7 +383,7 @@ impl EdgeSource for Pairs {
     }
 
     fn bytes_done(&self) -> u64 {
-        self.bytes_done.load(Relaxed)
+        self.text.bytes_done()
     }
 }
 

@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use gsplit_store::Progress;
 
 use super::arrays::ArrayEdges;
-use super::catalog::{agreed_rows, check_wanted};
+use super::catalog::{agreed_rows, check_wanted, with_columns};
 use super::dtype::Dtype;
 use super::numbers::{Numbers, NumbersColumn};
-use super::raw::{Ids, Raw, ReadOptions};
+use super::raw::{Raw, ReadOptions};
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
 
@@ -40,7 +40,7 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     let root = root(path);
     let edge_file = edges_in(&root);
-    let mut edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
+    let edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
     check_wanted(path, options, edges.columns())?;
     let mut files = vec![edge_file];
     let mut column = |file: &str, name: &str, width: u64| -> Result<Option<NumbersColumn>> {
@@ -59,18 +59,11 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
         labels = more_labels.take();
     }
     let num_vertices = agreed_rows(None, [&features, &labels, &more_labels].into_iter().flatten())?;
-    if let Some(n) = num_vertices {
-        edges = edges.within(n);
-    }
     progress.note(&format!(
         "{}: IGB has no files of splits; --random-split draws some (its loader takes 0.6,0.2,0.2)",
         path.display()
     ));
-    let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
-    raw.features = features.map(|column| Box::new(column) as _);
-    raw.labels = labels.map(|column| Box::new(column) as _);
-    raw.columns = more_labels.into_iter().map(|column| Box::new(column) as _).collect();
-    Ok(raw)
+    Ok(with_columns(edges, num_vertices, files, [features, labels, more_labels]))
 }
 
 /// The folder itself, or `processed` in it.

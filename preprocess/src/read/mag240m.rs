@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use gsplit_store::Progress;
 
 use super::arrays::ArrayEdges;
-use super::catalog::{agreed_rows, check_wanted};
+use super::catalog::{agreed_rows, check_wanted, with_columns};
 use super::numbers::{Numbers, NumbersColumn};
-use super::raw::{Ids, Raw, ReadOptions};
+use super::raw::{Raw, ReadOptions};
 use crate::Result;
 use crate::edges::EdgeSource;
 
@@ -28,7 +28,7 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     let root = root(path);
     let edge_file = edges_in(&root);
-    let mut edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
+    let edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
     check_wanted(path, options, edges.columns())?;
     let mut files = vec![edge_file];
     let mut column = |file: &str, name: &str| -> Result<Option<NumbersColumn>> {
@@ -44,9 +44,6 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     let labels = column("node_label.npy", "labels")?;
     let year = column("node_year.npy", "year")?;
     let num_vertices = agreed_rows(None, [&features, &labels, &year].into_iter().flatten())?;
-    if let Some(n) = num_vertices {
-        edges = edges.within(n);
-    }
     for split_file in [path.join("split_dict.pt"), root.join("../split_dict.pt")] {
         if split_file.exists() {
             let remedy = "save its arrays in a folder of .npy files, or pass --random-split";
@@ -54,11 +51,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
             break;
         }
     }
-    let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
-    raw.features = features.map(|column| Box::new(column) as _);
-    raw.labels = labels.map(|column| Box::new(column) as _);
-    raw.columns = year.into_iter().map(|column| Box::new(column) as _).collect();
-    Ok(raw)
+    Ok(with_columns(edges, num_vertices, files, [features, labels, year]))
 }
 
 /// The folder itself, or `processed` in it.

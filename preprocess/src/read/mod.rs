@@ -10,7 +10,7 @@
 //! detect    which of them reads a path
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
@@ -48,6 +48,14 @@ mod text;
 mod webgraph;
 
 pub use splits::RandomSplit;
+
+/// What the user names by `path`: itself, or the properties of a BVGraph, whose own name is no file's.
+pub fn named(path: &Path) -> PathBuf {
+    match path.exists() {
+        false if webgraph::recognises(path, &[]) => webgraph::properties(path),
+        _ => path.to_path_buf(),
+    }
+}
 
 /// Opens the graph at `path`, which is of `format`; its splits only if they are wanted.
 pub fn open(

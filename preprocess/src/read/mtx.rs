@@ -12,7 +12,6 @@
 //! rows. Dense (`array`), complex and rectangular matrices are refused.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::Progress;
@@ -20,7 +19,7 @@ use gsplit_store::Progress;
 use super::catalog::{check_wanted, keeps};
 use super::field::{real, shown, unsigned};
 use super::raw::{Ids, Raw, ReadOptions};
-use super::text::{TextStream, lines};
+use super::text::{TextPieces, TextStream, lines};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::{Error, Result};
 
@@ -40,14 +39,8 @@ pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Res
     let columns: Vec<EdgeColumn> = value.into_iter().filter(|column| keeps(options, &column.name)).collect();
     check_wanted(path, options, &columns)?;
     let num_vertices = header.num_vertices;
-    let entries = Entries {
-        path: path.to_path_buf(),
-        header,
-        columns,
-        stream: Mutex::new(None),
-        entries: AtomicU64::new(0),
-        bytes_done: AtomicU64::new(0),
-    };
+    let entries =
+        Entries { path: path.to_path_buf(), header, columns, text: TextPieces::of(path), entries: AtomicU64::new(0) };
     Ok(Raw::of(entries, Ids::Dense(Some(num_vertices)), vec![path.to_path_buf()]))
 }
 
@@ -137,10 +130,9 @@ struct Entries {
     path: PathBuf,
     header: Header,
     columns: Vec<EdgeColumn>,
-    stream: Mutex<Option<TextStream>>,
+    text: TextPieces,
     /// Entries parsed so far.
     entries: AtomicU64,
-    bytes_done: AtomicU64,
 }
 
 impl Entries {
@@ -192,21 +184,12 @@ impl Entries {
 
 impl EdgeSource for Entries {
     fn rewind(&self) -> Result<()> {
-        *self.stream.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(TextStream::open(&self.path)?);
         self.entries.store(0, Relaxed);
-        self.bytes_done.store(0, Relaxed);
-        Ok(())
+        self.text.rewind()
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut stream = self.stream.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let stream = match &mut *stream {
-            Some(stream) => stream,
-            none => none.insert(TextStream::open(&self.path)?),
-        };
-        let more = stream.next(piece)?;
-        self.bytes_done.store(stream.bytes_done(), Relaxed);
-        Ok(more)
+        self.text.next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
@@ -246,7 +229,7 @@ impl EdgeSource for Entries {
     }
 
     fn bytes_done(&self) -> u64 {
-        self.bytes_done.load(Relaxed)
+        self.text.bytes_done()
     }
 }
 

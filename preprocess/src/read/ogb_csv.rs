@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsplit_store::Progress;
 
@@ -11,7 +10,7 @@ use super::field::{leading_unsigned, real, shown, unsigned};
 use super::ogb::{find, find_optional};
 use super::raw::{Column, Ids, Raw};
 use super::splits::vertex;
-use super::text::{TextStream, first_line, lines, name_of, read_pieces};
+use super::text::{TextPieces, TextStream, first_line, lines, name_of, read_pieces};
 use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
 use crate::{Error, Result};
 
@@ -96,7 +95,7 @@ struct CsvEdges {
     num_vertices: u64,
     num_edges: u64,
     bytes: u64,
-    stream: Mutex<Option<TextStream>>,
+    text: TextPieces,
 }
 
 impl CsvEdges {
@@ -107,12 +106,8 @@ impl CsvEdges {
             num_vertices,
             num_edges,
             bytes: TextStream::open(&files.edges)?.len(),
-            stream: Mutex::new(None),
+            text: TextPieces::of(&files.edges),
         })
-    }
-
-    fn stream(&self) -> MutexGuard<'_, Option<TextStream>> {
-        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends the edge of one line; its number is found only where something is wrong with it.
@@ -149,15 +144,11 @@ impl CsvEdges {
 
 impl EdgeSource for CsvEdges {
     fn rewind(&self) -> Result<()> {
-        *self.stream() = Some(TextStream::open(&self.path)?);
-        Ok(())
+        self.text.rewind()
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        match self.stream().as_mut() {
-            Some(stream) => stream.next(piece),
-            None => Ok(false),
-        }
+        self.text.next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
@@ -196,7 +187,7 @@ impl EdgeSource for CsvEdges {
     }
 
     fn bytes_done(&self) -> u64 {
-        self.stream().as_ref().map_or(0, TextStream::bytes_done)
+        self.text.bytes_done()
     }
 }
 

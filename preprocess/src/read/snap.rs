@@ -11,12 +11,12 @@
 //!   that lies.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::check_size;
 use super::field::{leading_unsigned, real, shown, unsigned};
 use super::raw::{Ids, Raw, ReadOptions};
-use super::text::{TextStream, lines};
+use super::text::{TextPieces, TextStream, lines};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::{Error, Result};
 
@@ -41,7 +41,9 @@ struct SnapEdges {
     columns: Vec<EdgeColumn>,
     head: Head,
     estimate: Estimate,
-    reading: Mutex<Reading>,
+    text: TextPieces,
+    /// The first line with columns that are ignored.
+    more_columns: AtomicU64,
 }
 
 /// What the lines up to the first edge say.
@@ -60,12 +62,8 @@ struct Header {
     edges: Option<u64>,
 }
 
-#[derive(Default)]
-struct Reading {
-    stream: Option<TextStream>,
-    /// The first line with columns that are ignored.
-    extra: Option<u64>,
-}
+/// No line has columns that are ignored.
+const NO_LINE: u64 = u64::MAX;
 
 impl SnapEdges {
     fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
@@ -78,14 +76,11 @@ impl SnapEdges {
             columns: names.map(column).collect(),
             head: Head::default(),
             estimate: Estimate::default(),
-            reading: Mutex::default(),
+            text: TextPieces::of(path),
+            more_columns: AtomicU64::new(NO_LINE),
         };
         source.read_head()?;
         Ok(source)
-    }
-
-    fn reading(&self) -> MutexGuard<'_, Reading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads up to the first edge, and estimates sizes from the piece that has it.
@@ -110,7 +105,7 @@ impl SnapEdges {
         if self.ignore_header
             || self.head.header.is_some()
             || !self.columns.is_empty()
-            || self.reading().extra.is_some()
+            || self.more_columns.load(Relaxed) != NO_LINE
         {
             self.head.first = None;
         }
@@ -155,9 +150,7 @@ impl SnapEdges {
                 // Counting lines for every one of them would take far longer than parsing.
                 if plain && !told && has_more_columns(trimmed) {
                     told = true;
-                    let number = number();
-                    let mut reading = self.reading();
-                    reading.extra = Some(reading.extra.map_or(number, |other| other.min(number)));
+                    self.more_columns.fetch_min(number(), Relaxed);
                 }
             }
             at = end + 1;
@@ -167,7 +160,7 @@ impl SnapEdges {
 
     fn edge(&self, number: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<()> {
         if self.columns.is_empty() && has_more_columns(line) {
-            self.reading().extra = Some(number);
+            self.more_columns.fetch_min(number, Relaxed);
         }
         self.edge_or(line, batch).map_err(|problem| self.explain(number, problem))
     }
@@ -289,17 +282,12 @@ fn plain_edge(text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
 
 impl EdgeSource for SnapEdges {
     fn rewind(&self) -> Result<()> {
-        *self.reading() = Reading { stream: Some(TextStream::open(&self.path)?), extra: None };
-        Ok(())
+        self.more_columns.store(NO_LINE, Relaxed);
+        self.text.rewind()
     }
 
     fn next(&self, piece: &mut Piece) -> Result<bool> {
-        // Taken out, so that threads which parse need not wait for one that inflates.
-        let stream = self.reading().stream.take();
-        let Some(mut stream) = stream else { return Ok(false) };
-        let more = stream.next(piece);
-        self.reading().stream = Some(stream);
-        more
+        self.text.next(piece)
     }
 
     fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
@@ -339,7 +327,8 @@ impl EdgeSource for SnapEdges {
         if let Some(n) = ending.num_vertices {
             check_size(&self.path, n as usize, seen.edges)?;
         }
-        if let Some(line) = self.reading().extra {
+        let line = self.more_columns.load(Relaxed);
+        if line != NO_LINE {
             ending.notes.push(format!(
                 "note: {}, line {line}: more than two columns; those after the second are ignored: name them with \
                  --edge-columns to keep them",
@@ -358,7 +347,7 @@ impl EdgeSource for SnapEdges {
     }
 
     fn bytes_done(&self) -> u64 {
-        self.reading().stream.as_ref().map_or(0, TextStream::bytes_done)
+        self.text.bytes_done()
     }
 }
 
@@ -379,154 +368,4 @@ fn header(line: u64, comment: &[u8]) -> Option<Header> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-
-    use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
-
-    use super::*;
-    use crate::convert::{ConvertOptions, Format, convert};
-    use crate::csc::BuildOptions;
-
-    /// Keeps the notes.
-    #[derive(Default)]
-    struct Notes(Mutex<Vec<String>>);
-
-    impl Progress for Notes {
-        fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
-            NoProgress.stage(name, total, unit)
-        }
-        fn note(&self, line: &str) {
-            if !line.contains("training needs them") && !line.contains("train need them") {
-                self.0.lock().unwrap().push(line.to_string());
-            }
-        }
-    }
-
-    struct Flags {
-        keep_ids: bool,
-        ignore_header: bool,
-    }
-    const PLAIN: Flags = Flags { keep_ids: false, ignore_header: false };
-    const KEEP: Flags = Flags { keep_ids: true, ignore_header: false };
-    const IGNORE: Flags = Flags { keep_ids: false, ignore_header: true };
-
-    /// A dataset, and the folder that it lies in.
-    struct Made {
-        dataset: Dataset,
-        _folder: tempfile::TempDir,
-    }
-
-    impl std::ops::Deref for Made {
-        type Target = Dataset;
-
-        fn deref(&self) -> &Dataset {
-            &self.dataset
-        }
-    }
-
-    fn read_text(text: &str, flags: Flags) -> (Result<Made>, Vec<String>) {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("edges.txt");
-        std::fs::write(&file, text).unwrap();
-        let notes = Notes::default();
-        let Flags { keep_ids, ignore_header } = flags;
-        let options = ConvertOptions {
-            format: Some(Format::Snap),
-            read: ReadOptions { keep_ids, ignore_header, ..ReadOptions::default() },
-            build: BuildOptions { keep_duplicates: true, ..BuildOptions::default() },
-            ..ConvertOptions::default()
-        };
-        let dataset = convert(&file, &folder.path().join("ds"), &options, false, &notes);
-        let dataset = dataset.map(|(dataset, _)| Made { dataset, _folder: folder });
-        (dataset, notes.0.into_inner().unwrap())
-    }
-
-    /// The edges, by target and then source.
-    fn edges(dataset: &Dataset) -> Vec<(u32, u32)> {
-        let vertices = 0..dataset.num_vertices() as u32;
-        vertices.flat_map(|v| dataset.topology().in_neighbours(v).iter().map(move |&u| (u, v))).collect()
-    }
-
-    fn original_ids(dataset: &Dataset) -> Option<Vec<u64>> {
-        dataset.original_ids().unwrap().map(|ids| ids.to_vec())
-    }
-
-    #[test]
-    fn every_separator_comment_and_line_end() {
-        let text = "# hello\r\n% there\r\n0\t1\r\n 1 2 \r\n\r\n2,0\r\n2 , 1\r\n1\t \t1";
-        let (raw, notes) = read_text(text, PLAIN);
-        let raw = raw.unwrap();
-        assert_eq!(edges(&raw), [(2, 0), (0, 1), (1, 1), (2, 1), (1, 2)]);
-        assert_eq!((raw.num_vertices(), original_ids(&raw)), (3, None));
-        assert!(notes.is_empty());
-    }
-
-    #[test]
-    fn gaps_are_compacted_in_order_or_kept() {
-        let text = format!("{} 7\n7 100\n", u64::MAX);
-        let raw = read_text(&text, PLAIN).0.unwrap();
-        assert_eq!(edges(&raw), [(2, 0), (0, 1)]);
-        assert_eq!(original_ids(&raw).unwrap(), [7, 100, u64::MAX]);
-        let message = read_text(&text, KEEP).0.err().unwrap().to_string();
-        assert!(message.contains("vertex id 18446744073709551615 is too large for --keep-ids"), "{message}");
-        let raw = read_text("1 3\n", KEEP).0.unwrap();
-        assert_eq!((edges(&raw), raw.num_vertices(), original_ids(&raw)), (vec![(1, 3)], 4, None));
-    }
-
-    #[test]
-    fn further_columns_are_ignored_with_one_note() {
-        let (raw, notes) = read_text("0 1\n1 2 0.5 9\n2 0 x\n", PLAIN);
-        assert_eq!(edges(&raw.unwrap()), [(2, 0), (0, 1), (1, 2)]);
-        assert_eq!(notes.len(), 1);
-        assert!(notes[0].contains("edges.txt, line 2: more than two columns"), "{notes:?}");
-    }
-
-    #[test]
-    fn headers_are_checked() {
-        let comment = |nodes, edges| format!("# x\n# Nodes: {nodes} Edges: {edges}\n0 1\n1 5\n5 1\n");
-        let table: &[(String, Flags, Result<usize, &str>)] = &[
-            (comment(3, 3), PLAIN, Ok(3)),
-            (comment(3, 4), PLAIN, Err("line 2: the header promises 4 edges, 3 follow")),
-            (comment(4, 3), PLAIN, Err("line 2: the header promises 4 nodes, the edges name 3")),
-            (comment(2, 3), PLAIN, Err("or pass --ignore-header")),
-            (comment(9, 3), PLAIN, Ok(9)),
-            ("# Nodes: 9\n0 1\n1 5\n5 1\n".into(), PLAIN, Err("or pass --keep-ids if the others have no edges")),
-            (comment(9, 3), KEEP, Ok(9)),
-            (comment(3, 3), KEEP, Ok(6)),
-            (comment(2, 3), KEEP, Err("promises 2 nodes")),
-            ("# Nodes: 5000000000\n0 1\n".into(), KEEP, Err("5000000000 vertices: at most")),
-            (comment(4, 9), IGNORE, Ok(3)),
-            ("# Edges: 2\n0 1\n".into(), PLAIN, Err("line 1: the header promises 2 edges, 1 follow")),
-            ("6 3\n0 1\n1 5\n5 1\n".into(), PLAIN, Ok(6)),
-            ("6 3\r\n0 1\r\n1 5\r\n5 1\r\n".into(), KEEP, Ok(6)),
-            ("6 3\n0 1\n1 5\n5 1\n".into(), IGNORE, Ok(5)),
-            ("5 3\n0 1\n1 5\n5 1\n".into(), PLAIN, Ok(4)), // 5 is an id below, so not a count
-            ("6 3\n0 1\n1 5\n".into(), PLAIN, Ok(5)),      // an edge: nothing tells it from one
-            (
-                "6 9\n0 1\n1 5\n5 1\n".into(),
-                PLAIN,
-                Err("line 1: looks like a header of 6 vertices and 9 edges, but 3 edges"),
-            ),
-            ("6 9\n0 1\n1 5\n5 1\n".into(), IGNORE, Ok(5)),
-            ("6 9\n".into(), PLAIN, Ok(2)),
-        ];
-        for (text, flags, expected) in table {
-            let flags = Flags { ..*flags };
-            match (read_text(text, flags).0, expected) {
-                (Ok(raw), Ok(n)) => assert_eq!(raw.num_vertices(), *n, "{text}"),
-                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
-                (Ok(_), Err(part)) => panic!("{text}: expected {part}"),
-                (Err(error), Ok(_)) => panic!("{text}: {error}"),
-            }
-        }
-    }
-
-    #[test]
-    fn a_bare_header_is_noted() {
-        let (raw, notes) = read_text("6 1\n0 1\n", PLAIN);
-        let raw = raw.unwrap();
-        assert_eq!((edges(&raw), raw.num_vertices(), original_ids(&raw)), (vec![(0, 1)], 6, None));
-        assert!(notes[0].contains("line 1: taken for a header, 6 vertices and 1 edges"), "{notes:?}");
-    }
-}
+mod tests;

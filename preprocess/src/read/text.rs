@@ -8,8 +8,8 @@
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flate2::bufread::MultiGzDecoder;
 use gsplit_store::{Progress, Unit};
@@ -150,6 +150,45 @@ impl TextStream {
     /// Bytes of the text, about, when the file is compressed.
     pub fn text_len(&self) -> u64 {
         self.length.saturating_mul(self.compression.map_or(1, Compression::ratio))
+    }
+}
+
+/// A text file as pieces, from its start again whenever it is wanted: what most sources of edges read.
+pub struct TextPieces {
+    path: PathBuf,
+    stream: Mutex<Option<TextStream>>,
+    bytes_done: AtomicU64,
+}
+
+impl TextPieces {
+    /// Of the file at `path`, which is not opened yet.
+    pub fn of(path: &Path) -> Self {
+        Self { path: path.to_path_buf(), stream: Mutex::new(None), bytes_done: AtomicU64::new(0) }
+    }
+
+    fn stream(&self) -> MutexGuard<'_, Option<TextStream>> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens the file.
+    pub fn rewind(&self) -> Result<()> {
+        *self.stream() = Some(TextStream::open(&self.path)?);
+        self.bytes_done.store(0, Relaxed);
+        Ok(())
+    }
+
+    /// [`TextStream::next`]; nothing before the first [`TextPieces::rewind`].
+    pub fn next(&self, piece: &mut Piece) -> Result<bool> {
+        let mut stream = self.stream();
+        let Some(stream) = stream.as_mut() else { return Ok(false) };
+        let more = stream.next(piece)?;
+        self.bytes_done.store(stream.bytes_done(), Relaxed);
+        Ok(more)
+    }
+
+    /// Bytes of the file behind the pieces so far, without waiting for one that is being read.
+    pub fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Relaxed)
     }
 }
 

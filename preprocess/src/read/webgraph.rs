@@ -41,6 +41,11 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     !path.is_dir() && with_extension(&base, "graph").is_file() && with_extension(&base, "properties").is_file()
 }
 
+/// NAME.properties, by whatever the graph is called.
+pub fn properties(path: &Path) -> PathBuf {
+    with_extension(&base(path), "properties")
+}
+
 /// Opens the graph at `path`. Looks at no options but refuses `edge_columns`: there are none.
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     check_wanted(path, options, &[])?;
