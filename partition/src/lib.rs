@@ -16,6 +16,7 @@ mod baseline;
 mod cache_order;
 mod error;
 mod metis;
+mod multilevel;
 mod options;
 mod partition;
 mod partitioner;
@@ -31,6 +32,7 @@ use partitioner::{Partitioner, Problem};
 use weights::VertexWeights;
 
 pub use error::{Error, Result};
+pub use multilevel::Quality;
 pub use options::{Load, Method, PartitionOptions, Weights};
 pub use partition::{Partitioned, partition};
 pub use report::cuts;

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use serde::Serialize;
 
-use crate::{Error, Result};
+use crate::{Error, Quality, Result};
 
 /// Most parts a partition can have: parts are stored as 16-bit numbers.
 const MAX_PARTS: u32 = 65_535;
@@ -12,6 +12,8 @@ const MAX_PARTS: u32 = 65_535;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
+    /// Multilevel k-way partitioning, built in: as few and light edges between balanced parts, faster and in less memory
+    Multilevel,
     /// Multilevel k-way partitioning with the METIS library: few and light edges between balanced parts
     Metis,
     /// Every vertex into a random part, parts of equal size: the baseline to beat
@@ -20,7 +22,14 @@ pub enum Method {
     Hash,
 }
 
-/// What METIS balances and cuts, by the names of GSplit's section 6.3.
+impl Method {
+    /// Whether it looks at weights, and balances them.
+    pub(crate) fn weighs(self) -> bool {
+        matches!(self, Self::Multilevel | Self::Metis)
+    }
+}
+
+/// What is balanced and cut, by the names of GSplit's section 6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
@@ -59,15 +68,18 @@ pub struct PartitionOptions {
     #[arg(long, value_name = "K")]
     pub parts: u32,
     /// Who partitions
-    #[arg(long, value_enum, default_value_t = Method::Metis)]
+    #[arg(long, value_enum, default_value_t = Method::Multilevel)]
     pub partitioner: Method,
-    /// What METIS balances and cuts [default: presampled]
+    /// How much work goes into a small cut [default: default] (multilevel only)
+    #[arg(long, value_enum)]
+    pub quality: Option<Quality>,
+    /// What is balanced and cut [default: presampled] (multilevel and METIS)
     #[arg(long, value_enum)]
     pub weights: Option<Weights>,
     /// Which pre-sample counter is a vertex's load, for --weights presampled and vertex
     #[arg(long, value_enum, default_value_t)]
     pub load: Load,
-    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean (METIS only)
+    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean (multilevel and METIS)
     #[arg(long, default_value_t = 0.03)]
     pub epsilon: f64,
     /// Seed of all random choices
@@ -85,18 +97,21 @@ impl PartitionOptions {
             let problem = "expected a number above 0 and at most 1, as 0.03 for parts at most 3 % above the mean";
             return Err(Error::Option(format!("--epsilon {}: {problem}", self.epsilon)));
         }
-        if self.partitioner != Method::Metis && self.weights.is_some() {
-            let name = value_name(self.partitioner);
+        let name = value_name(self.partitioner);
+        if !self.partitioner.weighs() && self.weights.is_some() {
             return Err(Error::Option(format!("--weights: --partitioner {name} weighs nothing; leave --weights out")));
+        }
+        if self.partitioner != Method::Multilevel && self.quality.is_some() {
+            return Err(Error::Option(format!("--quality: --partitioner {name} has no such choice; leave it out")));
         }
         Ok(())
     }
 
     /// What is balanced: [`Weights::Unit`] for the partitioners that know no weights.
     pub fn weights(&self) -> Weights {
-        match self.partitioner {
-            Method::Metis => self.weights.unwrap_or(Weights::Presampled),
-            Method::Random | Method::Hash => Weights::Unit,
+        match self.partitioner.weighs() {
+            true => self.weights.unwrap_or(Weights::Presampled),
+            false => Weights::Unit,
         }
     }
 
@@ -112,7 +127,10 @@ impl PartitionOptions {
     /// The key under which the result is stored unless the user names one, as `metis-presampled-k4` or `random-k4_s1`.
     pub fn default_key(&self) -> String {
         let mut key = value_name(self.partitioner);
-        if self.partitioner == Method::Metis {
+        if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
+            key = format!("{key}-{}", value_name(quality));
+        }
+        if self.partitioner.weighs() {
             key = format!("{key}-{}", self.weights_name());
         }
         key = format!("{key}-k{}", self.parts);
@@ -127,6 +145,7 @@ impl PartitionOptions {
         gsplit_store::PartitionConfig {
             parts: self.parts,
             partitioner: value_name(self.partitioner),
+            quality: self.quality.filter(|&quality| quality != Quality::Default).map(value_name),
             weights: self.weights_name(),
             epsilon: self.epsilon,
             seed: self.seed,

@@ -55,6 +55,7 @@ pub fn partition(
         parts,
         epsilon: options.epsilon,
         seed: options.seed,
+        quality: options.quality.unwrap_or_default(),
     };
     let started = Instant::now();
     let assignment = match parts {
@@ -65,7 +66,7 @@ pub fn partition(
 
     let _stage = progress.stage("report", None, Unit::Items("edges"));
     let report = report(dataset, &assignment, parts, &problem.weights, presample)?;
-    if options.partitioner == crate::Method::Metis {
+    if options.partitioner.weighs() {
         explain_imbalance(&problem.weights, &assignment, parts, options.epsilon, progress);
     }
     let cache_order = cache_order(dataset.topology(), &assignment, presample);

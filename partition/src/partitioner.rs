@@ -3,6 +3,7 @@
 use gsplit_store::{Progress, Topology, Unit};
 
 use crate::baseline::{Hash, Random};
+use crate::multilevel::{Multilevel, Quality};
 use crate::repair::{Loads, balance, fill_empty_parts};
 use crate::spread::spread;
 use crate::{Adjacency, Method, Result, VertexWeights, metis};
@@ -21,6 +22,8 @@ pub(crate) struct Problem<'a> {
     pub epsilon: f64,
     /// Seed of all random choices.
     pub seed: u64,
+    /// How much work goes into a small cut.
+    pub quality: Quality,
 }
 
 /// Cuts graphs into parts.
@@ -34,6 +37,7 @@ impl Method {
     /// The partitioner of that name.
     pub(crate) fn partitioner(self) -> &'static dyn Partitioner {
         match self {
+            Self::Multilevel => &Multilevel,
             Self::Metis => &Metis,
             Self::Random => &Random,
             Self::Hash => &Hash,

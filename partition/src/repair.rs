@@ -14,7 +14,13 @@ use std::collections::BinaryHeap;
 
 use rayon::prelude::*;
 
-use crate::{Adjacency, VertexWeights};
+use crate::VertexWeights;
+
+/// A graph, as far as repairing needs it.
+pub(crate) trait Neighbours: Sync {
+    /// Visits the neighbours of `v` with the weight of their pairs.
+    fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64));
+}
 
 /// What each part carries.
 #[derive(Clone, Debug)]
@@ -30,7 +36,7 @@ pub(crate) struct Loads {
 impl Loads {
     /// `parts` parts with nothing in them, to share the total of `weights`.
     pub(crate) fn empty(parts: u32, weights: &VertexWeights) -> Self {
-        let means = weights.totals().iter().map(|&total| total as f64 / f64::from(parts)).collect();
+        let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
         let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
         Self { constraints, means, loads, sizes }
@@ -60,6 +66,25 @@ impl Loads {
     fn remove(&mut self, part: u16, weight: &[u32]) {
         self.sizes[part as usize] -= 1;
         self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load -= u64::from(weight));
+    }
+
+    /// Moves what weighs `weight` from one part to another.
+    pub(crate) fn move_weight(&mut self, from: u16, to: u16, weight: &[u32]) {
+        self.remove(from, weight);
+        self.add(to, weight);
+    }
+
+    /// Whether `part` can take `weight` and carry no more than `capacities`.
+    #[inline]
+    pub(crate) fn has_room(&self, part: u16, weight: &[u32], capacities: &[u64]) -> bool {
+        let sums = self.row(part).iter().zip(weight).zip(capacities);
+        sums.into_iter().all(|((&load, &weight), &capacity)| load + u64::from(weight) <= capacity)
+    }
+
+    /// [`Loads::fullness`] of `part` if it took `weight` too.
+    pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
+        let sums = self.row(part).iter().zip(weight).zip(&self.means);
+        sums.map(|((&load, &weight), mean)| (load + u64::from(weight)) as f64 / mean).fold(0.0, f64::max)
     }
 
     fn row_mut(&mut self, part: u16) -> &mut [u64] {
@@ -147,7 +172,13 @@ pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, 
 }
 
 /// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not.
-pub(crate) fn balance(assignment: &mut [u16], graph: &Adjacency, weights: &VertexWeights, parts: u32, epsilon: f64) {
+pub(crate) fn balance(
+    assignment: &mut [u16],
+    graph: &dyn Neighbours,
+    weights: &VertexWeights,
+    parts: u32,
+    epsilon: f64,
+) {
     let mut loads = Loads::of(parts, weights, assignment);
     let limit = 1.0 + epsilon;
     // Ends because every move lowers the excess.
@@ -155,14 +186,19 @@ pub(crate) fn balance(assignment: &mut [u16], graph: &Adjacency, weights: &Verte
 }
 
 /// One round: ranks the vertices of overloaded parts once and moves them in that order. Tells whether any moved.
-fn relieve(assignment: &mut [u16], graph: &Adjacency, weights: &VertexWeights, loads: &mut Loads, limit: f64) -> bool {
-    let row_of = |v: u32| graph.vertices().binary_search(&v).ok();
+fn relieve(
+    assignment: &mut [u16],
+    graph: &dyn Neighbours,
+    weights: &VertexWeights,
+    loads: &mut Loads,
+    limit: f64,
+) -> bool {
     let candidate = |v: u32| {
         let (part, share) = (assignment[v as usize], loads.share(weights.of(v)));
         if loads.fullness(part) <= limit || share == 0.0 {
             return None;
         }
-        let near = row_of(v).map(|row| ties(graph, assignment, row)).unwrap_or_default();
+        let near = ties(graph, assignment, v);
         let (inside, outside) = (tie_to(&near, part), near.iter().filter(|tie| tie.0 != part).map(|tie| tie.1).max());
         Some(((inside - outside.unwrap_or(0)) as f64 / share, v))
     };
@@ -175,7 +211,7 @@ fn relieve(assignment: &mut [u16], graph: &Adjacency, weights: &VertexWeights, l
         if loads.fullness(from) <= limit || loads.sizes[from as usize] == 1 {
             continue;
         }
-        let mut near = row_of(v).map(|row| ties(graph, assignment, row)).unwrap_or_default();
+        let mut near = ties(graph, assignment, v);
         near.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part));
         let lightest = (0..loads.num_parts() as u16).min_by(|&a, &b| loads.fullness(a).total_cmp(&loads.fullness(b)));
         let targets = near.into_iter().map(|tie| tie.0).chain(lightest);
@@ -190,10 +226,10 @@ fn relieve(assignment: &mut [u16], graph: &Adjacency, weights: &VertexWeights, l
     moved
 }
 
-/// The parts of a row's neighbours, each with the weight of the arcs that lead there.
-fn ties(graph: &Adjacency, assignment: &[u16], row: usize) -> Vec<(u16, i64)> {
-    let part = |row: usize| assignment[graph.vertices()[row] as usize];
-    let mut ties: Vec<(u16, i64)> = graph.neighbours(row).map(|(other, weight)| (part(other), weight)).collect();
+/// The parts of the neighbours of `v`, each with the weight of the pairs that lead there.
+fn ties(graph: &dyn Neighbours, assignment: &[u16], v: u32) -> Vec<(u16, i64)> {
+    let mut ties: Vec<(u16, i64)> = Vec::new();
+    graph.each_neighbour(v, &mut |u, weight| ties.push((assignment[u as usize], weight as i64)));
     ties.sort_unstable();
     ties.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
@@ -210,6 +246,7 @@ fn tie_to(ties: &[(u16, i64)], part: u16) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Adjacency;
     use crate::tests::{communities, draws, random_graph};
 
     #[test]

@@ -44,6 +44,17 @@ impl VertexWeights {
         }
     }
 
+    /// `values` has `constraints` weights for each vertex, one vertex after the other.
+    pub(crate) fn interleaved(constraints: usize, values: Vec<u32>) -> Self {
+        let total = |c: usize| values.par_iter().skip(c).step_by(constraints).map(|&value| u64::from(value)).sum();
+        Self { constraints, totals: (0..constraints).map(total).collect(), values }
+    }
+
+    /// Number of vertices.
+    pub(crate) fn len(&self) -> usize {
+        self.values.len() / self.constraints
+    }
+
     /// Every vertex weighs 1.
     #[cfg(test)]
     pub fn unit(n: usize) -> Self {

@@ -8,14 +8,16 @@ use super::{Fixture, Notes, communities, graphs, random_graph};
 use crate::{Error, Load, Method, PartitionOptions, Partitioned, Weights, partition};
 
 fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
-    PartitionOptions { parts, partitioner, weights, load: Load::default(), epsilon: 0.03, seed: 0 }
+    PartitionOptions { parts, partitioner, weights, load: Load::default(), quality: None, epsilon: 0.03, seed: 0 }
 }
 
 /// Every partitioner with everything it can balance.
 fn choices() -> Vec<(Method, Option<Weights>)> {
-    let metis = [Weights::Presampled, Weights::Vertex, Weights::Degree, Weights::Unit];
+    let weights = [Weights::Presampled, Weights::Vertex, Weights::Degree, Weights::Unit];
     let mut choices = vec![(Method::Random, None), (Method::Hash, None)];
-    choices.extend(metis.map(|weights| (Method::Metis, Some(weights))));
+    for method in [Method::Multilevel, Method::Metis] {
+        choices.extend(weights.map(|weights| (method, Some(weights))));
+    }
     choices
 }
 
@@ -91,11 +93,11 @@ fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
     match options.partitioner {
         Method::Random => assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{what}: {sizes:?}"),
         // With one constraint: within ε, or not above what the heaviest vertex forces.
-        Method::Metis if found.len() == 1 => {
+        Method::Multilevel | Method::Metis if found.len() == 1 => {
             let promised = f64::max(1.0 + options.epsilon, 1.0 + found[0].1);
             assert!(imbalance <= promised + 1e-9, "{what}: {imbalance} {promised}");
         }
-        Method::Metis | Method::Hash => {}
+        Method::Multilevel | Method::Metis | Method::Hash => {}
     }
 
     let again = run();
@@ -142,14 +144,14 @@ fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
 }
 
 #[test]
-fn metis_finds_communities_and_balances_two_constraints() {
+fn communities_are_found_and_two_constraints_balanced() {
     let graph = communities(6, 200);
     for (method, weights) in choices() {
         for parts in [2, 3, 6] {
             let report = check(&graph, &options(method, weights, parts)).report;
             let share = report.cut as f64 / report.adjacent_pairs as f64;
             match method {
-                Method::Metis => {
+                Method::Multilevel | Method::Metis => {
                     assert!(report.imbalance <= 1.03 + 1e-9, "{weights:?} {parts}: {report:?}");
                     assert!(share < 0.4, "{weights:?} {parts}: {report:?}");
                 }
@@ -179,8 +181,8 @@ fn a_random_partition_cuts_k_minus_1_of_k_edges() {
 fn seeds_differ() {
     let graph = communities(4, 100);
     let dataset = graph.dataset();
-    for method in [Method::Metis, Method::Random, Method::Hash] {
-        let weights = (method == Method::Metis).then_some(Weights::Unit);
+    for method in [Method::Multilevel, Method::Metis, Method::Random, Method::Hash] {
+        let weights = method.weighs().then_some(Weights::Unit);
         let run = |seed| {
             let options = PartitionOptions { seed, ..options(method, weights, 5) };
             partition(&dataset, None, &options, &NoProgress).unwrap().assignment

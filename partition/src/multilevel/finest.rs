@@ -1,0 +1,115 @@
+//! The finest level: the topology where it lies, read from both ends.
+//!
+//! A topology holds the in-neighbours of each vertex. Where it is symmetric these are all neighbours, and nothing is
+//! copied. Else the edges whose other direction is missing are kept a second time, by their source: 4 bytes each.
+//! Whether it is symmetric is tested as Freivalds (1977) verifies products: xᵀAy = yᵀAx for pseudo-random x and y over the
+//! integers modulo 2^64; one reading pass, wrong with a probability far below that of a memory error.
+//!
+//! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`Packed`].
+//! A topology may repeat an edge: of equal neighbours in a row all but the first weigh nothing.
+
+use gsplit_store::Topology;
+use rayon::prelude::*;
+
+use super::graph::Graph;
+use super::packed::{Counts, Packed, decode};
+use super::reversed::Reversed;
+use crate::repair::Neighbours;
+
+/// Vertices that one task handles together.
+const ROWS_PER_TASK: usize = 4096;
+
+/// The topology, undirected and weighted.
+pub(super) struct Finest<'a> {
+    indptr: &'a [u64],
+    indices: &'a [u32],
+    /// For each vertex the heads of those of its out-edges that have no edge the other way.
+    outwards: Option<Reversed>,
+    /// Weights of the topology's arcs and of the outward ones; 1 each where there are none.
+    weights: Option<(Packed, Packed)>,
+}
+
+impl<'a> Finest<'a> {
+    /// Reads `topology` from both ends. `counts` holds a number for each edge, in the order of the topology's indices.
+    pub fn new(topology: &'a Topology, counts: Option<&[u32]>) -> Self {
+        let outwards = (!is_symmetric(topology)).then(|| Reversed::one_way(topology));
+        let weights = counts.map(|counts| {
+            let counts = Counts::new(topology, counts);
+            match &outwards {
+                None => (counts.pack_symmetric(), Packed::default()),
+                Some(outwards) => (counts.pack(), counts.pack_outwards(outwards)),
+            }
+        });
+        Self { indptr: topology.indptr(), indices: topology.indices(), outwards, weights }
+    }
+
+    /// The in-neighbours of `v` and where they begin.
+    #[inline]
+    fn inward(&self, v: u32) -> (&[u32], usize) {
+        let start = self.indptr[v as usize] as usize;
+        (&self.indices[start..self.indptr[v as usize + 1] as usize], start)
+    }
+
+    #[inline]
+    fn outward(&self, v: u32) -> (&[u32], usize) {
+        self.outwards.as_ref().map_or((&[], 0), |reversed| (reversed.of(v), reversed.start(v)))
+    }
+}
+
+impl Graph for Finest<'_> {
+    fn num_vertices(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    fn num_arcs(&self) -> u64 {
+        self.indices.len() as u64 + self.outwards.as_ref().map_or(0, |reversed| 2 * reversed.len())
+    }
+
+    fn degree(&self, v: u32) -> usize {
+        self.inward(v).0.len() + self.outward(v).0.len()
+    }
+
+    // The one call of `visit` is in the innermost loop, or the compiler does not inline it.
+    #[inline]
+    fn for_each(&self, v: u32, mut visit: impl FnMut(u32, u32)) {
+        let mut previous = v;
+        for outward in [false, true] {
+            let (row, start) = if outward { self.outward(v) } else { self.inward(v) };
+            let weights = self.weights.as_ref().map(|both| if outward { &both.1 } else { &both.0 });
+            let weights = weights.map_or(&[][..], |weights| weights.bytes(start, row.len()));
+            for (i, &u) in row.iter().enumerate() {
+                if u != v && u != previous {
+                    visit(u, weights.get(i).map_or(1, |&byte| decode(byte)));
+                    previous = u;
+                }
+            }
+        }
+    }
+}
+
+impl Neighbours for Finest<'_> {
+    fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64)) {
+        self.for_each(v, |u, weight| visit(u, u64::from(weight)));
+    }
+}
+
+/// Whether every edge u→v comes with v→u, as often.
+fn is_symmetric(topology: &Topology) -> bool {
+    let x = |v: u32| scramble(u64::from(v));
+    let y = |v: u32| scramble(u64::from(v) | 1 << 32);
+    let difference = |v: u32| {
+        let add = |(sum_x, sum_y): (u64, u64), &u: &u32| (sum_x.wrapping_add(x(u)), sum_y.wrapping_add(y(u)));
+        let (sum_x, sum_y) = topology.in_neighbours(v).iter().fold((0, 0), add);
+        sum_x.wrapping_mul(y(v)).wrapping_sub(sum_y.wrapping_mul(x(v)))
+    };
+    let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
+    vertices.map(difference).reduce(|| 0, u64::wrapping_add) == 0
+}
+
+/// The finaliser of splitmix64: a bijection whose output looks random.
+#[inline]
+pub(super) fn scramble(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

@@ -1,0 +1,63 @@
+//! The built-in multilevel partitioner.
+//!
+//! Returns a part for each vertex; [`repair`](crate::repair) then keeps the promises. Input: any topology that has passed
+//! `check_indices`, and perhaps a count for each edge.
+//! Idea: clusters of vertices that belong together are contracted, again and again, until the graph is small; METIS cuts
+//! that one, several times, the best is kept; then the parts are carried back up, and refined on every level (Hendrickson
+//! and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). With quality `high` the whole is
+//! repeated with clusters that respect the parts (V-cycles; Walshaw, 2004).
+//! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
+//! vertex, a byte an edge with counts, 4 an edge that has no edge the other way, and the coarser graphs. The same seed gives
+//! the same parts, for any number of threads.
+
+mod cluster;
+mod contract;
+mod finest;
+mod fm;
+mod graph;
+mod initial;
+mod packed;
+mod refine;
+mod reversed;
+mod scheme;
+mod tally;
+
+use gsplit_store::Progress;
+
+use crate::repair::{balance, fill_empty_parts};
+use crate::{Partitioner, Problem, Result};
+use finest::Finest;
+use scheme::{Effort, Scheme};
+
+/// How much work goes into a small cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quality {
+    /// Few rounds and one initial cut
+    Fast,
+    /// Several initial cuts, rounds until little moves
+    #[default]
+    Default,
+    /// Also V-cycles, and Fiduccia-Mattheyses refinement on larger graphs: a smaller cut in about three times the time
+    High,
+}
+
+/// Label propagation clustering, METIS on the coarsest graph, refinement by label propagation and by FM.
+pub(crate) struct Multilevel;
+
+impl Partitioner for Multilevel {
+    fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
+        let graph = Finest::new(problem.topology, problem.edge_counts);
+        let scheme = Scheme {
+            parts: problem.parts,
+            epsilon: problem.epsilon,
+            seed: problem.seed,
+            effort: Effort::of(problem.quality),
+            progress,
+        };
+        let mut assignment = scheme.partition(&graph, &problem.weights)?;
+        fill_empty_parts(&mut assignment, &problem.weights, problem.parts);
+        balance(&mut assignment, &graph, &problem.weights, problem.parts, problem.epsilon);
+        Ok(assignment)
+    }
+}

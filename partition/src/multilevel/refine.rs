@@ -1,0 +1,122 @@
+//! Refinement by label propagation: vertices move to the part that most of their arc weight leads to.
+//!
+//! Input: a part for each vertex, and the loads of the parts. The cut never grows, and no part grows beyond its capacity.
+//! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves. Who might
+//! is found in parallel, batch by batch; then each of these is looked at again, in order, with the parts as they are by
+//! then. So every move is a true gain, and the result does not depend on the number of threads. From the second round on,
+//! only neighbours of what moved are looked at. Cost: O(m) the first round; 1 byte a vertex.
+
+use rayon::prelude::*;
+
+use super::graph::Graph;
+use crate::VertexWeights;
+use crate::repair::Loads;
+
+/// Vertices of a batch.
+const BATCH: usize = 1 << 15;
+/// Vertices that one task handles together.
+const TASK: usize = 512;
+/// A round that moves fewer than one vertex in this many is the last.
+const SETTLED: usize = 1000;
+
+/// What to refine by.
+pub(super) struct Refinement<'a, G> {
+    pub graph: &'a G,
+    pub weights: &'a VertexWeights,
+    /// Most that a part may carry, for each constraint.
+    pub capacities: &'a [u64],
+    pub rounds: usize,
+}
+
+/// Arc weight of one vertex by part.
+pub(super) struct Ties {
+    sums: Vec<u64>,
+    touched: Vec<u16>,
+}
+
+impl Ties {
+    pub fn new(parts: usize) -> Self {
+        Self { sums: vec![0; parts], touched: Vec::new() }
+    }
+
+    #[inline]
+    fn add(&mut self, part: u16, weight: u32) {
+        let sum = &mut self.sums[part as usize];
+        if *sum == 0 {
+            self.touched.push(part);
+        }
+        *sum += u64::from(weight);
+    }
+
+    fn clear(&mut self) {
+        self.touched.drain(..).for_each(|part| self.sums[part as usize] = 0);
+    }
+}
+
+impl<G: Graph> Refinement<'_, G> {
+    /// Moves vertices in `parts` and keeps `loads` up to date; the weight by which the cut has fallen.
+    pub fn run(&self, parts: &mut [u16], loads: &mut Loads) -> u64 {
+        let mut active = vec![true; parts.len()];
+        let mut wanted = vec![false; BATCH.min(parts.len())];
+        let mut own = Ties::new(loads.num_parts());
+        let mut gained = 0;
+        for _ in 0..self.rounds {
+            let mut moved = 0;
+            for first in (0..parts.len()).step_by(BATCH) {
+                let batch = first..parts.len().min(first + BATCH);
+                let wanted = &mut wanted[..batch.len()];
+                let (now, state, looked_at) = (&*loads, &*parts, &active[batch.clone()]);
+                let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
+                tasks.for_each_init(
+                    || Ties::new(now.num_parts()),
+                    |ties, (task, (wanted, active))| {
+                        for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
+                            let v = (first + task * TASK + i) as u32;
+                            *wanted = active && self.best(v, state, now, ties).is_some();
+                        }
+                    },
+                );
+                active[batch].fill(false);
+                for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
+                    if let Some((to, gain)) = self.best(v, parts, loads, &mut own) {
+                        loads.move_weight(parts[v as usize], to, self.weights.of(v));
+                        parts[v as usize] = to;
+                        self.graph.for_each(v, |u, _| active[u as usize] = true);
+                        gained += gain;
+                        moved += 1;
+                    }
+                }
+            }
+            if moved * SETTLED < parts.len().max(SETTLED) {
+                break;
+            }
+        }
+        gained
+    }
+
+    /// Where `v` would go, and by how much that lowers the cut.
+    fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut Ties) -> Option<(u16, u64)> {
+        ties.clear();
+        self.graph.for_each(v, |u, weight| ties.add(parts[u as usize], weight));
+        let own = parts[v as usize];
+        let inside = ties.sums[own as usize];
+        let weight = self.weights.of(v);
+        let mut best: Option<(u64, u16)> = None;
+        for &part in &ties.touched {
+            let sum = ties.sums[part as usize];
+            if part == own || sum < inside || best.is_some_and(|best| sum < best.0) {
+                continue;
+            }
+            if !loads.has_room(part, weight, self.capacities) {
+                continue;
+            }
+            let lighter = |than: u16| loads.fullness(part) < loads.fullness(than);
+            if best.is_none_or(|(most, other)| sum > most || lighter(other)) {
+                best = Some((sum, part));
+            }
+        }
+        let (sum, part) = best.filter(|_| loads.sizes()[own as usize] > 1)?;
+        let worth = sum > inside || loads.fullness_with(part, weight) < loads.fullness(own);
+        worth.then_some((part, sum - inside))
+    }
+}

@@ -1,0 +1,247 @@
+//! The order of things: coarsen, cut, carry back and refine, and again.
+
+use gsplit_store::{Progress, Unit};
+use rayon::prelude::*;
+
+use super::Quality;
+use super::cluster::Clustering;
+use super::contract::{Level, NONE, contract};
+use super::finest::scramble;
+use super::fm::Fm;
+use super::graph::Graph;
+use super::initial::{cut, initial};
+use super::refine::Refinement;
+use crate::repair::{Loads, balance};
+use crate::spread::spread;
+use crate::{Adjacency, Result, VertexWeights};
+
+/// How much work to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Rounds of clustering on levels of at most [`SMALL`] arcs.
+    small_cluster_rounds: usize,
+    /// Rounds of clustering on larger levels.
+    cluster_rounds: usize,
+    /// Rounds of label propagation refinement on each level.
+    refine_rounds: usize,
+    /// Initial cuts.
+    tries: u64,
+    /// FM refines levels where vertices times parts are at most this many ...
+    fm_size: usize,
+    /// ... and arcs at most this many.
+    fm_arcs: u64,
+    /// Passes of FM on a level.
+    fm_passes: usize,
+    /// Repetitions of the whole.
+    cycles: usize,
+}
+
+impl Effort {
+    pub fn of(quality: Quality) -> Self {
+        let default = Self {
+            small_cluster_rounds: 5,
+            cluster_rounds: 2,
+            refine_rounds: 5,
+            tries: 4,
+            fm_size: 1 << 21,
+            fm_arcs: 1 << 24,
+            fm_passes: 2,
+            cycles: 0,
+        };
+        match quality {
+            Quality::Fast => {
+                Self { small_cluster_rounds: 2, refine_rounds: 2, tries: 1, fm_size: 1 << 16, fm_passes: 1, ..default }
+            }
+            Quality::Default => default,
+            Quality::High => Self {
+                cluster_rounds: 3,
+                refine_rounds: 8,
+                tries: 8,
+                fm_size: 1 << 25,
+                fm_arcs: 1 << 26,
+                fm_passes: 3,
+                cycles: 2,
+                ..default
+            },
+        }
+    }
+}
+
+/// Arcs of a small level: its rounds of clustering cost little, and more of them make better clusters.
+const SMALL: u64 = 1 << 23;
+/// Coarsening ends at this many vertices a part ...
+const COARSEST_PER_PART: usize = 400;
+/// ... but not below this many in all.
+const COARSEST: usize = 3000;
+/// Coarsening ends when a level keeps more than this share of the vertices.
+const LEAST_SHRINKAGE: f64 = 0.95;
+/// A cluster may weigh this many times ε of a part. Larger clusters make fewer levels and find more of what belongs
+/// together; smaller ones are easier to balance.
+const CLUSTER_SHARE: f64 = 2.0;
+/// Share of ε that may be used above the finest level. What is left lets the finest level make its moves, which are the
+/// most valuable: on an R-MAT graph with counters that alone lowers the cut by 2 %.
+const COARSE_EPSILON: f64 = 0.15;
+
+/// What to do, with how much effort.
+pub(super) struct Scheme<'a> {
+    pub parts: u32,
+    pub epsilon: f64,
+    pub seed: u64,
+    pub effort: Effort,
+
+    pub progress: &'a dyn Progress,
+}
+
+impl Scheme<'_> {
+    /// The part of each vertex.
+    pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights) -> Result<Vec<u16>> {
+        let levels = self.coarsen(graph, weights, None, 0);
+        let tight = COARSE_EPSILON * self.epsilon;
+        let coarsest = match levels.last() {
+            Some(level) => self.best_initial(&level.graph, &level.weights, tight)?,
+            None => self.best_initial(graph, weights, self.epsilon)?,
+        };
+        let mut parts = self.carry_back(graph, weights, levels, coarsest, tight);
+        for cycle in 0..self.effort.cycles {
+            let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
+            let mut coarsest = parts;
+            for level in &levels {
+                coarsest = carry_down(&coarsest, level);
+            }
+            parts = self.carry_back(graph, weights, levels, coarsest, self.epsilon);
+        }
+        Ok(parts)
+    }
+
+    /// Ever smaller graphs; with `within`, none of whose clusters reaches over two parts.
+    fn coarsen<G: Graph>(&self, graph: &G, weights: &VertexWeights, within: Option<&[u16]>, cycle: u64) -> Vec<Level> {
+        let enough = (COARSEST_PER_PART * self.parts as usize).max(COARSEST);
+        let stage = self.progress.stage("coarsen", Some(graph.num_vertices() as u64), Unit::Items("vertices"));
+        let mut levels: Vec<Level> = Vec::new();
+        let mut within = within.map(<[u16]>::to_vec);
+        loop {
+            let seed = scramble(self.seed ^ scramble(cycle << 32 | levels.len() as u64));
+            let (before, level) = match levels.last() {
+                None if graph.num_vertices() > enough => {
+                    (graph.num_vertices(), self.step(graph, weights, within.as_deref(), seed, enough))
+                }
+                Some(last) if last.weights.len() > enough => {
+                    (last.weights.len(), self.step(&last.graph, &last.weights, within.as_deref(), seed, enough))
+                }
+                _ => break,
+            };
+            let after = level.weights.len();
+            stage.advance((before - after) as u64);
+            if after as f64 > LEAST_SHRINKAGE * before as f64 || after == 0 {
+                break;
+            }
+            within = within.map(|parts| carry_down(&parts, &level));
+            levels.push(level);
+        }
+        levels
+    }
+
+    /// One level down.
+    fn step<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        within: Option<&[u16]>,
+        seed: u64,
+        enough: usize,
+    ) -> Level {
+        // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
+        // is small enough next time.
+        let share = |&total: &u64| {
+            let of_part = CLUSTER_SHARE * self.epsilon * total as f64 / f64::from(self.parts);
+            let of_coarsest = 2.0 * total as f64 / enough as f64;
+            (of_part.max(of_coarsest) as u64).clamp(1, u64::from(u32::MAX))
+        };
+        let limits = weights.totals().iter().map(share).collect();
+        let rounds = match graph.num_arcs() <= SMALL {
+            true => self.effort.small_cluster_rounds,
+            false => self.effort.cluster_rounds,
+        };
+        contract(graph, weights, Clustering { graph, weights, limits, rounds, seed, within }.run())
+    }
+
+    /// The best of several cuts of the coarsest graph.
+    fn best_initial<G: Graph>(&self, graph: &G, weights: &VertexWeights, epsilon: f64) -> Result<Vec<u16>> {
+        let stage = self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
+        let rows = Adjacency::of_rows(graph.num_vertices(), graph)?;
+        let mut best = None;
+        for attempt in 0..self.effort.tries {
+            let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
+            let mut parts = initial(graph, &rows, weights, self.parts, self.epsilon, seed)?;
+            self.refine(graph, weights, &mut parts, epsilon);
+            let imbalance = Loads::of(self.parts, weights, &parts).imbalance();
+            let found = ((imbalance - 1.0 - self.epsilon).max(0.0), cut(graph, &parts));
+            if best.as_ref().is_none_or(|(least, _)| found < *least) {
+                best = Some((found, parts));
+            }
+            stage.advance(1);
+        }
+        Ok(best.map(|(_, parts)| parts).unwrap_or_default())
+    }
+
+    /// From the coarsest level's parts to the finest's, refined on every level, above the finest to `coarse_epsilon`;
+    /// levels go as they are done.
+    fn carry_back<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        mut levels: Vec<Level>,
+        mut parts: Vec<u16>,
+        coarse_epsilon: f64,
+    ) -> Vec<u16> {
+        let stage = self.progress.stage("refine", Some(graph.num_vertices() as u64), Unit::Items("vertices"));
+        let mut done = 0;
+        while let Some(level) = levels.pop() {
+            self.refine(&level.graph, &level.weights, &mut parts, coarse_epsilon);
+            stage.advance((parts.len() - done) as u64);
+            done = parts.len();
+            let Level { coarse_of, .. } = level;
+            let finer = levels.last().map_or(weights, |finer| &finer.weights);
+            parts = self.carry_up(&coarse_of, finer, &parts);
+        }
+        self.refine(graph, weights, &mut parts, self.epsilon);
+        stage.advance((parts.len() - done) as u64);
+        parts
+    }
+
+    /// The parts of the finer graph, which weighs `weights`; what has no coarse vertex is spread.
+    fn carry_up(&self, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
+        let part = |&of: &u32| if of == NONE { 0 } else { coarse[of as usize] };
+        let mut parts: Vec<u16> = coarse_of.par_iter().map(part).collect();
+        let mut left: Vec<u32> = (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();
+        if !left.is_empty() {
+            let mut loads = Loads::empty(self.parts, weights);
+            let placed = (0..).zip(coarse_of).filter(|&(_, &of)| of != NONE);
+            placed.for_each(|(v, _)| loads.add(parts[v as usize], weights.of(v)));
+            spread(&mut left, weights, &mut loads, &mut parts);
+        }
+        parts
+    }
+
+    /// Makes `parts` balanced and its cut small, by single moves; those that lower the cut fill no part above 1 + `epsilon`.
+    fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &mut [u16], epsilon: f64) {
+        balance(parts, graph, weights, self.parts, self.epsilon);
+        let mut loads = Loads::of(self.parts, weights, parts);
+        let capacity = |&total: &u64| (total as f64 / f64::from(self.parts) * (1.0 + epsilon)) as u64;
+        let capacities: Vec<u64> = weights.totals().iter().map(capacity).collect();
+        let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
+        Refinement { graph, weights, capacities: &capacities, rounds }.run(parts, &mut loads);
+        if parts.len() * self.parts as usize <= fm_size && graph.num_arcs() <= fm_arcs {
+            Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
+        }
+    }
+}
+
+/// The parts of the coarser graph, whose clusters lie in one part each.
+fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
+    let mut coarse = vec![0; level.weights.len()];
+    for (&of, &part) in level.coarse_of.iter().zip(parts).filter(|&(&of, _)| of != NONE) {
+        coarse[of as usize] = part;
+    }
+    coarse
+}

@@ -1,0 +1,124 @@
+//! How much of a vertex's arc weight leads to each cluster, or part, that it touches.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+
+/// Sums by label: a hash table while few of all labels are expected, else an array of all. It is emptied in the time that
+/// it took to fill it. Sums end at 2^32 - 1.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Label and sum; a slot is taken where its label is not [`FREE`].
+    slots: Vec<(u32, u32)>,
+    /// Slots in use, less one: a power of two that suits what is counted now, so that small counts stay in the cache.
+    mask: usize,
+    /// Sums of all labels.
+    array: Vec<u32>,
+    is_array: bool,
+    /// Slots, or labels, that have a sum.
+    taken: Vec<u32>,
+}
+
+const FREE: u32 = u32::MAX;
+const LEAST_SLOTS: usize = 64;
+/// The array is used where more than one in this many of all labels may occur.
+const SPARSE: usize = 16;
+
+impl Tally {
+    /// Empties it, for at most `expected` different labels below `labels`.
+    #[inline]
+    pub fn clear(&mut self, expected: usize, labels: usize) {
+        match self.is_array {
+            true => self.taken.drain(..).for_each(|label| self.array[label as usize] = 0),
+            false => self.taken.drain(..).for_each(|slot| self.slots[slot as usize] = (FREE, 0)),
+        }
+        self.is_array = expected * SPARSE > labels;
+        if self.is_array {
+            if self.array.len() < labels {
+                self.array = vec![0; labels];
+            }
+            return;
+        }
+        let slots = (2 * expected).next_power_of_two().max(LEAST_SLOTS);
+        if self.slots.len() < slots {
+            self.slots = vec![(FREE, 0); slots];
+        }
+        self.mask = slots - 1;
+    }
+
+    /// Adds `weight`, at least 1, to the sum of `label`.
+    #[inline]
+    pub fn add(&mut self, label: u32, weight: u32) {
+        if self.is_array {
+            let sum = &mut self.array[label as usize];
+            if *sum == 0 {
+                self.taken.push(label);
+            }
+            *sum = sum.saturating_add(weight);
+            return;
+        }
+        let mut at = (label.wrapping_mul(0x9e37_79b1) >> 7) as usize & self.mask;
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.0 == label {
+                slot.1 = slot.1.saturating_add(weight);
+                return;
+            }
+            if slot.0 == FREE {
+                *slot = (label, weight);
+                self.taken.push(at as u32);
+                return;
+            }
+            at = (at + 1) & self.mask;
+        }
+    }
+
+    /// Labels and their sums, in the order of first mention.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.taken.iter().map(|&at| if self.is_array { (at, self.array[at as usize]) } else { self.slots[at as usize] })
+    }
+
+    /// How many labels there are.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+}
+
+/// Tallies that are used again: they keep the memory that a vertex of high degree once took.
+#[derive(Default)]
+pub(super) struct Pool(Mutex<Vec<Tally>>);
+
+/// A tally that goes back to its pool.
+pub(super) struct Lent<'a> {
+    tally: Tally,
+    pool: &'a Pool,
+}
+
+impl Pool {
+    /// A tally for as long as it is needed.
+    pub fn take(&self) -> Lent<'_> {
+        let mut idle = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Lent { tally: idle.pop().unwrap_or_default(), pool: self }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let tally = std::mem::take(&mut self.tally);
+        self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).push(tally);
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = Tally;
+
+    fn deref(&self) -> &Tally {
+        &self.tally
+    }
+}
+
+impl DerefMut for Lent<'_> {
+    fn deref_mut(&mut self) -> &mut Tally {
+        &mut self.tally
+    }
+}
