@@ -13,6 +13,7 @@ mod convert;
 #[cfg(feature = "train")]
 mod delegate;
 mod describe;
+mod evaluate;
 mod export;
 mod generate;
 mod inspect;
@@ -40,6 +41,7 @@ enum Command {
     Generate(generate::Args),
     Presample(presample::Args),
     Partition(partition::Args),
+    Evaluate(evaluate::Args),
     /// Train a graph neural network on a dataset
     #[cfg(feature = "train")]
     Train,
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args, ui),
         Command::Presample(args) => presample::run(args, ui),
         Command::Partition(args) => partition::run(args, ui),
+        Command::Evaluate(args) => evaluate::run(args, ui),
         #[cfg(feature = "train")]
         Command::Train | Command::Compare => unreachable!("was handed over above"),
         Command::Export(args) => export::run(args, ui),

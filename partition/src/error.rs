@@ -1,4 +1,4 @@
-//! What can go wrong in partitioning, each as one line with its remedy.
+//! What can go wrong in partitioning and evaluating, each as one line with its remedy.
 
 /// Result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -10,6 +10,9 @@ pub enum Error {
     /// The dataset directory refused.
     #[error(transparent)]
     Store(#[from] gsplit_store::Error),
+    /// Sampling refused.
+    #[error(transparent)]
+    Kernel(#[from] gsplit_kernels::KernelError),
     /// An option, or two of them together, make no sense.
     #[error("{0}")]
     Option(String),

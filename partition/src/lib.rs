@@ -7,6 +7,7 @@
 //! ```
 //!
 //! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`.
+//! [`evaluate::evaluate`] measures stored maps on fresh mini-batches.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -15,6 +16,7 @@ mod adjacency;
 mod baseline;
 mod cache_order;
 mod error;
+pub mod evaluate;
 mod metis;
 mod multilevel;
 mod options;

@@ -7,6 +7,7 @@ mod bad_input;
 mod convert;
 mod damage;
 mod documents;
+mod evaluate;
 mod export;
 mod layering;
 mod pack;

@@ -42,7 +42,6 @@ pub fn ok(folder: &Path, args: &[&str]) -> String {
 }
 
 /// Runs gsplit with `--json`, which must succeed; returns the object.
-#[cfg(feature = "train")]
 pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     let text = ok(folder, &[args, &["--json"]].concat());
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("gsplit {args:?} --json: {error}: {text}"))

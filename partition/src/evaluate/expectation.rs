@@ -1,0 +1,138 @@
+//! What the presample lets expect of a mini-batch, beside what was measured.
+//!
+//! GSplit, section 4: a mini-batch has as many cross edges on average as the pre-sampled counts of the edges between parts,
+//! divided by the number of pre-sampled mini-batches. That holds for a map chosen without looking at these counters. A map
+//! made to cut few of them does cut edges that just happened not to be drawn, so fresh mini-batches cross more than it
+//! promised: the more so the fewer epochs were pre-sampled and the rarer edges are drawn.
+//! Cost: one pass over edges and counters, and a look-up for each map where a counter is not 0.
+
+use gsplit_store::{Presample, Progress, Topology, Unit};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::schedule::Measured;
+use super::{Candidate, Spread, imbalance, ratio};
+
+/// Vertices that one task handles together.
+const VERTICES_PER_TASK: usize = 1 << 14;
+
+/// Expected and measured, for one map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Expectation {
+    /// Cross edges that the presample expects in a mini-batch.
+    pub expected_cross_edges: f64,
+    /// Mean of the cross edges measured.
+    pub measured_cross_edges: f64,
+    /// Standard error of that mean, taking mini-batches for independent; `None` of a single one.
+    pub standard_error: Option<f64>,
+    /// Share of the pre-sampled edges between parts.
+    pub expected_cross_share: f64,
+    /// Share of all sampled edges between parts.
+    pub measured_cross_share: f64,
+    /// Standard error of that share, as the ratio of two sums over mini-batches: unlike a number of edges it does not
+    /// suffer from short mini-batches at the end of an epoch.
+    pub share_standard_error: Option<f64>,
+    /// Measured share less expected, in standard errors of the difference: both are estimates, from the mini-batches
+    /// measured and from those pre-sampled. A little too small, for the mini-batches of an epoch are not independent.
+    pub errors_apart: Option<f64>,
+    /// Heaviest part over the mean, by pre-sampled work.
+    pub expected_work_balance: f64,
+    /// Heaviest part over the mean, by the sampled edges of all mini-batches together. A single mini-batch is less even.
+    pub measured_work_balance: f64,
+}
+
+/// Sums over the presample.
+pub(super) struct Expected {
+    num_batches: u64,
+    /// Pre-sampled counts of all edges.
+    total: u64,
+    /// For each candidate, those of the edges between parts.
+    cross: Vec<u64>,
+    /// For each candidate, the heaviest part's pre-sampled work over the mean.
+    work_balance: Vec<f64>,
+}
+
+/// Weighs the candidates with the counters of `presample`.
+pub(super) fn expect(
+    topology: &Topology,
+    presample: &Presample,
+    candidates: &[Candidate<'_>],
+    progress: &dyn Progress,
+) -> Expected {
+    let n = topology.num_vertices();
+    let stage = progress.stage("expected", Some(n as u64), Unit::Items("vertices"));
+    let tasks = (0..n.div_ceil(VERTICES_PER_TASK)).into_par_iter().map(|task| {
+        let vertices = task * VERTICES_PER_TASK..n.min((task + 1) * VERTICES_PER_TASK);
+        stage.advance(vertices.len() as u64);
+        weigh(topology, presample, candidates, vertices)
+    });
+    let sums = tasks.reduce_with(|mut a, b| {
+        a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+        a
+    });
+    let mut cross = sums.unwrap_or_else(|| vec![0; candidates.len() + 1]);
+    let total = cross.pop().unwrap_or(0);
+    let work_balance = candidates.iter().map(|candidate| {
+        let mut loads = vec![0u64; candidate.parts as usize];
+        for (&part, &work) in candidate.assignment.iter().zip(presample.work()) {
+            loads[part as usize] += u64::from(work);
+        }
+        balance(&loads)
+    });
+    Expected { num_batches: presample.meta().num_batches.max(1), total, cross, work_balance: work_balance.collect() }
+}
+
+/// Counts of the edges between parts, for each candidate, and after them those of all edges, over the in-edges of
+/// `vertices`.
+fn weigh(
+    topology: &Topology,
+    presample: &Presample,
+    candidates: &[Candidate<'_>],
+    vertices: std::ops::Range<usize>,
+) -> Vec<u64> {
+    let mut sums = vec![0u64; candidates.len() + 1];
+    for v in vertices {
+        let edges = topology.indptr()[v] as usize..topology.indptr()[v + 1] as usize;
+        let counts = &presample.edge()[edges.clone()];
+        for (&u, &count) in topology.indices()[edges].iter().zip(counts).filter(|&(_, &count)| count > 0) {
+            let count = u64::from(count);
+            for (sum, candidate) in sums.iter_mut().zip(candidates) {
+                let cross = candidate.assignment[u as usize] != candidate.assignment[v];
+                *sum += if cross { count } else { 0 };
+            }
+            sums[candidates.len()] += count;
+        }
+    }
+    sums
+}
+
+fn balance(loads: &[u64]) -> f64 {
+    imbalance(loads.iter().copied().max().unwrap_or(0), loads.iter().sum(), loads.len() as u32)
+}
+
+impl Expected {
+    /// Candidate `i`, expected beside measured.
+    pub fn beside(&self, measured: &Measured, i: usize) -> Expectation {
+        let records = &measured.records;
+        let counts: Vec<(u64, u64)> = records.iter().map(|record| (record.cross(i), record.edges())).collect();
+        let (crossing, edges) = counts.iter().fold((0, 0), |sum, &(cross, edges)| (sum.0 + cross, sum.1 + edges));
+        let (expected_share, share) = (ratio(self.cross[i], self.total, 0.0), ratio(crossing, edges, 0.0));
+        let cross = Spread::of(counts.iter().map(|&(cross, _)| cross as f64));
+        // What a mini-batch of that many edges crosses too often.
+        let excess = Spread::of(counts.iter().map(|&(cross, edges)| cross as f64 - share * edges as f64));
+        let batches = records.len() as f64;
+        let error = (records.len() > 1).then(|| excess.std * batches.sqrt() / edges.max(1) as f64);
+        let difference_error = error.map(|error| error * (1.0 + batches / self.num_batches as f64).sqrt());
+        Expectation {
+            expected_cross_edges: self.cross[i] as f64 / self.num_batches as f64,
+            measured_cross_edges: cross.mean,
+            standard_error: (records.len() > 1).then(|| cross.std / batches.sqrt()),
+            expected_cross_share: expected_share,
+            measured_cross_share: share,
+            share_standard_error: error,
+            errors_apart: difference_error.filter(|&error| error > 0.0).map(|error| (share - expected_share) / error),
+            expected_work_balance: self.work_balance[i],
+            measured_work_balance: balance(&measured.work[i]),
+        }
+    }
+}

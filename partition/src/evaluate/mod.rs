@@ -1,0 +1,116 @@
+//! Is this partition good? Split-parallel training simulated on fresh mini-batches, its costs counted for several maps.
+//!
+//! ```text
+//! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
+//!                                    └─▶ data: rows and edges of separate micro-batches    a number of parts
+//! presample ─▶ expectation ──────────────▶ report ─▶ plot
+//! ```
+//!
+//! Returns: an [`Evaluation`], for every map and for a random partition with as many parts. Input: maps and presample of the
+//! dataset, which has a training split.
+//! Idea: a vertex's draws depend on (seed, epoch, step, layer, vertex) and on no rank, so the union of the ranks' samples is
+//! the sample of one rank alone: each mini-batch is sampled once, and every edge and row attributed to the ranks that the
+//! map, or data parallelism, gives it to. All counts are integers of one mini-batch, put in order before anything is
+//! averaged: the same for any number of threads.
+//! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1: redundancy).
+//! Cost: a mini-batch costs its sampling, one pass over its edges for each map (one more for every 64 parts) and one for
+//! every 64 ranks; the expectation is one pass over the graph. Memory: 2 bytes a vertex for each random partition, one
+//! shuffled training split and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
+
+mod data;
+mod expectation;
+mod options;
+mod plot;
+mod report;
+mod sample;
+mod schedule;
+mod split;
+mod spread;
+mod svg;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use gsplit_kernels::{Graph, Stream, StreamKey, permute};
+use gsplit_store::{Dataset, PartitionMap, Presample, Progress, Split};
+
+use crate::Result;
+
+pub use expectation::Expectation;
+pub use options::{Options, Setting};
+pub use plot::plot;
+pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, MapEvaluation, Volume};
+pub use spread::Spread;
+
+/// A partition to be measured.
+struct Candidate<'a> {
+    /// Key of a stored map; `None` for the random baseline.
+    key: Option<&'a str>,
+    parts: u32,
+    assignment: Cow<'a, [u16]>,
+}
+
+/// Measures `maps`, and after them a random partition for every number of parts they have, on the mini-batches of
+/// `setting`. Where `presample` was made with the same fanouts and batch size, what it lets expect stands beside what was
+/// measured.
+///
+/// Fails on a dataset without training vertices, on a setting without sense, and on a damaged topology.
+pub fn evaluate(
+    dataset: &Dataset,
+    maps: &[PartitionMap],
+    presample: Option<&Presample>,
+    setting: &Setting,
+    progress: &dyn Progress,
+) -> Result<Evaluation> {
+    setting.check()?;
+    let train = dataset.split(Split::Train)?;
+    if train.is_empty() {
+        let remedy = "its training split is empty; convert or generate it with a split that has some".to_string();
+        let what = "training vertices to draw mini-batches from".to_string();
+        return Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into());
+    }
+    let topology = dataset.topology();
+    topology.check_indices()?;
+    let graph = Graph::new(topology.indptr(), topology.indices())?;
+
+    let candidates = candidates(dataset, maps, setting.seed);
+    let fitting = presample.filter(|presample| setting.is_of(presample));
+    let expected = fitting.map(|presample| expectation::expect(topology, presample, &candidates, progress));
+    let measured = schedule::measure(&graph, &train, setting, &candidates, progress)?;
+    Ok(report::report(setting, fitting, &candidates, expected.as_ref(), &measured))
+}
+
+fn candidates<'a>(dataset: &Dataset, maps: &'a [PartitionMap], seed: u64) -> Vec<Candidate<'a>> {
+    let stored = maps.iter().map(|map| Candidate {
+        key: Some(map.key()),
+        parts: map.num_parts() as u32,
+        assignment: map.assignment().into(),
+    });
+    let parts: BTreeSet<u32> = maps.iter().map(|map| map.num_parts() as u32).collect();
+    let random = parts.into_iter().map(|parts| Candidate {
+        key: None,
+        parts,
+        assignment: random_assignment(dataset.num_vertices(), parts, seed).into(),
+    });
+    stored.chain(random).collect()
+}
+
+/// Equal parts at random: what `--partitioner random` makes with that seed.
+fn random_assignment(n: usize, parts: u32, seed: u64) -> Vec<u16> {
+    let mut assignment = vec![0; n];
+    let order = permute(n as u32, &StreamKey::new(seed, Stream::Assign));
+    (0..).zip(order).for_each(|(i, v): (u32, u32)| assignment[v as usize] = (i % parts) as u16);
+    assignment
+}
+
+/// `part / whole`, and `otherwise` of nothing.
+fn ratio(part: u64, whole: u64, otherwise: f64) -> f64 {
+    if whole == 0 { otherwise } else { part as f64 / whole as f64 }
+}
+
+/// The heaviest of `parts` parts over their mean; 1 when there is nothing to share.
+fn imbalance(heaviest: u64, total: u64, parts: u32) -> f64 {
+    ratio(heaviest.saturating_mul(parts.into()), total, 1.0)
+}

@@ -1,0 +1,87 @@
+//! Which mini-batches a partition is measured on.
+
+use gsplit_kernels::schedule::Fanouts;
+use gsplit_store::Presample;
+use serde::Serialize;
+
+use crate::{Error, Result};
+
+/// Most mini-batches of one evaluation: their counts are kept until the end.
+const MAX_BATCHES: u32 = 100_000;
+
+/// What a user chooses; what is left out comes from the presample.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Mini-batches to measure on
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCHES)))]
+    pub batches: u32,
+    /// In-neighbours sampled for a vertex at each layer, from the seeds downwards [default: the presample's]
+    #[arg(long, value_name = "F1,F2,..")]
+    pub fanouts: Option<Fanouts>,
+    /// Seeds of a mini-batch [default: the presample's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub batch_size: Option<u64>,
+    /// Seed of the mini-batches and of the random partition; training with it begins with the same mini-batches [default:
+    /// one more than the presample's]
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+/// The mini-batches to measure on: the first ones that training with this seed draws.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Setting {
+    /// Fanout of each layer, from the seeds downwards.
+    pub fanouts: Fanouts,
+    /// Seeds of a mini-batch; the last one of an epoch may have fewer.
+    pub batch_size: u64,
+    /// Number of mini-batches.
+    pub batches: u32,
+    /// Seed of all draws. They are of other epochs than a presample's, so even under its seed they are fresh.
+    pub seed: u64,
+}
+
+impl Options {
+    /// The options completed from `presample`.
+    ///
+    /// Fails when there is none and fanouts or batch size are left out, and when the presample's are damaged.
+    pub fn setting(&self, presample: Option<&Presample>) -> Result<Setting> {
+        let config = presample.map(|presample| &presample.meta().config);
+        let missing = |option: &str| {
+            let remedy = "pass --fanouts and --batch-size, or name a presample with --presample";
+            Error::Option(format!("{option}: no presample says what it is; {remedy}"))
+        };
+        let fanouts = match (&self.fanouts, config) {
+            (Some(fanouts), _) => fanouts.clone(),
+            (None, Some(config)) => config.fanouts.parse()?,
+            (None, None) => return Err(missing("--fanouts")),
+        };
+        let batch_size = self.batch_size.or(config.map(|config| config.batch_size));
+        let setting = Setting {
+            fanouts,
+            batch_size: batch_size.ok_or_else(|| missing("--batch-size"))?,
+            batches: self.batches,
+            seed: self.seed.unwrap_or_else(|| config.map_or(0, |config| config.seed).wrapping_add(1)),
+        };
+        setting.check()?;
+        Ok(setting)
+    }
+}
+
+impl Setting {
+    /// Fails on values that make no sense whatever the graph.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.batch_size == 0 {
+            return Err(Error::Option("--batch-size: expected at least 1, got 0".into()));
+        }
+        if self.batches == 0 || self.batches > MAX_BATCHES {
+            return Err(Error::Option(format!("--batches {}: expected 1 to {MAX_BATCHES}", self.batches)));
+        }
+        Ok(())
+    }
+
+    /// Whether `presample` sampled mini-batches of this kind, so that it tells what to expect.
+    pub fn is_of(&self, presample: &Presample) -> bool {
+        let config = &presample.meta().config;
+        config.fanouts == self.fanouts.to_string() && config.batch_size == self.batch_size
+    }
+}

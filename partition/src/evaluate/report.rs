@@ -1,0 +1,176 @@
+//! What was measured, averaged over the mini-batches.
+
+use gsplit_store::Presample;
+use serde::Serialize;
+
+use super::expectation::Expected;
+use super::schedule::{Measured, Record, Size};
+use super::split::SplitLayer;
+use super::{Candidate, Expectation, Setting, Spread, imbalance, ratio};
+
+/// Several maps, measured on the same mini-batches.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// The mini-batches.
+    #[serde(flatten)]
+    pub setting: Setting,
+    /// Key of the presample that expectations come from.
+    pub presample: Option<String>,
+    /// What a mini-batch holds, whoever computes it.
+    pub batch: BatchSize,
+    /// The maps in the order in which they were given, then a random partition for each number of parts.
+    pub maps: Vec<MapEvaluation>,
+}
+
+/// Size of a mini-batch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BatchSize {
+    /// Seeds.
+    pub seeds: Spread,
+    /// Sampled edges over all layers.
+    pub edges: Spread,
+    /// Distinct vertices whose features are loaded.
+    pub input_rows: Spread,
+    /// Layers from the seeds' downwards.
+    pub layers: Vec<LayerSize>,
+}
+
+/// Size of one layer of a mini-batch.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerSize {
+    /// Vertices that it computes.
+    pub vertices: Spread,
+    /// Sampled edges.
+    pub edges: Spread,
+}
+
+/// One map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MapEvaluation {
+    /// Key of the map; `None` for the random partition.
+    pub key: Option<String>,
+    /// Number of parts, and so of ranks.
+    pub parts: u32,
+    /// Over all layers.
+    pub all: LayerEvaluation,
+    /// Layers from the seeds' downwards. What the last one exchanges are feature rows.
+    pub layers: Vec<LayerEvaluation>,
+    /// Most feature rows that a rank loads over the mean.
+    pub input_imbalance: Spread,
+    /// What split parallelism does in a mini-batch, all ranks together: everything once.
+    pub split: Volume,
+    /// What data parallelism does on as many ranks.
+    pub data: Volume,
+    /// Data parallelism over split parallelism (GSplit's Table 1).
+    pub redundancy: Volume,
+    /// Expected beside measured, where there is a presample of such mini-batches.
+    pub expectation: Option<Expectation>,
+}
+
+/// What a map makes of one layer, or of all together (GSplit's Figure 5).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LayerEvaluation {
+    /// Share of the sampled edges whose ends lie in different parts; 0 of a layer without edges.
+    pub cross_share: Spread,
+    /// Most sampled edges of a rank over the mean; an edge is charged to the owner of its destination.
+    pub edge_imbalance: Spread,
+    /// Most vertices that a rank computes over the mean.
+    pub vertex_imbalance: Spread,
+    /// Rows that ranks receive from others in one forward pass.
+    pub rows_exchanged: Spread,
+}
+
+/// Work of a mini-batch over all ranks, as means; or a ratio of two.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Volume {
+    /// Feature rows loaded.
+    pub rows_loaded: f64,
+    /// Sampled edges computed.
+    pub edges: f64,
+}
+
+/// Averages `measured`; `expected` is of the same candidates.
+pub(super) fn report(
+    setting: &Setting,
+    presample: Option<&Presample>,
+    candidates: &[Candidate<'_>],
+    expected: Option<&Expected>,
+    measured: &Measured,
+) -> Evaluation {
+    let over = |of: &dyn Fn(&Record) -> u64| Spread::of(measured.records.iter().map(|record| of(record) as f64));
+    let layers = (0..setting.fanouts.len()).map(|layer| LayerSize {
+        vertices: over(&|record| record.layers[layer].vertices),
+        edges: over(&|record| record.layers[layer].edges),
+    });
+    let maps = candidates.iter().enumerate().map(|(i, candidate)| MapEvaluation {
+        expectation: expected.map(|expected| expected.beside(measured, i)),
+        ..map(setting, candidate, &measured.records, i)
+    });
+    Evaluation {
+        setting: setting.clone(),
+        presample: presample.map(|presample| presample.key().to_string()),
+        batch: BatchSize {
+            seeds: over(&|record| record.seeds),
+            edges: over(&Record::edges),
+            input_rows: over(&|record| record.input),
+            layers: layers.collect(),
+        },
+        maps: maps.collect(),
+    }
+}
+
+/// Candidate `i`, without its expectation.
+fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usize) -> MapEvaluation {
+    let parts = candidate.parts;
+    let over = |of: &dyn Fn(&Record) -> f64| Spread::of(records.iter().map(of));
+    let sum = |of: &dyn Fn(&Record) -> u64| records.iter().map(of).sum::<u64>();
+    let volume = |[rows, edges]: [f64; 2]| Volume { rows_loaded: rows, edges };
+    let (split, data) = (
+        [sum(&|record| record.input), sum(&Record::edges)],
+        [sum(&|record| record.data[i].rows), sum(&|record| record.data[i].edges)],
+    );
+    let mean = |sum: u64| ratio(sum, records.len() as u64, 0.0);
+    MapEvaluation {
+        key: candidate.key.map(str::to_string),
+        parts,
+        all: LayerEvaluation::of(records, parts, &|record| {
+            let counts = &record.split[i];
+            let total = |of: &dyn Fn(&SplitLayer) -> u64| counts.layers.iter().map(of).sum();
+            let layer = SplitLayer {
+                cross: total(&|layer| layer.cross),
+                exchanged: total(&|layer| layer.exchanged),
+                max_edges: counts.max_edges,
+                max_vertices: counts.max_vertices,
+            };
+            (layer, record.size())
+        }),
+        layers: (0..setting.fanouts.len())
+            .map(|layer| {
+                LayerEvaluation::of(records, parts, &|record| (record.split[i].layers[layer], record.layers[layer]))
+            })
+            .collect(),
+        input_imbalance: over(&|record| imbalance(record.split[i].max_input, record.input, parts)),
+        split: volume(split.map(mean)),
+        data: volume(data.map(mean)),
+        redundancy: volume([0, 1].map(|kind| ratio(data[kind], split[kind], 1.0))),
+        expectation: None,
+    }
+}
+
+impl LayerEvaluation {
+    /// `of` tells a layer's counts and its size.
+    fn of(records: &[Record], parts: u32, of: &dyn Fn(&Record) -> (SplitLayer, Size)) -> Self {
+        let over = |measure: &dyn Fn(SplitLayer, Size) -> f64| {
+            Spread::of(records.iter().map(|record| {
+                let (counts, size) = of(record);
+                measure(counts, size)
+            }))
+        };
+        Self {
+            cross_share: over(&|counts, size| ratio(counts.cross, size.edges, 0.0)),
+            edge_imbalance: over(&|counts, size| imbalance(counts.max_edges, size.edges, parts)),
+            vertex_imbalance: over(&|counts, size| imbalance(counts.max_vertices, size.vertices, parts)),
+            rows_exchanged: over(&|counts, _| counts.exchanged as f64),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Which mini-batches are drawn, and their counts put in order.
+//!
+//! Mini-batches are those of training: consecutive runs of the batch size in each epoch's order, epochs numbered from 1.
+//! Epochs and mini-batches are spread over threads; records come back in their order, and what is summed in between is
+//! integers.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use gsplit_kernels::Graph;
+use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_store::{Progress, Unit};
+use rayon::prelude::*;
+
+use super::data::{DataCounts, data_parallel};
+use super::sample::{Layer, MiniBatch};
+use super::split::{SplitCounts, split_parallel};
+use super::{Candidate, Setting};
+use crate::Result;
+
+/// What all ranks together compute, at one layer or over several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Vertices computed.
+    pub vertices: u64,
+    /// Edges sampled.
+    pub edges: u64,
+}
+
+/// Counts of one mini-batch.
+pub(super) struct Record {
+    pub seeds: u64,
+    /// From the seeds' layer downwards.
+    pub layers: Vec<Size>,
+    /// Distinct vertices whose feature rows are loaded.
+    pub input: u64,
+    /// One for each candidate.
+    pub split: Vec<SplitCounts>,
+    /// One for each candidate; equal for equal numbers of parts.
+    pub data: Vec<DataCounts>,
+}
+
+impl Record {
+    /// Sampled edges over all layers.
+    pub fn edges(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.edges).sum()
+    }
+
+    /// Cross edges of candidate `i` over all layers.
+    pub fn cross(&self, i: usize) -> u64 {
+        self.split[i].layers.iter().map(|layer| layer.cross).sum()
+    }
+
+    /// All layers together.
+    pub fn size(&self) -> Size {
+        Size { vertices: self.layers.iter().map(|layer| layer.vertices).sum(), edges: self.edges() }
+    }
+}
+
+/// Counts of all mini-batches.
+pub(super) struct Measured {
+    /// In the order in which training comes to them.
+    pub records: Vec<Record>,
+    /// For each candidate, the sampled edges of each part over all mini-batches.
+    pub work: Vec<Vec<u64>>,
+}
+
+/// Samples the mini-batches of `setting`, one after another on each thread, and counts them for all `candidates`.
+pub(super) fn measure(
+    graph: &Graph<'_>,
+    train: &[u32],
+    setting: &Setting,
+    candidates: &[Candidate<'_>],
+    progress: &dyn Progress,
+) -> Result<Measured> {
+    let batch_size = usize::try_from(setting.batch_size).unwrap_or(usize::MAX).min(train.len());
+    let (batches, an_epoch) = (setting.batches as usize, train.len().div_ceil(batch_size));
+    let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.parts)).collect();
+
+    let stage = progress.stage("evaluating", Some(batches as u64), Unit::Items("batches"));
+    let epochs = (0..batches.div_ceil(an_epoch)).into_par_iter().map(|past| {
+        let epoch = past as u32 + 1;
+        let order = epoch_seeds(train, setting.seed, epoch)?;
+        let steps = order.par_chunks(batch_size).enumerate().take(batches - past * an_epoch);
+        let records = steps.map(|(step, seeds)| {
+            let at = (setting.seed, epoch, step as u32);
+            let record = count(&MiniBatch::sample(graph, seeds, &setting.fanouts, at)?, candidates, &work);
+            stage.advance(1);
+            Ok(record)
+        });
+        records.collect::<Result<Vec<_>>>()
+    });
+    let records = epochs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+    let plain = |sums: Vec<AtomicU64>| sums.into_iter().map(AtomicU64::into_inner).collect();
+    Ok(Measured { records, work: work.into_iter().map(plain).collect() })
+}
+
+fn zeros(parts: u32) -> Vec<AtomicU64> {
+    (0..parts).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>]) -> Record {
+    let (mut split, mut data) = (Vec::with_capacity(candidates.len()), Vec::with_capacity(candidates.len()));
+    for (i, candidate) in candidates.iter().enumerate() {
+        let (counts, edges) = split_parallel(batch, &candidate.assignment, candidate.parts);
+        for (sum, edges) in work[i].iter().zip(edges) {
+            sum.fetch_add(edges, Relaxed);
+        }
+        split.push(counts);
+        let same = candidates[..i].iter().position(|earlier| earlier.parts == candidate.parts);
+        data.push(same.map_or_else(|| data_parallel(batch, candidate.parts), |earlier| data[earlier]));
+    }
+    let size = |layer: &Layer| Size { vertices: layer.num_vertices() as u64, edges: layer.num_edges() as u64 };
+    Record {
+        seeds: batch.num_seeds() as u64,
+        layers: batch.layers.iter().map(size).collect(),
+        input: batch.input().len() as u64,
+        split,
+        data,
+    }
+}

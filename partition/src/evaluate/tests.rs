@@ -1,0 +1,321 @@
+//! Counts against sets, expectations against the stored report, and the picture.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::{Graph, sample_layer};
+use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
+
+use super::data::DataCounts;
+use super::schedule::{Size, measure};
+use super::split::{SplitCounts, SplitLayer};
+use super::*;
+use crate::tests::{Fixture, communities, random_graph};
+use crate::{Error, Load, Method, PartitionOptions, Weights, partition};
+
+fn setting(fanouts: &str, batch_size: u64, batches: u32, seed: u64) -> Setting {
+    Setting { fanouts: fanouts.parse().unwrap(), batch_size, batches, seed }
+}
+
+fn graph(dataset: &Dataset) -> Graph<'_> {
+    Graph::new(dataset.topology().indptr(), dataset.topology().indices()).unwrap()
+}
+
+/// A partition stored under its default key.
+fn stored(
+    dataset: &Dataset,
+    presample: Option<&Presample>,
+    (partitioner, weights): (Method, Option<Weights>),
+    parts: u32,
+) -> PartitionMap {
+    let options = PartitionOptions { parts, partitioner, weights, load: Load::default(), epsilon: 0.03, seed: 0 };
+    let made = partition(dataset, presample, &options, &NoProgress).unwrap();
+    let (key, config) = (options.default_key(), options.config());
+    let (assignment, order) = (made.assignment, made.cache_order);
+    PartitionMap::save(dataset, &key, presample, config, made.report, &assignment, &order, true).unwrap()
+}
+
+/// What `ranks` ranks compute from `seeds`, vertex by vertex, with sets: for each layer the frontier and its edges.
+type Sets = Vec<(BTreeSet<u32>, Vec<(u32, u32)>)>;
+
+fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, at: (u64, u32, u32)) -> (Sets, BTreeSet<u32>) {
+    let mut frontier: BTreeSet<u32> = seeds.iter().copied().collect();
+    let mut layers = Vec::new();
+    for (depth, fanout) in (0..).zip(fanouts.iter()) {
+        let key = layer_key(at.0, at.1, at.2, depth);
+        let mut edges = Vec::new();
+        for &v in &frontier {
+            let sampled = sample_layer(graph, &[v], fanout, &key).unwrap();
+            edges.extend(sampled.edges.iter().map(|&e| (graph.indices[e as usize], v)));
+        }
+        let below = frontier.iter().copied().chain(edges.iter().map(|edge| edge.0)).collect();
+        layers.push((std::mem::replace(&mut frontier, below), edges));
+    }
+    (layers, frontier)
+}
+
+fn most(owners: impl Iterator<Item = u16>) -> u64 {
+    let mut counts = BTreeMap::new();
+    owners.for_each(|owner| *counts.entry(owner).or_insert(0) += 1);
+    counts.into_values().max().unwrap_or(0)
+}
+
+fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16]) -> SplitCounts {
+    let owner = |v: u32| part[v as usize];
+    let of_layer = |(frontier, edges): &(BTreeSet<u32>, Vec<(u32, u32)>)| {
+        let cross: Vec<_> = edges.iter().filter(|(u, v)| owner(*u) != owner(*v)).collect();
+        let exchanged: BTreeSet<_> = cross.iter().map(|(u, v)| (*u, owner(*v))).collect();
+        SplitLayer {
+            cross: cross.len() as u64,
+            exchanged: exchanged.len() as u64,
+            max_edges: most(edges.iter().map(|edge| owner(edge.1))),
+            max_vertices: most(frontier.iter().map(|&v| owner(v))),
+        }
+    };
+    SplitCounts {
+        layers: layers.iter().map(of_layer).collect(),
+        max_edges: most(layers.iter().flat_map(|layer| &layer.1).map(|edge| owner(edge.1))),
+        max_vertices: most(layers.iter().flat_map(|layer| &layer.0).map(|&v| owner(v))),
+        max_input: most(input.iter().map(|&v| owner(v))),
+    }
+}
+
+/// Every rank samples its share of the seeds on its own.
+fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, at: (u64, u32, u32)) -> DataCounts {
+    let mut counts = DataCounts::default();
+    for rank in 0..ranks {
+        let mine = &seeds[seeds.len() * rank / ranks..seeds.len() * (rank + 1) / ranks];
+        let (layers, input) = sets(graph, mine, fanouts, at);
+        counts.rows += input.len() as u64;
+        counts.edges += layers.iter().map(|layer| layer.1.len() as u64).sum::<u64>();
+    }
+    counts
+}
+
+fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
+    let dataset = fixture.dataset();
+    let (graph, n) = (graph(&dataset), dataset.num_vertices());
+    let train = dataset.split(Split::Train).unwrap();
+    let candidates: Vec<Candidate<'_>> = parts
+        .iter()
+        .map(|&parts| Candidate { key: None, parts, assignment: random_assignment(n, parts, 3).into() })
+        .collect();
+    let measured = measure(&graph, &train, setting, &candidates, &NoProgress).unwrap();
+    assert_eq!(measured.records.len(), setting.batches as usize, "{}", fixture.name);
+    let mut work: Vec<Vec<u64>> = parts.iter().map(|&parts| vec![0; parts as usize]).collect();
+    let an_epoch = train.len().div_ceil(setting.batch_size as usize);
+    for (i, record) in measured.records.iter().enumerate() {
+        let what = format!("{}, {setting:?}, parts {parts:?}, mini-batch {i}", fixture.name);
+        let (epoch, step) = ((i / an_epoch) as u32 + 1, i % an_epoch);
+        let order = epoch_seeds(&train, setting.seed, epoch).unwrap();
+        let seeds = order.chunks(setting.batch_size as usize).nth(step).unwrap();
+        let at = (setting.seed, epoch, step as u32);
+        let (layers, input) = sets(&graph, seeds, &setting.fanouts, at);
+        let size =
+            |layer: &(BTreeSet<u32>, Vec<_>)| Size { vertices: layer.0.len() as u64, edges: layer.1.len() as u64 };
+        let sizes: Vec<Size> = layers.iter().map(size).collect();
+        assert_eq!((record.seeds, &record.layers), (seeds.len() as u64, &sizes), "{what}");
+        assert_eq!(record.input, input.len() as u64, "{what}");
+        for (c, candidate) in candidates.iter().enumerate() {
+            assert_eq!(record.split[c], oracle_split(&layers, &input, &candidate.assignment), "{what}");
+            let data = oracle_data(&graph, seeds, candidate.parts as usize, &setting.fanouts, at);
+            assert_eq!(record.data[c], data, "{what}");
+            for edge in layers.iter().flat_map(|layer| &layer.1) {
+                work[c][candidate.assignment[edge.1 as usize] as usize] += 1;
+            }
+        }
+    }
+    assert_eq!(measured.work, work, "{}", fixture.name);
+}
+
+#[test]
+fn oracle_counts_of_random_graphs() {
+    for seed in 0..40 {
+        let fixture = random_graph(seed);
+        let fanouts = ["2", "3,2", "all,1", "4,all,3"][seed as usize % 4];
+        check_counts(&fixture, &setting(fanouts, 1 + seed % 7, 5, seed), &[1, 2, 3, 7, 3]);
+    }
+}
+
+/// More parts, and more ranks, than a word has bits; and more ranks than seeds.
+#[test]
+fn oracle_counts_of_many_parts() {
+    let fixture = communities(6, 60);
+    check_counts(&fixture, &setting("6,4,3", 100, 3, 1), &[64, 65, 130]);
+    check_counts(&fixture, &setting("5,5", 7, 2, 2), &[130]);
+}
+
+#[test]
+fn one_part_has_nothing_to_exchange_and_is_even() {
+    let fixture = communities(4, 50);
+    let dataset = fixture.dataset();
+    let maps = [stored(&dataset, None, (Method::Random, None), 1)];
+    let evaluation = evaluate(&dataset, &maps, None, &setting("5,5", 20, 8, 0), &NoProgress).unwrap();
+    assert_eq!(evaluation.maps.len(), 2);
+    let (nothing, even) = ([0.0; 4], Spread { mean: 1.0, std: 0.0, p5: 1.0, p95: 1.0 });
+    for map in &evaluation.maps {
+        for layer in map.layers.iter().chain([&map.all]) {
+            for spread in [layer.cross_share, layer.rows_exchanged] {
+                assert_eq!([spread.mean, spread.std, spread.p5, spread.p95], nothing);
+            }
+            assert_eq!((layer.edge_imbalance, layer.vertex_imbalance), (even, even));
+        }
+        assert_eq!(map.input_imbalance, even);
+        assert_eq!((map.split, map.redundancy), (map.data, Volume { rows_loaded: 1.0, edges: 1.0 }));
+        assert_eq!(map.split.rows_loaded, evaluation.batch.input_rows.mean);
+    }
+}
+
+/// DESIGN, invariant 8, on sampled edges.
+#[test]
+fn a_random_partition_crosses_k_minus_1_of_k_sampled_edges() {
+    let fixture = communities(10, 300);
+    let dataset = fixture.dataset();
+    let maps = [2, 4, 8].map(|parts| stored(&dataset, None, (Method::Hash, None), parts));
+    let evaluation = evaluate(&dataset, &maps, None, &setting("5,5", 100, 40, 0), &NoProgress).unwrap();
+    let parts: Vec<u32> = evaluation.maps.iter().map(|map| map.parts).collect();
+    assert_eq!(parts, [2, 4, 8, 2, 4, 8]);
+    for map in &evaluation.maps {
+        let expected = 1.0 - 1.0 / f64::from(map.parts);
+        for layer in map.layers.iter().chain([&map.all]) {
+            let share = layer.cross_share.mean;
+            assert!((share - expected).abs() < 0.02, "{:?}, {} parts: {share}", map.key, map.parts);
+        }
+        assert!(map.redundancy.rows_loaded > 1.0 && map.redundancy.edges > 1.0);
+    }
+}
+
+#[test]
+fn the_random_column_is_the_random_partitioner() {
+    let fixture = communities(4, 50);
+    let dataset = fixture.dataset();
+    let map = stored(&dataset, None, (Method::Random, None), 5);
+    assert_eq!(map.assignment(), random_assignment(dataset.num_vertices(), 5, 0));
+    let evaluation = evaluate(&dataset, &[map], None, &setting("5", 10, 4, 0), &NoProgress).unwrap();
+    let [stored, random] = &evaluation.maps[..] else { panic!("{evaluation:?}") };
+    assert_eq!((stored.key.as_deref(), &random.key), (Some("random-k5"), &None));
+    assert_eq!(MapEvaluation { key: None, ..stored.clone() }, *random);
+}
+
+#[test]
+fn expectations_are_those_of_the_stored_report() {
+    for fixture in [communities(6, 100), random_graph(5), random_graph(8)] {
+        let dataset = fixture.dataset();
+        let presample = fixture.presample(&dataset);
+        let choices = [(Method::Metis, Some(Weights::Presampled)), (Method::Hash, None)];
+        let maps: Vec<PartitionMap> =
+            choices.into_iter().map(|choice| stored(&dataset, Some(&presample), choice, 2)).collect();
+        let defaults = Options { batches: 6, fanouts: None, batch_size: None, seed: None };
+        let setting = defaults.setting(Some(&presample)).unwrap();
+        assert_eq!(setting, self::setting("5,5", 10, 6, 1));
+        let evaluation = evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap();
+        assert_eq!(evaluation.presample.as_deref(), Some("test"));
+        for (map, found) in maps.iter().zip(&evaluation.maps) {
+            let (report, found) = (&map.meta().report, found.expectation.as_ref().unwrap());
+            assert_eq!(Some(found.expected_cross_edges), report.expected_cross_edges, "{}", fixture.name);
+            assert_eq!(found.expected_cross_share, report.expected_cross_share, "{}", fixture.name);
+            let balance = report.balance.work.unwrap();
+            assert!((found.expected_work_balance - balance).abs() < 1e-12, "{}", fixture.name);
+            let [share, all] = [found.measured_cross_edges, evaluation.batch.edges.mean];
+            assert!((found.measured_cross_share - share / all.max(1.0)).abs() < 1e-9, "{}", fixture.name);
+        }
+        let other = self::setting("5,4", 10, 6, 1);
+        let evaluation = evaluate(&dataset, &maps, Some(&presample), &other, &NoProgress).unwrap();
+        assert!(evaluation.presample.is_none() && evaluation.maps.iter().all(|map| map.expectation.is_none()));
+    }
+}
+
+#[test]
+fn differential_one_thread_and_four_agree() {
+    let fixture = communities(6, 100);
+    let dataset = fixture.dataset();
+    let presample = fixture.presample(&dataset);
+    let maps = [stored(&dataset, Some(&presample), (Method::Metis, None), 4)];
+    let run = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let setting = setting("5,5", 10, 50, 9);
+        pool.install(|| evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap())
+    };
+    let (one, four) = (run(1), run(4));
+    assert_eq!(one, four);
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&four).unwrap());
+}
+
+#[test]
+fn bad_input_is_one_clear_line() {
+    let fixture = communities(2, 20);
+    let dataset = fixture.dataset();
+    let wanted = Options { batches: 5, fanouts: Some("3".parse().unwrap()), batch_size: Some(4), seed: None };
+    let cases = [
+        (Options { fanouts: None, ..wanted.clone() }, "--fanouts"),
+        (Options { batch_size: None, ..wanted.clone() }, "--batch-size: no presample"),
+        (Options { batch_size: Some(0), ..wanted.clone() }, "at least 1"),
+        (Options { batches: 0, ..wanted.clone() }, "--batches 0"),
+        (Options { batches: u32::MAX, ..wanted.clone() }, "--batches 4294967295"),
+    ];
+    for (options, words) in cases {
+        let error = options.setting(None).unwrap_err();
+        assert!(matches!(error, Error::Option(_)) && error.to_string().contains(words), "{error}");
+    }
+    let setting = wanted.setting(None).unwrap();
+    assert_eq!(setting.seed, 1);
+    let zero = Setting { batch_size: 0, ..setting.clone() };
+    assert!(evaluate(&dataset, &[], None, &zero, &NoProgress).is_err());
+    let empty = Fixture::new("empty", 0, &[]);
+    let error = evaluate(&empty.dataset(), &[], None, &setting, &NoProgress).unwrap_err().to_string();
+    assert!(error.contains("training split is empty"), "{error}");
+    let damaged = Fixture::raw("damaged", vec![0, 1, 2], vec![1, 7]);
+    assert!(matches!(evaluate(&damaged.dataset(), &[], None, &setting, &NoProgress), Err(Error::Store(_))));
+}
+
+/// The elements of an XML document, each as its name, attributes and the text up to the next tag. Panics unless every tag
+/// is closed in order, attributes are quoted and text is escaped.
+fn elements(document: &str) -> Vec<(String, String)> {
+    let mut open: Vec<String> = Vec::new();
+    let mut found = Vec::new();
+    for piece in document.split('<').skip(1) {
+        let (tag, text) = piece.split_once('>').expect("a tag ends");
+        assert!(!text.contains('>'), "{piece}");
+        for entity in text.split('&').skip(1) {
+            assert!(["amp;", "lt;", "gt;"].iter().any(|name| entity.starts_with(name)), "{piece}");
+        }
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop().as_deref(), Some(name));
+            continue;
+        }
+        let (tag, closed) = tag.strip_suffix('/').map_or((tag, false), |tag| (tag, true));
+        let (name, attributes) = tag.split_once(' ').unwrap_or((tag, ""));
+        let quoted: Vec<&str> = attributes.split('"').collect();
+        assert!(quoted.len() % 2 == 1 && quoted.iter().step_by(2).all(|name| name.is_empty() || name.ends_with('=')));
+        found.push((name.to_string(), text.trim().to_string()));
+        if !closed {
+            open.push(name.to_string());
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    found
+}
+
+#[test]
+fn the_picture_is_well_formed_and_shows_every_map_and_layer() {
+    let fixture = communities(4, 50);
+    let dataset = fixture.dataset();
+    let maps: Vec<PartitionMap> = (1..=9).map(|parts| stored(&dataset, None, (Method::Hash, None), parts)).collect();
+    let evaluation = evaluate(&dataset, &maps, None, &setting("5,5,5", 20, 4, 0), &NoProgress).unwrap();
+    let document = plot(&evaluation, "a<b> & \"c\"\u{7}");
+    let found = elements(&document);
+    let count = |name: &str| found.iter().filter(|element| element.0 == name).count();
+    // 18 maps, each a bar in 2 panels of 3 layers and all of them, and in the legend; and the page.
+    assert_eq!((count("svg"), count("title"), count("rect")), (1, 18 * 9, 18 * 9 + 1));
+    let texts: Vec<&str> = found.iter().filter(|element| element.0 == "text").map(|element| &*element.1).collect();
+    for words in ["layer 1 (seeds)", "layer 2", "layer 3 (input)", "all layers"] {
+        assert_eq!(texts.iter().filter(|text| **text == words).count(), 2, "{words}");
+    }
+    for words in ["hash-k9, 9 parts", "hash-k1, 1 part", "random, 9 parts", "cross edges, % of the sampled"] {
+        assert!(texts.contains(&words), "{words}: {texts:?}");
+    }
+    assert!(texts[0].starts_with("a&lt;b&gt; &amp; \"c\"\u{fffd}: "), "{}", texts[0]);
+    assert!(!document.contains("NaN") && !document.contains("inf"), "{document}");
+    let (whole, half) = (&evaluation.maps[0].all, &evaluation.maps[1].all);
+    assert!(whole.cross_share.mean == 0.0 && half.cross_share.mean > 0.3);
+}

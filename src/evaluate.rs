@@ -1,0 +1,241 @@
+//! `gsplit evaluate`: stored partitions side by side, on fresh mini-batches.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use gsplit_partition::Error;
+use gsplit_partition::evaluate::{
+    Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Spread, evaluate, plot,
+};
+use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
+use serde_json::json;
+
+use gsplit::ui::{self, Ui};
+
+/// Tell whether partitions are good: measure them on fresh mini-batches
+///
+/// Draws mini-batches as training will, with a seed that the pre-sampling has not seen, and counts for every map what
+/// split-parallel training with it does: edges whose ends lie in different parts, how evenly the ranks share the work, rows
+/// exchanged between ranks, rows loaded and edges computed beside data parallelism; and what the presample lets expect.
+/// A random partition with as many parts stands beside them.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit evaluate products
+  gsplit evaluate products --partition metis-presampled-k4 --batches 50
+  gsplit evaluate products --partition metis-presampled-k4 --partition metis-degree-k4 --svg partitions.svg
+  gsplit evaluate products --fanouts 10,5 --batch-size 512 --seed 7 --json")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    /// A partition to measure; repeat it for several [default: all there are]
+    #[arg(long = "partition", value_name = "KEY", value_parser = artifact_key)]
+    partitions: Vec<String>,
+    #[command(flatten)]
+    options: Options,
+    /// Which pre-sampling gives fanouts, batch size and what to expect [default: the only one]
+    #[arg(long, value_name = "KEY", value_parser = artifact_key)]
+    presample: Option<String>,
+    /// Draw cross edges and imbalance of every map and layer into this SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> Result<()> {
+    let started = Instant::now();
+    let dataset = Dataset::open(&args.dataset)?;
+    let maps = choose_maps(&args, &dataset)?;
+    let presample = choose_presample(&args, &dataset, ui)?;
+    let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
+    if let Some(path) = &args.svg {
+        check_place(path)?;
+    }
+    if let Some(presample) = presample.as_ref().filter(|presample| !setting.is_of(presample)) {
+        let config = &presample.meta().config;
+        ui.note(&format!(
+            "note: nothing is expected, for presample {} is of other mini-batches (fanouts {}, batch size {})",
+            presample.key(),
+            config.fanouts,
+            config.batch_size
+        ));
+    }
+    let evaluation = evaluate(&dataset, &maps, presample.as_ref(), &setting, ui).map_err(explain)?;
+
+    let mut all = serde_json::to_value(&evaluation)?;
+    if let Some(object) = all.as_object_mut() {
+        object.insert("path".into(), json!(args.dataset.display().to_string()));
+        object.insert("seconds".into(), json!(started.elapsed().as_secs_f64()));
+    }
+    ui.json(&all);
+    say(&evaluation, &dataset, ui);
+    if let Some(path) = &args.svg {
+        std::fs::write(path, plot(&evaluation, dataset.name())).map_err(gsplit_store::Error::io(path))?;
+        ui.say(format_args!("drawn in {}", path.display()));
+    }
+    Ok(())
+}
+
+fn explain(error: Error) -> anyhow::Error {
+    match error {
+        Error::Option(problem) => ui::usage(problem),
+        error => error.into(),
+    }
+}
+
+/// The maps that are named, each once, or all there are.
+fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
+    let mut keys: Vec<String> = Vec::new();
+    for key in &args.partitions {
+        if !keys.contains(key) {
+            keys.push(key.clone());
+        }
+    }
+    if keys.is_empty() {
+        keys = dataset.keys("partition")?;
+    }
+    if keys.is_empty() {
+        let path = args.dataset.display();
+        bail!("{path}: has no partition to evaluate: run `gsplit partition {path} --parts K` first");
+    }
+    Ok(keys.iter().map(|key| PartitionMap::open(dataset, key)).collect::<Result<_, _>>()?)
+}
+
+/// The presample that is named, or the only one; `None` where the options say what it would.
+fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Presample>> {
+    if let Some(key) = &args.presample {
+        return Ok(Some(Presample::open(dataset, key)?));
+    }
+    let complete = args.options.fanouts.is_some() && args.options.batch_size.is_some();
+    match &dataset.keys("presample")?[..] {
+        [] => Ok(None),
+        [only] => match Presample::open(dataset, only) {
+            Err(error) if complete => {
+                ui.note(&format!("warning: nothing is expected, without the presample: {error}"));
+                Ok(None)
+            }
+            opened => Ok(Some(opened?)),
+        },
+        several if complete => {
+            let several = several.join(", ");
+            ui.note(&format!("note: nothing is expected; name a presample with --presample: {several}"));
+            Ok(None)
+        }
+        several => Err(ui::usage(format!(
+            "--presample: choose one of {}, or pass both --fanouts and --batch-size",
+            several.join(", ")
+        ))),
+    }
+}
+
+/// What stands in the way of writing the picture is better known before the work is done.
+fn check_place(path: &Path) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(ui::usage(format!("--svg {}: there is no folder {}", path.display(), folder.display())));
+    }
+    if path.is_dir() {
+        return Err(ui::usage(format!("--svg {}: is a folder; name a file", path.display())));
+    }
+    Ok(())
+}
+
+/// The table, a column for each map.
+fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
+    let (setting, batch) = (&evaluation.setting, &evaluation.batch);
+    ui.say(format_args!(
+        "{}: {} mini-batches of {} seeds, fanouts {}, seed {}",
+        dataset.name(),
+        setting.batches,
+        setting.batch_size,
+        setting.fanouts,
+        setting.seed
+    ));
+    ui.say(format_args!(
+        "  {:.0} sampled edges and {:.0} input rows a mini-batch; all numbers are means over mini-batches, ± standard deviation",
+        batch.edges.mean, batch.input_rows.mean
+    ));
+    let maps = &evaluation.maps;
+    let names: Vec<String> = maps.iter().map(|map| map.key.clone().unwrap_or_else(|| "random".into())).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(15);
+    for (label, cells) in [("".to_string(), names)].into_iter().chain(table(maps)) {
+        let cells: String = cells.iter().map(|cell| format!("  {cell:>width$}")).collect();
+        ui.say(format!("{label:<27}{cells}").trim_end());
+    }
+}
+
+type Row = (String, Vec<String>);
+
+fn table(maps: &[MapEvaluation]) -> Vec<Row> {
+    let row =
+        |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| (label.to_string(), maps.iter().map(cell).collect());
+    let mut rows = vec![row("parts", &|map| map.parts.to_string())];
+    rows.extend(by_layer("cross edges", maps, &|layer| percent(layer.cross_share)));
+    rows.extend(by_layer("edges, heaviest / mean", maps, &|layer| factor(layer.edge_imbalance)));
+    rows.extend(by_layer("vertices, heaviest / mean", maps, &|layer| factor(layer.vertex_imbalance)));
+    rows.push(row("  input rows", &|map| factor(map.input_imbalance)));
+    rows.extend(by_layer("rows exchanged", maps, &|layer| count(layer.rows_exchanged)));
+    let redundant = |data: f64, ratio: f64| format!("{data:.0} ({ratio:.2}x)");
+    rows.push(row("rows loaded, split", &|map| format!("{:.0}", map.split.rows_loaded)));
+    rows.push(row("rows loaded, data", &|map| redundant(map.data.rows_loaded, map.redundancy.rows_loaded)));
+    rows.push(row("edges computed, split", &|map| format!("{:.0}", map.split.edges)));
+    rows.push(row("edges computed, data", &|map| redundant(map.data.edges, map.redundancy.edges)));
+    rows.extend(expectations(maps));
+    rows
+}
+
+/// One row for all layers together and, where there are several, one for each.
+fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation) -> String) -> Vec<Row> {
+    let mut rows = vec![(label.to_string(), maps.iter().map(|map| cell(&map.all)).collect())];
+    let layers = maps.first().map_or(0, |map| map.layers.len());
+    for layer in (0..layers).filter(|_| layers > 1) {
+        let which = match layer {
+            0 => " (seeds)",
+            _ if layer + 1 == layers => " (input)",
+            _ => "",
+        };
+        let cells = maps.iter().map(|map| cell(&map.layers[layer])).collect();
+        rows.push((format!("  layer {}{which}", layer + 1), cells));
+    }
+    rows
+}
+
+/// Expected beside measured; nothing where there is no presample.
+fn expectations(maps: &[MapEvaluation]) -> Vec<Row> {
+    let found: Vec<_> = maps.iter().filter_map(|map| map.expectation.as_ref()).collect();
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let row = |label: &str, cell: &dyn Fn(&Expectation) -> String| -> Row {
+        (label.into(), found.iter().map(|expectation| cell(expectation)).collect())
+    };
+    let error =
+        |error: Option<f64>, digits: usize| error.map(|error| format!(" ±{error:.digits$}")).unwrap_or_default();
+    vec![
+        row("expected cross edges", &|e| format!("{:.0}", e.expected_cross_edges)),
+        row("measured, ± std. error", &|e| format!("{:.0}{}", e.measured_cross_edges, error(e.standard_error, 0))),
+        row("expected share", &|e| format!("{:.2} %", 100.0 * e.expected_cross_share)),
+        row("measured, ± std. error", &|e| {
+            let share_error = e.share_standard_error.map(|error| 100.0 * error);
+            format!("{:.2} %{}", 100.0 * e.measured_cross_share, error(share_error, 2))
+        }),
+        row("  standard errors apart", &|e| {
+            e.errors_apart.map_or_else(|| "-".into(), |errors| format!("{errors:+.1}"))
+        }),
+        row("expected work balance", &|e| format!("{:.3}", e.expected_work_balance)),
+        row("measured work balance", &|e| format!("{:.3}", e.measured_work_balance)),
+    ]
+}
+
+fn percent(share: Spread) -> String {
+    format!("{:.1} % ±{:.1}", 100.0 * share.mean, 100.0 * share.std)
+}
+
+fn factor(spread: Spread) -> String {
+    format!("{:.3} ±{:.3}", spread.mean, spread.std)
+}
+
+fn count(spread: Spread) -> String {
+    format!("{:.0} ±{:.0}", spread.mean, spread.std)
+}
