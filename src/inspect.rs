@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gsplit_store::{Dataset, PartitionMap, Presample};
+use gsplit_store::{Dataset, PartitionMap, Placement, Presample, RowLoads};
 use serde_json::{Value, json};
 
 use crate::describe::{say_content, split_sizes, splits_json};
@@ -16,13 +16,13 @@ pub struct Args {
     dataset: PathBuf,
 }
 
-/// Prints the dataset, its pre-samplings and its partitions. An artifact that cannot be opened is shown with the reason.
+/// Prints the dataset, its pre-samplings, its partitions and its placements. An artifact that cannot be opened is shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
     let splits = split_sizes(&dataset)?;
     say_content(&dataset, &splits, ui);
     say_origin(&dataset, ui);
-    let (mut presamples, mut partitions) = (Vec::new(), Vec::new());
+    let (mut presamples, mut partitions, mut placements) = (Vec::new(), Vec::new(), Vec::new());
     for key in dataset.keys("presample")? {
         let presample = Presample::open(&dataset, &key);
         ui.say(format_args!("  presample {key}: {}", shown(presample.as_ref().map(describe_presample))));
@@ -33,8 +33,14 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ui.say(format_args!("  partition {key}: {}", shown(map.as_ref().map(describe_partition))));
         partitions.push(as_json(&key, map.map(|map| json!(map.meta()))));
     }
+    for key in dataset.keys("placement")? {
+        let placement = Placement::open(&dataset, &key);
+        ui.say(format_args!("  placement {key}: {}", shown(placement.as_ref().map(describe_placement))));
+        placements.push(as_json(&key, placement.map(|placement| json!(placement.meta()))));
+    }
     ui.json(&json!({
-        "path": args.dataset.display().to_string(), "dataset": dataset.manifest(), "splits": splits_json(&splits), "presamples": presamples, "partitions": partitions,
+        "path": args.dataset.display().to_string(), "dataset": dataset.manifest(), "splits": splits_json(&splits),
+        "presamples": presamples, "partitions": partitions, "placements": placements,
     }));
     Ok(())
 }
@@ -77,6 +83,25 @@ fn describe_partition(map: &PartitionMap) -> String {
         report.adjacent_pairs,
         100.0 * report.expected_cross_share,
         report.imbalance
+    )
+}
+
+fn describe_placement(placement: &Placement) -> String {
+    let meta = placement.meta();
+    let (config, made_from) = (&meta.config, &meta.made_from);
+    let named = |artifact: &Option<(String, _)>| artifact.as_ref().map(|(key, _)| key.clone()).unwrap_or_default();
+    let sum = |of: fn(&RowLoads) -> f64| meta.report.expected.iter().map(of).sum::<f64>();
+    let (hits, host) = (sum(|loads| loads.local + loads.peer), sum(|loads| loads.host));
+    let share = 100.0 * hits / (hits + host).max(f64::MIN_POSITIVE);
+    format!(
+        "{} for {} parallelism on {} devices, {} a device, alpha {}, partition {}, presample {}: {share:.1} % of the row loads",
+        config.placement,
+        config.parallelism,
+        config.devices,
+        bytes(config.cache_bytes),
+        config.alpha,
+        named(&made_from.partition),
+        named(&made_from.presample)
     )
 }
 

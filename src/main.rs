@@ -19,6 +19,7 @@ mod generate;
 mod inspect;
 mod pack;
 mod partition;
+mod place;
 mod presample;
 mod verify;
 
@@ -53,6 +54,7 @@ enum Command {
     Verify(verify::Args),
     Pack(pack::PackArgs),
     Unpack(pack::UnpackArgs),
+    Place(place::Args),
 }
 
 fn main() -> ExitCode {
@@ -74,5 +76,6 @@ fn main() -> ExitCode {
         Command::Verify(args) => verify::run(args, ui),
         Command::Pack(args) => pack::pack(args, ui),
         Command::Unpack(args) => pack::unpack(args, ui),
+        Command::Place(args) => place::run(args, ui),
     })
 }

@@ -6,8 +6,8 @@
 //!                                                 │     random, hash ────────────┴─▶ cache order, report
 //! ```
 //!
-//! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`.
-//! [`evaluate::evaluate`] measures stored maps on fresh mini-batches.
+//! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`. [`mod@evaluate`]
+//! measures stored maps on fresh mini-batches; [`placement`] decides which device caches which feature rows.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -22,6 +22,7 @@ mod multilevel;
 mod options;
 mod partition;
 mod partitioner;
+pub mod placement;
 mod repair;
 mod report;
 mod spread;

@@ -154,6 +154,6 @@ impl PartitionOptions {
 }
 
 /// The name of a choice on the command line.
-fn value_name(value: impl ValueEnum) -> String {
+pub(crate) fn value_name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
 }

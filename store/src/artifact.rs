@@ -32,7 +32,7 @@ pub struct SourceFile {
     pub bytes: u64,
 }
 
-/// The identity of what a presample or a partition was made from.
+/// The identity of what a presample, a partition or a placement was made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MadeFrom {
@@ -46,6 +46,9 @@ pub struct MadeFrom {
     /// Key and digest of the presample, where one was used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub presample: Option<(String, Checksum)>,
+    /// Key and digest of the partition, where one was used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<(String, Checksum)>,
 }
 
 /// Checks the name of a derived artifact, which becomes a directory: letters, digits, `-`, `_` and `.`, not first.
@@ -60,8 +63,10 @@ pub fn artifact_key(text: &str) -> Result<String> {
 
 /// The document of an artifact that is derived from a dataset: `<KIND>/<key>/<KIND>.json`.
 pub(crate) trait Artifact: Document {
-    /// `presample` or `partition`.
+    /// `presample`, `partition` or `placement`.
     const KIND: &'static str;
+    /// The subcommand that makes it.
+    const COMMAND: &'static str = Self::KIND;
     /// What it was made from.
     fn made_from(&self) -> &MadeFrom;
     /// The files beside it.
@@ -84,10 +89,10 @@ pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Chec
     let folder = folder::<T>(dataset, key);
     let path = document_path::<T>(&folder);
     if !path.exists() {
-        let (kind, keys) = (T::KIND, dataset.keys(T::KIND)?);
+        let (kind, command, keys) = (T::KIND, T::COMMAND, dataset.keys(T::KIND)?);
         let remedy = match keys.is_empty() {
-            true => format!("run `gsplit {kind}` first"),
-            false => format!("there are {}; or run `gsplit {kind}`", keys.join(", ")),
+            true => format!("run `gsplit {command}` first"),
+            false => format!("there are {}; or run `gsplit {command}`", keys.join(", ")),
         };
         return Err(Error::Missing { path: dataset.path().into(), what: format!("{kind} `{key}`"), remedy });
     }
@@ -105,6 +110,7 @@ impl MadeFrom {
             topology: dataset.topology_checksum(),
             train: dataset.manifest().files.get("splits/train.npy").map(|record| record.checksum.clone()),
             presample: None,
+            partition: None,
         }
     }
 

@@ -180,7 +180,7 @@ impl Dataset {
         Ok(vertices)
     }
 
-    /// Keys of the artifacts below `kind` (`presample` or `partition`), sorted; what else lies there is left out.
+    /// Keys of the artifacts below `kind` (`presample`, `partition` or `placement`), sorted; what else lies there is left out.
     pub fn keys(&self, kind: &str) -> Result<Vec<String>> {
         let mut keys = self.folders(kind)?;
         keys.retain(|key| self.path.join(kind).join(key).join(kind).with_extension("json").exists());

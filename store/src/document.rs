@@ -1,5 +1,5 @@
-//! JSON documents that guard themselves: `dataset.json`, `presample.json`, `partition.json` and the trainer's
-//! `checkpoint.json`.
+//! JSON documents that guard themselves: `dataset.json`, `presample.json`, `partition.json`, `placement.json` and the
+//! trainer's `checkpoint.json`.
 //!
 //! ```json
 //! { "format": "gsplit-dataset", "format_version": 1, "checksum": "xxh3:...", "content": { ... } }

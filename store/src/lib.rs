@@ -19,9 +19,10 @@
 //!   splits/{train,valid,test}.npy  u32, ascending
 //!   presample/<key>/               presample.json and the counters of [`Presample`]
 //!   partition/<key>/               partition.json and the arrays of [`PartitionMap`]
+//!   placement/<key>/               placement.json and the arrays of [`Placement`]
 //! ```
 //!
-//! * Each of the three JSON documents holds the checksum of every file beside it and its own ([`document`]).
+//! * Each of the four JSON documents holds the checksum of every file beside it and its own ([`document`]).
 //! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run leaves the old
 //!   state or the new one. A dataset that takes long is resumed at its last finished stage ([`DatasetWriter::resume`]).
 //! * A derived artifact records the checksums of what it was made from ([`MadeFrom`]); a partition of another graph
@@ -43,6 +44,7 @@ mod mmap;
 mod names;
 mod npy;
 mod partition;
+mod placement;
 mod presample;
 mod progress;
 pub mod staging;
@@ -61,6 +63,9 @@ pub use mmap::MappedFile;
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, numeric_bytes, write_npy};
 pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport};
+pub use placement::{
+    CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, RowLoads,
+};
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Progress, Stage, Unit};
 pub use topology::{Topology, TopologyWriter};

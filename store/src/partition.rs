@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::staging::Staging;
-use crate::{Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
+use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
 
 /// How a partition was asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,6 +104,7 @@ impl Artifact for PartitionMeta {
 pub struct PartitionMap {
     key: String,
     meta: PartitionMeta,
+    checksum: Checksum,
     assignment: Column<u16>,
     cache_order: Column<u32>,
 }
@@ -142,13 +143,14 @@ impl PartitionMap {
 
     /// Opens the partition `key` of `dataset`; one of another graph is refused.
     pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
-        let (meta, _) = artifact::open::<PartitionMeta>(dataset, key)?;
+        let (meta, checksum) = artifact::open::<PartitionMeta>(dataset, key)?;
         let folder = Self::folder(dataset, key);
         let map = Self {
             key: key.to_string(),
             assignment: Column::open(folder.join("assignment.npy"))?,
             cache_order: Column::open(folder.join("cache_order.npy"))?,
             meta,
+            checksum,
         };
         map.check(dataset.num_vertices())?;
         Ok(map)
@@ -186,6 +188,11 @@ impl PartitionMap {
     /// Content of `partition.json`.
     pub fn meta(&self) -> &PartitionMeta {
         &self.meta
+    }
+
+    /// Digest of `partition.json`, and through it of the map.
+    pub fn checksum(&self) -> &Checksum {
+        &self.checksum
     }
 
     /// Number of parts.

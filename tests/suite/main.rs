@@ -13,6 +13,7 @@ mod layering;
 mod pack;
 #[cfg(feature = "train")]
 mod pipeline;
+mod place;
 mod support;
 #[cfg(feature = "train")]
 mod theorem;

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use crate::checksum::checksum_files;
 use crate::document;
 use crate::staging::tree;
-use crate::{Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Presample, PresampleMeta, Result};
+use crate::{
+    Dataset, DatasetManifest, Error, Files, PartitionMap, PartitionMeta, Placement, PlacementMeta, Presample,
+    PresampleMeta, Result,
+};
 use nodes::{check_features, check_labels, check_original_ids, check_original_names, check_splits, described_files};
 
 mod nodes;
@@ -24,7 +27,7 @@ pub struct Finding {
 /// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
 /// in range, splits distinct and disjoint, labels below the number of classes, one feature row a vertex, one row of every
 /// column a vertex or an edge, original ids distinct, no file that the manifest does not list, `Σedge = Σwork` of the
-/// presamples, each partition's map against its report. Fails only when there is no dataset to look at.
+/// presamples, each partition's map against its report, each placement's slots against its table. Fails only when there is no dataset to look at.
 ///
 /// Memory: 16 bytes a vertex.
 pub fn verify(path: &Path) -> Result<Vec<Finding>> {
@@ -44,6 +47,9 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     }
     for key in dataset.folders("partition")? {
         report.check_partition(&dataset, &key);
+    }
+    for key in dataset.folders("placement")? {
+        report.check_placement(&dataset, &key);
     }
     Ok(report.findings)
 }
@@ -165,5 +171,13 @@ impl Report {
             Ok(())
         });
         self.take(&folder, order);
+    }
+
+    fn check_placement(&mut self, dataset: &Dataset, key: &str) {
+        let folder = Placement::folder(dataset, key);
+        let meta = document::read::<PlacementMeta>(&folder.join("placement.json"));
+        let Some((meta, _)) = self.take(&folder.join("placement.json"), meta) else { return };
+        self.check_files(&folder, &meta.files);
+        self.take(&folder, Placement::open(dataset, key));
     }
 }

@@ -1,0 +1,143 @@
+//! What a user chooses about a placement.
+
+use clap::ValueEnum;
+use gsplit_store::PlacementConfig;
+use serde::Serialize;
+
+use super::{Bandwidth, CacheSize};
+use crate::options::value_name;
+use crate::{Error, Result};
+
+/// Cost of a peer access over a host access unless the user says: the value of Song & Jiang's example.
+const DEFAULT_ALPHA: f64 = 0.3;
+
+/// Who loads a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Parallelism {
+    /// The owner of the vertex, once a mini-batch
+    #[default]
+    Split,
+    /// Every device whose share of the mini-batch needs it
+    Data,
+}
+
+/// Which rows are cached where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementRule {
+    /// What costs least by the cost model, for the parallelism
+    #[default]
+    Optimised,
+    /// Each part's hottest rows on its own device, by the partition's cache order (GSplit)
+    Partitioned,
+    /// The hottest rows on every device (PaGraph)
+    Replicated,
+    /// The hottest rows dealt in turn to the devices, one copy each (Quiver)
+    Peer,
+    /// Song & Jiang's Algorithm 1 as published, for data parallelism
+    SongJiang,
+}
+
+impl PlacementRule {
+    /// The rules that make sense with `parallelism`.
+    pub fn of(parallelism: Parallelism) -> &'static [Self] {
+        let all = &[Self::Partitioned, Self::Replicated, Self::Peer, Self::Optimised, Self::SongJiang];
+        match parallelism {
+            Parallelism::Data => all,
+            Parallelism::Split => &all[..4],
+        }
+    }
+
+    /// Its name on the command line.
+    pub fn name(self) -> String {
+        value_name(self)
+    }
+}
+
+/// What reading a row costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// From a peer, over that from the host. Finite, not negative.
+    pub alpha: f64,
+    /// Bytes a second from the host and from peers, where they are known.
+    pub bandwidths: Option<(u64, u64)>,
+}
+
+/// Options of a placement.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PlaceOptions {
+    /// Cache of one device: a size such as 4GiB, or a share of all feature rows such as 20%
+    #[arg(long, value_name = "SIZE")]
+    pub cache: CacheSize,
+    /// Who loads a row
+    #[arg(long, value_enum, default_value_t)]
+    pub parallelism: Parallelism,
+    /// Which placement to store
+    #[arg(long, value_enum, value_name = "RULE", default_value_t)]
+    pub placement: PlacementRule,
+    /// What reading a row from a peer costs, where reading it from the host costs 1 [default: 0.3]
+    #[arg(long, value_name = "A", allow_negative_numbers = true, conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
+    pub alpha: Option<f64>,
+    /// Bytes a second that a device reads from host memory, as 25GB; with --peer-bandwidth, in place of --alpha
+    #[arg(long, value_name = "BYTES", requires = "peer_bandwidth")]
+    pub host_bandwidth: Option<Bandwidth>,
+    /// Bytes a second that a device reads from its peers, as 300GB
+    #[arg(long, value_name = "BYTES", requires = "host_bandwidth")]
+    pub peer_bandwidth: Option<Bandwidth>,
+}
+
+impl PlaceOptions {
+    /// Fails on values that make no sense whatever the dataset.
+    pub fn check(&self) -> Result<()> {
+        let alpha = self.costs().alpha;
+        if !(alpha.is_finite() && alpha >= 0.0) {
+            let expected = "expected 0 (peers cost nothing) or more; from 1 on no peer is read";
+            return Err(Error::Option(format!("--alpha {alpha}: {expected}")));
+        }
+        if !PlacementRule::of(self.parallelism).contains(&self.placement) {
+            let name = self.placement.name();
+            let problem = "Algorithm 1 supposes that every device loads a row equally often";
+            let remedy = "use --parallelism data, or --placement optimised";
+            return Err(Error::Option(format!("--placement {name}: {problem}; {remedy}")));
+        }
+        Ok(())
+    }
+
+    /// The costs that were given, or the default.
+    pub fn costs(&self) -> Costs {
+        let bandwidths = self.host_bandwidth.zip(self.peer_bandwidth);
+        match bandwidths {
+            Some((Bandwidth(host), Bandwidth(peer))) => {
+                Costs { alpha: host as f64 / peer as f64, bandwidths: Some((host, peer)) }
+            }
+            None => Costs { alpha: self.alpha.unwrap_or(DEFAULT_ALPHA), bandwidths: None },
+        }
+    }
+
+    /// The key under which the result is stored unless the user names one, as `optimised-split-4GiB-metis-presampled-k4`.
+    pub fn default_key(&self, partition: &str) -> String {
+        let cache = self.cache.to_string().replace('%', "pct");
+        let key = format!("{}-{}-{cache}", self.placement.name(), value_name(self.parallelism));
+        let alpha = self.costs().alpha;
+        match alpha == DEFAULT_ALPHA {
+            true => format!("{key}-{partition}"),
+            false => format!("{key}-a{alpha}-{partition}"),
+        }
+    }
+
+    /// The form that is stored with the result.
+    pub fn config(&self, devices: usize, cache_bytes: u64, row_bytes: u64) -> PlacementConfig {
+        let Costs { alpha, bandwidths } = self.costs();
+        PlacementConfig {
+            placement: self.placement.name(),
+            parallelism: value_name(self.parallelism),
+            devices: devices as u32,
+            cache_bytes,
+            row_bytes,
+            alpha,
+            host_bandwidth: bandwidths.map(|(host, _)| host),
+            peer_bandwidth: bandwidths.map(|(_, peer)| peer),
+        }
+    }
+}

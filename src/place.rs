@@ -1,0 +1,314 @@
+//! `gsplit place`.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use gsplit_partition::Error;
+use gsplit_partition::placement::{
+    CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place,
+};
+use gsplit_store::staging::{self, Staging};
+use gsplit_store::{
+    Dataset, FeatureDtype, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key,
+};
+use serde_json::{Value, json};
+
+use gsplit::ui::{self, Ui, bytes};
+
+/// Decide which feature rows each device caches, and predict what that saves
+///
+/// Prints, for caches from a thousandth of the feature rows to all of them, the expected shares of the row loads that are
+/// served from the loading device's own cache, from a peer's and from host memory, for several placements side by side; and
+/// for caches of --cache bytes what a mini-batch moves. Stores the rows of each device, one device for each part.
+///
+/// Placements: partitioned (each part's hottest rows on its own device), replicated (the hottest rows on every device), peer
+/// (the hottest rows, one copy each), optimised (what costs least when reading a row costs 0 from the own cache, alpha from a
+/// peer and 1 from the host) and song-jiang (their Algorithm 1 as published, --parallelism data only).
+///
+/// The prediction takes training to use the presample's fanouts and batch size.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit place products --partition metis-presampled-k4 --cache 4GiB
+  gsplit place products --cache 20% --host-bandwidth 25GB --peer-bandwidth 250GB
+  gsplit place products --cache 1GiB --parallelism data --alpha 0.1 --json")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    /// The partition: its parts are the devices [default: the only one]
+    #[arg(long, value_name = "KEY", value_parser = artifact_key)]
+    partition: Option<String>,
+    /// Which pre-sampling to use [default: the partition's, or the only one]
+    #[arg(long, value_name = "KEY", value_parser = artifact_key)]
+    presample: Option<String>,
+    #[command(flatten)]
+    options: PlaceOptions,
+    /// Name to store the placement under [default: made of the options, as optimised-split-4GiB-metis-presampled-k4]
+    #[arg(long, value_parser = artifact_key)]
+    key: Option<String>,
+    /// Place again where a placement of that name is there already
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> Result<()> {
+    let started = Instant::now();
+    args.options.check().map_err(explain)?;
+    let dataset = Dataset::open(&args.dataset)?;
+    let row_bytes = row_bytes(&dataset)?;
+    let map = choose_partition(&args, &dataset)?;
+    let presample = choose_presample(&args, &dataset, &map)?;
+    let cache_bytes = args.options.cache.bytes(row_bytes.saturating_mul(dataset.num_vertices() as u64));
+    if cache_bytes < row_bytes {
+        let cache = args.options.cache;
+        return Err(ui::usage(format!("--cache {cache}: a feature row takes {row_bytes} bytes; give it room for one")));
+    }
+    let config = args.options.config(map.num_parts(), cache_bytes, row_bytes);
+    let made_from = Placement::made_from(&dataset, &presample, &map);
+    let key = args.key.clone().unwrap_or_else(|| args.options.default_key(map.key()));
+    let reused = reuse(&args, &dataset, &made_from, &config, &key)?;
+    if reused.is_none() {
+        // What stands in the way of writing is better known before the work is done.
+        drop(Staging::begin(Placement::folder(&dataset, &key), args.force)?);
+    }
+
+    let demand = Demand::new(&dataset, &presample, &map, args.options.parallelism).map_err(explain)?;
+    let capacity = usize::try_from(cache_bytes / row_bytes).unwrap_or(usize::MAX).min(dataset.num_vertices());
+    let rules = PlacementRule::of(args.options.parallelism);
+    let points = curve(&demand, rules, &cache_sizes(dataset.num_vertices(), capacity), config.alpha);
+    let was_there = reused.is_some();
+    let placement = match reused {
+        Some(placement) => {
+            staging::tidy(&Placement::folder(&dataset, &key));
+            placement
+        }
+        None => {
+            let rows = place(&demand, args.options.placement, capacity, config.alpha);
+            let expected = expected_loads(&demand, &rows, config.alpha)?;
+            Placement::save(&dataset, &key, made_from, config, expected, &rows, args.force)?
+        }
+    };
+    let shown = Shown { placement: &placement, demand: &demand, rules, points: &points, capacity };
+    ui.json(&shown.as_json(&dataset, was_there, started));
+    shown.say(&dataset, was_there, started, ui);
+    Ok(())
+}
+
+/// A feature row as it is cached, in bytes. Fails on a dataset without features.
+fn row_bytes(dataset: &Dataset) -> Result<u64> {
+    let features = dataset.features()?;
+    let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
+    Ok((features.dim() * features.dtype().bytes() + scale) as u64)
+}
+
+/// The partition that is named, or the only one.
+fn choose_partition(args: &Args, dataset: &Dataset) -> Result<PartitionMap> {
+    let path = args.dataset.display();
+    match (&args.partition, &dataset.keys("partition")?[..]) {
+        (Some(key), _) => Ok(PartitionMap::open(dataset, key)?),
+        (None, []) => anyhow::bail!(
+            "{path} has no partition; run `gsplit partition {path} --parts K` first, a part for each device"
+        ),
+        (None, [only]) => Ok(PartitionMap::open(dataset, only)?),
+        (None, several) => Err(ui::usage(format!("choose a partition with --partition: {}", several.join(", ")))),
+    }
+}
+
+/// The presample that is named, or that of the partition, or the only one.
+fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Result<Presample> {
+    if let Some(key) = &args.presample {
+        return Ok(Presample::open(dataset, key)?);
+    }
+    let path = args.dataset.display();
+    let keys = dataset.keys("presample")?;
+    match (&map.meta().made_from.presample, &keys[..]) {
+        (_, []) => anyhow::bail!(
+            "{path} has no presample, which tells how often a row is loaded; run `gsplit presample {path}` first"
+        ),
+        (Some((used, _)), _) if keys.contains(used) => Ok(Presample::open(dataset, used)?),
+        (_, [only]) => Ok(Presample::open(dataset, only)?),
+        (_, several) => Err(ui::usage(format!("choose a presample with --presample: {}", several.join(", ")))),
+    }
+}
+
+/// The placement under `key`, when it was made as it would be now.
+fn reuse(
+    args: &Args,
+    dataset: &Dataset,
+    made_from: &MadeFrom,
+    config: &PlacementConfig,
+    key: &str,
+) -> Result<Option<Placement>> {
+    let folder = Placement::folder(dataset, key);
+    if args.force || !folder.exists() {
+        return Ok(None);
+    }
+    match Placement::open(dataset, key) {
+        Ok(placement) if placement.meta().config == *config && placement.meta().made_from == *made_from => {
+            Ok(Some(placement))
+        }
+        _ => Err(gsplit_store::Error::Exists(folder).into()),
+    }
+}
+
+/// What is shown of a placement.
+struct Shown<'a> {
+    placement: &'a Placement,
+    demand: &'a Demand<'a>,
+    rules: &'static [PlacementRule],
+    points: &'a [CurvePoint],
+    /// Rows a device that were asked for.
+    capacity: usize,
+}
+
+impl Shown<'_> {
+    fn config(&self) -> &PlacementConfig {
+        &self.placement.meta().config
+    }
+
+    fn as_json(&self, dataset: &Dataset, reused: bool, started: Instant) -> Value {
+        let (meta, config) = (self.placement.meta(), self.config());
+        let key_of = |artifact: &Option<(String, _)>| artifact.as_ref().map(|(key, _)| key.clone());
+        let points = self.points.iter().map(|point| {
+            let placements = self.rules.iter().zip(&point.loads);
+            let placements: serde_json::Map<_, _> =
+                placements.map(|(rule, loads)| (rule.name(), self.loads_json(loads))).collect();
+            json!({
+                "rows_per_device": point.rows,
+                "bytes_per_device": point.rows as u64 * config.row_bytes,
+                "asked": point.rows == self.capacity,
+                "placements": placements,
+            })
+        });
+        json!({
+            "key": self.placement.key(),
+            "path": Placement::folder(dataset, self.placement.key()).display().to_string(),
+            "partition": key_of(&meta.made_from.partition),
+            "presample": key_of(&meta.made_from.presample),
+            "config": config,
+            "report": meta.report,
+            "rows": self.demand.num_rows(),
+            "loads_per_batch": self.demand.loads_per_batch(),
+            "curve": points.collect::<Vec<_>>(),
+            "reused": reused,
+            "seconds": started.elapsed().as_secs_f64(),
+            "peak_rss_mb": ui::peak_rss_mb(),
+        })
+    }
+
+    fn loads_json(&self, loads: &RowLoads) -> Value {
+        let row_bytes = self.config().row_bytes as f64;
+        json!({
+            "local": loads.local,
+            "peer": loads.peer,
+            "host": loads.host,
+            "hit_rate": shares(loads)[0] + shares(loads)[1],
+            "host_bytes": loads.host * row_bytes,
+            "peer_bytes": loads.peer * row_bytes,
+            "cost": self.cost(loads),
+            "milliseconds": self.milliseconds(loads),
+        })
+    }
+
+    /// In loads of a row from the host.
+    fn cost(&self, loads: &RowLoads) -> f64 {
+        // Nothing is read from peers that cost more than the host.
+        loads.host + self.config().alpha.min(1.0) * loads.peer
+    }
+
+    /// Time that a device spends reading in a mini-batch, in the mean, where bandwidths are known.
+    fn milliseconds(&self, loads: &RowLoads) -> Option<f64> {
+        let config = self.config();
+        let (host, peer) = config.host_bandwidth.zip(config.peer_bandwidth)?;
+        let seconds = |rows: f64, bandwidth: u64| rows * config.row_bytes as f64 / bandwidth as f64;
+        Some(1e3 * (seconds(loads.host, host) + seconds(loads.peer, peer)) / f64::from(config.devices))
+    }
+
+    fn say(&self, dataset: &Dataset, reused: bool, started: Instant, ui: &Ui) {
+        let config = self.config();
+        let all_bytes = self.demand.num_rows() as u64 * config.row_bytes;
+        ui.say(format_args!(
+            "{}: {} rows of {} bytes, {} in all; {:.0} row loads a mini-batch, {} parallelism on {} devices",
+            dataset.path().display(),
+            self.demand.num_rows(),
+            config.row_bytes,
+            bytes(all_bytes),
+            self.demand.loads_per_batch(),
+            config.parallelism,
+            config.devices
+        ));
+        self.say_curve(ui);
+        self.say_asked(ui);
+        let how = match reused {
+            true => "already there, made with the same options".to_string(),
+            false => format!("{:.2} s", started.elapsed().as_secs_f64()),
+        };
+        let report = &self.placement.meta().report;
+        let (least, most) = (report.own_rows.iter().min().unwrap_or(&0), report.own_rows.iter().max().unwrap_or(&0));
+        ui.say(format_args!(
+            "stored {} ({how}): {} rows on every device, {least} to {most} besides on one",
+            config.placement, report.shared_rows
+        ));
+        let path = Placement::folder(dataset, self.placement.key());
+        ui.say(format_args!("  key {}, in {}", self.placement.key(), path.display()));
+    }
+
+    fn say_curve(&self, ui: &Ui) {
+        ui.say("% of the row loads served by the own cache / by peers / by the host");
+        let names = self.rules.iter().map(|rule| format!("{:>15}", rule.name()));
+        ui.say(format_args!("  {:>12} {:>11}{}", "cache", "rows", names.collect::<String>()));
+        for point in self.points {
+            let cells = point.loads.iter().map(|loads| {
+                let [local, peer, host] = percent(loads);
+                format!("{:>15}", format!("{local}/{peer}/{host}"))
+            });
+            let size = bytes(point.rows as u64 * self.config().row_bytes);
+            let mark = if point.rows == self.capacity { '>' } else { ' ' };
+            ui.say(format_args!("{mark} {size:>12} {:>11}{}", point.rows, cells.collect::<String>()));
+        }
+    }
+
+    /// What a mini-batch moves with caches of the size that was asked for.
+    fn say_asked(&self, ui: &Ui) {
+        let config = self.config();
+        let Some(point) = self.points.iter().find(|point| point.rows == self.capacity) else { return };
+        let timed = config.host_bandwidth.is_some();
+        ui.say(format_args!(
+            "a mini-batch with {} a device, alpha {}; cost in rows read from the host",
+            bytes(config.cache_bytes),
+            config.alpha
+        ));
+        let time = if timed { format!("{:>12}", "ms a device") } else { String::new() };
+        let head = ["placement", "hit rate", "host-device", "device-device", "cost"];
+        ui.say(format_args!("  {:<12} {:>9} {:>13} {:>14} {:>11}{time}", head[0], head[1], head[2], head[3], head[4]));
+        for (rule, loads) in self.rules.iter().zip(&point.loads) {
+            let [local, peer, _] = shares(loads);
+            let [host, peers] = [loads.host, loads.peer].map(|rows| bytes((rows * config.row_bytes as f64) as u64));
+            let time = self.milliseconds(loads).map(|time| format!("{time:>12.3}")).unwrap_or_default();
+            let (hits, cost) = (100.0 * (local + peer), self.cost(loads));
+            ui.say(format_args!("  {:<12} {hits:>7.1} % {host:>13} {peers:>14} {cost:>11.0}{time}", rule.name()));
+        }
+    }
+}
+
+/// Shares of the loads: own cache, peers, host. Without any load all count as local.
+fn shares(loads: &RowLoads) -> [f64; 3] {
+    let all = loads.local + loads.peer + loads.host;
+    if all > 0.0 { [loads.local, loads.peer, loads.host].map(|part| part / all) } else { [1.0, 0.0, 0.0] }
+}
+
+/// Shares in whole percent that make 100.
+fn percent(loads: &RowLoads) -> [u32; 3] {
+    let [local, peer, _] = shares(loads);
+    let [local, hits] = [local, local + peer].map(|share| ((100.0 * share).round() as u32).min(100));
+    [local, hits - local, 100 - hits]
+}
+
+fn explain(error: Error) -> anyhow::Error {
+    match error {
+        Error::Option(problem) => ui::usage(problem),
+        error => error.into(),
+    }
+}

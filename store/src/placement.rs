@@ -1,0 +1,337 @@
+//! Placements: which rank's device caches which feature rows (the placement axis of a training strategy).
+//!
+//! ```text
+//! placement/<key>/
+//!   slots.npy      u32  vertices in the order of their slots: first the rows that every device holds, in the same slots 0, 1,
+//!                       ..., then those that device 0 holds besides, then those of device 1 ... The lengths of these lists are
+//!                       `shared_rows` and `own_rows` of the report; a device's own rows lie behind the shared ones
+//!   placement.npy  u16[n]  where each vertex's row is: a device, 65534 = every device, 65535 = the host alone. A row that
+//!                       several devices hold, but not all, is named with the first of them (`slots.npy` tells the others)
+//!   placement.json      what it was made from, what was asked for, what is to be expected of it
+//! ```
+//!
+//! A device's list begins with what deserves its slot most: a device that turns out to have room for fewer rows leaves out
+//! the last ones. The host keeps every row.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::artifact::{self, Artifact};
+use crate::document::{self, Document};
+use crate::partition::PartitionMeta;
+use crate::staging::Staging;
+use crate::{Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, write_npy};
+
+/// In `placement.npy`: every device holds the row.
+pub const EVERY_DEVICE: u16 = u16::MAX - 1;
+/// In `placement.npy`: no device holds the row.
+pub const HOST: u16 = u16::MAX;
+/// Most devices of a placement.
+pub const MAX_DEVICES: usize = EVERY_DEVICE as usize;
+
+/// How a placement was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacementConfig {
+    /// The rule, as `optimised`.
+    pub placement: String,
+    /// Who loads a row: `split`, its owner; `data`, any device.
+    pub parallelism: String,
+    /// Number of devices.
+    pub devices: u32,
+    /// Cache of one device, in bytes.
+    pub cache_bytes: u64,
+    /// A feature row, in bytes.
+    pub row_bytes: u64,
+    /// Cost of reading a row from a peer over that of reading it from the host.
+    pub alpha: f64,
+    /// Bytes a second that a device reads from the host, where alpha was given by bandwidths.
+    pub host_bandwidth: Option<u64>,
+    /// Bytes a second that a device reads from its peers, where alpha was given by bandwidths.
+    pub peer_bandwidth: Option<u64>,
+}
+
+/// Where row loads are served from: expected row loads in a global mini-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowLoads {
+    /// The reader's own cache.
+    pub local: f64,
+    /// Another device's cache.
+    pub peer: f64,
+    /// Host memory.
+    pub host: f64,
+}
+
+/// What a placement holds and what to expect of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacementReport {
+    /// Rows that fit a device.
+    pub rows_per_device: u64,
+    /// Rows that every device holds.
+    pub shared_rows: u64,
+    /// Rows that each device holds besides.
+    pub own_rows: Vec<u64>,
+    /// Expected row loads of each device in a global mini-batch.
+    pub expected: Vec<RowLoads>,
+}
+
+/// Content of `placement.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlacementMeta {
+    /// The graph, the presample and the partition.
+    pub made_from: MadeFrom,
+    /// What was asked for.
+    pub config: PlacementConfig,
+    /// What came out.
+    pub report: PlacementReport,
+    /// `slots.npy` and `placement.npy`.
+    pub files: Files,
+    /// Version of gsplit.
+    pub tool_version: String,
+}
+
+impl Document for PlacementMeta {
+    const FORMAT: &'static str = "gsplit-placement";
+    const VERSION: u32 = 1;
+}
+
+impl Artifact for PlacementMeta {
+    const KIND: &'static str = "placement";
+    const COMMAND: &'static str = "place";
+
+    fn made_from(&self) -> &MadeFrom {
+        &self.made_from
+    }
+
+    fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
+/// The vertices whose rows the devices hold, in the order of their slots.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CachedRows {
+    /// What every device holds, in its first slots.
+    pub shared: Vec<u32>,
+    /// For each device, what it holds behind that.
+    pub own: Vec<Vec<u32>>,
+}
+
+impl CachedRows {
+    /// Where the row of each of `n` vertices is, as `placement.npy` has it. Fails on a vertex that there is not, and on a
+    /// device that holds a row twice. Memory: 4 bytes a vertex.
+    pub fn homes(&self, n: usize) -> Result<Vec<u16>> {
+        if self.own.len() > MAX_DEVICES {
+            let found = self.own.len();
+            return Err(Error::Invalid(format!("a placement on {found} devices: expected at most {MAX_DEVICES}")));
+        }
+        let mut homes = vec![HOST; n];
+        let mut latest = vec![HOST; n];
+        let devices = (0u16..).zip(&self.own);
+        for (device, rows) in std::iter::once((EVERY_DEVICE, &self.shared)).chain(devices) {
+            for &v in rows {
+                let Some(home) = homes.get_mut(v as usize) else {
+                    return Err(Error::Invalid(format!("vertex {v} has a slot, the graph has {n} vertices")));
+                };
+                if *home == EVERY_DEVICE || latest[v as usize] == device {
+                    return Err(Error::Invalid(format!("the row of vertex {v} is twice on one device")));
+                }
+                latest[v as usize] = device;
+                if *home == HOST {
+                    *home = device;
+                }
+            }
+        }
+        Ok(homes)
+    }
+}
+
+/// A stored placement of a dataset's feature rows, mapped.
+#[derive(Clone, Debug)]
+pub struct Placement {
+    key: String,
+    meta: PlacementMeta,
+    slots: Column<u32>,
+    homes: Column<u16>,
+}
+
+impl Placement {
+    /// Where the placement `key` of `dataset` lies.
+    pub fn folder(dataset: &Dataset, key: &str) -> PathBuf {
+        artifact::folder::<PlacementMeta>(dataset, key)
+    }
+
+    /// What a placement with that presample and partition is made from.
+    pub fn made_from(dataset: &Dataset, presample: &Presample, partition: &PartitionMap) -> MadeFrom {
+        MadeFrom {
+            presample: Some((presample.key().to_string(), presample.checksum().clone())),
+            partition: Some((partition.key().to_string(), partition.checksum().clone())),
+            ..MadeFrom::dataset(dataset)
+        }
+    }
+
+    /// Stores a placement under `key`; `expected` holds the expected loads of each device. Refuses an existing key, unless
+    /// `replace`, and rows that do not fit what `config` says.
+    pub fn save(
+        dataset: &Dataset,
+        key: &str,
+        made_from: MadeFrom,
+        config: PlacementConfig,
+        expected: Vec<RowLoads>,
+        rows: &CachedRows,
+        replace: bool,
+    ) -> Result<Self> {
+        let homes = rows.homes(dataset.num_vertices())?;
+        let report = PlacementReport {
+            rows_per_device: config.cache_bytes / config.row_bytes.max(1),
+            shared_rows: rows.shared.len() as u64,
+            own_rows: rows.own.iter().map(|own| own.len() as u64).collect(),
+            expected,
+        };
+        report.check(&config).map_err(Error::Invalid)?;
+        let staging = Staging::begin(Self::folder(dataset, key), replace)?;
+        let mut files = Files::new();
+        let mut slots = NpyWriter::create(staging.path("slots.npy"))?;
+        for list in std::iter::once(&rows.shared).chain(&rows.own) {
+            slots.push(list)?;
+        }
+        files.insert("slots.npy".into(), slots.finish()?);
+        files.insert("placement.npy".into(), write_npy(staging.path("placement.npy"), &homes)?);
+        let tool_version = env!("CARGO_PKG_VERSION").to_string();
+        let meta = PlacementMeta { made_from, config, report, files, tool_version };
+        document::write(&artifact::document_path::<PlacementMeta>(&staging.path("")), &meta)?;
+        staging.commit()?;
+        Self::open(dataset, key)
+    }
+
+    /// Opens the placement `key` of `dataset`; one of another graph, or of a partition that was made again since, is refused.
+    pub fn open(dataset: &Dataset, key: &str) -> Result<Self> {
+        let (meta, _) = artifact::open::<PlacementMeta>(dataset, key)?;
+        let folder = Self::folder(dataset, key);
+        check_partition(dataset, &folder, &meta.made_from)?;
+        let placement = Self {
+            key: key.to_string(),
+            slots: Column::open(folder.join("slots.npy"))?,
+            homes: Column::open(folder.join("placement.npy"))?,
+            meta,
+        };
+        placement.check(dataset.num_vertices())?;
+        Ok(placement)
+    }
+
+    fn check(&self, n: usize) -> Result<()> {
+        let corrupt = |problem: String| Err(Error::corrupt(self.slots.path(), problem));
+        let report = &self.meta.report;
+        if let Err(problem) = report.check(&self.meta.config) {
+            return corrupt(problem);
+        }
+        let expected = report.own_rows.iter().try_fold(report.shared_rows, |sum, &rows| sum.checked_add(rows));
+        if expected != Some(self.slots.len() as u64) {
+            return corrupt(format!("{} slots, the report says {expected:?}", self.slots.len()));
+        }
+        match self.rows().homes(n) {
+            Ok(homes) if homes[..] == self.homes[..] => Ok(()),
+            Ok(_) => corrupt("does not hold the rows that placement.npy tells of".into()),
+            Err(error) => corrupt(error.to_string()),
+        }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Content of `placement.json`.
+    pub fn meta(&self) -> &PlacementMeta {
+        &self.meta
+    }
+
+    /// Number of devices.
+    pub fn num_devices(&self) -> usize {
+        self.meta.report.own_rows.len()
+    }
+
+    /// Where each vertex's row is: a device, [`EVERY_DEVICE`] or [`HOST`].
+    pub fn homes(&self) -> &[u16] {
+        &self.homes
+    }
+
+    /// What every device holds, in slots 0, 1, ...
+    pub fn shared(&self) -> &[u32] {
+        &self.slots[..self.meta.report.shared_rows as usize]
+    }
+
+    /// What `device` holds in the slots behind the shared ones. Panics when there is no such device.
+    pub fn own(&self, device: usize) -> &[u32] {
+        let report = &self.meta.report;
+        let start = report.shared_rows + report.own_rows[..device].iter().sum::<u64>();
+        &self.slots[start as usize..(start + report.own_rows[device]) as usize]
+    }
+
+    /// All rows, copied.
+    pub fn rows(&self) -> CachedRows {
+        let mut rest = &self.slots[self.shared().len()..];
+        let mut take = |rows: &u64| {
+            let (own, behind) = rest.split_at(*rows as usize);
+            rest = behind;
+            own.to_vec()
+        };
+        CachedRows { shared: self.shared().to_vec(), own: self.meta.report.own_rows.iter().map(&mut take).collect() }
+    }
+}
+
+impl PlacementReport {
+    /// As many devices as were asked for, and no more rows on one than fit.
+    fn check(&self, config: &PlacementConfig) -> Result<(), String> {
+        let devices = config.devices as usize;
+        if (self.own_rows.len(), self.expected.len()) != (devices, devices) {
+            let found = (self.own_rows.len(), self.expected.len());
+            return Err(format!("rows and loads of {found:?} devices, expected {devices}"));
+        }
+        let fits = |own: &u64| self.shared_rows.checked_add(*own).is_some_and(|rows| rows <= self.rows_per_device);
+        match self.own_rows.iter().position(|own| !fits(own)) {
+            Some(device) => {
+                let (rows, most) =
+                    (u128::from(self.shared_rows) + u128::from(self.own_rows[device]), self.rows_per_device);
+                Err(format!("{rows} rows on device {device}, where {most} fit"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Fails unless the partition is the one that the placement was made from.
+fn check_partition(dataset: &Dataset, folder: &Path, made_from: &MadeFrom) -> Result<()> {
+    let Some((key, recorded)) = &made_from.partition else { return Ok(()) };
+    let (_, now) = artifact::open::<PartitionMeta>(dataset, key)?;
+    if now == *recorded {
+        return Ok(());
+    }
+    let named = |checksum| format!("partition `{key}` ({checksum})");
+    Err(Error::Mismatch { path: folder.to_path_buf(), made_from: named(recorded), used_with: named(&now) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_of_rows() {
+        let rows = CachedRows { shared: vec![4], own: vec![vec![0, 2], vec![2], vec![5]] };
+        assert_eq!(rows.homes(7).unwrap(), [0, HOST, 0, HOST, EVERY_DEVICE, 2, HOST]);
+        for (shared, own, expected) in [
+            (vec![4], vec![vec![4]], "vertex 4 is twice"),
+            (vec![4, 4], vec![], "vertex 4 is twice"),
+            (vec![], vec![vec![3], vec![1, 3, 3]], "vertex 3 is twice"),
+            (vec![], vec![vec![7]], "the graph has 7 vertices"),
+            (vec![], vec![vec![]; 65_535], "65535 devices: expected at most 65534"),
+        ] {
+            let line = CachedRows { shared, own }.homes(7).unwrap_err().to_string();
+            assert!(line.contains(expected), "{line}");
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! `gsplit place`: what it stores, what it refuses, and whether training loads rows as it predicts.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::{Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, RowLoads, Split};
+
+use crate::support::{community, content, fails, gsplit, json, ok};
+
+const FANOUTS: &str = "6,4";
+const BATCH: usize = 128;
+
+/// A dataset `ds` with a presample and a partition into four.
+fn prepare(folder: &Path, vertices: u32, epochs: &str) {
+    community(folder, vertices);
+    let batch = BATCH.to_string();
+    ok(folder, &["presample", "ds", "--fanouts", FANOUTS, "--batch-size", &batch, "--epochs", epochs]);
+    ok(folder, &["partition", "ds", "--parts", "4", "--key", "four"]);
+}
+
+#[test]
+fn a_placement_is_stored_shown_reused_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, 1500, "3");
+    let place = ["place", "ds", "--cache", "20%", "--alpha", "0.2"];
+    let made = json(folder, &place);
+    assert_eq!(made["key"], "optimised-split-20pct-a0.2-four");
+    assert_eq!((&made["reused"], &made["partition"]), (&false.into(), &"four".into()));
+    let curve = made["curve"].as_array().unwrap();
+    let asked = curve.iter().find(|point| point["asked"] == true).unwrap();
+    assert_eq!(asked["rows_per_device"], 300);
+    let (best, gsplit) = (&asked["placements"]["optimised"], &asked["placements"]["partitioned"]);
+    assert!(best["cost"].as_f64().unwrap() <= gsplit["cost"].as_f64().unwrap());
+    let row_bytes = made["config"]["row_bytes"].as_f64().unwrap();
+    let moved = best["host"].as_f64().unwrap() * row_bytes;
+    assert!((moved - best["host_bytes"].as_f64().unwrap()).abs() < 1e-6 && best["milliseconds"].is_null());
+
+    assert_eq!(json(folder, &place)["reused"], true);
+    let text = ok(folder, &place);
+    assert!(text.contains("already there") && text.contains("replicated") && text.contains("device-device"), "{text}");
+    ok(folder, &["verify", "ds"]);
+    let shown = ok(folder, &["inspect", "ds"]);
+    assert!(shown.contains("placement optimised-split-20pct-a0.2-four: optimised for split parallelism"), "{shown}");
+    assert_eq!(json(folder, &["inspect", "ds"])["placements"][0]["meta"]["config"]["alpha"], 0.2);
+
+    let dataset = Dataset::open(folder.join("ds")).unwrap();
+    let stored = Placement::open(&dataset, "optimised-split-20pct-a0.2-four").unwrap();
+    assert_eq!((stored.num_devices(), stored.homes().len()), (4, 1500));
+    let held: usize = (0..4).map(|device| stored.shared().len() + stored.own(device).len()).sum();
+    assert_eq!(held, 4 * 300);
+    let config = &stored.meta().config;
+    assert_eq!((config.cache_bytes, config.row_bytes), (300 * config.row_bytes, row_bytes as u64));
+
+    // Another cost under the same name is refused, unless it is forced.
+    let other = ["place", "ds", "--cache", "20%", "--alpha", "0.9", "--key", "optimised-split-20pct-a0.2-four"];
+    assert!(fails(folder, &other, 1).contains("--force"));
+    ok(folder, &[&other[..], &["--force"]].concat());
+    ok(folder, &["verify", "ds"]);
+    ok(folder, &["pack", "ds", "--out", "packed"]);
+    ok(folder, &["unpack", "packed", "--out", "again"]);
+    assert_eq!(content(&folder.join("ds")), content(&folder.join("again")));
+}
+
+#[test]
+fn bandwidths_give_alpha_and_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, 600, "2");
+    let args = ["place", "ds", "--cache", "10%", "--host-bandwidth", "25GB", "--peer-bandwidth", "100GB/s"];
+    let made = json(folder, &[&args[..], &["--parallelism", "data", "--placement", "song-jiang"]].concat());
+    assert_eq!(made["config"]["alpha"], 0.25);
+    for point in made["curve"].as_array().unwrap() {
+        for (rule, loads) in point["placements"].as_object().unwrap() {
+            let [host, peer, time, cost] =
+                ["host_bytes", "peer_bytes", "milliseconds", "cost"].map(|key| loads[key].as_f64().unwrap());
+            let expected = 1e3 * (host / 25e9 + peer / 100e9) / 4.0;
+            assert!((time - expected).abs() <= 1e-9 * expected, "{rule}: {time}, expected {expected}");
+            let cost_bytes = cost * made["config"]["row_bytes"].as_f64().unwrap();
+            assert!((cost_bytes - host - peer / 4.0).abs() <= 1e-6, "{rule}");
+        }
+    }
+}
+
+#[test]
+fn the_files_do_not_depend_on_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, 1500, "2");
+    for more in [&["--parallelism", "split"][..], &["--parallelism", "data"], &["--placement", "peer"]] {
+        let mut found = Vec::new();
+        for threads in ["1", "4"] {
+            let place = ["place", "ds", "--cache", "5KiB", "--key", "p", "--force", "--threads", threads];
+            ok(folder, &[&place[..], more].concat());
+            found.push(content(&folder.join("ds/placement/p")));
+        }
+        assert_eq!(found[0], found[1], "{more:?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_placement_is_reported_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    prepare(folder, 300, "2");
+    ok(folder, &["place", "ds", "--cache", "10%", "--parallelism", "data", "--key", "p"]);
+    for name in ["slots.npy", "placement.npy", "placement.json"] {
+        let path = folder.join("ds/placement/p").join(name);
+        let good = fs::read(&path).unwrap();
+        for at in [0, good.len() / 2, good.len() - 1] {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            fs::write(&path, &bad).unwrap();
+            let output = gsplit(folder, &["verify", "ds"]);
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{name}, byte {at}: {text}");
+            assert!(text.contains(&format!("placement/p/{name}")), "{name}, byte {at}: {text}");
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(gsplit(folder, &["verify", "ds"]).status.code(), Some(1), "{name} is missing");
+        fs::write(&path, &good).unwrap();
+    }
+    ok(folder, &["verify", "ds"]);
+}
+
+#[test]
+fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let place = ["place", "ds", "--cache", "10%"];
+    assert!(fails(folder, &place, 1).contains("not a gsplit dataset"));
+    community(folder, 300);
+    assert!(fails(folder, &place, 1).contains("run `gsplit partition ds --parts K` first"));
+    ok(folder, &["partition", "ds", "--parts", "2", "--weights", "unit", "--key", "two"]);
+    assert!(fails(folder, &place, 1).contains("run `gsplit presample ds` first"));
+    ok(folder, &["presample", "ds", "--fanouts", "5"]);
+    let line = fails(folder, &[&place[..], &["--partition", "three"]].concat(), 1);
+    assert!(line.contains("partition `three`") && line.contains("there are two"), "{line}");
+    for (args, words) in [
+        (&["--cache", "3"][..], "--cache 3: a feature row takes"),
+        (&["--cache", "much"], "expected a size such as 4GiB"),
+        (&["--cache", "0%"], "above 0%"),
+        (&["--cache", "1MiB", "--alpha", "-1"], "--alpha -1: expected 0"),
+        (&["--cache", "1MiB", "--alpha", "nan"], "--alpha NaN: expected 0"),
+        (&["--cache", "1MiB", "--placement", "song-jiang"], "use --parallelism data"),
+        (&["--cache", "1MiB", "--host-bandwidth", "0", "--peer-bandwidth", "1GB"], "such as 25GB"),
+        (&["--cache", "1MiB", "--host-bandwidth", "1GB"], "--peer-bandwidth"),
+        (&["--cache", "1MiB", "--host-bandwidth", "1GB", "--peer-bandwidth", "1GB", "--alpha", "1"], "cannot be used"),
+    ] {
+        let output = gsplit(folder, &[&["place", "ds"][..], args].concat());
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(words), "{args:?}: {errors}");
+    }
+
+    // A placement of a partition that was made again since.
+    ok(folder, &[&place[..], &["--key", "p"]].concat());
+    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "random", "--key", "two", "--force"]);
+    let shown = ok(folder, &["inspect", "ds"]);
+    assert!(shown.contains("placement p: unusable") && shown.contains("made from partition `two`"), "{shown}");
+    assert_eq!(gsplit(folder, &["verify", "ds"]).status.code(), Some(1));
+    assert!(fails(folder, &[&place[..], &["--key", "p"]].concat(), 1).contains("--force"));
+    ok(folder, &[&place[..], &["--key", "p", "--force"]].concat());
+    ok(folder, &["verify", "ds"]);
+
+    fs::write(folder.join("edges.txt"), "0 1\n1 2\n2 0\n").unwrap();
+    ok(folder, &["convert", "edges.txt", "--out", "plain"]);
+    let line = fails(folder, &["place", "plain", "--cache", "10%"], 1);
+    assert!(line.contains("has no features") && line.contains("--features"), "{line}");
+}
+
+/// The vertices whose rows `seeds` load.
+fn inputs(graph: &Graph<'_>, seeds: &[u32], seed: u64, epoch: u32, step: u32) -> Vec<u32> {
+    let fanouts: Fanouts = FANOUTS.parse().unwrap();
+    let mut frontier = seeds.to_vec();
+    for (depth, fanout) in (0..).zip(fanouts.iter()) {
+        let sampled = sample_layer(graph, &frontier, fanout, &layer_key(seed, epoch, step, depth)).unwrap();
+        frontier = unique_frontier_first(&frontier, &neighbours(graph, &sampled.edges)).mixed;
+    }
+    frontier
+}
+
+/// Row loads of a fresh mini-batch, in the mean, by where `placement` serves them from.
+fn measure(dataset: &Dataset, map: &PartitionMap, placement: &Placement) -> RowLoads {
+    let topology = dataset.topology();
+    let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
+    let train = dataset.split(Split::Train).unwrap();
+    let devices = placement.num_devices();
+    let own: Vec<HashSet<u32>> = (0..devices).map(|device| placement.own(device).iter().copied().collect()).collect();
+    let split = placement.meta().config.parallelism == "split";
+    let (mut loads, mut batches) = (RowLoads::default(), 0.0);
+    for epoch in 1..=8 {
+        for (step, batch) in (0..).zip(epoch_seeds(&train, 77, epoch).unwrap().chunks(BATCH)) {
+            batches += 1.0;
+            let mut load = |v: u32, device: usize| {
+                let home = placement.homes()[v as usize];
+                match () {
+                    () if home == EVERY_DEVICE || own[device].contains(&v) => loads.local += 1.0,
+                    () if home != HOST => loads.peer += 1.0,
+                    () => loads.host += 1.0,
+                }
+            };
+            if split {
+                let rows = inputs(&graph, batch, 77, epoch, step);
+                rows.into_iter().for_each(|v| load(v, usize::from(map.assignment()[v as usize])));
+            } else {
+                for (device, share) in batch.chunks(batch.len().div_ceil(devices)).enumerate() {
+                    inputs(&graph, share, 77, epoch, step).into_iter().for_each(|v| load(v, device));
+                }
+            }
+        }
+    }
+    RowLoads { local: loads.local / batches, peer: loads.peer / batches, host: loads.host / batches }
+}
+
+#[test]
+fn training_loads_rows_as_predicted() {
+    let folder = tempfile::tempdir().unwrap();
+    prepare(folder.path(), 6000, "20");
+    for (parallelism, rules, tolerance) in [
+        ("split", &["partitioned", "replicated", "peer", "optimised"][..], 0.02),
+        ("data", &["partitioned", "replicated", "peer", "optimised", "song-jiang"], 0.05),
+    ] {
+        for rule in rules {
+            let key = format!("{rule}-{parallelism}");
+            let args = ["--cache", "12%", "--parallelism", parallelism, "--placement", rule, "--key", &key];
+            let made = json(folder.path(), &[&["place", "ds"][..], &args].concat());
+            let predicted = made["report"]["expected"].as_array().unwrap().iter();
+            let total = |part: &str| predicted.clone().map(|loads| loads[part].as_f64().unwrap()).sum::<f64>();
+            let dataset = Dataset::open(folder.path().join("ds")).unwrap();
+            let map = PartitionMap::open(&dataset, "four").unwrap();
+            let measured = measure(&dataset, &map, &Placement::open(&dataset, &key).unwrap());
+            let all = measured.local + measured.peer + measured.host;
+            for (part, measured) in [("local", measured.local), ("peer", measured.peer), ("host", measured.host)] {
+                let predicted = total(part);
+                println!("{key} {part}: {measured:.1}, predicted {predicted:.1} of {all:.1}");
+                assert!(
+                    (measured - predicted).abs() < tolerance * all,
+                    "{key}: {measured} row loads from {part}, predicted {predicted} of {all}"
+                );
+            }
+        }
+    }
+}
