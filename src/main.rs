@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use gsplit::ui;
 
+mod capture;
 mod convert;
 #[cfg(feature = "train")]
 mod delegate;

@@ -4,12 +4,16 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use gsplit_partition::{Error, PartitionOptions, partition};
+use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partitioned, assess, partition};
 use gsplit_store::staging::{self, Staging};
-use gsplit_store::{Dataset, MadeFrom, PartitionMap, PartitionReport, Presample, Progress, artifact_key};
+use gsplit_store::{
+    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key,
+};
 use serde_json::json;
 
 use gsplit::ui::{self, Ui};
+
+use crate::capture;
 
 /// Cut the graph into parts, one for each rank that will train
 ///
@@ -18,19 +22,23 @@ use gsplit::ui::{self, Ui};
 /// part's vertices deserve a cache slot, and a report, which is also printed.
 ///
 /// Where a presample is named or is the only one, the report is in its terms whatever the partitioner balanced, so that
-/// partitions can be compared.
+/// partitions can be compared. A partition that another tool made is taken over with --import.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit presample products --fanouts 15,10,5
   gsplit partition products --parts 4
   gsplit partition products --parts 4 --weights degree
-  gsplit partition products --parts 4 --partitioner random")]
+  gsplit partition products --parts 4 --balance vertices,targets,work --tries 8
+  gsplit partition products --parts 4 --partitioner ldg
+  gsplit partition products --import products.graph.part.4")]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
     #[command(flatten)]
     options: PartitionOptions,
+    #[command(flatten)]
+    import: ImportOptions,
     /// Which pre-sampling to use [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
@@ -45,11 +53,20 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
-    args.options.check().map_err(explain)?;
+    if args.import.import.is_none() {
+        args.options.check().map_err(explain)?;
+    }
     let dataset = Dataset::open(&args.dataset)?;
+    // No number of parts is left to be inferred but an import's.
+    let parts = Some(args.options.parts).filter(|&parts| parts > 0);
+    let imported = args.import.read(&dataset, parts).map_err(explain)?;
     let presample = choose_presample(&args, &dataset, ui)?;
-    let key = args.key.clone().unwrap_or_else(|| args.options.default_key());
-    let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key)? {
+    let (default_key, config) = match &imported {
+        Some(imported) => (imported.default_key(), imported.config()),
+        None => (args.options.default_key(), args.options.config()),
+    };
+    let key = args.key.clone().unwrap_or(default_key);
+    let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
         Some(map) => {
             staging::tidy(&PartitionMap::folder(&dataset, &key));
             (map, None)
@@ -57,8 +74,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         None => {
             // What stands in the way of writing is better known before the work is done.
             drop(Staging::begin(PartitionMap::folder(&dataset, &key), args.force)?);
-            let made = partition(&dataset, presample.as_ref(), &args.options, ui).map_err(explain)?;
-            let config = args.options.config();
+            let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
             let map = PartitionMap::save(
                 &dataset,
                 &key,
@@ -92,6 +108,31 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     Ok(())
 }
 
+/// The partition that is asked for, or the imported one.
+fn make(
+    args: &Args,
+    dataset: &Dataset,
+    presample: Option<&Presample>,
+    imported: Option<Imported>,
+    ui: &Ui,
+) -> Result<Partitioned> {
+    let (made, printed) = capture::stdout_of(|| match imported {
+        Some(Imported { assignment, parts }) => assess(dataset, presample, assignment, parts, ui),
+        None => partition(dataset, presample, &args.options, ui),
+    });
+    match made {
+        Ok(made) => {
+            if !printed.is_empty() {
+                ui.note(&format!("note: METIS says: {printed}"));
+            }
+            Ok(made)
+        }
+        Err(Error::Interrupted) => ui::interrupted(),
+        Err(error) if printed.is_empty() => Err(explain(error)),
+        Err(error) => Err(explain(error).context(format!("METIS says: {printed}"))),
+    }
+}
+
 /// The report, and what is known of the run.
 fn as_json(dataset: &Dataset, map: &PartitionMap, seconds: Option<f64>, started: Instant) -> Result<serde_json::Value> {
     let meta = map.meta();
@@ -116,12 +157,12 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     if let Some(key) = &args.presample {
         return Ok(Some(Presample::open(dataset, key)?));
     }
-    let needed = args.options.weights().need_presample();
+    let needed = args.import.import.is_none() && args.options.need_presample();
     let weights = args.options.weights_name();
     let dataset_path = args.dataset.display();
     match &dataset.keys("presample")?[..] {
         [] if needed => anyhow::bail!(
-            "--weights {weights}: {dataset_path} has no presample; run `gsplit presample {dataset_path}` first, \
+            "weights {weights}: {dataset_path} has no presample; run `gsplit presample {dataset_path}` first, \
              or choose --weights degree or unit"
         ),
         [] => Ok(None),
@@ -133,7 +174,7 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
             opened => Ok(Some(opened?)),
         },
         several if needed => {
-            Err(ui::usage(format!("--weights {weights}: choose a presample with --presample: {}", several.join(", "))))
+            Err(ui::usage(format!("weights {weights}: choose a presample with --presample: {}", several.join(", "))))
         }
         several => {
             ui.note(&format!(
@@ -146,15 +187,25 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
 }
 
 /// The partition under `key`, when it was made as it would be now.
-fn reuse(args: &Args, dataset: &Dataset, presample: Option<&Presample>, key: &str) -> Result<Option<PartitionMap>> {
+fn reuse(
+    args: &Args,
+    dataset: &Dataset,
+    presample: Option<&Presample>,
+    key: &str,
+    config: &PartitionConfig,
+    imported: Option<&Imported>,
+) -> Result<Option<PartitionMap>> {
     let folder = PartitionMap::folder(dataset, key);
     if args.force || !folder.exists() {
         return Ok(None);
     }
     let mut made_from = MadeFrom::dataset(dataset);
     made_from.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
+    let same_import = |map: &PartitionMap| imported.is_none_or(|imported| imported.assignment == map.assignment());
     match PartitionMap::open(dataset, key) {
-        Ok(map) if map.meta().config == args.options.config() && map.meta().made_from == made_from => Ok(Some(map)),
+        Ok(map) if map.meta().config == *config && map.meta().made_from == made_from && same_import(&map) => {
+            Ok(Some(map))
+        }
         _ => Err(gsplit_store::Error::Exists(folder).into()),
     }
 }

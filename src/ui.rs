@@ -73,6 +73,12 @@ fn complain_of_interrupt(kept: &[PathBuf]) {
     });
 }
 
+/// For work that ended because a library took the signal in this program's stead: ends as an interrupt does.
+pub fn interrupted() -> ! {
+    complain_of_interrupt(&staging::remove_all());
+    std::process::exit(1)
+}
+
 fn on_interrupt() {
     INTERRUPTED.store(true, Ordering::SeqCst);
     if GENTLE.load(Ordering::SeqCst) {

@@ -12,7 +12,7 @@
 //! edges in fresh mini-batches did not depend on its size: 1 + s · count gave the same for s from 0.1 to 256.
 //! Cost: O(n + m) but for sorting rows, parallel; 8 bytes an edge while at work, 4 (weighted 8) an arc to keep.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use gsplit_store::Topology;
 use rayon::prelude::*;
@@ -37,6 +37,25 @@ pub(crate) struct Adjacency {
 }
 
 impl Adjacency {
+    /// Arcs of the symmetrised graph: twice the number of adjacent pairs. Cost: O(m log d), parallel, no memory.
+    pub fn count_arcs(topology: &Topology) -> u64 {
+        // A pair is counted at its first mention: in the row of the larger end, or of the smaller when the larger has none.
+        let pairs_of = |v: u32| {
+            let row = topology.in_neighbours(v);
+            let first = |at: usize| at == 0 || row[at - 1] != row[at];
+            let mentioned = |u: u32| u > v && topology.in_neighbours(u).binary_search(&v).is_ok();
+            let pairs = (0..row.len()).filter(|&at| row[at] != v && first(at) && !mentioned(row[at]));
+            pairs.count() as u64
+        };
+        let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
+        2 * vertices.map(pairs_of).sum::<u64>()
+    }
+
+    /// Fails on graphs that METIS cannot take, before memory is spent on them.
+    pub fn check_size(topology: &Topology) -> Result<()> {
+        check_limits(topology, i32::MAX as u64, MAX_VERTICES)
+    }
+
     /// Symmetrises `topology`. `counts` holds a number for each edge, in the order of the topology's indices.
     ///
     /// Fails on graphs beyond 2^31 - 1 arcs.
@@ -157,6 +176,31 @@ impl Neighbours for Adjacency {
             self.neighbours(row).for_each(|(other, weight)| visit(self.vertices[other], weight as u64));
         }
     }
+}
+
+/// Counts exactly only where a quick bound does not settle it.
+fn check_limits(topology: &Topology, max_arcs: u64, max_vertices: usize) -> Result<()> {
+    let n = topology.num_vertices();
+    let few_arcs = 2 * topology.num_edges() as u64 <= max_arcs;
+    let arcs = if few_arcs { 0 } else { Adjacency::count_arcs(topology) };
+    let vertices = if n <= max_vertices { n } else { count_connected(topology) };
+    match arcs > max_arcs || vertices > max_vertices {
+        true if few_arcs => Err(Error::TooLarge { vertices, arcs: Adjacency::count_arcs(topology) }),
+        true => Err(Error::TooLarge { vertices, arcs }),
+        false => Ok(()),
+    }
+}
+
+/// Number of vertices with a neighbour, in a byte a vertex.
+fn count_connected(topology: &Topology) -> usize {
+    let marks: Vec<AtomicBool> = (0..topology.num_vertices()).map(|_| AtomicBool::new(false)).collect();
+    (0..marks.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK).for_each(|v| {
+        for &u in topology.in_neighbours(v).iter().filter(|&&u| u != v) {
+            marks[u as usize].store(true, Relaxed);
+            marks[v as usize].store(true, Relaxed);
+        }
+    });
+    marks.par_iter().filter(|mark| mark.load(Relaxed)).count()
 }
 
 /// The edges by both of their ends.
@@ -350,6 +394,28 @@ mod tests {
                 let expected = oracle_pairs(topology, counts.as_deref());
                 let expected: Vec<_> = expected.into_iter().map(|(pair, count)| (pair, weight(count))).collect();
                 assert_eq!(pairs(&built), expected, "{}", graph.name);
+            }
+        }
+    }
+
+    #[test]
+    fn oracle_sizes_are_known_before_the_graph_is_built() {
+        let random = (0..40).map(crate::tests::random_graph);
+        for graph in graphs().into_iter().chain(random) {
+            let dataset = graph.dataset();
+            let topology = dataset.topology();
+            let built = Adjacency::build(topology, None).unwrap();
+            let (arcs, vertices) = (built.indices().len() as u64, built.num_rows());
+            assert_eq!(Adjacency::count_arcs(topology), arcs, "{}", graph.name);
+            assert_eq!(count_connected(topology), vertices, "{}", graph.name);
+            check_limits(topology, arcs, vertices).unwrap();
+            if arcs > 0 {
+                for (max_arcs, max_vertices) in [(arcs - 1, usize::MAX), (u64::MAX, vertices - 1)] {
+                    let error = check_limits(topology, max_arcs, max_vertices).unwrap_err();
+                    let Error::TooLarge { arcs: found, .. } = error else { panic!("{error}") };
+                    assert_eq!(found, arcs, "{}", graph.name);
+                    assert!(error.to_string().contains("--partitioner multilevel"), "{error}");
+                }
             }
         }
     }

@@ -26,7 +26,7 @@ pub(crate) fn cache_order(topology: &Topology, assignment: &[u16], presample: Op
     order
 }
 
-fn out_degrees(topology: &Topology) -> Vec<u32> {
+pub(crate) fn out_degrees(topology: &Topology) -> Vec<u32> {
     let degrees: Vec<AtomicU32> = (0..topology.num_vertices()).map(|_| AtomicU32::new(0)).collect();
     topology.indices().par_iter().for_each(|&u| {
         if let Some(degree) = degrees.get(u as usize) {

@@ -27,7 +27,7 @@ pub enum Error {
     /// The symmetrised graph does not fit METIS's 32-bit indices.
     #[error(
         "METIS: the symmetrised graph has {vertices} vertices and {arcs} arcs, METIS takes {} vertices and {} arcs; \
-         use --partitioner hash or random",
+         use --partitioner multilevel",
         crate::adjacency::MAX_VERTICES,
         i32::MAX
     )]
@@ -40,4 +40,15 @@ pub enum Error {
     /// METIS failed.
     #[error("METIS: {0}")]
     Metis(String),
+    /// SIGTERM reached METIS.
+    #[error("METIS: stopped by a signal; run it again")]
+    Interrupted,
+    /// A file of parts is not one for this graph.
+    #[error("{}: {problem}", path.display())]
+    Import {
+        /// The file.
+        path: std::path::PathBuf,
+        /// The line or row, what was expected and what was found.
+        problem: String,
+    },
 }

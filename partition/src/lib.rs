@@ -3,7 +3,9 @@
 //! ```text
 //! weights (what a part may not have too much of) ─┐
 //! adjacency (the symmetrised graph) ──────────────┼─▶ metis ─▶ spread ─▶ repair ─┐
-//!                                                 │     random, hash ────────────┴─▶ cache order, report
+//!                                                 │     multilevel ─▶ repair     │
+//!                                                 │     range, ldg, fennel       │
+//!                                                 │     random, hash, import ────┴─▶ cache order, report
 //! ```
 //!
 //! [`partition()`] does all of it for a dataset; the caller stores the result with `PartitionMap::save`. [`mod@evaluate`]
@@ -17,15 +19,19 @@ mod baseline;
 mod cache_order;
 mod error;
 pub mod evaluate;
+mod import;
+mod memory;
 mod metis;
 mod multilevel;
 mod options;
 mod partition;
 mod partitioner;
 pub mod placement;
+mod range;
 mod repair;
 mod report;
 mod spread;
+mod streaming;
 #[cfg(test)]
 mod tests;
 mod weights;
@@ -35,7 +41,8 @@ use partitioner::{Partitioner, Problem};
 use weights::VertexWeights;
 
 pub use error::{Error, Result};
+pub use import::{ImportOptions, Imported};
 pub use multilevel::Quality;
-pub use options::{Load, Method, PartitionOptions, Weights};
-pub use partition::{Partitioned, partition};
+pub use options::{Load, Method, Order, PartitionOptions, Quantity, Weights};
+pub use partition::{Partitioned, assess, partition};
 pub use report::cuts;

@@ -6,7 +6,9 @@ use serde::Serialize;
 use crate::{Error, Quality, Result};
 
 /// Most parts a partition can have: parts are stored as 16-bit numbers.
-const MAX_PARTS: u32 = 65_535;
+pub(crate) const MAX_PARTS: u32 = 65_535;
+/// Most seeds that METIS may try.
+const MAX_TRIES: u32 = 1000;
 
 /// Who partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
@@ -20,16 +22,22 @@ pub enum Method {
     Random,
     /// The hash of the vertex id chooses its part: needs no memory and no graph, sizes vary
     Hash,
+    /// Contiguous ranges of vertices that weigh the same: as good as the order of the ids
+    Range,
+    /// Linear Deterministic Greedy: one pass, each vertex to the part that holds most of its neighbours and has room
+    Ldg,
+    /// Fennel: one pass, neighbours in the part against what its load costs
+    Fennel,
 }
 
 impl Method {
-    /// Whether it looks at weights, and balances them.
+    /// Whether the loads of the vertices decide anything.
     pub(crate) fn weighs(self) -> bool {
-        matches!(self, Self::Multilevel | Self::Metis)
+        !matches!(self, Self::Random | Self::Hash)
     }
 }
 
-/// What is balanced and cut, by the names of GSplit's section 6.3.
+/// What is balanced and what a cut edge costs, by the names of GSplit's section 6.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weights {
@@ -61,11 +69,46 @@ pub enum Load {
     Work,
 }
 
+/// Something that parts can have too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quantity {
+    /// Vertices
+    Vertices,
+    /// In-edges
+    Edges,
+    /// Training vertices
+    Targets,
+    /// Pre-sampled work: sampled in-edges
+    Work,
+    /// Pre-sampled appearances at any layer
+    Appear,
+}
+
+/// In which order vertices are streamed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As they are numbered
+    #[default]
+    Natural,
+    /// At random, by --seed
+    Random,
+}
+
 /// Options of [`partition`](crate::partition()).
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct PartitionOptions {
     /// Number of parts, one for each rank that will train
-    #[arg(long, value_name = "K")]
+    // An import says itself how many: 0 until its file was read.
+    #[arg(
+        long,
+        value_name = "K",
+        required = false,
+        required_unless_present = "import",
+        default_value_if("import", clap::builder::ArgPredicate::IsPresent, "0"),
+        hide_default_value = true
+    )]
     pub parts: u32,
     /// Who partitions
     #[arg(long, value_enum, default_value_t = Method::Multilevel)]
@@ -73,18 +116,28 @@ pub struct PartitionOptions {
     /// How much work goes into a small cut [default: default] (multilevel only)
     #[arg(long, value_enum)]
     pub quality: Option<Quality>,
-    /// What is balanced and cut [default: presampled] (multilevel and METIS)
+    /// What is balanced, and what cutting an edge costs [default: presampled; range, ldg and fennel: unit]
     #[arg(long, value_enum)]
     pub weights: Option<Weights>,
     /// Which pre-sample counter is a vertex's load, for --weights presampled and vertex
     #[arg(long, value_enum, default_value_t)]
     pub load: Load,
-    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean (multilevel and METIS)
+    /// What the parts share evenly, one or several at once, instead of what --weights balances. --weights (presampled or
+    /// unit) then only says what cutting an edge costs
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT,...")]
+    pub balance: Vec<Quantity>,
+    /// Allowed imbalance: the heaviest part weighs at most 1 + EPSILON times the mean (not for random, hash and range)
     #[arg(long, default_value_t = 0.03)]
     pub epsilon: f64,
     /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// How many seeds METIS tries; the best answer is kept: within --epsilon first, then the least cut
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub tries: u32,
+    /// In which order ldg and fennel meet the vertices
+    #[arg(long, value_enum, default_value_t)]
+    pub order: Order,
 }
 
 impl PartitionOptions {
@@ -97,9 +150,20 @@ impl PartitionOptions {
             let problem = "expected a number above 0 and at most 1, as 0.03 for parts at most 3 % above the mean";
             return Err(Error::Option(format!("--epsilon {}: {problem}", self.epsilon)));
         }
+        self.check_weights()?;
         let name = value_name(self.partitioner);
-        if !self.partitioner.weighs() && self.weights.is_some() {
-            return Err(Error::Option(format!("--weights: --partitioner {name} weighs nothing; leave --weights out")));
+        if self.tries == 0 || self.tries > MAX_TRIES {
+            return Err(Error::Option(format!("--tries {}: expected 1 to {MAX_TRIES}", self.tries)));
+        }
+        if self.tries > 1 && self.partitioner != Method::Metis {
+            let problem = format!("--tries {}: --partitioner {name} has no tries; that is for metis", self.tries);
+            return Err(Error::Option(format!("{problem}, leave --tries out")));
+        }
+        if self.order != Order::Natural && !matches!(self.partitioner, Method::Ldg | Method::Fennel) {
+            let order = value_name(self.order);
+            let problem =
+                format!("--order {order}: --partitioner {name} streams no vertices; that is for ldg and fennel");
+            return Err(Error::Option(format!("{problem}, leave --order out")));
         }
         if self.partitioner != Method::Multilevel && self.quality.is_some() {
             return Err(Error::Option(format!("--quality: --partitioner {name} has no such choice; leave it out")));
@@ -107,29 +171,93 @@ impl PartitionOptions {
         Ok(())
     }
 
-    /// What is balanced: [`Weights::Unit`] for the partitioners that know no weights.
+    fn check_weights(&self) -> Result<()> {
+        let name = value_name(self.partitioner);
+        let given = if self.balance.is_empty() { "--weights" } else { "--balance" };
+        if !self.partitioner.weighs() && (self.weights.is_some() || !self.balance.is_empty()) {
+            return Err(Error::Option(format!("{given}: --partitioner {name} weighs nothing; leave {given} out")));
+        }
+        if self.balance.is_empty() {
+            return Ok(());
+        }
+        if let Some(weights @ (Weights::Vertex | Weights::Degree)) = self.weights {
+            let weights = value_name(weights);
+            let problem = format!("--balance: --weights {weights} says already what is balanced");
+            return Err(Error::Option(format!("{problem}; with --balance choose --weights presampled or unit")));
+        }
+        if self.load != Load::default() {
+            let problem = "--balance names the counters itself; leave --load out and write --balance appear";
+            return Err(Error::Option(format!("--load {}: {problem}", value_name(self.load))));
+        }
+        let quantities = self.quantities();
+        if let Some(pair) = quantities.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Error::Option(format!("--balance: {} is named twice", value_name(pair[0]))));
+        }
+        Ok(())
+    }
+
+    /// What is balanced and cut where no `--balance` says otherwise: [`Weights::Unit`] for the partitioners that know no
+    /// weights.
     pub fn weights(&self) -> Weights {
-        match self.partitioner.weighs() {
-            true => self.weights.unwrap_or(Weights::Presampled),
-            false => Weights::Unit,
+        match self.partitioner {
+            Method::Multilevel | Method::Metis => self.weights.unwrap_or(Weights::Presampled),
+            Method::Range | Method::Ldg | Method::Fennel => self.weights.unwrap_or(Weights::Unit),
+            Method::Random | Method::Hash => Weights::Unit,
         }
     }
 
-    /// [`PartitionOptions::weights`] in words, as `presampled`; with the load where it is not the default.
+    /// What the parts share evenly, in a fixed order.
+    pub fn quantities(&self) -> Vec<Quantity> {
+        if !self.balance.is_empty() {
+            let mut named = self.balance.clone();
+            named.sort_unstable();
+            return named;
+        }
+        match (self.weights(), self.load) {
+            (Weights::Presampled | Weights::Vertex, Load::Work) => vec![Quantity::Work],
+            (Weights::Presampled | Weights::Vertex, Load::Appear) => vec![Quantity::Appear],
+            (Weights::Degree, _) => vec![Quantity::Edges, Quantity::Targets],
+            (Weights::Unit, _) => vec![Quantity::Vertices],
+        }
+    }
+
+    /// Whether pre-sample counters are needed.
+    pub fn need_presample(&self) -> bool {
+        let counted = |quantity: &Quantity| matches!(quantity, Quantity::Work | Quantity::Appear);
+        self.weights() == Weights::Presampled || self.quantities().iter().any(counted)
+    }
+
+    /// [`PartitionOptions::weights`] in words, as `presampled`; with the load where it is not the default, and with what
+    /// `--balance` names, as `unit-edges-targets`.
     pub fn weights_name(&self) -> String {
         let weights = self.weights();
-        match weights.need_presample() && self.load != Load::default() {
-            true => format!("{}-{}", value_name(weights), value_name(self.load)),
-            false => value_name(weights),
+        let mut names = vec![value_name(weights)];
+        if !self.balance.is_empty() {
+            names.extend(self.quantities().into_iter().map(value_name));
+        } else if weights.need_presample() && self.load != Load::default() {
+            names.push(value_name(self.load));
         }
+        names.join("-")
+    }
+
+    /// The partitioner in words, as `metis`; with its own options where they are not the default, as `metis_t4`.
+    fn partitioner_name(&self) -> String {
+        let mut name = value_name(self.partitioner);
+        if self.tries > 1 {
+            name = format!("{name}_t{}", self.tries);
+        }
+        if self.order != Order::default() {
+            name = format!("{name}_{}", value_name(self.order));
+        }
+        if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
+            name = format!("{name}_{}", value_name(quality));
+        }
+        name
     }
 
     /// The key under which the result is stored unless the user names one, as `metis-presampled-k4` or `random-k4_s1`.
     pub fn default_key(&self) -> String {
-        let mut key = value_name(self.partitioner);
-        if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
-            key = format!("{key}-{}", value_name(quality));
-        }
+        let mut key = self.partitioner_name();
         if self.partitioner.weighs() {
             key = format!("{key}-{}", self.weights_name());
         }
@@ -144,8 +272,7 @@ impl PartitionOptions {
     pub fn config(&self) -> gsplit_store::PartitionConfig {
         gsplit_store::PartitionConfig {
             parts: self.parts,
-            partitioner: value_name(self.partitioner),
-            quality: self.quality.filter(|&quality| quality != Quality::Default).map(value_name),
+            partitioner: self.partitioner_name(),
             weights: self.weights_name(),
             epsilon: self.epsilon,
             seed: self.seed,

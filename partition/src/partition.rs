@@ -26,8 +26,9 @@ pub struct Partitioned {
 /// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for none it still serves
 /// the report and the cache order.
 ///
-/// No part of the result is empty. With METIS every part weighs at most 1 + ε times the mean, in each of the weights that
-/// were balanced; where the weights do not allow that, a note to `progress` says so and why.
+/// No part of the result is empty. With METIS and the streaming partitioners every part weighs at most 1 + ε times the
+/// mean, in each of the weights that were balanced; where the weights do not allow that, a note to `progress` says so and
+/// why. Call it on the main thread of a process that may get SIGTERM: METIS is safe from it there alone.
 ///
 /// Fails on options without sense, on weights that need a presample when there is none, on more parts than vertices,
 /// on graphs beyond METIS's 32-bit indices, and on a damaged topology.
@@ -43,15 +44,14 @@ pub fn partition(
     if parts as usize > n {
         return Err(Error::TooManyParts { parts, vertices: n });
     }
-    let choice = options.weights();
-    if choice.need_presample() && presample.is_none() {
-        let problem = format!("--weights {}: the dataset has no presample", options.weights_name());
+    if options.need_presample() && presample.is_none() {
+        let problem = format!("weights {}: the dataset has no presample", options.weights_name());
         return Err(Error::Option(format!("{problem}; run `gsplit presample` first, or choose degree or unit")));
     }
     let problem = Problem {
         topology: dataset.topology(),
-        weights: VertexWeights::choose(choice, options.load, dataset, presample, progress)?,
-        edge_counts: presample.filter(|_| choice == Weights::Presampled).map(Presample::edge),
+        weights: VertexWeights::choose(options, dataset, presample, progress)?,
+        edge_counts: presample.filter(|_| options.weights() == Weights::Presampled).map(Presample::edge),
         parts,
         epsilon: options.epsilon,
         seed: options.seed,
@@ -60,15 +60,43 @@ pub fn partition(
     let started = Instant::now();
     let assignment = match parts {
         1 => vec![0; n],
-        _ => options.partitioner.partitioner().assign(&problem, progress)?,
+        _ => options.implementation().assign(&problem, progress)?,
     };
     let seconds = started.elapsed().as_secs_f64();
 
-    let _stage = progress.stage("report", None, Unit::Items("edges"));
-    let report = report(dataset, &assignment, parts, &problem.weights, presample)?;
     if options.partitioner.weighs() {
         explain_imbalance(&problem.weights, &assignment, parts, options.epsilon, progress);
     }
+    judge(dataset, presample, assignment, parts, &problem.weights, seconds, progress)
+}
+
+/// Report and cache order of a partition that was made elsewhere: `assignment` holds a part below `parts` for each vertex
+/// of `dataset`, and no part is empty. Its imbalance is that of the number of vertices.
+///
+/// Fails on a damaged topology.
+pub fn assess(
+    dataset: &Dataset,
+    presample: Option<&Presample>,
+    assignment: Vec<u16>,
+    parts: u32,
+    progress: &dyn Progress,
+) -> Result<Partitioned> {
+    dataset.topology().check_indices()?;
+    let weights = VertexWeights::new(dataset.num_vertices(), &[]);
+    judge(dataset, presample, assignment, parts, &weights, 0.0, progress)
+}
+
+fn judge(
+    dataset: &Dataset,
+    presample: Option<&Presample>,
+    assignment: Vec<u16>,
+    parts: u32,
+    weights: &VertexWeights,
+    seconds: f64,
+    progress: &dyn Progress,
+) -> Result<Partitioned> {
+    let _stage = progress.stage("report", None, Unit::Items("edges"));
+    let report = report(dataset, &assignment, parts, weights, presample)?;
     let cache_order = cache_order(dataset.topology(), &assignment, presample);
     Ok(Partitioned { assignment, cache_order, report, seconds })
 }

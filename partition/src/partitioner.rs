@@ -3,10 +3,13 @@
 use gsplit_store::{Progress, Topology, Unit};
 
 use crate::baseline::{Hash, Random};
+use crate::memory::Memory;
 use crate::multilevel::{Multilevel, Quality};
+use crate::range::Range;
 use crate::repair::{Loads, balance, fill_empty_parts};
 use crate::spread::spread;
-use crate::{Adjacency, Method, Result, VertexWeights, metis};
+use crate::streaming::{Fennel, Ldg};
+use crate::{Adjacency, Error, Method, PartitionOptions, Result, VertexWeights, metis};
 
 /// A graph to be cut into parts.
 pub(crate) struct Problem<'a> {
@@ -33,47 +36,132 @@ pub(crate) trait Partitioner {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>>;
 }
 
-impl Method {
-    /// The partitioner of that name.
-    pub(crate) fn partitioner(self) -> &'static dyn Partitioner {
-        match self {
-            Self::Multilevel => &Multilevel,
-            Self::Metis => &Metis,
-            Self::Random => &Random,
-            Self::Hash => &Hash,
+impl PartitionOptions {
+    /// The partitioner that is asked for.
+    pub(crate) fn implementation(&self) -> Box<dyn Partitioner> {
+        match self.partitioner {
+            Method::Multilevel => Box::new(Multilevel),
+            Method::Metis => Box::new(Metis { tries: self.tries }),
+            Method::Random => Box::new(Random),
+            Method::Hash => Box::new(Hash),
+            Method::Range => Box::new(Range),
+            Method::Ldg => Box::new(Ldg { order: self.order }),
+            Method::Fennel => Box::new(Fennel { order: self.order }),
         }
     }
 }
 
-/// METIS on the vertices that have neighbours, the others spread, then what METIS only aimed at made true.
-struct Metis;
+/// METIS on the vertices that have neighbours, the others spread, then what METIS only aimed at made true; the best of
+/// several tries, each with a seed of its own.
+struct Metis {
+    tries: u32,
+}
 
 impl Partitioner for Metis {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
-        let Problem { weights, parts, epsilon, .. } = problem;
+        Adjacency::check_size(problem.topology)?;
+        metis::warn_of_memory(problem.topology, &Memory::of_this_machine(), progress);
         let stage = progress.stage("symmetrise", None, Unit::Items("edges"));
         let graph = Adjacency::build(problem.topology, problem.edge_counts)?;
         stage.advance(problem.topology.num_edges() as u64);
         drop(stage);
 
         let stage = progress.stage("metis", None, Unit::Items("vertices"));
+        let mut best: Option<Answer> = None;
+        let mut failed = None;
+        for attempt in 0..self.tries {
+            match Answer::find(problem, &graph, attempt) {
+                Ok(answer) if best.as_ref().is_none_or(|best| answer.beats(best)) => best = Some(answer),
+                Ok(_) => {}
+                Err(error @ Error::Metis(_)) => failed = Some(error),
+                Err(error) => return Err(error),
+            }
+            stage.advance(graph.num_rows() as u64);
+        }
+        match (best, failed) {
+            (Some(best), failed) => {
+                if let Some(error) = failed {
+                    progress.note(&format!("warning: a try of METIS is left out: {error}"));
+                }
+                Ok(best.assignment)
+            }
+            (None, failed) => Err(failed.unwrap_or_else(|| Error::Metis("made no try".into()))),
+        }
+    }
+}
+
+/// What came out of one try, repaired.
+struct Answer {
+    assignment: Vec<u16>,
+    /// Heaviest part over the mean, and no less than ε allows: what is within ε is equally good.
+    imbalance: f64,
+    cut: u64,
+}
+
+impl Answer {
+    fn find(problem: &Problem<'_>, graph: &Adjacency, attempt: u32) -> Result<Self> {
+        let Problem { weights, parts, epsilon, .. } = problem;
         let mut assignment = vec![0; problem.topology.num_vertices()];
         let mut loads = Loads::empty(*parts, weights);
         let mut left = vec![true; assignment.len()];
         // METIS needs more vertices than parts.
         if graph.num_rows() > *parts as usize {
-            let found = metis::kway(&graph, weights, *parts, *epsilon, problem.seed)?;
+            let found = metis::kway(graph, weights, *parts, *epsilon, metis::seed_of(problem.seed, attempt))?;
             for (&v, part) in graph.vertices().iter().zip(found) {
                 assignment[v as usize] = part;
                 loads.add(part, weights.of(v));
                 left[v as usize] = false;
             }
         }
-        stage.advance(graph.num_rows() as u64);
         let mut left: Vec<u32> = (0..assignment.len() as u32).filter(|&v| left[v as usize]).collect();
         spread(&mut left, weights, &mut loads, &mut assignment);
         fill_empty_parts(&mut assignment, weights, *parts);
-        balance(&mut assignment, &graph, weights, *parts, *epsilon);
-        Ok(assignment)
+        balance(&mut assignment, graph, weights, *parts, *epsilon);
+        let imbalance = Loads::of(*parts, weights, &assignment).imbalance().max(1.0 + epsilon);
+        let rows: Vec<u16> = graph.vertices().iter().map(|&v| assignment[v as usize]).collect();
+        Ok(Self { assignment, imbalance, cut: graph.cut(&rows) })
+    }
+
+    fn beats(&self, other: &Self) -> bool {
+        (self.imbalance, self.cut) < (other.imbalance, other.cut)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::NoProgress;
+
+    use super::*;
+    use crate::tests::communities;
+
+    #[test]
+    fn several_tries_keep_the_best_of_them() {
+        let graph = communities(5, 60);
+        let dataset = graph.dataset();
+        let problem = Problem {
+            topology: dataset.topology(),
+            weights: VertexWeights::unit(dataset.num_vertices()),
+            edge_counts: None,
+            parts: 7,
+            epsilon: 0.03,
+            seed: 3,
+            quality: Quality::Default,
+        };
+        let adjacency = Adjacency::build(problem.topology, None).unwrap();
+        let tries: Vec<Answer> = (0..8).map(|attempt| Answer::find(&problem, &adjacency, attempt).unwrap()).collect();
+        let best = tries.iter().map(|answer| answer.cut).min().unwrap();
+        assert!(best < tries[0].cut, "the first of these tries is the best: choose another seed");
+        assert!(tries.iter().all(|answer| answer.imbalance == 1.03));
+        let kept = Metis { tries: 8 }.assign(&problem, &NoProgress).unwrap();
+        assert_eq!(adjacency.cut(&kept), best);
+        assert_eq!(Metis { tries: 1 }.assign(&problem, &NoProgress).unwrap(), tries[0].assignment);
+    }
+
+    #[test]
+    fn balance_counts_before_the_cut() {
+        let answer = |imbalance, cut| Answer { assignment: Vec::new(), imbalance, cut };
+        assert!(answer(1.03, 9).beats(&answer(1.2, 1)));
+        assert!(answer(1.03, 1).beats(&answer(1.03, 9)));
+        assert!(!answer(1.03, 9).beats(&answer(1.03, 9)));
     }
 }

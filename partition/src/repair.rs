@@ -81,12 +81,6 @@ impl Loads {
         sums.into_iter().all(|((&load, &weight), &capacity)| load + u64::from(weight) <= capacity)
     }
 
-    /// [`Loads::fullness`] of `part` if it took `weight` too.
-    pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
-        let sums = self.row(part).iter().zip(weight).zip(&self.means);
-        sums.map(|((&load, &weight), mean)| (load + u64::from(weight)) as f64 / mean).fold(0.0, f64::max)
-    }
-
     fn row_mut(&mut self, part: u16) -> &mut [u64] {
         let start = part as usize * self.constraints;
         &mut self.loads[start..start + self.constraints]
@@ -123,6 +117,12 @@ impl Loads {
     /// Heaviest part over the mean, in the worst constraint.
     pub(crate) fn imbalance(&self) -> f64 {
         (0..self.num_parts()).map(|part| self.fullness(part as u16)).fold(0.0, f64::max)
+    }
+
+    /// Load of `part` over the mean with `weight` more, in the constraint where that is largest.
+    pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
+        let loads = self.row(part).iter().zip(weight).zip(&self.means);
+        loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
     }
 
     /// What `part` would carry above `limit` times the means if its loads changed by `sign * weight`.

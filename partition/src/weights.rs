@@ -17,7 +17,7 @@
 use gsplit_store::{Dataset, Presample, Progress, Split};
 use rayon::prelude::*;
 
-use crate::{Load, Result, Weights};
+use crate::{PartitionOptions, Quantity, Result};
 
 /// `constraints` weights for each vertex, interleaved; each constraint has a positive total.
 #[derive(Clone, Debug)]
@@ -61,36 +61,36 @@ impl VertexWeights {
         Self::new(n, &[])
     }
 
-    /// The weights that `choice` names. `presample` must be there when the choice needs it. What could not be balanced
-    /// because the dataset lacks it goes to `progress` as a note.
+    /// What `options` balance. `presample` must be there when they need it. What could not be balanced because there is
+    /// none of it goes to `progress` as a note.
     pub(crate) fn choose(
-        choice: Weights,
-        load: Load,
+        options: &PartitionOptions,
         dataset: &Dataset,
         presample: Option<&Presample>,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let n = dataset.num_vertices();
-        let counted = |presample: &Presample| match load {
-            Load::Appear => presample.appear().to_vec(),
-            Load::Work => presample.work().to_vec(),
+        let quantities = options.quantities();
+        let column = |quantity: &Quantity| match quantity {
+            Quantity::Vertices => Ok(vec![1; n]),
+            Quantity::Edges => Ok(in_degrees(dataset)),
+            Quantity::Targets => targets(dataset).map(Option::unwrap_or_default),
+            Quantity::Work => Ok(presample.map(|counted| counted.work().to_vec()).unwrap_or_default()),
+            Quantity::Appear => Ok(presample.map(|counted| counted.appear().to_vec()).unwrap_or_default()),
         };
-        let columns = match (choice, presample) {
-            (Weights::Presampled | Weights::Vertex, Some(presample)) => vec![counted(presample)],
-            (Weights::Degree, _) => vec![in_degrees(dataset), targets(dataset)?.unwrap_or_default()],
-            _ => Vec::new(),
-        };
-        let weights = Self::new(n, &columns);
-        match choice {
-            Weights::Degree if weights.constraints < columns.len() => {
-                progress.note("weights: the graph has no edges or no training split, so only the other is balanced");
+        let columns = quantities.iter().map(column).collect::<Result<Vec<_>>>()?;
+        for (quantity, column) in quantities.iter().zip(&columns) {
+            if n > 0 && column.par_iter().all(|&weight| weight == 0) {
+                let lacking = match quantity {
+                    Quantity::Targets => "there are no training vertices",
+                    Quantity::Vertices | Quantity::Edges => "the graph has no edges",
+                    Quantity::Work | Quantity::Appear => "the presample counted nothing",
+                };
+                let instead = if quantities.len() > 1 { "the others are" } else { "the number of vertices is" };
+                progress.note(&format!("weights: {lacking}, so {instead} balanced"));
             }
-            Weights::Presampled | Weights::Vertex if columns.iter().flatten().all(|&weight| weight == 0) => {
-                progress.note("weights: the presample counted nothing, so every vertex weighs 1");
-            }
-            _ => {}
         }
-        Ok(weights)
+        Ok(Self::new(n, &columns))
     }
 
     /// Weights of each vertex.

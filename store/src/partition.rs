@@ -17,9 +17,6 @@ pub struct PartitionConfig {
     pub parts: u32,
     /// The algorithm, as `metis`.
     pub partitioner: String,
-    /// How much work the algorithm did, as `high`; `None` where it has no such choice, or for the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quality: Option<String>,
     /// What the algorithm balances and cuts, as `presampled`.
     pub weights: String,
     /// Allowed imbalance: the heaviest part weighs at most 1 + ε times the mean.

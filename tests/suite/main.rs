@@ -11,6 +11,7 @@ mod evaluate;
 mod export;
 mod layering;
 mod pack;
+mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;
 mod place;

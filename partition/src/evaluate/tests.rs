@@ -10,8 +10,8 @@ use super::data::DataCounts;
 use super::schedule::{Size, measure};
 use super::split::{SplitCounts, SplitLayer};
 use super::*;
-use crate::tests::{Fixture, communities, random_graph};
-use crate::{Error, Load, Method, PartitionOptions, Weights, partition};
+use crate::tests::{Fixture, communities, options, random_graph};
+use crate::{Error, Method, Weights, partition};
 
 fn setting(fanouts: &str, batch_size: u64, batches: u32, seed: u64) -> Setting {
     Setting { fanouts: fanouts.parse().unwrap(), batch_size, batches, seed }
@@ -28,7 +28,7 @@ fn stored(
     (partitioner, weights): (Method, Option<Weights>),
     parts: u32,
 ) -> PartitionMap {
-    let options = PartitionOptions { parts, partitioner, weights, load: Load::default(), epsilon: 0.03, seed: 0 };
+    let options = options(partitioner, weights, parts);
     let made = partition(dataset, presample, &options, &NoProgress).unwrap();
     let (key, config) = (options.default_key(), options.config());
     let (assignment, order) = (made.assignment, made.cache_order);

@@ -77,11 +77,6 @@ impl Tally {
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
         self.taken.iter().map(|&at| if self.is_array { (at, self.array[at as usize]) } else { self.slots[at as usize] })
     }
-
-    /// How many labels there are.
-    pub fn len(&self) -> usize {
-        self.taken.len()
-    }
 }
 
 /// Tallies that are used again: they keep the memory that a vertex of high degree once took.

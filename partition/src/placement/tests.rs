@@ -8,10 +8,10 @@ use gsplit_store::{
 
 use super::replicas::{Copies, Criterion};
 use super::*;
+use crate::VertexWeights;
 use crate::cache_order::cache_order;
 use crate::report::report;
 use crate::tests::{Fixture, draws};
-use crate::{Load, VertexWeights, Weights};
 
 /// A dataset without edges, with counters and owners as they are told.
 struct Case {
@@ -90,7 +90,7 @@ fn save_presample(dataset: &Dataset, key: &str, batches: u64, input: &[u32]) -> 
 }
 
 fn save_map(dataset: &Dataset, presample: &Presample, parts: u32, owners: &[u16]) -> PartitionMap {
-    let weights = VertexWeights::choose(Weights::Unit, Load::Work, dataset, None, &gsplit_store::NoProgress).unwrap();
+    let weights = VertexWeights::unit(dataset.num_vertices());
     let report = report(dataset, owners, parts, &weights, None).unwrap();
     let config = PartitionConfig { parts, partitioner: "test".into(), weights: "unit".into(), epsilon: 1.0, seed: 0 };
     let order = cache_order(dataset.topology(), owners, Some(presample));

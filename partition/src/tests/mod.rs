@@ -2,6 +2,8 @@
 
 mod suite;
 
+pub(crate) use suite::options;
+
 use std::sync::Mutex;
 
 use gsplit_kernels::{Draws, Stream, StreamKey};

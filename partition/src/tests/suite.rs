@@ -5,20 +5,48 @@ use std::collections::BTreeSet;
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample};
 
 use super::{Fixture, Notes, communities, graphs, random_graph};
-use crate::{Error, Load, Method, PartitionOptions, Partitioned, Weights, partition};
+use crate::{Error, Load, Method, Order, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
-fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
-    PartitionOptions { parts, partitioner, weights, load: Load::default(), quality: None, epsilon: 0.03, seed: 0 }
+/// Options that are the defaults but for these.
+pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
+    PartitionOptions {
+        parts,
+        partitioner,
+        weights,
+        load: Load::default(),
+        quality: None,
+        balance: Vec::new(),
+        epsilon: 0.03,
+        seed: 0,
+        tries: 1,
+        order: Order::Natural,
+    }
 }
 
+/// Partitioners that balance weights.
+const WEIGHING: [Method; 5] = [Method::Multilevel, Method::Metis, Method::Range, Method::Ldg, Method::Fennel];
+
 /// Every partitioner with everything it can balance.
-fn choices() -> Vec<(Method, Option<Weights>)> {
-    let weights = [Weights::Presampled, Weights::Vertex, Weights::Degree, Weights::Unit];
-    let mut choices = vec![(Method::Random, None), (Method::Hash, None)];
-    for method in [Method::Multilevel, Method::Metis] {
-        choices.extend(weights.map(|weights| (method, Some(weights))));
+fn choices() -> Vec<PartitionOptions> {
+    let mut choices = vec![options(Method::Random, None, 1), options(Method::Hash, None, 1)];
+    for method in WEIGHING {
+        let all = [Weights::Presampled, Weights::Unit, Weights::Vertex, Weights::Degree];
+        // The others tell weights apart by nothing but their number.
+        let weights = if matches!(method, Method::Multilevel | Method::Metis) { &all[..] } else { &all[..2] };
+        choices.extend(weights.iter().map(|&weights| options(method, Some(weights), 1)));
+        let balance = vec![Quantity::Work, Quantity::Vertices, Quantity::Targets, Quantity::Edges];
+        choices.push(PartitionOptions { balance, ..options(method, None, 1) });
     }
+    for method in [Method::Ldg, Method::Fennel] {
+        choices.push(PartitionOptions { order: Order::Random, ..options(method, None, 1) });
+    }
+    choices.push(PartitionOptions { tries: 3, ..options(Method::Metis, Some(Weights::Unit), 1) });
     choices
+}
+
+/// Every choice, cut into as many parts.
+fn choices_for(parts: u32) -> impl Iterator<Item = PartitionOptions> {
+    choices().into_iter().map(move |options| PartitionOptions { parts, ..options })
 }
 
 /// Cut, adjacent pairs, weighted cut and total weight, straight from their definitions.
@@ -56,12 +84,12 @@ fn balanced(dataset: &Dataset, presample: &Presample, options: &PartitionOptions
     let n = dataset.num_vertices();
     let unit = vec![1; n];
     let counted: Vec<u64> = presample.work().iter().map(|&count| u64::from(count)).collect();
+    let degrees = || dataset.topology().indptr().windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let targets = || (0..n).map(|v| u64::from(v % 3 == 0)).collect();
     let lists = match options.weights() {
+        _ if !options.balance.is_empty() => vec![unit.clone(), degrees(), targets(), counted],
         Weights::Unit => vec![unit.clone()],
-        Weights::Degree => {
-            let degrees = dataset.topology().indptr().windows(2).map(|pair| pair[1] - pair[0]).collect();
-            vec![degrees, (0..n).map(|v| u64::from(v % 3 == 0)).collect()]
-        }
+        Weights::Degree => vec![degrees(), targets()],
         Weights::Presampled | Weights::Vertex => vec![counted],
     };
     let used: Vec<Vec<u64>> = lists.into_iter().filter(|list| list.iter().sum::<u64>() > 0).collect();
@@ -71,8 +99,15 @@ fn balanced(dataset: &Dataset, presample: &Presample, options: &PartitionOptions
 fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
     let dataset = graph.dataset();
     let presample = graph.presample(&dataset);
+    let made = check_made(graph, &dataset, &presample, options);
+    check_stored(&dataset, &presample, options, &made);
+    made
+}
+
+/// Checks everything but that it can be stored, which takes the disk far longer than the rest takes.
+fn check_made(graph: &Fixture, dataset: &Dataset, presample: &Presample, options: &PartitionOptions) -> Partitioned {
     let what = format!("{}: {options:?}", graph.name);
-    let run = || partition(&dataset, Some(&presample), options, &NoProgress).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let run = || partition(dataset, Some(presample), options, &NoProgress).unwrap_or_else(|e| panic!("{what}: {e}"));
     let made = run();
     let (n, parts) = (dataset.num_vertices(), options.parts);
     assert_eq!(made.assignment.len(), n, "{what}");
@@ -84,48 +119,58 @@ fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
 
     let report = &made.report;
     let reported = (report.cut, report.adjacent_pairs, report.weighted_cut, report.total_weight);
-    assert_eq!(reported, oracle_cut(&dataset, &presample, &made.assignment), "{what}");
+    assert_eq!(reported, oracle_cut(dataset, presample, &made.assignment), "{what}");
 
-    let lists = balanced(&dataset, &presample, options);
+    let lists = balanced(dataset, presample, options);
     let found: Vec<(f64, f64)> = lists.iter().map(|list| oracle_imbalance(list, &made.assignment, parts)).collect();
     let imbalance = found.iter().map(|pair| pair.0).fold(0.0, f64::max);
     assert!((report.imbalance - imbalance).abs() < 1e-9, "{what}: {} {imbalance}", report.imbalance);
     match options.partitioner {
         Method::Random => assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{what}: {sizes:?}"),
         // With one constraint: within ε, or not above what the heaviest vertex forces.
-        Method::Multilevel | Method::Metis if found.len() == 1 => {
+        Method::Range if found.len() == 1 => assert!(imbalance <= 1.0 + found[0].1 + 1e-9, "{what}: {imbalance}"),
+        method if method.weighs() && found.len() == 1 => {
             let promised = f64::max(1.0 + options.epsilon, 1.0 + found[0].1);
             assert!(imbalance <= promised + 1e-9, "{what}: {imbalance} {promised}");
         }
-        Method::Multilevel | Method::Metis | Method::Hash => {}
+        _ => {}
     }
 
     let again = run();
     assert_eq!((made.assignment.clone(), &made.cache_order), (again.assignment, &again.cache_order), "{what}");
+    made
+}
+
+fn check_stored(dataset: &Dataset, presample: &Presample, options: &PartitionOptions, made: &Partitioned) {
     let stored = PartitionMap::save(
-        &dataset,
+        dataset,
         &options.default_key(),
-        Some(&presample),
+        Some(presample),
         options.config(),
         made.report.clone(),
         &made.assignment,
         &made.cache_order,
         true,
     );
-    let stored = stored.unwrap_or_else(|e| panic!("{what}: {e}"));
-    for part in 0..parts as usize {
-        assert!(stored.cache_order(part).iter().all(|&v| made.assignment[v as usize] as usize == part), "{what}");
+    let stored = stored.unwrap_or_else(|e| panic!("{options:?}: {e}"));
+    for part in 0..options.parts as usize {
+        let mut its = stored.cache_order(part).iter();
+        assert!(its.all(|&v| made.assignment[v as usize] as usize == part), "{options:?}");
     }
-    made
 }
 
 #[test]
 fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
     for graph in graphs() {
-        let n = graph.dataset().num_vertices() as u32;
+        let dataset = graph.dataset();
+        let presample = graph.presample(&dataset);
+        let n = dataset.num_vertices() as u32;
         for parts in [1, 2, 3, 4, 7, 10].into_iter().filter(|&parts| parts <= n) {
-            for (method, weights) in choices() {
-                check(&graph, &options(method, weights, parts));
+            for options in choices_for(parts) {
+                let made = check_made(&graph, &dataset, &presample, &options);
+                if parts == 2 {
+                    check_stored(&dataset, &presample, &options, &made);
+                }
             }
         }
     }
@@ -135,27 +180,38 @@ fn oracle_every_partitioner_keeps_its_promises_on_every_shape() {
 fn oracle_every_partitioner_keeps_its_promises_on_random_graphs() {
     for seed in 0..60 {
         let graph = random_graph(seed);
-        let n = graph.dataset().num_vertices() as u32;
-        let (method, weights) = choices()[seed as usize % choices().len()];
+        let dataset = graph.dataset();
+        let presample = graph.presample(&dataset);
+        let n = dataset.num_vertices() as u32;
         for parts in [2, 5, n / 2, n].into_iter().filter(|&parts| (1..=n).contains(&parts)) {
-            check(&graph, &options(method, weights, parts));
+            // Each graph meets half of the choices.
+            for options in choices_for(parts).skip(seed as usize % 2).step_by(2) {
+                check_made(&graph, &dataset, &presample, &options);
+            }
         }
     }
 }
 
 #[test]
-fn communities_are_found_and_two_constraints_balanced() {
+fn communities_are_found_and_several_constraints_balanced() {
     let graph = communities(6, 200);
-    for (method, weights) in choices() {
-        for parts in [2, 3, 6] {
-            let report = check(&graph, &options(method, weights, parts)).report;
+    for parts in [2, 3, 6] {
+        for options in choices_for(parts) {
+            let report = check(&graph, &options).report;
             let share = report.cut as f64 / report.adjacent_pairs as f64;
-            match method {
+            match options.partitioner {
                 Method::Multilevel | Method::Metis => {
-                    assert!(report.imbalance <= 1.03 + 1e-9, "{weights:?} {parts}: {report:?}");
-                    assert!(share < 0.4, "{weights:?} {parts}: {report:?}");
+                    assert!(report.imbalance <= 1.03 + 1e-9, "{options:?}: {report:?}");
+                    assert!(share < 0.4, "{options:?}: {report:?}");
                 }
-                Method::Random | Method::Hash => assert!(share > 0.45, "{method:?} {parts}: {report:?}"),
+                Method::Random | Method::Hash => assert!(share > 0.45, "{options:?}: {report:?}"),
+                // What a single pass finds depends on what it balances; it beats chance.
+                Method::Ldg | Method::Fennel => {
+                    let random = f64::from(parts - 1) / f64::from(parts);
+                    assert!(share < 0.95 * random, "{options:?}: {share} {report:?}");
+                }
+                // The communities are numbered one after the other.
+                Method::Range => assert!(share < 0.4, "{options:?}: {report:?}"),
             }
         }
     }
@@ -181,10 +237,11 @@ fn a_random_partition_cuts_k_minus_1_of_k_edges() {
 fn seeds_differ() {
     let graph = communities(4, 100);
     let dataset = graph.dataset();
-    for method in [Method::Multilevel, Method::Metis, Method::Random, Method::Hash] {
+    for method in [Method::Multilevel, Method::Metis, Method::Random, Method::Hash, Method::Ldg, Method::Fennel] {
         let weights = method.weighs().then_some(Weights::Unit);
+        let order = if matches!(method, Method::Ldg | Method::Fennel) { Order::Random } else { Order::Natural };
         let run = |seed| {
-            let options = PartitionOptions { seed, ..options(method, weights, 5) };
+            let options = PartitionOptions { seed, order, ..options(method, weights, 5) };
             partition(&dataset, None, &options, &NoProgress).unwrap().assignment
         };
         assert_ne!(run(0), run(1), "{method:?}");
@@ -196,14 +253,25 @@ fn differential_one_thread_and_four_agree() {
     let graph = communities(6, 100);
     let dataset = graph.dataset();
     let presample = graph.presample(&dataset);
-    for (method, weights) in choices() {
+    for options in choices_for(4) {
         let run = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let wanted = options(method, weights, 4);
-            let made = pool.install(|| partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap());
+            let made = pool.install(|| partition(&dataset, Some(&presample), &options, &NoProgress).unwrap());
             (made.assignment, made.cache_order, made.report)
         };
-        assert_eq!(run(1), run(4), "{method:?} {weights:?}");
+        assert_eq!(run(1), run(4), "{options:?}");
+    }
+}
+
+/// The orders of the streaming partitioners' papers: clearly below random, METIS ahead of both.
+#[test]
+fn streaming_lies_between_metis_and_random() {
+    let graph = communities(8, 250);
+    let cut = |method| check(&graph, &options(method, method.weighs().then_some(Weights::Unit), 8)).report.cut;
+    let (metis, random) = (cut(Method::Metis), cut(Method::Random));
+    for method in [Method::Ldg, Method::Fennel] {
+        let found = cut(method);
+        assert!(metis < found && 10 * found < 9 * random, "{method:?}: {metis} {found} {random}");
     }
 }
 
@@ -243,7 +311,37 @@ fn bad_input_is_one_clear_line() {
         (PartitionOptions { epsilon: f64::NAN, ..unit.clone() }, "--epsilon NaN"),
         (PartitionOptions { epsilon: 2.0, ..unit.clone() }, "at most 1"),
         (PartitionOptions { weights: None, ..unit.clone() }, "gsplit presample"),
-        (PartitionOptions { partitioner: Method::Hash, ..unit.clone() }, "hash weighs nothing"),
+        (
+            PartitionOptions { partitioner: Method::Hash, ..unit.clone() },
+            "--weights: --partitioner hash weighs nothing",
+        ),
+        (
+            PartitionOptions {
+                weights: None,
+                partitioner: Method::Hash,
+                balance: vec![Quantity::Edges],
+                ..unit.clone()
+            },
+            "--balance: --partitioner hash",
+        ),
+        (PartitionOptions { balance: vec![Quantity::Work], ..unit.clone() }, "gsplit presample"),
+        (
+            PartitionOptions { balance: vec![Quantity::Edges], weights: Some(Weights::Degree), ..unit.clone() },
+            "--weights degree says already",
+        ),
+        (
+            PartitionOptions { balance: vec![Quantity::Edges], weights: Some(Weights::Vertex), ..unit.clone() },
+            "presampled or unit",
+        ),
+        (PartitionOptions { balance: vec![Quantity::Edges], load: Load::Appear, ..unit.clone() }, "--load appear"),
+        (
+            PartitionOptions { balance: vec![Quantity::Edges, Quantity::Vertices, Quantity::Edges], ..unit.clone() },
+            "edges is named twice",
+        ),
+        (PartitionOptions { tries: 0, ..unit.clone() }, "--tries 0"),
+        (PartitionOptions { tries: 1001, ..unit.clone() }, "expected 1 to 1000"),
+        (PartitionOptions { tries: 2, partitioner: Method::Ldg, ..unit.clone() }, "ldg has no tries"),
+        (PartitionOptions { order: Order::Random, ..unit.clone() }, "metis streams no vertices"),
     ];
     for (options, expected) in cases {
         let message = partition(&dataset, None, &options, &NoProgress).unwrap_err().to_string();
@@ -264,4 +362,18 @@ fn keys_name_what_is_not_a_default() {
     assert_eq!(presampled.default_key(), "metis-presampled-k4");
     assert_eq!(PartitionOptions { load: Load::Appear, ..presampled }.default_key(), "metis-presampled-appear-k4");
     assert_eq!(PartitionOptions { seed: 1, ..options(Method::Random, None, 8) }.default_key(), "random-k8_s1");
+    let unit = options(Method::Metis, Some(Weights::Unit), 4);
+    let balance = vec![Quantity::Targets, Quantity::Vertices];
+    let keys = [
+        (PartitionOptions { tries: 8, seed: 2, ..unit.clone() }, "metis_t8-unit-k4_s2"),
+        (PartitionOptions { balance: balance.clone(), ..unit.clone() }, "metis-unit-vertices-targets-k4"),
+        (PartitionOptions { balance, ..options(Method::Fennel, None, 4) }, "fennel-unit-vertices-targets-k4"),
+        (PartitionOptions { order: Order::Random, ..options(Method::Ldg, None, 4) }, "ldg_random-unit-k4"),
+        (options(Method::Range, Some(Weights::Presampled), 4), "range-presampled-k4"),
+    ];
+    for (options, expected) in keys {
+        options.check().unwrap();
+        assert_eq!(options.default_key(), expected);
+        gsplit_store::artifact_key(expected).unwrap();
+    }
 }

@@ -1,0 +1,133 @@
+//! Partitions through the binary: imports, options that are not for every partitioner, and METIS under a signal.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{command, community, fails, ok};
+
+fn partition(folder: &std::path::Path, more: &[&str]) -> Value {
+    let text = ok(folder, &[&["partition", "ds", "--json"], more].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{more:?}: {error}: {text}"))
+}
+
+#[test]
+fn a_partition_goes_out_as_text_and_comes_back_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 400);
+    let made = partition(folder, &["--parts", "4", "--partitioner", "ldg"]);
+    let stored = folder.join("ds/partition/ldg-unit-k4/assignment.npy");
+    let bytes = fs::read(&stored).unwrap();
+    let parts: Vec<u16> = bytes[128..].chunks(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+    assert_eq!(parts.len(), 400);
+    let text: Vec<String> = parts.iter().map(|part| format!("{part}\n")).collect();
+    fs::write(folder.join("graph.part.4"), text.concat()).unwrap();
+
+    for (file, more) in [("graph.part.4", &["--parts", "4"][..]), ("ds/partition/ldg-unit-k4/assignment.npy", &[])] {
+        let imported = partition(folder, &[&["--import", file, "--force"], more].concat());
+        for key in ["cut", "weighted_cut", "part_sizes", "balance", "imbalance"] {
+            assert_eq!(imported[key], made[key], "{key}");
+        }
+        assert_eq!((&imported["partitioner"], &imported["key"]), (&"import".into(), &"import-k4".into()));
+        assert_eq!(fs::read(folder.join("ds/partition/import-k4/assignment.npy")).unwrap(), bytes);
+        assert_eq!(partition(folder, &["--import", file])["reused"], true);
+    }
+    // Another map under the same key is not taken for the stored one.
+    let other: Vec<String> = parts.iter().map(|part| format!("{}\n", 3 - part)).collect();
+    fs::write(folder.join("graph.part.4"), other.concat()).unwrap();
+    assert!(fails(folder, &["partition", "ds", "--import", "graph.part.4"], 1).contains("already there"));
+    fs::write(folder.join("graph.part.4"), "0\n1\nx\n").unwrap();
+    let line = fails(folder, &["partition", "ds", "--import", "graph.part.4"], 1);
+    assert!(line.contains("graph.part.4: line 3: expected one part"), "{line}");
+    ok(folder, &["verify", "ds"]);
+}
+
+#[test]
+fn options_of_one_partitioner_are_refused_for_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for (args, words) in [
+        (&["--parts", "4", "--partitioner", "ldg", "--tries", "2"][..], "--tries 2: --partitioner ldg"),
+        (&["--parts", "4", "--partitioner", "hash", "--balance", "edges"], "--balance: --partitioner hash"),
+        (&["--parts", "4", "--partitioner", "range", "--order", "random"], "--order random: --partitioner range"),
+        (&["--import", "x", "--by-original-id", "--parts", "70000"], "--parts 70000"),
+    ] {
+        let line = fails(folder, &[&["partition", "ds"], args].concat(), 2);
+        assert!(line.contains(words), "{line}");
+    }
+    // Those that clap knows of: no number of parts, and an import beside what would make another.
+    for args in [
+        &[][..],
+        &["--parts", "4", "--by-original-id"],
+        &["--import", "x", "--weights", "unit"],
+        &["--import", "x", "--partitioner", "metis"],
+        &["--import", "x", "--seed", "1"],
+    ] {
+        fails(folder, &[&["partition", "ds"], args].concat(), 2);
+    }
+}
+
+#[test]
+fn keys_and_reuse_know_the_new_options() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let metis = ["--parts", "3", "--partitioner", "metis", "--weights", "unit"];
+    for (more, key) in [
+        (&[][..], "metis-unit-k3"),
+        (&["--tries", "3"], "metis_t3-unit-k3"),
+        (&["--balance", "vertices,edges,targets"], "metis-unit-vertices-edges-targets-k3"),
+    ] {
+        let all = [&metis[..], more].concat();
+        let made = partition(folder, &all);
+        assert_eq!((&made["key"], &made["reused"]), (&key.into(), &false.into()));
+        assert_eq!(partition(folder, &all)["reused"], true);
+        // The other options' map is not taken for this one.
+        if !more.is_empty() {
+            fails(folder, &[&["partition", "ds", "--key", "metis-unit-k3"], &all[..]].concat(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_terminated_metis_ends_as_interrupted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 20_000);
+    let run = [
+        "partition",
+        "ds",
+        "--partitioner",
+        "metis",
+        "--weights",
+        "unit",
+        "--parts",
+        "64",
+        "--tries",
+        "1000",
+        "--json",
+    ];
+    for delay_ms in [50, 300, 700] {
+        let started = Instant::now();
+        let mut child = command(folder, &run);
+        let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        if delay_ms > 50 {
+            assert_eq!(output.status.code(), Some(1), "{errors}");
+            // METIS itself may have a word before ours.
+            let lines: Vec<&str> = errors.lines().filter(|line| !line.is_empty()).collect();
+            assert!(lines.last().is_some_and(|line| line.starts_with("interrupted: ")), "{errors}");
+            assert!(!errors.contains("error:") && lines.len() <= 2, "{errors}");
+        }
+        assert!(output.stdout.is_empty() && started.elapsed() < Duration::from_secs(30));
+        assert!(!folder.join("ds/partition/metis_t1000-unit-k64").exists());
+    }
+}
