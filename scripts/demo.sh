@@ -20,7 +20,7 @@ layers=$(tr ',' '\n' <<<"$fanouts" | wc -l)
 hyphened=${fanouts//,/-}
 presample=f${hyphened}_b1024_e5_s0
 random=random-k$parts-f$hyphened
-metis=gsplit-k$parts-f$hyphened
+weighted=gsplit-k$parts-f$hyphened
 
 step() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
 run() {
@@ -60,9 +60,9 @@ fi
 step "presample: how often does training touch each vertex and edge?"
 run presample "$dataset" --fanouts "$fanouts" --batch-size 1024 --epochs 5 --key "$presample"
 
-step "partition: into $parts parts, with those weights (METIS), and at random to compare"
+step "partition: into $parts parts, with those weights, and at random to compare"
 run partition "$dataset" --parts $parts --presample "$presample" --partitioner random --key "$random"
-run partition "$dataset" --parts $parts --presample "$presample" --key "$metis"
+run partition "$dataset" --parts $parts --presample "$presample" --key "$weighted"
 
 if ! "$gsplit" inspect "$dataset" --json | grep '"num_classes":[0-9]' >/dev/null; then
     step "no labels: there is nothing to train for"
@@ -84,7 +84,7 @@ train() { # name, then the options that make it what it is
 train single --parallelism single
 train data --parallelism data --ranks $parts
 train split-random --parallelism split --ranks $parts --partition "$random"
-train split --parallelism split --ranks $parts --partition "$metis" --checkpoint "$runs/split"
+train split --parallelism split --ranks $parts --partition "$weighted" --checkpoint "$runs/split"
 
 step "the same losses, with less work: edges computed, feature rows loaded, rows exchanged, all ranks together"
 run compare "${logs[@]}"

@@ -23,8 +23,8 @@ use gsplit::ui::{self, Ui};
 #[command(after_help = "\
 Examples:
   gsplit evaluate products
-  gsplit evaluate products --partition metis-presampled-k4 --batches 50
-  gsplit evaluate products --partition metis-presampled-k4 --partition metis-degree-k4 --svg partitions.svg
+  gsplit evaluate products --partition multilevel-presampled-k4 --batches 50
+  gsplit evaluate products --partition multilevel-presampled-k4 --partition multilevel-degree-k4 --svg partitions.svg
   gsplit evaluate products --fanouts 10,5 --batch-size 512 --seed 7 --json")]
 pub struct Args {
     /// Dataset directory

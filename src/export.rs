@@ -18,7 +18,7 @@ use gsplit::ui::{self, Ui, bytes};
 #[command(after_help = "\
 Examples:
   gsplit export products --format graphbolt --out products-graphbolt
-  gsplit export products --format dgl --partition metis-presampled-k4 --out products-dgl
+  gsplit export products --format dgl --partition multilevel-presampled-k4 --out products-dgl
   gsplit export products --format pyg --out products-pyg
   gsplit export products --format parquet --out products-parquet
   gsplit export products --format metis --out products.graph

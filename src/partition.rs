@@ -29,7 +29,9 @@ Examples:
   gsplit presample products --fanouts 15,10,5
   gsplit partition products --parts 4
   gsplit partition products --parts 4 --weights degree
-  gsplit partition products --parts 4 --balance vertices,targets,work --tries 8
+  gsplit partition products --parts 4 --balance vertices,targets,work --quality high
+  gsplit partition products --parts 4 --refine multilevel-presampled-k4
+  gsplit partition products --parts 4 --partitioner metis --tries 8
   gsplit partition products --parts 4 --partitioner ldg
   gsplit partition products --import products.graph.part.4")]
 pub struct Args {
@@ -42,7 +44,7 @@ pub struct Args {
     /// Which pre-sampling to use [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
-    /// Name to store the partition under [default: made of the options, as metis-presampled-k4]
+    /// Name to store the partition under [default: made of the options, as multilevel-presampled-k4]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
     /// Partition again where a partition of that name is there already
@@ -89,7 +91,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         }
     };
 
-    ui.json(&as_json(&dataset, &map, seconds, started)?);
+    ui.json(&as_json(&dataset, &map, seconds, started, ui)?);
     let meta = map.meta();
     let (config, report) = (&meta.config, &meta.report);
     let how = match seconds {
@@ -134,7 +136,13 @@ fn make(
 }
 
 /// The report, and what is known of the run.
-fn as_json(dataset: &Dataset, map: &PartitionMap, seconds: Option<f64>, started: Instant) -> Result<serde_json::Value> {
+fn as_json(
+    dataset: &Dataset,
+    map: &PartitionMap,
+    seconds: Option<f64>,
+    started: Instant,
+    ui: &Ui,
+) -> Result<serde_json::Value> {
     let meta = map.meta();
     let run = json!({
         "key": map.key(),
@@ -143,6 +151,7 @@ fn as_json(dataset: &Dataset, map: &PartitionMap, seconds: Option<f64>, started:
         "seconds": seconds,
         "total_seconds": started.elapsed().as_secs_f64(),
         "peak_rss_mb": ui::peak_rss_mb(),
+        "stages": ui.stage_times(),
         "reused": seconds.is_none(),
     });
     let mut all = serde_json::Map::new();

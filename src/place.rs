@@ -30,7 +30,7 @@ use gsplit::ui::{self, Ui, bytes};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gsplit place products --partition metis-presampled-k4 --cache 4GiB
+  gsplit place products --partition multilevel-presampled-k4 --cache 4GiB
   gsplit place products --cache 20% --host-bandwidth 25GB --peer-bandwidth 250GB
   gsplit place products --cache 1GiB --parallelism data --alpha 0.1 --json")]
 pub struct Args {
@@ -44,7 +44,7 @@ pub struct Args {
     presample: Option<String>,
     #[command(flatten)]
     options: PlaceOptions,
-    /// Name to store the placement under [default: made of the options, as optimised-split-4GiB-metis-presampled-k4]
+    /// Name to store the placement under [default: made of the options, as optimised-split-4GiB-multilevel-presampled-k4]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
     /// Place again where a placement of that name is there already

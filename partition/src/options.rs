@@ -116,6 +116,10 @@ pub struct PartitionOptions {
     /// How much work goes into a small cut [default: default] (multilevel only)
     #[arg(long, value_enum)]
     pub quality: Option<Quality>,
+    /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
+    /// it is balanced (multilevel only)
+    #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
+    pub refine: Option<String>,
     /// What is balanced, and what cutting an edge costs [default: presampled; range, ldg and fennel: unit]
     #[arg(long, value_enum)]
     pub weights: Option<Weights>,
@@ -165,8 +169,11 @@ impl PartitionOptions {
                 format!("--order {order}: --partitioner {name} streams no vertices; that is for ldg and fennel");
             return Err(Error::Option(format!("{problem}, leave --order out")));
         }
-        if self.partitioner != Method::Multilevel && self.quality.is_some() {
-            return Err(Error::Option(format!("--quality: --partitioner {name} has no such choice; leave it out")));
+        let quality = self.quality.map(|_| "--quality");
+        if let Some(given) = quality.or(self.refine.as_ref().map(|_| "--refine"))
+            && self.partitioner != Method::Multilevel
+        {
+            return Err(Error::Option(format!("{given}: --partitioner {name} has no such choice; leave it out")));
         }
         Ok(())
     }
@@ -252,10 +259,13 @@ impl PartitionOptions {
         if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
             name = format!("{name}_{}", value_name(quality));
         }
+        if let Some(refined) = &self.refine {
+            name = format!("{name}_from_{refined}");
+        }
         name
     }
 
-    /// The key under which the result is stored unless the user names one, as `metis-presampled-k4` or `random-k4_s1`.
+    /// The key under which the result is stored unless the user names one, as `multilevel-presampled-k4` or `random-k4_s1`.
     pub fn default_key(&self) -> String {
         let mut key = self.partitioner_name();
         if self.partitioner.weighs() {

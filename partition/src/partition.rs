@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Instant;
 
-use gsplit_store::{Dataset, PartitionReport, Presample, Progress, Unit};
+use gsplit_store::{Dataset, PartitionMap, PartitionReport, Presample, Progress, Unit};
 
 use crate::cache_order::cache_order;
 use crate::repair::Loads;
@@ -26,11 +26,12 @@ pub struct Partitioned {
 /// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for none it still serves
 /// the report and the cache order.
 ///
-/// No part of the result is empty. With METIS and the streaming partitioners every part weighs at most 1 + ε times the
+/// No part of the result is empty. With the multilevel partitioner, METIS and the streaming ones every part weighs at most 1 + ε times the
 /// mean, in each of the weights that were balanced; where the weights do not allow that, a note to `progress` says so and
 /// why. Call it on the main thread of a process that may get SIGTERM: METIS is safe from it there alone.
 ///
 /// Fails on options without sense, on weights that need a presample when there is none, on more parts than vertices,
+/// on a partition to refine that is not there or has another number of parts,
 /// on graphs beyond METIS's 32-bit indices, and on a damaged topology.
 pub fn partition(
     dataset: &Dataset,
@@ -48,6 +49,7 @@ pub fn partition(
         let problem = format!("weights {}: the dataset has no presample", options.weights_name());
         return Err(Error::Option(format!("{problem}; run `gsplit presample` first, or choose degree or unit")));
     }
+    let refined = options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
     let problem = Problem {
         topology: dataset.topology(),
         weights: VertexWeights::choose(options, dataset, presample, progress)?,
@@ -56,6 +58,7 @@ pub fn partition(
         epsilon: options.epsilon,
         seed: options.seed,
         quality: options.quality.unwrap_or_default(),
+        start: refined.as_ref().map(PartitionMap::assignment),
     };
     let started = Instant::now();
     let assignment = match parts {
@@ -68,6 +71,15 @@ pub fn partition(
         explain_imbalance(&problem.weights, &assignment, parts, options.epsilon, progress);
     }
     judge(dataset, presample, assignment, parts, &problem.weights, seconds, progress)
+}
+
+/// The stored partition that is to be improved.
+fn open_refined(dataset: &Dataset, key: &str, parts: u32) -> Result<PartitionMap> {
+    let map = PartitionMap::open(dataset, key)?;
+    match map.num_parts() as u32 {
+        found if found == parts => Ok(map),
+        found => Err(Error::Option(format!("--refine {key}: it has {found} parts; ask for --parts {found}"))),
+    }
 }
 
 /// Report and cache order of a partition that was made elsewhere: `assignment` holds a part below `parts` for each vertex

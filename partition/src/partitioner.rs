@@ -27,6 +27,8 @@ pub(crate) struct Problem<'a> {
     pub seed: u64,
     /// How much work goes into a small cut.
     pub quality: Quality,
+    /// Parts to improve, one below `parts` for each vertex.
+    pub start: Option<&'a [u16]>,
 }
 
 /// Cuts graphs into parts.
@@ -146,6 +148,7 @@ mod tests {
             epsilon: 0.03,
             seed: 3,
             quality: Quality::Default,
+            start: None,
         };
         let adjacency = Adjacency::build(problem.topology, None).unwrap();
         let tries: Vec<Answer> = (0..8).map(|attempt| Answer::find(&problem, &adjacency, attempt).unwrap()).collect();

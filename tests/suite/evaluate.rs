@@ -39,7 +39,7 @@ fn maps_are_measured_side_by_side_as_the_presample_expects() {
     let maps = evaluation["maps"].as_array().unwrap();
     let columns: Vec<_> = maps.iter().map(|map| (map["key"].as_str(), map["parts"].as_u64().unwrap())).collect();
     let [hash, presampled, unit, vertex] =
-        ["hash-k2", "metis-presampled-k4", "metis-unit-k4", "metis-vertex-k4"].map(Some);
+        ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4"].map(Some);
     assert_eq!(columns, [(hash, 2), (presampled, 4), (unit, 4), (vertex, 4), (None, 2), (None, 4)]);
 
     for (map, (key, parts)) in maps.iter().zip(columns) {
@@ -47,7 +47,7 @@ fn maps_are_measured_side_by_side_as_the_presample_expects() {
         let [expected, measured] =
             ["expected", "measured"].map(|side| number(map, &format!("/expectation/{side}_cross_edges")));
         // Of a map that was chosen by these very counters they promise too much: it cuts what was not drawn.
-        match key == Some("metis-presampled-k4") {
+        match key == Some("multilevel-presampled-k4") {
             true => assert!(apart > -4.0 && measured < 1.1 * expected, "{map}"),
             false => assert!(apart.abs() < 4.0, "{map}"),
         }
@@ -105,7 +105,7 @@ fn the_table_and_the_picture_name_every_map() {
     let table = ok(folder, &["evaluate", "ds", "--batches", "10", "--svg", "plot.svg"]);
     let picture = fs::read_to_string(folder.join("plot.svg")).unwrap();
     assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
-    for key in ["hash-k2", "metis-presampled-k4", "metis-unit-k4", "metis-vertex-k4", "random"] {
+    for key in ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4", "random"] {
         assert!(table.contains(key) && picture.contains(key), "{key}: {table}");
     }
     for row in

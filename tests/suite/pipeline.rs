@@ -73,7 +73,7 @@ fn every_parallelism_learns_the_same_from_a_generated_graph() {
     let table = ok(folder, &["compare", "single.jsonl", "data.jsonl", "split.jsonl"]);
     assert_eq!(table.lines().count(), 4, "{table}");
     ok(folder, &["verify", "ds"]);
-    assert!(ok(folder, &["inspect", "ds"]).contains("partition metis-presampled-k4"));
+    assert!(ok(folder, &["inspect", "ds"]).contains("partition multilevel-presampled-k4"));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn finished_stages_are_reused_and_stale_ones_refused() {
     let files = [
         "ds/dataset.json",
         "ds/presample/f5-5_b256_e3_s0/presample.json",
-        "ds/partition/metis-presampled-k4/partition.json",
+        "ds/partition/multilevel-presampled-k4/partition.json",
     ];
     let before = files.map(stamp);
     community(folder, 1500);

@@ -21,6 +21,8 @@ mod refine;
 mod reversed;
 mod scheme;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use gsplit_store::Progress;
 
@@ -55,7 +57,7 @@ impl Partitioner for Multilevel {
             effort: Effort::of(problem.quality),
             progress,
         };
-        let mut assignment = scheme.partition(&graph, &problem.weights)?;
+        let mut assignment = scheme.partition(&graph, &problem.weights, problem.start)?;
         fill_empty_parts(&mut assignment, &problem.weights, problem.parts);
         balance(&mut assignment, &graph, &problem.weights, problem.parts, problem.epsilon);
         Ok(assignment)

@@ -93,16 +93,29 @@ pub(super) struct Scheme<'a> {
 }
 
 impl Scheme<'_> {
-    /// The part of each vertex.
-    pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights) -> Result<Vec<u16>> {
+    /// The part of each vertex. With `start`, parts to improve, there are no initial cuts, and one cycle at least.
+    pub fn partition<G: Graph>(&self, graph: &G, weights: &VertexWeights, start: Option<&[u16]>) -> Result<Vec<u16>> {
+        let cycles = self.effort.cycles;
+        match start {
+            Some(start) => Ok(self.improve(graph, weights, start.to_vec(), cycles.max(1))),
+            None => Ok(self.improve(graph, weights, self.first(graph, weights)?, cycles)),
+        }
+    }
+
+    /// Coarsens, cuts, and carries back.
+    fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights) -> Result<Vec<u16>> {
         let levels = self.coarsen(graph, weights, None, 0);
         let tight = COARSE_EPSILON * self.epsilon;
         let coarsest = match levels.last() {
             Some(level) => self.best_initial(&level.graph, &level.weights, tight)?,
             None => self.best_initial(graph, weights, self.epsilon)?,
         };
-        let mut parts = self.carry_back(graph, weights, levels, coarsest, tight);
-        for cycle in 0..self.effort.cycles {
+        Ok(self.carry_back(graph, weights, levels, coarsest, tight))
+    }
+
+    /// V-cycles: coarsens `parts` with the graph, and carries them back.
+    fn improve<G: Graph>(&self, graph: &G, weights: &VertexWeights, mut parts: Vec<u16>, cycles: usize) -> Vec<u16> {
+        for cycle in 0..cycles {
             let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
             let mut coarsest = parts;
             for level in &levels {
@@ -110,7 +123,7 @@ impl Scheme<'_> {
             }
             parts = self.carry_back(graph, weights, levels, coarsest, self.epsilon);
         }
-        Ok(parts)
+        parts
     }
 
     /// Ever smaller graphs; with `within`, none of whose clusters reaches over two parts.

@@ -12,7 +12,7 @@
 //! **Cost model** (Song & Jiang): reading a row costs 0 from the own cache, alpha from a peer's, 1 from the host. With
 //! alpha ≥ 1 no device reads from a peer. The unit is the load of one row from the host.
 //!
-//! **What the predictions assume.** λ(v) = input[v] / batches is the probability that a global mini-batch loads the row of v,
+//! **What the predictions assume.** λ(v) = `input[v]` / batches is the probability that a global mini-batch loads the row of v,
 //! as pre-sampled: training is to use the same fanouts, batch size and split. Caches are filled before training and do not
 //! change. Rows are ranked by the counts that also predict their loads, so that few pre-sampled mini-batches predict a little
 //! more hits than there will be.

@@ -292,6 +292,7 @@ mod tests {
                 epsilon: 0.03,
                 seed: 0,
                 quality: crate::Quality::Default,
+                start: None,
             };
             let seen = Edges::of(&problem);
             assert_eq!(seen.both_ways, expect_both_ways);

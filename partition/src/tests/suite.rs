@@ -15,6 +15,7 @@ pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32)
         weights,
         load: Load::default(),
         quality: None,
+        refine: None,
         balance: Vec::new(),
         epsilon: 0.03,
         seed: 0,

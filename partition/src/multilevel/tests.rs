@@ -1,0 +1,197 @@
+//! The parts of the multilevel scheme against their definitions.
+
+use std::collections::BTreeMap;
+
+use gsplit_store::{NoProgress, PartitionMap};
+
+use super::cluster::Clustering;
+use super::contract::{NONE, contract};
+use super::finest::Finest;
+use super::fm::Fm;
+use super::graph::Graph;
+use super::initial::cut;
+use super::refine::Refinement;
+use crate::repair::Loads;
+use crate::tests::{Fixture, communities, draws, graphs, options, random_graph};
+use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
+
+/// Every arc with its weight; a row that names a neighbour twice fails.
+fn arcs(graph: &impl Graph) -> BTreeMap<(u32, u32), u64> {
+    let mut arcs = BTreeMap::new();
+    for v in 0..graph.num_vertices() as u32 {
+        graph.for_each(v, |u, weight| assert!(arcs.insert((v, u), u64::from(weight)).is_none(), "{v} names {u} twice"));
+    }
+    arcs
+}
+
+/// The fixtures, with counts that need rounding where `large`.
+fn cases() -> Vec<(Fixture, u32)> {
+    let shapes = || graphs().into_iter().chain((0..40).map(random_graph));
+    [0, 1, 2000].into_iter().flat_map(|scale| shapes().map(move |graph| (graph, scale))).collect()
+}
+
+#[test]
+fn oracle_the_finest_level_names_each_pair_twice_with_one_weight() {
+    for (graph, scale) in cases() {
+        let dataset = graph.dataset();
+        let topology = dataset.topology();
+        let counts: Vec<u32> = graph.presample(&dataset).edge().iter().map(|&count| count * scale).collect();
+        let counts = (scale > 0).then_some(&counts[..]);
+        let found = arcs(&Finest::new(topology, counts));
+
+        let (mut expected, mut e) = (BTreeMap::new(), 0);
+        for v in 0..topology.num_vertices() as u32 {
+            for &u in topology.in_neighbours(v) {
+                let count = counts.map_or(0, |counts| u64::from(counts[e]));
+                e += 1;
+                for pair in [(u, v), (v, u)].into_iter().filter(|_| u != v) {
+                    *expected.entry(pair).or_insert(1) += count;
+                }
+            }
+        }
+        assert!(found.keys().eq(expected.keys()), "{}", graph.name);
+        for (&(u, v), &weight) in &found {
+            assert_eq!(weight, found[&(v, u)], "{}: {u} and {v}", graph.name);
+            let error = weight.abs_diff(expected[&(u, v)]) as f64;
+            assert!(error <= expected[&(u, v)] as f64 / 12.0, "{}: {weight} for {}", graph.name, expected[&(u, v)]);
+        }
+    }
+}
+
+#[test]
+fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
+    for (seed, (graph, scale)) in (0..).zip(cases()) {
+        let dataset = graph.dataset();
+        let counts = (scale > 0).then(|| graph.presample(&dataset).edge().to_vec());
+        let finest = Finest::new(dataset.topology(), counts.as_deref());
+        let n = dataset.num_vertices();
+        let mut draws = draws(seed);
+        let weights = VertexWeights::new(n, &[(0..n).map(|_| draws.below(4)).collect(), vec![1; n]]);
+        let within: Vec<u16> = (0..n).map(|_| draws.below(2) as u16).collect();
+        let limits = vec![7; weights.constraints()];
+        let clustering =
+            Clustering { graph: &finest, weights: &weights, limits, rounds: 3, seed, within: Some(&within) };
+        let labels = clustering.run();
+
+        let mut clusters: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        (0..).zip(&labels).for_each(|(v, &label)| clusters.entry(label).or_default().push(v));
+        for members in clusters.values() {
+            let load = |c: usize| members.iter().map(|&v| weights.of(v)[c]).sum::<u32>();
+            assert!((0..weights.constraints()).all(|c| load(c) <= 7), "{}: {members:?}", graph.name);
+            assert!(members.iter().all(|&v| within[v as usize] == within[members[0] as usize]), "{}", graph.name);
+        }
+
+        let level = contract(&finest, &weights, labels);
+        let mut parts = vec![0; level.weights.len()];
+        let mut expected: BTreeMap<(u32, u32), u64> = BTreeMap::new();
+        for (&(v, u), &weight) in &arcs(&finest) {
+            let (a, b) = (level.coarse_of[v as usize], level.coarse_of[u as usize]);
+            assert!(a != NONE && b != NONE, "{}", graph.name);
+            (parts[a as usize], parts[b as usize]) = (within[v as usize], within[u as usize]);
+            *expected.entry((a, b)).or_default() += if a == b { 0 } else { weight };
+        }
+        expected.retain(|_, weight| *weight > 0);
+        assert_eq!(arcs(&level.graph), expected, "{}", graph.name);
+        assert_eq!(cut(&level.graph, &parts), cut(&finest, &within), "{}", graph.name);
+        let placed = (0..n as u32).filter(|&v| level.coarse_of[v as usize] != NONE);
+        let sum = |c: usize| placed.clone().map(|v| u64::from(weights.of(v)[c])).sum::<u64>();
+        assert_eq!(level.weights.totals(), (0..weights.constraints()).map(sum).collect::<Vec<_>>(), "{}", graph.name);
+    }
+}
+
+#[test]
+fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
+    for (seed, (graph, _)) in (0..).zip(cases()) {
+        let dataset = graph.dataset();
+        let finest = Finest::new(dataset.topology(), None);
+        let n = dataset.num_vertices();
+        let weights = VertexWeights::unit(n);
+        let k = 2 + seed as usize % 4;
+        let mut draws = draws(seed);
+        for with_fm in [false, true] {
+            let mut parts: Vec<u16> = (0..n).map(|_| draws.below(k as u32) as u16).collect();
+            let mut loads = Loads::of(k as u32, &weights, &parts);
+            let before = cut(&finest, &parts);
+            let capacities = [loads.sizes().iter().copied().max().unwrap_or(0) + 1];
+            let gained = match with_fm {
+                true => Fm::new(&finest, &weights, &capacities, &mut parts, &mut loads).run(4),
+                false => Refinement { graph: &finest, weights: &weights, capacities: &capacities, rounds: 5 }
+                    .run(&mut parts, &mut loads),
+            };
+            assert_eq!(before - cut(&finest, &parts), gained, "{} {with_fm}", graph.name);
+            assert_eq!(Loads::of(k as u32, &weights, &parts).sizes(), loads.sizes(), "{}", graph.name);
+            assert!(loads.sizes().iter().all(|&size| size <= capacities[0]), "{}: {loads:?}", graph.name);
+        }
+    }
+}
+
+/// The least cut of all balanced partitions into two parts.
+fn least_cut(graph: &impl Graph, capacity: usize) -> u64 {
+    let n = graph.num_vertices();
+    let halves = (1u32..1 << n).filter(|half| (n - capacity..=capacity).contains(&(half.count_ones() as usize)));
+    let cuts = halves.map(|half| {
+        let parts: Vec<u16> = (0..n).map(|v| (half >> v & 1) as u16).collect();
+        cut(graph, &parts)
+    });
+    cuts.min().unwrap()
+}
+
+#[test]
+fn brute_force_tiny_graphs_are_cut_as_well_as_possible_nearly_always() {
+    let (mut best, mut all) = (0, 0);
+    for seed in 0..60 {
+        let mut draws = draws(seed);
+        let n = 8 + draws.below(5);
+        let edges: Vec<(u32, u32)> = (0..2 * n).map(|_| (draws.below(n), draws.below(n))).collect();
+        let graph = Fixture::new(&format!("tiny graph of seed {seed}"), n, &edges);
+        let dataset = graph.dataset();
+        let wanted = PartitionOptions {
+            quality: Some(Quality::High),
+            epsilon: 0.2,
+            ..options(Method::Multilevel, Some(Weights::Unit), 2)
+        };
+        let made = partition(&dataset, None, &wanted, &NoProgress).unwrap();
+        let capacity = (f64::from(n) / 2.0 * 1.2) as usize;
+        let least = least_cut(&Finest::new(dataset.topology(), None), capacity.max(n.div_ceil(2) as usize));
+        assert!(made.report.cut >= least, "{}: {} {least}", graph.name, made.report.cut);
+        best += usize::from(made.report.cut == least);
+        all += 1;
+    }
+    assert!(best * 10 >= all * 9, "{best} of {all}");
+}
+
+#[test]
+fn large_graphs_take_several_levels_and_more_work_cuts_less() {
+    let graph = communities(40, 500);
+    let dataset = graph.dataset();
+    let run = |quality| {
+        let wanted = PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(Weights::Unit), 4) };
+        partition(&dataset, None, &wanted, &NoProgress).unwrap().report.cut
+    };
+    let metis = options(Method::Metis, Some(Weights::Unit), 4);
+    let metis = partition(&dataset, None, &metis, &NoProgress).unwrap().report.cut;
+    let (fast, default, high) = (run(Quality::Fast), run(Quality::Default), run(Quality::High));
+    println!("cut by METIS {metis}, fast {fast}, default {default}, high {high}");
+    assert!(high <= default && default * 100 <= metis * 103, "METIS {metis}, default {default}, high {high}");
+}
+
+#[test]
+fn a_stored_partition_is_refined_and_stays() {
+    let graph = communities(8, 300);
+    let dataset = graph.dataset();
+    let random = options(Method::Random, None, 4);
+    let made = partition(&dataset, None, &random, &NoProgress).unwrap();
+    let (cut, assignment) = (made.report.cut, made.assignment);
+    PartitionMap::save(&dataset, "r", None, random.config(), made.report, &assignment, &made.cache_order, false)
+        .unwrap();
+    let wanted = PartitionOptions { refine: Some("r".into()), ..options(Method::Multilevel, Some(Weights::Unit), 4) };
+    assert_eq!(wanted.default_key(), "multilevel_from_r-unit-k4");
+    let refined = partition(&dataset, None, &wanted, &NoProgress).unwrap();
+    assert!(refined.report.cut < cut && refined.report.imbalance <= 1.03, "{cut}: {:?}", refined.report);
+    assert_eq!(PartitionMap::open(&dataset, "r").unwrap().assignment(), assignment);
+    let other = PartitionOptions { parts: 5, ..wanted.clone() };
+    let line = partition(&dataset, None, &other, &NoProgress).unwrap_err().to_string();
+    assert!(line.contains("--refine r: it has 4 parts"), "{line}");
+    let missing = PartitionOptions { refine: Some("no".into()), ..wanted };
+    assert!(partition(&dataset, None, &missing, &NoProgress).is_err());
+}
