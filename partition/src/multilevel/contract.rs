@@ -3,10 +3,16 @@
 //! Returns the coarse graph, its vertex weights, and the coarse vertex of each vertex. A coarse pair weighs the sum of the
 //! arcs between its clusters; what lies inside a cluster is gone. Vertices without a neighbour have no coarse vertex
 //! ([`NONE`]): they cost no cut wherever they go. Coarse vertices are numbered by their clusters' labels.
-//! Idea: one pass; each task sums the arcs of a run of clusters in a table and appends them to a segment of its own. Cost: O(m), parallel; 8 bytes an arc of the coarse graph, and 12 a vertex.
+//! Idea: one pass; each task sums the arcs of a run of clusters in a table and appends them to a segment of its own.
+//! Where the coarse graph would have more arcs than it may, pairs are sampled, with a probability in proportion to their
+//! weight up to a threshold, which sampled pairs below it then weigh: any cut is expected to be what it was (edge
+//! sparsification as in Goranci et al., and for partitioning Gottesbüren et al., "Linear-time multilevel graph
+//! partitioning via edge sparsification", 2025). So a graph without clusters cannot fill the memory.
+//! Cost: O(m), parallel; 8 bytes an arc of the coarse graph, and 12 a vertex.
 
 use rayon::prelude::*;
 
+use super::finest::scramble;
 use super::graph::{Coarse, Graph, Segment};
 use super::tally::Pool;
 use crate::VertexWeights;
@@ -16,6 +22,11 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Segments of a coarse graph, at least: enough to share unequal ones between threads.
 const SEGMENTS: usize = 128;
 
+/// One segment in this many is counted before pairs are sampled.
+const SEGMENTS_PER_PROBE: usize = 32;
+/// Largest threshold below which pairs are sampled.
+const MAX_THRESHOLD: usize = 1 << 14;
+
 /// A coarser graph.
 pub(super) struct Level {
     pub graph: Coarse,
@@ -24,36 +35,105 @@ pub(super) struct Level {
     pub coarse_of: Vec<u32>,
 }
 
-/// Contracts the clusters that `labels` names, one label below n for each vertex.
-pub(super) fn contract<G: Graph>(graph: &G, weights: &VertexWeights, labels: Vec<u32>) -> Level {
+/// Contracts the clusters that `labels` names, one label below n for each vertex. The coarse graph has about `max_arcs`
+/// arcs at most; which ones depends on `seed`.
+pub(super) fn contract<G: Graph>(
+    graph: &G,
+    weights: &VertexWeights,
+    labels: Vec<u32>,
+    max_arcs: u64,
+    seed: u64,
+) -> Level {
     let (coarse_of, clusters) = number(graph, labels);
     let weights = sum_weights(weights, &coarse_of, clusters);
     let (starts, members) = group(&coarse_of, clusters);
     let rows_log2 = (clusters / SEGMENTS).max(1).ilog2();
-    let pool = Pool::default();
-    let fill = |first: usize| {
-        let (mut tally, mut segment) = (pool.take(), Segment::default());
-        for cluster in first..clusters.min(first + (1 << rows_log2)) {
-            let members = &members[starts[cluster] as usize..starts[cluster + 1] as usize];
-            tally.clear(members.iter().map(|&v| graph.degree(v)).sum(), clusters);
+    let contraction =
+        Contraction { graph, coarse_of: &coarse_of, starts, members, rows_log2, pool: Pool::default(), seed };
+    let threshold = if graph.num_arcs() <= max_arcs { 1 } else { contraction.threshold(max_arcs) };
+    let firsts: Vec<usize> = contraction.firsts().collect();
+    let segments = firsts.into_par_iter().with_max_len(1).map(|first| contraction.segment(first, threshold)).collect();
+    drop(contraction);
+    Level { graph: Coarse::new(rows_log2, segments), weights, coarse_of }
+}
+
+/// What is contracted.
+struct Contraction<'a, G> {
+    graph: &'a G,
+    coarse_of: &'a [u32],
+    /// Where each cluster's members begin.
+    starts: Vec<u32>,
+    members: Vec<u32>,
+    rows_log2: u32,
+    pool: Pool,
+    seed: u64,
+}
+
+impl<G: Graph> Contraction<'_, G> {
+    fn num_clusters(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The first cluster of each segment.
+    fn firsts(&self) -> impl Iterator<Item = usize> {
+        (0..self.num_clusters()).step_by(1 << self.rows_log2)
+    }
+
+    /// The rows from `first` on, of pairs that are kept under `threshold`.
+    fn segment(&self, first: usize, threshold: u32) -> Segment {
+        let (mut tally, mut segment) = (self.pool.take(), Segment::default());
+        for cluster in first..self.num_clusters().min(first + (1 << self.rows_log2)) {
+            let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
+            tally.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
             for &v in members {
-                graph.for_each(v, |u, weight| {
-                    let other = coarse_of[u as usize];
+                self.graph.for_each(v, |u, weight| {
+                    let other = self.coarse_of[u as usize];
                     if other != cluster as u32 {
                         tally.add(other, weight);
                     }
                 });
             }
-            segment.arcs.extend(tally.iter());
+            match threshold {
+                1 => segment.arcs.extend(tally.iter()),
+                _ => segment.arcs.extend(tally.iter().filter_map(|arc| self.sample(cluster as u32, arc, threshold))),
+            }
             segment.ends.push(segment.arcs.len() as u32);
         }
         segment.arcs.shrink_to_fit();
         segment
-    };
-    let firsts: Vec<usize> = (0..clusters).step_by(1 << rows_log2).collect();
-    let segments = firsts.into_par_iter().with_max_len(1).map(fill).collect();
-    drop((starts, members));
-    Level { graph: Coarse::new(rows_log2, segments), weights, coarse_of }
+    }
+
+    /// The arc, if it is kept, with the weight that it then has; the same for both ends of a pair.
+    fn sample(&self, cluster: u32, (other, weight): (u32, u32), threshold: u32) -> Option<(u32, u32)> {
+        let pair = u64::from(cluster.min(other)) << 32 | u64::from(cluster.max(other));
+        let draw = scramble(pair ^ self.seed) >> 32;
+        let kept = weight >= threshold || draw * u64::from(threshold) < u64::from(weight) << 32;
+        kept.then_some((other, weight.max(threshold)))
+    }
+
+    /// The least threshold that leaves about `max_arcs`, judged by a few segments.
+    fn threshold(&self, max_arcs: u64) -> u32 {
+        let firsts: Vec<usize> = self.firsts().step_by(SEGMENTS_PER_PROBE).collect();
+        let probes = firsts.into_par_iter().with_max_len(1).map(|first| {
+            let (mut counts, segment) = (vec![0u64; MAX_THRESHOLD + 1], self.segment(first, 1));
+            segment.arcs.iter().for_each(|&(_, weight)| counts[MAX_THRESHOLD.min(weight as usize)] += 1);
+            (counts, segment.ends.len())
+        });
+        let add = |(mut a, rows): (Vec<u64>, usize), (b, more): (Vec<u64>, usize)| {
+            a.iter_mut().zip(b).for_each(|(a, b)| *a += b);
+            (a, rows + more)
+        };
+        let (counts, rows) = probes.reduce(|| (vec![0; MAX_THRESHOLD + 1], 0), add);
+        let allowed = max_arcs as f64 * rows as f64 / self.num_clusters().max(1) as f64;
+        let expected = |threshold: usize| {
+            let kept = counts
+                .iter()
+                .enumerate()
+                .map(|(weight, &count)| count as f64 * f64::min(1.0, weight as f64 / threshold as f64));
+            kept.sum::<f64>()
+        };
+        (1..MAX_THRESHOLD).find(|&threshold| expected(threshold) <= allowed).unwrap_or(MAX_THRESHOLD) as u32
+    }
 }
 
 /// Numbers the clusters that have a vertex with a neighbour, in place of their labels.

@@ -69,6 +69,8 @@ impl Effort {
 
 /// Arcs of a small level: its rounds of clustering cost little, and more of them make better clusters.
 const SMALL: u64 = 1 << 23;
+/// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's.
+const MAX_COARSE_ARCS: u64 = 1 << 27;
 /// Coarsening ends at this many vertices a part ...
 const COARSEST_PER_PART: usize = 400;
 /// ... but not below this many in all.
@@ -175,7 +177,8 @@ impl Scheme<'_> {
             true => self.effort.small_cluster_rounds,
             false => self.effort.cluster_rounds,
         };
-        contract(graph, weights, Clustering { graph, weights, limits, rounds, seed, within }.run())
+        let labels = Clustering { graph, weights, limits, rounds, seed, within }.run();
+        contract(graph, weights, labels, MAX_COARSE_ARCS.max(graph.num_arcs() / 4), seed)
     }
 
     /// The best of several cuts of the coarsest graph.

@@ -81,7 +81,7 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
             assert!(members.iter().all(|&v| within[v as usize] == within[members[0] as usize]), "{}", graph.name);
         }
 
-        let level = contract(&finest, &weights, labels);
+        let level = contract(&finest, &weights, labels, u64::MAX, 0);
         let mut parts = vec![0; level.weights.len()];
         let mut expected: BTreeMap<(u32, u32), u64> = BTreeMap::new();
         for (&(v, u), &weight) in &arcs(&finest) {
@@ -194,4 +194,26 @@ fn a_stored_partition_is_refined_and_stays() {
     assert!(line.contains("--refine r: it has 4 parts"), "{line}");
     let missing = PartitionOptions { refine: Some("no".into()), ..wanted };
     assert!(partition(&dataset, None, &missing, &NoProgress).is_err());
+}
+
+#[test]
+fn a_coarse_graph_that_is_too_large_is_sampled_without_bias() {
+    let graph = communities(4, 500);
+    let dataset = graph.dataset();
+    let counts = graph.presample(&dataset).edge().to_vec();
+    let finest = Finest::new(dataset.topology(), Some(&counts));
+    let n = dataset.num_vertices();
+    let weights = VertexWeights::unit(n);
+    let all: u64 = arcs(&finest).values().sum();
+    let (mut sums, max_arcs) = (0.0, finest.num_arcs() / 3);
+    for seed in 0..20 {
+        let level = contract(&finest, &weights, (0..n as u32).collect(), max_arcs, seed);
+        let found = arcs(&level.graph);
+        assert!(found.iter().all(|(&(u, v), weight)| found.get(&(v, u)) == Some(weight)), "seed {seed}");
+        let size = level.graph.num_arcs() as f64 / max_arcs as f64;
+        assert!((0.7..1.3).contains(&size), "seed {seed}: {size}");
+        sums += found.values().sum::<u64>() as f64;
+    }
+    let mean = sums / 20.0 / all as f64;
+    assert!((0.98..1.02).contains(&mean), "{mean}");
 }
