@@ -1,6 +1,6 @@
 //! The order of things: coarsen, cut, carry back and refine, and again.
 
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{Progress, Stage, Unit};
 use rayon::prelude::*;
 
 use super::Quality;
@@ -119,23 +119,34 @@ impl Scheme<'_> {
     fn improve<G: Graph>(&self, graph: &G, weights: &VertexWeights, mut parts: Vec<u16>, cycles: usize) -> Vec<u16> {
         for cycle in 0..cycles {
             let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
-            let mut coarsest = parts;
+            let mut coarsest = parts.clone();
             for level in &levels {
                 coarsest = carry_down(&coarsest, level);
             }
-            parts = self.carry_back(graph, weights, levels, coarsest, self.epsilon);
+            let improved = self.carry_back(graph, weights, levels, coarsest, self.epsilon);
+            // A coarse graph that was sampled may have promised too much.
+            if self.rank(graph, weights, &improved) < self.rank(graph, weights, &parts) {
+                parts = improved;
+            }
         }
         parts
+    }
+
+    /// What makes one partition better than another: first how far it is from balance, then its cut.
+    fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &[u16]) -> (f64, u64) {
+        let imbalance = Loads::of(self.parts, weights, parts).imbalance();
+        ((imbalance - 1.0 - self.epsilon).max(0.0), cut(graph, parts))
     }
 
     /// Ever smaller graphs; with `within`, none of whose clusters reaches over two parts.
     fn coarsen<G: Graph>(&self, graph: &G, weights: &VertexWeights, within: Option<&[u16]>, cycle: u64) -> Vec<Level> {
         let enough = (COARSEST_PER_PART * self.parts as usize).max(COARSEST);
-        let stage = self.progress.stage("coarsen", Some(graph.num_vertices() as u64), Unit::Items("vertices"));
         let mut levels: Vec<Level> = Vec::new();
         let mut within = within.map(<[u16]>::to_vec);
         loop {
             let seed = scramble(self.seed ^ scramble(cycle << 32 | levels.len() as u64));
+            let size = levels.last().map_or(graph.num_vertices(), |level| level.weights.len());
+            let stage = (size > enough).then(|| self.stage(&format!("coarsen level {}", levels.len()), size));
             let (before, level) = match levels.last() {
                 None if graph.num_vertices() > enough => {
                     (graph.num_vertices(), self.step(graph, weights, within.as_deref(), seed, enough))
@@ -146,7 +157,7 @@ impl Scheme<'_> {
                 _ => break,
             };
             let after = level.weights.len();
-            stage.advance((before - after) as u64);
+            stage.iter().for_each(|stage| stage.advance(before as u64));
             if after as f64 > LEAST_SHRINKAGE * before as f64 || after == 0 {
                 break;
             }
@@ -190,8 +201,7 @@ impl Scheme<'_> {
             let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
             let mut parts = initial(graph, &rows, weights, self.parts, self.epsilon, seed)?;
             self.refine(graph, weights, &mut parts, epsilon);
-            let imbalance = Loads::of(self.parts, weights, &parts).imbalance();
-            let found = ((imbalance - 1.0 - self.epsilon).max(0.0), cut(graph, &parts));
+            let found = self.rank(graph, weights, &parts);
             if best.as_ref().is_none_or(|(least, _)| found < *least) {
                 best = Some((found, parts));
             }
@@ -210,19 +220,24 @@ impl Scheme<'_> {
         mut parts: Vec<u16>,
         coarse_epsilon: f64,
     ) -> Vec<u16> {
-        let stage = self.progress.stage("refine", Some(graph.num_vertices() as u64), Unit::Items("vertices"));
-        let mut done = 0;
-        while let Some(level) = levels.pop() {
-            self.refine(&level.graph, &level.weights, &mut parts, coarse_epsilon);
-            stage.advance((parts.len() - done) as u64);
-            done = parts.len();
-            let Level { coarse_of, .. } = level;
+        let mut known = String::new();
+        while let Some(Level { graph: coarse, weights: loads, coarse_of }) = levels.pop() {
+            let stage = self.stage(&format!("refine level {}{known}", levels.len() + 1), parts.len());
+            self.refine(&coarse, &loads, &mut parts, coarse_epsilon);
+            stage.advance(parts.len() as u64);
+            known = format!(", cut {}", cut(&coarse, &parts));
+            drop((coarse, loads));
             let finer = levels.last().map_or(weights, |finer| &finer.weights);
             parts = self.carry_up(&coarse_of, finer, &parts);
         }
+        let stage = self.stage(&format!("refine level 0{known}"), parts.len());
         self.refine(graph, weights, &mut parts, self.epsilon);
-        stage.advance((parts.len() - done) as u64);
+        stage.advance(parts.len() as u64);
         parts
+    }
+
+    fn stage(&self, name: &str, vertices: usize) -> Box<dyn Stage> {
+        self.progress.stage(name, Some(vertices as u64), Unit::Items("vertices"))
     }
 
     /// The parts of the finer graph, which weighs `weights`; what has no coarse vertex is spread.
