@@ -173,7 +173,8 @@ pub fn remove_all() -> Vec<PathBuf> {
         }
     }
     std::mem::forget(open);
-    kept.into_iter().map(|entry| entry.root).filter(|root| root.exists()).collect()
+    // What was only just locked has nothing in it yet that is worth keeping.
+    kept.into_iter().map(|entry| entry.root).filter(|root| !remove_bare(root)).collect()
 }
 
 /// Removes what a run that was killed right after its commit left beside the artifact at `target`: for whoever finds that
