@@ -56,6 +56,17 @@ fn start(folder: &Path, args: &[&str]) -> Child {
     command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
 
+/// Starts the conversion, and kills it as soon as a stage is finished.
+fn kill_after_a_stage(folder: &Path) {
+    let mut child = start(folder, &CONVERT);
+    while !folder.join(".ds.partial/journal.json").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended without a finished stage");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// The files of the dataset `ds` after an undisturbed conversion, which is removed; and how long that took.
 fn undisturbed(folder: &Path) -> (BTreeMap<String, Vec<u8>>, Duration) {
     let started = Instant::now();
@@ -98,14 +109,8 @@ fn a_conversion_killed_at_any_moment_is_taken_up_and_gives_the_same_bytes() {
         assert!(!folder.join(".ds.partial").exists(), "killed at moment {moment} of 12");
         fs::remove_dir_all(folder.join("ds")).unwrap();
     }
-    // Killed as soon as a stage is finished, the rest is what remains to do.
-    let mut child = start(folder, &CONVERT);
-    while !folder.join(".ds.partial/journal.json").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended without a finished stage");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    // After a stage, the rest is what remains to do.
+    kill_after_a_stage(folder);
     let indices = folder.join(".ds.partial/dataset/topology/indices.npy");
     let written = fs::metadata(&indices).unwrap().modified().unwrap();
     ok(folder, &CONVERT);
@@ -119,13 +124,7 @@ fn another_input_or_other_options_do_not_go_on_with_what_was_left() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     medium_input(folder);
-    let mut child = start(folder, &CONVERT);
-    while !folder.join(".ds.partial/journal.json").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "it ended without a finished stage");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    kill_after_a_stage(folder);
     let other = [&CONVERT[..], &["--symmetrise"]].concat();
     ok(folder, &other);
     ok(folder, &["verify", "ds"]);

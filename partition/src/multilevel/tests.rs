@@ -12,7 +12,7 @@ use super::graph::Graph;
 use super::initial::cut;
 use super::refine::Refinement;
 use crate::repair::Loads;
-use crate::tests::{Fixture, communities, draws, graphs, options, random_graph};
+use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
 use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
 
 /// Every arc with its weight; a row that names a neighbour twice fails.
@@ -216,4 +216,58 @@ fn a_coarse_graph_that_is_too_large_is_sampled_without_bias() {
     }
     let mean = sums / 20.0 / all as f64;
     assert!((0.98..1.02).contains(&mean), "{mean}");
+}
+
+/// Shapes that are hard to coarsen, large enough to need it: thousands of components, hubs, one-way and repeated edges,
+/// vertices without a neighbour.
+fn large_shapes() -> Vec<Fixture> {
+    let n = 12_000;
+    let mut draws = draws(5);
+    let star: Vec<(u32, u32)> = (1..n).map(|v| (v, 0)).collect();
+    let triangles: Vec<(u32, u32)> =
+        (0..n / 3).flat_map(|t| [(3 * t, 3 * t + 1), (3 * t + 1, 3 * t + 2), (3 * t + 2, 3 * t)]).collect();
+    let path: Vec<(u32, u32)> = (1..n).flat_map(|v| [(v - 1, v), (v, v - 1)]).collect();
+    let one_way: Vec<(u32, u32)> = (0..4 * n).map(|_| (draws.below(n / 2), draws.below(n))).collect();
+    // A third of all edges lead into one vertex.
+    let hub: Vec<(u32, u32)> =
+        (0..3 * n).map(|e| (draws.below(n), if e % 3 == 0 { 7 } else { draws.below(n) })).collect();
+    let repeated: Vec<(u32, u32)> = (0..2 * n).map(|_| (draws.below(300), draws.below(n / 10))).collect();
+    let shapes = [
+        ("large star", star),
+        ("thousands of triangles", triangles),
+        ("long path", path),
+        ("one-way edges", one_way),
+        ("a third of all edges at one vertex", hub),
+        ("repeated edges, most vertices isolated", repeated),
+    ];
+    shapes.map(|(name, edges)| Fixture::new(name, n, &edges)).into()
+}
+
+#[test]
+fn oracle_promises_are_kept_on_large_hard_shapes() {
+    for graph in large_shapes() {
+        let dataset = graph.dataset();
+        let presample = graph.presample(&dataset);
+        for weights in [Weights::Unit, Weights::Presampled, Weights::Degree] {
+            for (parts, quality) in [(2, Quality::High), (7, Quality::Fast), (64, Quality::Default)] {
+                let wanted =
+                    PartitionOptions { quality: Some(quality), ..options(Method::Multilevel, Some(weights), parts) };
+                check_made(&graph, &dataset, &presample, &wanted);
+            }
+        }
+    }
+}
+
+#[test]
+fn differential_one_thread_and_three_agree_on_graphs_that_are_coarsened() {
+    for graph in large_shapes().into_iter().chain([communities(40, 500)]) {
+        let dataset = graph.dataset();
+        let presample = graph.presample(&dataset);
+        let wanted = options(Method::Multilevel, Some(Weights::Presampled), 5);
+        let run = |threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| partition(&dataset, Some(&presample), &wanted, &NoProgress).unwrap().assignment)
+        };
+        assert!(run(1) == run(3), "{}", graph.name);
+    }
 }

@@ -2,7 +2,7 @@
 
 mod suite;
 
-pub(crate) use suite::options;
+pub(crate) use suite::{check_made, options};
 
 use std::sync::Mutex;
 

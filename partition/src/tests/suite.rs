@@ -105,8 +105,13 @@ fn check(graph: &Fixture, options: &PartitionOptions) -> Partitioned {
     made
 }
 
-/// Checks everything but that it can be stored, which takes the disk far longer than the rest takes.
-fn check_made(graph: &Fixture, dataset: &Dataset, presample: &Presample, options: &PartitionOptions) -> Partitioned {
+/// Partitions twice, and checks every promise against its definition, but for storing, which takes the disk far longer.
+pub(crate) fn check_made(
+    graph: &Fixture,
+    dataset: &Dataset,
+    presample: &Presample,
+    options: &PartitionOptions,
+) -> Partitioned {
     let what = format!("{}: {options:?}", graph.name);
     let run = || partition(dataset, Some(presample), options, &NoProgress).unwrap_or_else(|e| panic!("{what}: {e}"));
     let made = run();
