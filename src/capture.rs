@@ -96,9 +96,12 @@ mod tests {
         // Twice: the C library settles at its first line how it will write the later ones.
         for _ in 0..2 {
             let ((), printed) = stdout_of(too_many_parts);
-            assert!(printed.contains("***Cannot bisect a graph with 0 vertices!; ***You are trying"), "{printed}");
+            // The test harness may report other tests, run beside this one, between METIS's lines.
+            let said = |line: &str| printed.split("; ").any(|other| other.contains(line));
+            assert!(said("***Cannot bisect a graph with 0 vertices!"), "{printed}");
+            assert!(said("***You are trying to partition a graph into too many parts!"), "{printed}");
             assert!(!printed.contains('\n'), "{printed}");
         }
-        assert_eq!(stdout_of(|| 7), (7, String::new()));
+        assert_eq!(stdout_of(|| 7).0, 7);
     }
 }
