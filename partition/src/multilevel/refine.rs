@@ -16,8 +16,8 @@ use crate::repair::Loads;
 const BATCH: usize = 1 << 15;
 /// Vertices that one task handles together.
 const TASK: usize = 512;
-/// A round that moves fewer than one vertex in this many is the last.
-const SETTLED: usize = 1000;
+/// A round that gains less than one part in this many of what all rounds gained is the last.
+const SETTLED: u64 = 50;
 
 /// What to refine by.
 pub(super) struct Refinement<'a, G> {
@@ -61,7 +61,7 @@ impl<G: Graph> Refinement<'_, G> {
         let mut own = Ties::new(loads.num_parts());
         let mut gained = 0;
         for _ in 0..self.rounds {
-            let mut moved = 0;
+            let before = gained;
             for first in (0..parts.len()).step_by(BATCH) {
                 let batch = first..parts.len().min(first + BATCH);
                 let wanted = &mut wanted[..batch.len()];
@@ -83,11 +83,10 @@ impl<G: Graph> Refinement<'_, G> {
                         parts[v as usize] = to;
                         self.graph.for_each(v, |u, _| active[u as usize] = true);
                         gained += gain;
-                        moved += 1;
                     }
                 }
             }
-            if moved * SETTLED < parts.len().max(SETTLED) {
+            if (gained - before) * SETTLED <= gained {
                 break;
             }
         }
