@@ -40,7 +40,7 @@ pub enum Quality {
     /// Several initial cuts, rounds until little moves
     #[default]
     Default,
-    /// Also V-cycles, and Fiduccia-Mattheyses refinement on larger graphs: a smaller cut in about three times the time
+    /// Also V-cycles, and Fiduccia-Mattheyses refinement on larger graphs: a smaller cut in three to four times the time
     High,
 }
 
