@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::finest::scramble;
 use super::graph::{Coarse, Graph, Segment};
-use super::tally::Pool;
+use super::tally::{Pool, Sums};
 use crate::VertexWeights;
 
 /// The coarse vertex of a vertex that has no neighbour.
@@ -85,14 +85,16 @@ impl<G: Graph> Contraction<'_, G> {
         for cluster in first..self.num_clusters().min(first + (1 << self.rows_log2)) {
             let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
             tally.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
+            let mut runs = tally.in_runs();
             for &v in members {
                 self.graph.for_each(v, |u, weight| {
                     let other = self.coarse_of[u as usize];
                     if other != cluster as u32 {
-                        tally.add(other, weight);
+                        runs.add(other, weight);
                     }
                 });
             }
+            drop(runs);
             match threshold {
                 1 => segment.arcs.extend(tally.iter()),
                 _ => segment.arcs.extend(tally.iter().filter_map(|arc| self.sample(cluster as u32, arc, threshold))),

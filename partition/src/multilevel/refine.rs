@@ -9,6 +9,7 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
+use super::tally::Sums;
 use crate::VertexWeights;
 use crate::repair::Loads;
 
@@ -39,17 +40,19 @@ impl Ties {
         Self { sums: vec![0; parts], touched: Vec::new() }
     }
 
-    #[inline]
-    fn add(&mut self, part: u16, weight: u32) {
-        let sum = &mut self.sums[part as usize];
-        if *sum == 0 {
-            self.touched.push(part);
-        }
-        *sum += u64::from(weight);
-    }
-
     fn clear(&mut self) {
         self.touched.drain(..).for_each(|part| self.sums[part as usize] = 0);
+    }
+}
+
+impl Sums for Ties {
+    #[inline]
+    fn add(&mut self, part: u32, weight: u32) {
+        let sum = &mut self.sums[part as usize];
+        if *sum == 0 {
+            self.touched.push(part as u16);
+        }
+        *sum += u64::from(weight);
     }
 }
 
@@ -96,7 +99,9 @@ impl<G: Graph> Refinement<'_, G> {
     /// Where `v` would go, and by how much that lowers the cut.
     fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut Ties) -> Option<(u16, u64)> {
         ties.clear();
-        self.graph.for_each(v, |u, weight| ties.add(parts[u as usize], weight));
+        let mut runs = ties.in_runs();
+        self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight));
+        drop(runs);
         let own = parts[v as usize];
         let inside = ties.sums[own as usize];
         let weight = self.weights.of(v);

@@ -20,6 +20,8 @@ pub(super) struct Tally {
 
 const FREE: u32 = u32::MAX;
 const LEAST_SLOTS: usize = 64;
+/// Items of a run.
+const RUN: usize = 64;
 /// The array is used where more than one in this many of all labels may occur.
 const SPARSE: usize = 16;
 
@@ -45,9 +47,16 @@ impl Tally {
         self.mask = slots - 1;
     }
 
-    /// Adds `weight`, at least 1, to the sum of `label`.
+    /// Labels and their sums, in the order of first mention.
     #[inline]
-    pub fn add(&mut self, label: u32, weight: u32) {
+    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.taken.iter().map(|&at| if self.is_array { (at, self.array[at as usize]) } else { self.slots[at as usize] })
+    }
+}
+
+impl Sums for Tally {
+    #[inline]
+    fn add(&mut self, label: u32, weight: u32) {
         if self.is_array {
             let sum = &mut self.array[label as usize];
             if *sum == 0 {
@@ -71,11 +80,50 @@ impl Tally {
             at = (at + 1) & self.mask;
         }
     }
+}
 
-    /// Labels and their sums, in the order of first mention.
+/// Sums by label.
+pub(super) trait Sums {
+    /// Adds `weight`, at least 1, to the sum of `label`.
+    fn add(&mut self, label: u32, weight: u32);
+
+    /// Adds in runs: for labels that are read all over the memory.
     #[inline]
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.taken.iter().map(|&at| if self.is_array { (at, self.array[at as usize]) } else { self.slots[at as usize] })
+    fn in_runs(&mut self) -> Runs<'_, Self> {
+        Runs { sums: self, run: [(0, 0); RUN], length: 0 }
+    }
+}
+
+/// Items on their way into sums, some at a time. Whatever an addition branches on waits for the item's label; the labels of
+/// a run wait for nothing, so that the processor reads many of them at once.
+pub(super) struct Runs<'s, S: Sums + ?Sized> {
+    sums: &'s mut S,
+    run: [(u32, u32); RUN],
+    length: usize,
+}
+
+impl<S: Sums + ?Sized> Runs<'_, S> {
+    /// Adds `weight`, at least 1, to the sum of `label`, in the end.
+    #[inline]
+    pub fn add(&mut self, label: u32, weight: u32) {
+        self.run[self.length % RUN] = (label, weight);
+        self.length += 1;
+        if self.length == RUN {
+            self.flush();
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        self.run[..self.length].iter().for_each(|&(label, weight)| self.sums.add(label, weight));
+        self.length = 0;
+    }
+}
+
+impl<S: Sums + ?Sized> Drop for Runs<'_, S> {
+    #[inline]
+    fn drop(&mut self) {
+        self.flush();
     }
 }
 
