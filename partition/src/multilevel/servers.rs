@@ -6,9 +6,9 @@
 //! it is copied; only the coarsest graph is taken apart, for METIS to cut each server's own. Each run may use the square
 //! root of 1 + ε, so that what a server has too much of does not keep its parts from 1 + ε.
 //! Cost: twice that of one server.
-//! Why not one run for all parts, and then servers made of the parts that belong together: of com-DBLP in eight parts the
-//! best two servers have a cut between them that is 12 to 16 % larger (unit and pre-sampled weights, default and high
-//! quality), and the cut in all is within 6 % either way.
+//! Why not one run for all parts, and then servers made of the parts that belong together: of com-DBLP and ogbn-arxiv in
+//! eight parts the best two servers have a cut between them that is 9 to 16 % larger (unit and pre-sampled weights), and the
+//! cut in all is within 6 % either way.
 
 use gsplit_store::Progress;
 use rayon::prelude::*;
