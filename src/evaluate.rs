@@ -11,6 +11,7 @@ use gsplit_partition::evaluate::{
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
 use serde_json::json;
 
+use crate::partition::on_servers;
 use gsplit::ui::{self, Ui};
 
 /// Tell whether partitions are good: measure them on fresh mini-batches
@@ -170,8 +171,12 @@ type Row = (String, Vec<String>);
 fn table(maps: &[MapEvaluation]) -> Vec<Row> {
     let row =
         |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| (label.to_string(), maps.iter().map(cell).collect());
-    let mut rows = vec![row("parts", &|map| map.parts.to_string())];
+    let mut rows = vec![row("parts", &|map| format!("{}{}", map.parts, on_servers(map.servers)))];
     rows.extend(by_layer("cross edges", maps, &|layer| percent(layer.cross_share)));
+    if maps.iter().any(|map| map.servers > 1) {
+        let share = |layer: &LayerEvaluation| layer.cross_server_share.map_or_else(|| "-".into(), percent);
+        rows.extend(by_layer("between servers", maps, &share));
+    }
     rows.extend(by_layer("edges, heaviest / mean", maps, &|layer| factor(layer.edge_imbalance)));
     rows.extend(by_layer("vertices, heaviest / mean", maps, &|layer| factor(layer.vertex_imbalance)));
     rows.push(row("  input rows", &|map| factor(map.input_imbalance)));

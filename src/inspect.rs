@@ -6,6 +6,7 @@ use gsplit_store::{Dataset, PartitionMap, Placement, Presample, RowLoads};
 use serde_json::{Value, json};
 
 use crate::describe::{say_content, split_sizes, splits_json};
+use crate::partition::on_servers;
 use gsplit::ui::{Ui, bytes};
 
 /// Show what a dataset directory holds and how it was made
@@ -71,9 +72,11 @@ fn describe_presample(presample: &Presample) -> String {
 fn describe_partition(map: &PartitionMap) -> String {
     let (config, report) = (&map.meta().config, &map.meta().report);
     let presample = map.meta().made_from.presample.as_ref().map(|(key, _)| format!(", presample {key}"));
+    let between = report.between_servers.as_ref().map(|between| format!(", {} between servers", between.cut));
     format!(
-        "{} parts by {}, weights {}, epsilon {}, seed {}{}: cut {} of {} pairs, cross edges {:.1} %, imbalance {:.3}",
+        "{} parts{} by {}, weights {}, epsilon {}, seed {}{}: cut {} of {} pairs{}, cross edges {:.1} %, imbalance {:.3}",
         config.parts,
+        on_servers(config.servers),
         config.partitioner,
         config.weights,
         config.epsilon,
@@ -81,6 +84,7 @@ fn describe_partition(map: &PartitionMap) -> String {
         presample.unwrap_or_default(),
         report.cut,
         report.adjacent_pairs,
+        between.unwrap_or_default(),
         100.0 * report.expected_cross_share,
         report.imbalance
     )

@@ -30,6 +30,7 @@ Examples:
   gsplit partition products --parts 4
   gsplit partition products --parts 4 --weights degree
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
+  gsplit partition products --parts 8 --servers 2
   gsplit partition products --parts 4 --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
   gsplit partition products --parts 4 --partitioner ldg
@@ -99,9 +100,10 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         None => "already there, made with the same options".into(),
     };
     ui.say(format_args!(
-        "{}: {} parts by {}, weights {} ({how})",
+        "{}: {} parts{} by {}, weights {} ({how})",
         args.dataset.display(),
         config.parts,
+        on_servers(config.servers),
         config.partitioner,
         config.weights
     ));
@@ -219,6 +221,11 @@ fn reuse(
     }
 }
 
+/// As ` on 2 servers`; nothing where there is one.
+pub fn on_servers(servers: u32) -> String {
+    if servers > 1 { format!(" on {servers} servers") } else { String::new() }
+}
+
 fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
     let share = |part: u64, whole: u64| 100.0 * part as f64 / whole.max(1) as f64;
     let row = |name: &str, value: String| ui.say(format_args!("  {name:<22} {value}"));
@@ -234,6 +241,17 @@ fn print_report(report: &PartitionReport, presampled: bool, ui: &Ui) {
     row("weighted cut", format!("{} of {} {unit}", report.weighted_cut, report.total_weight));
     let batch = report.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
     row(cross, format!("{:.1} %{batch}", 100.0 * report.expected_cross_share));
+    if let Some(between) = &report.between_servers {
+        let of_cut = share(between.cut, report.cut);
+        let of_pairs = share(between.cut, pairs);
+        row(
+            "cut between servers",
+            format!("{} of the {} ({of_cut:.1} %; {of_pairs:.1} % of all)", between.cut, report.cut),
+        );
+        let batch = between.expected_cross_edges.map(|edges| format!(", {edges:.0} a mini-batch")).unwrap_or_default();
+        let weighted = between.weighted_cut;
+        row("  weighted", format!("{weighted} {unit} ({:.1} %{batch})", 100.0 * between.expected_cross_share));
+    }
     let balance = &report.balance;
     let columns = [
         ("vertices", Some(balance.vertices)),

@@ -60,7 +60,14 @@ fn recomputed_cut(dataset: &Dataset, map: &PartitionMap) -> Option<String> {
         None => None,
     };
     let report = &map.meta().report;
-    let found = gsplit_partition::cuts(dataset.topology(), map.assignment(), presample.as_ref());
-    let expected = (report.cut, report.weighted_cut);
-    (found != expected).then(|| format!("cut and weighted cut are {found:?}, the report says {expected:?}"))
+    let differ = |what: &str, assignment: &[u16], expected: (u64, u64)| {
+        let found = gsplit_partition::cuts(dataset.topology(), assignment, presample.as_ref());
+        (found != expected).then(|| format!("{what} are {found:?}, the report says {expected:?}"))
+    };
+    let of_parts = differ("cut and weighted cut", map.assignment(), (report.cut, report.weighted_cut));
+    of_parts.or_else(|| {
+        let between = report.between_servers.as_ref()?;
+        let servers: Vec<u16> = map.assignment().iter().map(|&part| map.server_of(part)).collect();
+        differ("cut and weighted cut between servers", &servers, (between.cut, between.weighted_cut))
+    })
 }

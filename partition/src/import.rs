@@ -28,7 +28,7 @@ pub struct ImportOptions {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["partitioner", "weights", "load", "balance", "epsilon", "seed", "tries", "order", "quality", "refine"]
+        conflicts_with_all = ["servers", "partitioner", "weights", "load", "balance", "epsilon", "seed", "tries", "order", "quality", "refine"]
     )]
     pub import: Option<PathBuf>,
     /// Line or row i of the imported file is the part of the vertex whose id in the raw input was i, counted from 0
@@ -85,6 +85,7 @@ impl Imported {
     pub fn config(&self) -> PartitionConfig {
         PartitionConfig {
             parts: self.parts,
+            servers: 1,
             partitioner: "import".into(),
             weights: "unit".into(),
             epsilon: f64::from(self.parts - 1),

@@ -20,6 +20,7 @@ mod cache_order;
 mod error;
 pub mod evaluate;
 mod import;
+mod layout;
 mod memory;
 mod metis;
 mod multilevel;
@@ -37,6 +38,7 @@ mod tests;
 mod weights;
 
 use adjacency::Adjacency;
+use layout::Layout;
 use partitioner::{Partitioner, Problem};
 use weights::VertexWeights;
 

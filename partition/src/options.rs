@@ -110,6 +110,10 @@ pub struct PartitionOptions {
         hide_default_value = true
     )]
     pub parts: u32,
+    /// Number of servers that the parts lie on, K / N on each: part p on server p / (K / N). What lies between servers is
+    /// cut first, as little of it as can be, then what lies between the parts of each (multilevel only)
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub servers: u32,
     /// Who partitions
     #[arg(long, value_enum, default_value_t = Method::Multilevel)]
     pub partitioner: Method,
@@ -117,7 +121,7 @@ pub struct PartitionOptions {
     #[arg(long, value_enum)]
     pub quality: Option<Quality>,
     /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
-    /// it is balanced (multilevel only)
+    /// it is balanced, with --servers the cut between servers (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub refine: Option<String>,
     /// What is balanced, and what cutting an edge costs [default: presampled; range, ldg and fennel: unit]
@@ -154,6 +158,7 @@ impl PartitionOptions {
             let problem = "expected a number above 0 and at most 1, as 0.03 for parts at most 3 % above the mean";
             return Err(Error::Option(format!("--epsilon {}: {problem}", self.epsilon)));
         }
+        self.check_servers()?;
         self.check_weights()?;
         let name = value_name(self.partitioner);
         if self.tries == 0 || self.tries > MAX_TRIES {
@@ -174,6 +179,27 @@ impl PartitionOptions {
             && self.partitioner != Method::Multilevel
         {
             return Err(Error::Option(format!("{given}: --partitioner {name} has no such choice; leave it out")));
+        }
+        Ok(())
+    }
+
+    fn check_servers(&self) -> Result<()> {
+        let (parts, servers) = (self.parts, self.servers);
+        let wrong = |problem: String| Err(Error::Option(format!("--servers {servers}: {problem}")));
+        if servers == 0 {
+            return wrong("expected at least 1".into());
+        }
+        if servers > 1 && self.partitioner != Method::Multilevel {
+            let name = value_name(self.partitioner);
+            return wrong(format!("--partitioner {name} knows no servers; leave it out for multilevel, which does"));
+        }
+        if !parts.is_multiple_of(servers) {
+            let problem = format!("--parts {parts} is not a multiple of it, and servers hold equally many parts");
+            let more = parts.div_ceil(servers).saturating_mul(servers);
+            return wrong(match more <= MAX_PARTS {
+                true => format!("{problem}; ask for --parts {more}, or fewer servers"),
+                false => format!("{problem}; ask for fewer servers"),
+            });
         }
         Ok(())
     }
@@ -265,13 +291,17 @@ impl PartitionOptions {
         name
     }
 
-    /// The key under which the result is stored unless the user names one, as `multilevel-presampled-k4` or `random-k4_s1`.
+    /// The key under which the result is stored unless the user names one, as `multilevel-presampled-k4` or `random-k4_s1`;
+    /// `k2x4` are four parts on each of two servers.
     pub fn default_key(&self) -> String {
         let mut key = self.partitioner_name();
         if self.partitioner.weighs() {
             key = format!("{key}-{}", self.weights_name());
         }
-        key = format!("{key}-k{}", self.parts);
+        key = match self.servers {
+            1 => format!("{key}-k{}", self.parts),
+            servers => format!("{key}-k{servers}x{}", self.parts / servers.max(1)),
+        };
         match self.seed {
             0 => key,
             seed => format!("{key}_s{seed}"),
@@ -282,6 +312,7 @@ impl PartitionOptions {
     pub fn config(&self) -> gsplit_store::PartitionConfig {
         gsplit_store::PartitionConfig {
             parts: self.parts,
+            servers: self.servers,
             partitioner: self.partitioner_name(),
             weights: self.weights_name(),
             epsilon: self.epsilon,

@@ -8,7 +8,7 @@ use gsplit_store::{Dataset, PartitionMap, PartitionReport, Presample, Progress, 
 use crate::cache_order::cache_order;
 use crate::repair::Loads;
 use crate::report::report;
-use crate::{Error, PartitionOptions, Problem, Result, VertexWeights, Weights};
+use crate::{Error, Layout, PartitionOptions, Problem, Result, VertexWeights, Weights};
 
 /// A finished partition, to be stored with `PartitionMap::save`.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Partitioned {
 /// why. Call it on the main thread of a process that may get SIGTERM: METIS is safe from it there alone.
 ///
 /// Fails on options without sense, on weights that need a presample when there is none, on more parts than vertices,
-/// on a partition to refine that is not there or has another number of parts,
+/// on a number of servers that does not divide the parts, on a partition to refine that is not there or has another number of parts,
 /// on graphs beyond METIS's 32-bit indices, and on a damaged topology.
 pub fn partition(
     dataset: &Dataset,
@@ -49,12 +49,14 @@ pub fn partition(
         let problem = format!("weights {}: the dataset has no presample", options.weights_name());
         return Err(Error::Option(format!("{problem}; run `gsplit presample` first, or choose degree or unit")));
     }
+    let layout = Layout::new(parts, options.servers);
     let refined = options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
     let problem = Problem {
         topology: dataset.topology(),
         weights: VertexWeights::choose(options, dataset, presample, progress)?,
         edge_counts: presample.filter(|_| options.weights() == Weights::Presampled).map(Presample::edge),
         parts,
+        servers: options.servers,
         epsilon: options.epsilon,
         seed: options.seed,
         quality: options.quality.unwrap_or_default(),
@@ -70,7 +72,7 @@ pub fn partition(
     if options.partitioner.weighs() {
         explain_imbalance(&problem.weights, &assignment, parts, options.epsilon, progress);
     }
-    judge(dataset, presample, assignment, parts, &problem.weights, seconds, progress)
+    judge(dataset, presample, assignment, layout, &problem.weights, seconds, progress)
 }
 
 /// The stored partition that is to be improved.
@@ -95,20 +97,20 @@ pub fn assess(
 ) -> Result<Partitioned> {
     dataset.topology().check_indices()?;
     let weights = VertexWeights::new(dataset.num_vertices(), &[]);
-    judge(dataset, presample, assignment, parts, &weights, 0.0, progress)
+    judge(dataset, presample, assignment, parts.into(), &weights, 0.0, progress)
 }
 
 fn judge(
     dataset: &Dataset,
     presample: Option<&Presample>,
     assignment: Vec<u16>,
-    parts: u32,
+    layout: Layout,
     weights: &VertexWeights,
     seconds: f64,
     progress: &dyn Progress,
 ) -> Result<Partitioned> {
     let _stage = progress.stage("report", None, Unit::Items("edges"));
-    let report = report(dataset, &assignment, parts, weights, presample)?;
+    let report = report(dataset, &assignment, layout, weights, presample)?;
     let cache_order = cache_order(dataset.topology(), &assignment, presample);
     Ok(Partitioned { assignment, cache_order, report, seconds })
 }

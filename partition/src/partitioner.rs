@@ -9,7 +9,7 @@ use crate::range::Range;
 use crate::repair::{Loads, balance, fill_empty_parts};
 use crate::spread::spread;
 use crate::streaming::{Fennel, Ldg};
-use crate::{Adjacency, Error, Method, PartitionOptions, Result, VertexWeights, metis};
+use crate::{Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis};
 
 /// A graph to be cut into parts.
 pub(crate) struct Problem<'a> {
@@ -21,6 +21,8 @@ pub(crate) struct Problem<'a> {
     pub edge_counts: Option<&'a [u32]>,
     /// Number of parts: at least 2, at most as many as there are vertices.
     pub parts: u32,
+    /// Servers that the parts lie on, the same number on each; vertices are cut between servers first.
+    pub servers: u32,
     /// Allowed imbalance.
     pub epsilon: f64,
     /// Seed of all random choices.
@@ -29,6 +31,13 @@ pub(crate) struct Problem<'a> {
     pub quality: Quality,
     /// Parts to improve, one below `parts` for each vertex.
     pub start: Option<&'a [u16]>,
+}
+
+impl Problem<'_> {
+    /// Parts and servers.
+    pub fn layout(&self) -> Layout {
+        Layout::new(self.parts, self.servers)
+    }
 }
 
 /// Cuts graphs into parts.
@@ -145,6 +154,7 @@ mod tests {
             weights: VertexWeights::unit(dataset.num_vertices()),
             edge_counts: None,
             parts: 7,
+            servers: 1,
             epsilon: 0.03,
             seed: 3,
             quality: Quality::Default,

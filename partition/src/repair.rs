@@ -2,6 +2,7 @@
 //!
 //! Input: an assignment, the vertex weights, and the symmetrised graph (to lose little by what is moved).
 //! Empty parts: each takes a vertex of the fullest part that has two, the one that divides its load best.
+//! Parts on several servers: a vertex leaves its server only where its server alone cannot keep the promise.
 //! Balance: the excess of a partition is what its parts carry above (1 + ε) times the mean, over all parts and
 //! constraints. Vertices of overloaded parts are moved while that lowers the excess, those first that cost the least cut
 //! per weight, each to the neighbouring part that gains most. With one constraint it ends with every part at most
@@ -11,10 +12,11 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::VertexWeights;
+use crate::{Layout, VertexWeights};
 
 /// A graph, as far as repairing needs it.
 pub(crate) trait Neighbours: Sync {
@@ -25,6 +27,7 @@ pub(crate) trait Neighbours: Sync {
 /// What each part carries.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
+    layout: Layout,
     constraints: usize,
     /// Mean load of a part, one per constraint.
     means: Vec<f64>,
@@ -34,16 +37,18 @@ pub(crate) struct Loads {
 }
 
 impl Loads {
-    /// `parts` parts with nothing in them, to share the total of `weights`.
-    pub(crate) fn empty(parts: u32, weights: &VertexWeights) -> Self {
+    /// Parts with nothing in them, to share the total of `weights`.
+    pub(crate) fn empty(parts: impl Into<Layout>, weights: &VertexWeights) -> Self {
+        let layout = parts.into();
+        let parts = layout.parts();
         let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
         let constraints = weights.constraints();
         let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
-        Self { constraints, means, loads, sizes }
+        Self { layout, constraints, means, loads, sizes }
     }
 
     /// The loads under `assignment`.
-    pub(crate) fn of(parts: u32, weights: &VertexWeights, assignment: &[u16]) -> Self {
+    pub(crate) fn of(parts: impl Into<Layout>, weights: &VertexWeights, assignment: &[u16]) -> Self {
         let mut loads = Self::empty(parts, weights);
         (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
         loads
@@ -51,6 +56,21 @@ impl Loads {
 
     pub(crate) fn num_parts(&self) -> usize {
         self.sizes.len()
+    }
+
+    /// The parts that a vertex of `part` may move to without leaving its server.
+    #[inline]
+    pub(crate) fn siblings(&self, part: u16) -> Range<u16> {
+        self.layout.siblings(part)
+    }
+
+    /// What a server carries, one per constraint.
+    pub(crate) fn of_server(&self, server: u16) -> Vec<u64> {
+        let mut sums = vec![0; self.constraints];
+        for part in self.layout.parts_of(server) {
+            sums.iter_mut().zip(self.row(part)).for_each(|(sum, load)| *sum += load);
+        }
+        sums
     }
 
     /// Vertices of each part.
@@ -74,10 +94,10 @@ impl Loads {
         self.add(to, weight);
     }
 
-    /// Whether `part` can take `weight` and carry no more than `capacities`.
+    /// Whether `part` can take `weight` and carry no more than its `capacities`, interleaved as the loads are.
     #[inline]
     pub(crate) fn has_room(&self, part: u16, weight: &[u32], capacities: &[u64]) -> bool {
-        let sums = self.row(part).iter().zip(weight).zip(capacities);
+        let sums = self.row(part).iter().zip(weight).zip(&capacities[part as usize * self.constraints..]);
         sums.into_iter().all(|((&load, &weight), &capacity)| load + u64::from(weight) <= capacity)
     }
 
@@ -141,23 +161,21 @@ impl Loads {
 }
 
 /// Gives every empty part a vertex. There are at least as many vertices as parts.
-pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, parts: u32) {
-    let mut loads = Loads::of(parts, weights, assignment);
-    let empty: Vec<u16> = (0..parts as u16).filter(|&part| loads.sizes[part as usize] == 0).collect();
+pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, parts: impl Into<Layout>) {
+    let layout = parts.into();
+    let mut loads = Loads::of(layout, weights, assignment);
+    let all = 0..layout.parts() as u16;
+    let empty: Vec<u16> = all.clone().filter(|&part| loads.sizes[part as usize] == 0).collect();
     if empty.is_empty() {
         return;
     }
-    let mut members = vec![Vec::new(); parts as usize];
+    let mut members = vec![Vec::new(); layout.parts() as usize];
     (0..).zip(&*assignment).for_each(|(v, &part)| members[part as usize].push(v));
     let rank = |loads: &Loads, part: u16| (loads.fullness(part).to_bits(), Reverse(part));
-    let mut donors: BinaryHeap<_> = (0..parts as u16).map(|part| rank(&loads, part)).collect();
+    let mut donors = vec![BinaryHeap::new(); layout.servers() as usize];
+    all.for_each(|part| donors[layout.server_of(part) as usize].push(rank(&loads, part)));
     for part in empty {
-        let Some(donor) = std::iter::from_fn(|| donors.pop())
-            .map(|(_, Reverse(part))| part)
-            .find(|&part| loads.sizes[part as usize] > 1)
-        else {
-            return;
-        };
+        let Some(donor) = take_donor(&mut donors, layout.server_of(part), &loads) else { return };
         let half = loads.fullness(donor) / 2.0;
         let distance = |&v: &u32| (loads.share(weights.of(v)) - half).abs();
         let candidates = members[donor as usize].iter().enumerate();
@@ -167,22 +185,71 @@ pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, 
         loads.remove(donor, weights.of(v));
         loads.add(part, weights.of(v));
         assignment[v as usize] = part;
-        donors.extend([rank(&loads, donor), rank(&loads, part)]);
+        [donor, part].into_iter().for_each(|part| donors[layout.server_of(part) as usize].push(rank(&loads, part)));
     }
 }
 
-/// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not.
+/// Fullness and part.
+type Rank = (u64, Reverse<u16>);
+
+/// The fullest part of `server` that has two vertices, else that of any server. `donors` are the parts of each server.
+fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Option<u16> {
+    // A part of one vertex gets no second one before it is asked for its only one.
+    for heap in &mut *donors {
+        while heap.peek().is_some_and(|&(_, Reverse(part))| loads.sizes[part as usize] < 2) {
+            heap.pop();
+        }
+    }
+    let own = donors[server as usize].peek().map(|_| server as usize);
+    let any = || (0..donors.len()).max_by_key(|&server| donors[server].peek().copied());
+    let from = own.or_else(any)?;
+    donors[from].pop().map(|(_, Reverse(part))| part)
+}
+
+/// Lowers the excess over (1 + ε) as far as single moves can. Leaves no part empty that was not. Vertices leave their
+/// server where moves within servers lower the excess no further.
 pub(crate) fn balance(
     assignment: &mut [u16],
     graph: &dyn Neighbours,
     weights: &VertexWeights,
-    parts: u32,
+    parts: impl Into<Layout>,
+    epsilon: f64,
+) {
+    let layout = parts.into();
+    loop {
+        balance_within_servers(assignment, graph, weights, layout, epsilon);
+        if layout.servers() == 1 {
+            break;
+        }
+        let mut loads = Loads::of(layout, weights, assignment);
+        let limit = 1.0 + epsilon;
+        if loads.imbalance() <= limit || !relieve(assignment, graph, weights, &mut loads, limit, Reach::All) {
+            break;
+        }
+    }
+}
+
+/// As [`balance`], but that every vertex stays on its server, whatever that leaves.
+pub(crate) fn balance_within_servers(
+    assignment: &mut [u16],
+    graph: &dyn Neighbours,
+    weights: &VertexWeights,
+    parts: impl Into<Layout>,
     epsilon: f64,
 ) {
     let mut loads = Loads::of(parts, weights, assignment);
     let limit = 1.0 + epsilon;
     // Ends because every move lowers the excess.
-    while loads.imbalance() > limit && relieve(assignment, graph, weights, &mut loads, limit) {}
+    while loads.imbalance() > limit && relieve(assignment, graph, weights, &mut loads, limit, Reach::Server) {}
+}
+
+/// Where a move may lead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// To a part of the same server.
+    Server,
+    /// Anywhere, to the servers first that the vertex is tied to most.
+    All,
 }
 
 /// One round: ranks the vertices of overloaded parts once and moves them in that order. Tells whether any moved.
@@ -192,6 +259,7 @@ fn relieve(
     weights: &VertexWeights,
     loads: &mut Loads,
     limit: f64,
+    reach: Reach,
 ) -> bool {
     let candidate = |v: u32| {
         let (part, share) = (assignment[v as usize], loads.share(weights.of(v)));
@@ -199,7 +267,11 @@ fn relieve(
             return None;
         }
         let near = ties(graph, assignment, v);
-        let (inside, outside) = (tie_to(&near, part), near.iter().filter(|tie| tie.0 != part).map(|tie| tie.1).max());
+        let (near, own) = match reach {
+            Reach::Server => (siblings_of(near, loads, part), part),
+            Reach::All => (by_server(near, loads.layout), loads.layout.server_of(part)),
+        };
+        let (inside, outside) = (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
         Some(((inside - outside.unwrap_or(0)) as f64 / share, v))
     };
     let mut order: Vec<(f64, u32)> = (0..assignment.len() as u32).into_par_iter().filter_map(candidate).collect();
@@ -211,12 +283,14 @@ fn relieve(
         if loads.fullness(from) <= limit || loads.sizes[from as usize] == 1 {
             continue;
         }
-        let mut near = ties(graph, assignment, v);
-        near.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part));
-        let lightest = (0..loads.num_parts() as u16).min_by(|&a, &b| loads.fullness(a).total_cmp(&loads.fullness(b)));
-        let targets = near.into_iter().map(|tie| tie.0).chain(lightest);
+        let near = ties(graph, assignment, v);
+        let (near, all) = match reach {
+            Reach::Server => (siblings_of(near, loads, from), loads.siblings(from)),
+            Reach::All => (near, 0..loads.num_parts() as u16),
+        };
+        let lightest = all.min_by(|&a, &b| loads.fullness(a).total_cmp(&loads.fullness(b)));
         let relieves = |&to: &u16| to != from && loads.relief(from, to, weight, limit) > 1e-12;
-        if let Some(to) = targets.into_iter().find(relieves) {
+        if let Some(to) = in_order(near, loads.layout, reach).into_iter().chain(lightest).find(relieves) {
             loads.remove(from, weight);
             loads.add(to, weight);
             assignment[v as usize] = to;
@@ -226,17 +300,49 @@ fn relieve(
     moved
 }
 
+/// The ties to parts of the server of `part`.
+fn siblings_of(mut ties: Vec<(u16, i64)>, loads: &Loads, part: u16) -> Vec<(u16, i64)> {
+    let siblings = loads.siblings(part);
+    ties.retain(|tie| siblings.contains(&tie.0));
+    ties
+}
+
+/// The ties to servers, of ties to parts in ascending order.
+fn by_server(mut ties: Vec<(u16, i64)>, layout: Layout) -> Vec<(u16, i64)> {
+    ties.iter_mut().for_each(|tie| tie.0 = layout.server_of(tie.0));
+    merge(&mut ties);
+    ties
+}
+
+/// The parts of `ties`, strongest first; where they may lead anywhere, those of the strongest server first.
+fn in_order(mut ties: Vec<(u16, i64)>, layout: Layout, reach: Reach) -> Vec<u16> {
+    match reach {
+        Reach::Server => ties.sort_unstable_by_key(|&(part, tie)| (Reverse(tie), part)),
+        Reach::All => {
+            let servers = by_server(ties.clone(), layout);
+            let to_server = |part| tie_to(&servers, layout.server_of(part));
+            ties.sort_unstable_by_key(|&(part, tie)| (Reverse(to_server(part)), Reverse(tie), part));
+        }
+    }
+    ties.into_iter().map(|tie| tie.0).collect()
+}
+
 /// The parts of the neighbours of `v`, each with the weight of the pairs that lead there.
 fn ties(graph: &dyn Neighbours, assignment: &[u16], v: u32) -> Vec<(u16, i64)> {
     let mut ties: Vec<(u16, i64)> = Vec::new();
     graph.each_neighbour(v, &mut |u, weight| ties.push((assignment[u as usize], weight as i64)));
     ties.sort_unstable();
+    merge(&mut ties);
+    ties
+}
+
+/// Sums the ties to one part, or server, which lie side by side.
+fn merge(ties: &mut Vec<(u16, i64)>) {
     ties.dedup_by(|next, kept| {
         let same = next.0 == kept.0;
         kept.1 += if same { next.1 } else { 0 };
         same
     });
-    ties
 }
 
 fn tie_to(ties: &[(u16, i64)], part: u16) -> i64 {
@@ -270,6 +376,47 @@ mod tests {
             assert!(loads.imbalance() <= f64::max(1.03, 1.0 + heaviest) + 1e-9, "seed {seed}: {loads:?}");
             assert!(loads.sizes().iter().all(|&size| size > 0), "seed {seed}: {loads:?}");
         }
+    }
+
+    #[test]
+    fn any_assignment_to_servers_is_balanced_and_leaves_servers_only_where_it_must() {
+        for seed in 0..200 {
+            let graph = random_graph(seed);
+            let dataset = graph.dataset();
+            let mut draws = draws(2000 + seed);
+            let n = dataset.num_vertices();
+            let servers = 2 + draws.below((n as u32 - 1).min(2));
+            let layout = Layout::new(servers * (1 + draws.below((n as u32 / servers / 2).max(1))), servers);
+            let column: Vec<u32> = (0..n).map(|_| 1 + draws.below(9)).collect();
+            let weights = VertexWeights::new(n, &[column]);
+            let adjacency = Adjacency::build(dataset.topology(), None).unwrap();
+            let heaviest = |loads: &Loads| (0..n as u32).map(|v| loads.share(weights.of(v))).fold(0.0, f64::max);
+
+            let mut assignment: Vec<u16> = (0..n).map(|_| draws.below(layout.parts()) as u16).collect();
+            fill_empty_parts(&mut assignment, &weights, layout);
+            let before = assignment.clone();
+            balance_within_servers(&mut assignment, &adjacency, &weights, layout, 0.03);
+            let same = before.iter().zip(&assignment).all(|(&a, &b)| layout.server_of(a) == layout.server_of(b));
+            assert!(same, "seed {seed}");
+            balance(&mut assignment, &adjacency, &weights, layout, 0.03);
+            let loads = Loads::of(layout, &weights, &assignment);
+            let promised = f64::max(1.03, 1.0 + heaviest(&loads)) + 1e-9;
+            assert!(loads.imbalance() <= promised, "seed {seed}: {loads:?}");
+            assert!(loads.sizes().iter().all(|&size| size > 0), "seed {seed}: {loads:?}");
+        }
+    }
+
+    #[test]
+    fn empty_parts_take_from_their_own_server_while_it_has_vertices() {
+        let weights = VertexWeights::new(7, &[vec![1, 1, 1, 9, 9, 9, 9]]);
+        let mut assignment = [0, 0, 0, 2, 2, 2, 2];
+        fill_empty_parts(&mut assignment, &weights, Layout::new(4, 2));
+        assert_eq!(assignment[..3].iter().filter(|&&part| part == 1).count(), 1);
+        assert_eq!(assignment[3..].iter().filter(|&&part| part == 3).count(), 1);
+        // The first server has too few for its parts.
+        let mut assignment = [0, 3, 3, 3, 4, 4, 5];
+        fill_empty_parts(&mut assignment, &weights, Layout::new(6, 2));
+        assert_eq!(Loads::of(6, &weights, &assignment).sizes(), [1, 1, 1, 2, 1, 1]);
     }
 
     #[test]

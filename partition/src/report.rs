@@ -5,12 +5,12 @@
 //! Input: one part below `parts` for each vertex. Pairs are counted at their first mention: {u, v} in the in-neighbours of
 //! the larger end, or of the smaller when the larger has no such edge. Cost: O(m log d), parallel, O(k) memory a thread.
 
-use gsplit_store::{Balance, Dataset, PartitionReport, Presample, Topology};
+use gsplit_store::{Balance, Dataset, PartitionReport, Presample, ServerCut, Topology};
 use rayon::prelude::*;
 
 use crate::repair::Loads;
 use crate::weights::targets;
-use crate::{Result, VertexWeights};
+use crate::{Layout, Result, VertexWeights};
 
 /// Vertices that one task handles together.
 const VERTICES_PER_TASK: usize = 1 << 14;
@@ -19,13 +19,18 @@ const VERTICES_PER_TASK: usize = 1 << 14;
 pub(crate) fn report(
     dataset: &Dataset,
     assignment: &[u16],
-    parts: u32,
+    parts: impl Into<Layout>,
     weights: &VertexWeights,
     presample: Option<&Presample>,
 ) -> Result<PartitionReport> {
+    let layout = parts.into();
+    let parts = layout.parts();
     let topology = dataset.topology();
     let counts = presample.map(Presample::edge);
     let edges = Edges::count(topology, assignment, counts);
+    let servers = |part: &u16| layout.server_of(*part);
+    let between_servers = (layout.servers() > 1)
+        .then(|| Edges::count(topology, &assignment.par_iter().map(servers).collect::<Vec<u16>>(), counts));
     let loads = Loads::of(parts, weights, assignment);
     let balance_of = |weight: &(dyn Fn(usize) -> u64 + Sync)| max_over_mean(assignment, parts, weight);
     let in_degree = |v: usize| topology.indptr()[v + 1] - topology.indptr()[v];
@@ -36,6 +41,8 @@ pub(crate) fn report(
         work: presample.map(|presample| balance_of(&|v| u64::from(presample.work()[v]))),
     };
     let batches = |presample: &Presample| presample.meta().num_batches.max(1) as f64;
+    let share = |edges: Edges| edges.cross as f64 / edges.total.max(1) as f64;
+    let a_batch = |edges: Edges| presample.map(|presample| edges.cross as f64 / batches(presample));
     Ok(PartitionReport {
         part_sizes: loads.sizes().to_vec(),
         cut: edges.cut,
@@ -44,8 +51,14 @@ pub(crate) fn report(
         total_weight: edges.total,
         imbalance: loads.imbalance(),
         balance,
-        expected_cross_share: edges.cross as f64 / edges.total.max(1) as f64,
-        expected_cross_edges: presample.map(|presample| edges.cross as f64 / batches(presample)),
+        expected_cross_share: share(edges),
+        expected_cross_edges: a_batch(edges),
+        between_servers: between_servers.map(|edges| ServerCut {
+            cut: edges.cut,
+            weighted_cut: edges.cross,
+            expected_cross_share: share(edges),
+            expected_cross_edges: a_batch(edges),
+        }),
     })
 }
 

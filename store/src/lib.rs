@@ -62,7 +62,7 @@ pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance
 pub use mmap::MappedFile;
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, numeric_bytes, write_npy};
-pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport};
+pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, ServerCut};
 pub use placement::{
     CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, RowLoads,
 };

@@ -15,6 +15,9 @@ use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result
 pub struct PartitionConfig {
     /// Number of parts.
     pub parts: u32,
+    /// Servers that they lie on, the same number on each: part p on server p / (parts / servers). Left out where it is 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub servers: u32,
     /// The algorithm, as `metis`.
     pub partitioner: String,
     /// What the algorithm balances and cuts, as `presampled`.
@@ -23,6 +26,14 @@ pub struct PartitionConfig {
     pub epsilon: f64,
     /// Seed of the algorithm.
     pub seed: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(servers: &u32) -> bool {
+    *servers == 1
 }
 
 /// Largest part over the mean of all parts, for each thing a part can have too much of. 1 is perfect.
@@ -37,6 +48,20 @@ pub struct Balance {
     pub targets: Option<f64>,
     /// Pre-sampled work: sampled in-edges.
     pub work: Option<f64>,
+}
+
+/// What lies between parts on different servers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServerCut {
+    /// Pairs of adjacent vertices on different servers.
+    pub cut: u64,
+    /// Pre-sampled edge counts between servers; the plain number of edges where no presample was used.
+    pub weighted_cut: u64,
+    /// Expected share of a mini-batch's sampled edges that join two servers.
+    pub expected_cross_share: f64,
+    /// Expected number of such edges in a mini-batch, where a presample was used.
+    pub expected_cross_edges: Option<f64>,
 }
 
 /// What a partition is worth. The same input gives the same report: times and memory are printed, not stored.
@@ -61,6 +86,9 @@ pub struct PartitionReport {
     pub expected_cross_share: f64,
     /// Expected number of such edges in a mini-batch, where a presample was used.
     pub expected_cross_edges: Option<f64>,
+    /// What of the cut lies between servers, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between_servers: Option<ServerCut>,
 }
 
 /// Content of `partition.json`.
@@ -155,8 +183,11 @@ impl PartitionMap {
 
     /// Every vertex has a part, every part has a vertex, and the sizes are those of the report.
     fn check(&self, n: usize) -> Result<()> {
-        let parts = self.num_parts();
+        let (parts, servers) = (self.num_parts(), self.meta.config.servers as usize);
         let corrupt = |problem: String| Err(Error::corrupt(self.assignment.path(), problem));
+        if servers == 0 || !parts.is_multiple_of(servers) {
+            return corrupt(format!("{parts} parts on {servers} servers, expected the same number on each"));
+        }
         let lengths = (self.assignment.len(), self.cache_order.len());
         if lengths != (n, n) {
             return corrupt(format!("expected {n} parts and {n} vertices in cache order, found {lengths:?}"));
@@ -195,6 +226,16 @@ impl PartitionMap {
     /// Number of parts.
     pub fn num_parts(&self) -> usize {
         self.meta.config.parts as usize
+    }
+
+    /// Number of servers that the parts lie on, the same number on each.
+    pub fn num_servers(&self) -> usize {
+        self.meta.config.servers as usize
+    }
+
+    /// The server that `part` lies on.
+    pub fn server_of(&self, part: u16) -> u16 {
+        part / (self.num_parts() / self.num_servers()).max(1) as u16
     }
 
     /// The part of each vertex.

@@ -131,3 +131,58 @@ fn a_terminated_metis_ends_as_interrupted() {
         assert!(!folder.join("ds/partition/metis_t1000-unit-k64").exists());
     }
 }
+
+#[test]
+fn parts_lie_on_servers_and_the_cut_between_them_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1200);
+    let unit = ["--weights", "unit", "--parts"];
+    let made = partition(folder, &[&unit[..], &["6", "--servers", "2"]].concat());
+    assert_eq!((&made["key"], &made["servers"]), (&"multilevel-unit-k2x3".into(), &2.into()));
+    let between = &made["between_servers"];
+    assert!(between["cut"].as_u64().unwrap() > 0 && between["cut"].as_u64() < made["cut"].as_u64(), "{made}");
+    assert!(between["expected_cross_share"].as_f64() < made["expected_cross_share"].as_f64(), "{made}");
+    assert_eq!(partition(folder, &[&unit[..], &["6", "--servers", "2"]].concat())["reused"], true);
+    let table = ok(folder, &[&["partition", "ds"][..], &unit, &["6", "--servers", "2", "--force"]].concat());
+    assert!(table.contains("6 parts on 2 servers") && table.contains("cut between servers"), "{table}");
+
+    // One server is what there was before: nothing of servers is stored.
+    let flat = partition(folder, &[&unit[..], &["6", "--servers", "1"]].concat());
+    assert_eq!((&flat["key"], flat.get("servers")), (&"multilevel-unit-k6".into(), None));
+    let stored = fs::read_to_string(folder.join("ds/partition/multilevel-unit-k6/partition.json")).unwrap();
+    assert!(!stored.contains("server"), "{stored}");
+
+    let shown = ok(folder, &["inspect", "ds"]);
+    assert!(shown.contains("6 parts on 2 servers") && shown.contains("between servers"), "{shown}");
+    ok(folder, &["verify", "ds"]);
+    let measure = ["evaluate", "ds", "--fanouts", "4,4", "--batch-size", "50", "--batches", "20"];
+    let measured = ok(folder, &measure);
+    assert!(measured.contains("between servers"), "{measured}");
+    let json: Value = serde_json::from_str(&ok(folder, &[&measure[..], &["--json"]].concat())).unwrap();
+    for map in json["maps"].as_array().unwrap() {
+        let (across, cross) = (&map["all"]["cross_server_share"]["mean"], &map["all"]["cross_share"]["mean"]);
+        match map["servers"].as_u64() {
+            Some(2) => assert!(across.as_f64() > Some(0.0) && across.as_f64() < cross.as_f64(), "{map}"),
+            _ => assert!(across.is_null(), "{map}"),
+        }
+    }
+}
+
+#[test]
+fn servers_that_cannot_be_are_refused_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for (args, words) in [
+        (&["--parts", "6", "--servers", "4"][..], "--servers 4: --parts 6 is not a multiple of it"),
+        (&["--parts", "2", "--servers", "4"], "ask for --parts 4, or fewer servers"),
+        (&["--parts", "2", "--servers", "0"], "--servers 0: expected at least 1"),
+        (&["--parts", "4", "--servers", "2", "--partitioner", "metis"], "--partitioner metis knows no servers"),
+        (&["--parts", "4", "--servers", "2", "--partitioner", "random"], "--partitioner random knows no servers"),
+    ] {
+        let line = fails(folder, &[&["partition", "ds", "--weights", "unit"], args].concat(), 2);
+        assert!(line.contains(words), "{line}");
+    }
+    fails(folder, &["partition", "ds", "--import", "x", "--servers", "2"], 2);
+}

@@ -73,7 +73,7 @@ pub(super) fn expect(
     let mut cross = sums.unwrap_or_else(|| vec![0; candidates.len() + 1]);
     let total = cross.pop().unwrap_or(0);
     let work_balance = candidates.iter().map(|candidate| {
-        let mut loads = vec![0u64; candidate.parts as usize];
+        let mut loads = vec![0u64; candidate.layout.parts() as usize];
         for (&part, &work) in candidate.assignment.iter().zip(presample.work()) {
             loads[part as usize] += u64::from(work);
         }

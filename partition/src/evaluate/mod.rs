@@ -36,7 +36,7 @@ use std::collections::BTreeSet;
 use gsplit_kernels::{Graph, Stream, StreamKey, permute};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, Split};
 
-use crate::Result;
+use crate::{Layout, Result};
 
 pub use expectation::Expectation;
 pub use options::{Options, Setting};
@@ -48,7 +48,7 @@ pub use spread::Spread;
 struct Candidate<'a> {
     /// Key of a stored map; `None` for the random baseline.
     key: Option<&'a str>,
-    parts: u32,
+    layout: Layout,
     assignment: Cow<'a, [u16]>,
 }
 
@@ -85,13 +85,13 @@ pub fn evaluate(
 fn candidates<'a>(dataset: &Dataset, maps: &'a [PartitionMap], seed: u64) -> Vec<Candidate<'a>> {
     let stored = maps.iter().map(|map| Candidate {
         key: Some(map.key()),
-        parts: map.num_parts() as u32,
+        layout: Layout::new(map.num_parts() as u32, map.num_servers() as u32),
         assignment: map.assignment().into(),
     });
     let parts: BTreeSet<u32> = maps.iter().map(|map| map.num_parts() as u32).collect();
     let random = parts.into_iter().map(|parts| Candidate {
         key: None,
-        parts,
+        layout: parts.into(),
         assignment: random_assignment(dataset.num_vertices(), parts, seed).into(),
     });
     stored.chain(random).collect()

@@ -7,6 +7,7 @@ use super::expectation::Expected;
 use super::schedule::{Measured, Record, Size};
 use super::split::SplitLayer;
 use super::{Candidate, Expectation, Setting, Spread, imbalance, ratio};
+use crate::Layout;
 
 /// Several maps, measured on the same mini-batches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,6 +52,8 @@ pub struct MapEvaluation {
     pub key: Option<String>,
     /// Number of parts, and so of ranks.
     pub parts: u32,
+    /// Number of servers that the parts lie on.
+    pub servers: u32,
     /// Over all layers.
     pub all: LayerEvaluation,
     /// Layers from the seeds' downwards. What the last one exchanges are feature rows.
@@ -72,6 +75,9 @@ pub struct MapEvaluation {
 pub struct LayerEvaluation {
     /// Share of the sampled edges whose ends lie in different parts; 0 of a layer without edges.
     pub cross_share: Spread,
+    /// Share of those whose ends lie on different servers, where the map has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cross_server_share: Option<Spread>,
     /// Most sampled edges of a rank over the mean; an edge is charged to the owner of its destination.
     pub edge_imbalance: Spread,
     /// Most vertices that a rank computes over the mean.
@@ -121,7 +127,7 @@ pub(super) fn report(
 
 /// Candidate `i`, without its expectation.
 fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usize) -> MapEvaluation {
-    let parts = candidate.parts;
+    let (parts, servers) = (candidate.layout.parts(), candidate.layout.servers());
     let over = |of: &dyn Fn(&Record) -> f64| Spread::of(records.iter().map(of));
     let sum = |of: &dyn Fn(&Record) -> u64| records.iter().map(of).sum::<u64>();
     let volume = |[rows, edges]: [f64; 2]| Volume { rows_loaded: rows, edges };
@@ -133,11 +139,13 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
     MapEvaluation {
         key: candidate.key.map(str::to_string),
         parts,
-        all: LayerEvaluation::of(records, parts, &|record| {
+        servers,
+        all: LayerEvaluation::of(records, candidate.layout, &|record| {
             let counts = &record.split[i];
             let total = |of: &dyn Fn(&SplitLayer) -> u64| counts.layers.iter().map(of).sum();
             let layer = SplitLayer {
                 cross: total(&|layer| layer.cross),
+                cross_servers: total(&|layer| layer.cross_servers),
                 exchanged: total(&|layer| layer.exchanged),
                 max_edges: counts.max_edges,
                 max_vertices: counts.max_vertices,
@@ -146,7 +154,9 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
         }),
         layers: (0..setting.fanouts.len())
             .map(|layer| {
-                LayerEvaluation::of(records, parts, &|record| (record.split[i].layers[layer], record.layers[layer]))
+                LayerEvaluation::of(records, candidate.layout, &|record| {
+                    (record.split[i].layers[layer], record.layers[layer])
+                })
             })
             .collect(),
         input_imbalance: over(&|record| imbalance(record.split[i].max_input, record.input, parts)),
@@ -159,14 +169,17 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
 
 impl LayerEvaluation {
     /// `of` tells a layer's counts and its size.
-    fn of(records: &[Record], parts: u32, of: &dyn Fn(&Record) -> (SplitLayer, Size)) -> Self {
+    fn of(records: &[Record], layout: Layout, of: &dyn Fn(&Record) -> (SplitLayer, Size)) -> Self {
         let over = |measure: &dyn Fn(SplitLayer, Size) -> f64| {
             Spread::of(records.iter().map(|record| {
                 let (counts, size) = of(record);
                 measure(counts, size)
             }))
         };
+        let parts = layout.parts();
         Self {
+            cross_server_share: (layout.servers() > 1)
+                .then(|| over(&|counts, size| ratio(counts.cross_servers, size.edges, 0.0))),
             cross_share: over(&|counts, size| ratio(counts.cross, size.edges, 0.0)),
             edge_imbalance: over(&|counts, size| imbalance(counts.max_edges, size.edges, parts)),
             vertex_imbalance: over(&|counts, size| imbalance(counts.max_vertices, size.vertices, parts)),

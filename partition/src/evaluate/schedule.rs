@@ -74,7 +74,7 @@ pub(super) fn measure(
 ) -> Result<Measured> {
     let batch_size = usize::try_from(setting.batch_size).unwrap_or(usize::MAX).min(train.len());
     let (batches, an_epoch) = (setting.batches as usize, train.len().div_ceil(batch_size));
-    let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.parts)).collect();
+    let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
 
     let stage = progress.stage("evaluating", Some(batches as u64), Unit::Items("batches"));
     let epochs = (0..batches.div_ceil(an_epoch)).into_par_iter().map(|past| {
@@ -101,13 +101,13 @@ fn zeros(parts: u32) -> Vec<AtomicU64> {
 fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>]) -> Record {
     let (mut split, mut data) = (Vec::with_capacity(candidates.len()), Vec::with_capacity(candidates.len()));
     for (i, candidate) in candidates.iter().enumerate() {
-        let (counts, edges) = split_parallel(batch, &candidate.assignment, candidate.parts);
+        let (counts, edges) = split_parallel(batch, &candidate.assignment, candidate.layout);
         for (sum, edges) in work[i].iter().zip(edges) {
             sum.fetch_add(edges, Relaxed);
         }
         split.push(counts);
-        let same = candidates[..i].iter().position(|earlier| earlier.parts == candidate.parts);
-        data.push(same.map_or_else(|| data_parallel(batch, candidate.parts), |earlier| data[earlier]));
+        let same = candidates[..i].iter().position(|earlier| earlier.layout.parts() == candidate.layout.parts());
+        data.push(same.map_or_else(|| data_parallel(batch, candidate.layout.parts()), |earlier| data[earlier]));
     }
     let size = |layer: &Layer| Size { vertices: layer.num_vertices() as u64, edges: layer.num_edges() as u64 };
     Record {

@@ -6,12 +6,15 @@
 //! Cost: O(edges) for every 64 parts; 10 bytes a vertex of a layer's mixed frontier.
 
 use super::sample::{Layer, MiniBatch};
+use crate::Layout;
 
 /// Counts of one layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SplitLayer {
     /// Sampled edges whose ends have different owners.
     pub cross: u64,
+    /// Sampled edges whose ends have owners on different servers.
+    pub cross_servers: u64,
     /// Rows that ranks receive from others: pairs of a vertex and a rank that reads but does not own it. At the last layer
     /// they are feature rows.
     pub exchanged: u64,
@@ -35,24 +38,28 @@ pub(super) struct SplitCounts {
 }
 
 /// Counts `batch` under `assignment`, and the sampled edges of each part over all layers.
-pub(super) fn split_parallel(batch: &MiniBatch, assignment: &[u16], parts: u32) -> (SplitCounts, Vec<u64>) {
+pub(super) fn split_parallel(batch: &MiniBatch, assignment: &[u16], layout: Layout) -> (SplitCounts, Vec<u64>) {
+    let parts = layout.parts();
     let zeros = vec![0u64; parts as usize];
     let (mut all_edges, mut all_vertices, mut input) = (zeros.clone(), zeros.clone(), zeros.clone());
     let mut counts = SplitCounts::default();
     for layer in &batch.layers {
         let owner: Vec<u16> = layer.mixed.iter().map(|&v| assignment[v as usize]).collect();
         let (mut edges, mut vertices) = (zeros.clone(), zeros.clone());
-        let mut cross = 0;
+        let (mut cross, mut cross_servers) = (0, 0);
         for (i, &mine) in owner[..layer.num_vertices()].iter().enumerate() {
             let sources = layer.sources_of(i);
             edges[mine as usize] += sources.len() as u64;
             vertices[mine as usize] += 1;
             cross += sources.iter().filter(|&&u| owner[u as usize] != mine).count() as u64;
+            let here = layout.siblings(mine);
+            cross_servers += sources.iter().filter(|&&u| !here.contains(&owner[u as usize])).count() as u64;
         }
         add(&mut all_edges, &edges);
         add(&mut all_vertices, &vertices);
         counts.layers.push(SplitLayer {
             cross,
+            cross_servers,
             exchanged: rows_exchanged(layer, &owner, parts),
             max_edges: heaviest(&edges),
             max_vertices: heaviest(&vertices),

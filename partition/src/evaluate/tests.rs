@@ -60,13 +60,15 @@ fn most(owners: impl Iterator<Item = u16>) -> u64 {
     counts.into_values().max().unwrap_or(0)
 }
 
-fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16]) -> SplitCounts {
+fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16], layout: Layout) -> SplitCounts {
     let owner = |v: u32| part[v as usize];
     let of_layer = |(frontier, edges): &(BTreeSet<u32>, Vec<(u32, u32)>)| {
         let cross: Vec<_> = edges.iter().filter(|(u, v)| owner(*u) != owner(*v)).collect();
+        let server = |v: u32| u32::from(owner(v)) * layout.servers() / layout.parts();
         let exchanged: BTreeSet<_> = cross.iter().map(|(u, v)| (*u, owner(*v))).collect();
         SplitLayer {
             cross: cross.len() as u64,
+            cross_servers: edges.iter().filter(|(u, v)| server(*u) != server(*v)).count() as u64,
             exchanged: exchanged.len() as u64,
             max_edges: most(edges.iter().map(|edge| owner(edge.1))),
             max_vertices: most(frontier.iter().map(|&v| owner(v))),
@@ -98,7 +100,12 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
     let train = dataset.split(Split::Train).unwrap();
     let candidates: Vec<Candidate<'_>> = parts
         .iter()
-        .map(|&parts| Candidate { key: None, parts, assignment: random_assignment(n, parts, 3).into() })
+        .map(|&parts| {
+            // As many servers as the least prime factor: one part a server of a prime number of them.
+            let servers = (2..=parts).find(|&servers| parts % servers == 0).unwrap_or(1);
+            let layout = Layout::new(parts, servers);
+            Candidate { key: None, layout, assignment: random_assignment(n, parts, 3).into() }
+        })
         .collect();
     let measured = measure(&graph, &train, setting, &candidates, &NoProgress).unwrap();
     assert_eq!(measured.records.len(), setting.batches as usize, "{}", fixture.name);
@@ -117,8 +124,12 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
         assert_eq!((record.seeds, &record.layers), (seeds.len() as u64, &sizes), "{what}");
         assert_eq!(record.input, input.len() as u64, "{what}");
         for (c, candidate) in candidates.iter().enumerate() {
-            assert_eq!(record.split[c], oracle_split(&layers, &input, &candidate.assignment), "{what}");
-            let data = oracle_data(&graph, seeds, candidate.parts as usize, &setting.fanouts, at);
+            assert_eq!(
+                record.split[c],
+                oracle_split(&layers, &input, &candidate.assignment, candidate.layout),
+                "{what}"
+            );
+            let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, at);
             assert_eq!(record.data[c], data, "{what}");
             for edge in layers.iter().flat_map(|layer| &layer.1) {
                 work[c][candidate.assignment[edge.1 as usize] as usize] += 1;

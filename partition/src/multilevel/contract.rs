@@ -47,7 +47,7 @@ pub(super) fn contract<G: Graph>(
     let (coarse_of, clusters) = number(graph, labels);
     let weights = sum_weights(weights, &coarse_of, clusters);
     let (starts, members) = group(&coarse_of, clusters);
-    let rows_log2 = (clusters / SEGMENTS).max(1).ilog2();
+    let rows_log2 = segment_log2(clusters);
     let contraction =
         Contraction { graph, coarse_of: &coarse_of, starts, members, rows_log2, pool: Pool::default(), seed };
     let threshold = if graph.num_arcs() <= max_arcs { 1 } else { contraction.threshold(max_arcs) };
@@ -55,6 +55,11 @@ pub(super) fn contract<G: Graph>(
     let segments = firsts.into_par_iter().with_max_len(1).map(|first| contraction.segment(first, threshold)).collect();
     drop(contraction);
     Level { graph: Coarse::new(rows_log2, segments), weights, coarse_of }
+}
+
+/// Rows of a segment, as a power of two, in a coarse graph of `rows` rows.
+pub(super) fn segment_log2(rows: usize) -> u32 {
+    (rows / SEGMENTS).max(1).ilog2()
 }
 
 /// What is contracted.

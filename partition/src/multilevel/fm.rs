@@ -1,6 +1,6 @@
 //! Refinement by moves that may first cost something: Fiduccia and Mattheyses (1982), for k parts.
 //!
-//! Input as for label propagation; the cut never grows, and no part grows beyond its capacity.
+//! Input as for label propagation; the cut never grows, no part grows beyond its capacity, and no vertex leaves its server.
 //! Idea: always make the move that gains most, even if it loses, each vertex at most once; when nothing better was seen for
 //! a while go back to the best state. The next pass begins there. It climbs out of local optima that label propagation
 //! stays in. Sequential, so it is kept for graphs with few vertices; how much of each vertex's arc weight leads to each part
@@ -117,7 +117,9 @@ impl<'a, G: Graph> Fm<'a, G> {
         let open =
             |&(part, tie): &(u16, &i64)| *tie > 0 && part != own && self.loads.has_room(part, weight, self.capacities);
         let rank = |&(part, tie): &(u16, &i64)| (*tie, std::cmp::Reverse(part));
-        let (part, tie) = (0..).zip(ties).filter(open).max_by_key(rank)?;
+        let siblings = self.loads.siblings(own);
+        let here = siblings.start as usize..siblings.end as usize;
+        let (part, tie) = siblings.zip(&ties[here]).filter(open).max_by_key(rank)?;
         Some((tie - ties[own as usize], part))
     }
 

@@ -5,7 +5,8 @@
 //! Idea: clusters of vertices that belong together are contracted, again and again, until the graph is small; METIS cuts
 //! that one, several times, the best is kept; then the parts are carried back up, and refined on every level (Hendrickson
 //! and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). With quality `high` the whole is
-//! repeated with clusters that respect the parts (V-cycles; Walshaw, 2004).
+//! repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
+//! second with clusters that respect the servers.
 //! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
 //! vertex, a byte an edge with counts, 4 an edge that has no edge the other way, and the coarser graphs. The same seed gives
 //! the same parts, for any number of threads.
@@ -20,6 +21,7 @@ mod packed;
 mod refine;
 mod reversed;
 mod scheme;
+mod servers;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -50,16 +52,22 @@ pub(crate) struct Multilevel;
 impl Partitioner for Multilevel {
     fn assign(&self, problem: &Problem<'_>, progress: &dyn Progress) -> Result<Vec<u16>> {
         let graph = Finest::new(problem.topology, problem.edge_counts);
-        let scheme = Scheme {
-            parts: problem.parts,
-            epsilon: problem.epsilon,
-            seed: problem.seed,
-            effort: Effort::of(problem.quality),
-            progress,
+        let layout = match problem.layout() {
+            // One part on each server: what is cut between parts is cut between servers.
+            layout if layout.per_server() == 1 => layout.parts().into(),
+            layout => layout,
         };
-        let mut assignment = scheme.partition(&graph, &problem.weights, problem.start)?;
-        fill_empty_parts(&mut assignment, &problem.weights, problem.parts);
-        balance(&mut assignment, &graph, &problem.weights, problem.parts, problem.epsilon);
+        let (seed, epsilon) = (problem.seed, problem.epsilon);
+        let mut assignment = match layout.servers() {
+            1 => Scheme { layout, epsilon, seed, effort: Effort::of(problem.quality), progress }.partition(
+                &graph,
+                &problem.weights,
+                problem.start,
+            )?,
+            _ => servers::assign(problem, &graph, progress)?,
+        };
+        fill_empty_parts(&mut assignment, &problem.weights, layout);
+        balance(&mut assignment, &graph, &problem.weights, layout, epsilon);
         Ok(assignment)
     }
 }

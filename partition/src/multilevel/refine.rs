@@ -1,6 +1,7 @@
 //! Refinement by label propagation: vertices move to the part that most of their arc weight leads to.
 //!
-//! Input: a part for each vertex, and the loads of the parts. The cut never grows, and no part grows beyond its capacity.
+//! Input: a part for each vertex, and the loads of the parts. The cut never grows, no part grows beyond its capacity, and no
+//! vertex leaves its server.
 //! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves. Who might
 //! is found in parallel, batch by batch; then each of these is looked at again, in order, with the parts as they are by
 //! then. So every move is a true gain, and the result does not depend on the number of threads. From the second round on,
@@ -24,7 +25,7 @@ const SETTLED: u64 = 50;
 pub(super) struct Refinement<'a, G> {
     pub graph: &'a G,
     pub weights: &'a VertexWeights,
-    /// Most that a part may carry, for each constraint.
+    /// Most that each part may carry, for each constraint.
     pub capacities: &'a [u64],
     pub rounds: usize,
 }
@@ -105,13 +106,14 @@ impl<G: Graph> Refinement<'_, G> {
         let own = parts[v as usize];
         let inside = ties.sums[own as usize];
         let weight = self.weights.of(v);
+        let siblings = loads.siblings(own);
         let mut best: Option<(u64, u16)> = None;
         for &part in &ties.touched {
             let sum = ties.sums[part as usize];
             if part == own || sum < inside || best.is_some_and(|best| sum < best.0) {
                 continue;
             }
-            if !loads.has_room(part, weight, self.capacities) {
+            if !siblings.contains(&part) || !loads.has_room(part, weight, self.capacities) {
                 continue;
             }
             let lighter = |than: u16| loads.fullness(part) < loads.fullness(than);

@@ -11,9 +11,10 @@ use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::{cut, initial};
 use super::refine::Refinement;
-use crate::repair::{Loads, balance};
+use super::servers::initial_within;
+use crate::repair::{Loads, balance_within_servers};
 use crate::spread::spread;
-use crate::{Adjacency, Result, VertexWeights};
+use crate::{Adjacency, Layout, Result, VertexWeights};
 
 /// How much work to do.
 #[derive(Clone, Copy, Debug)]
@@ -85,12 +86,12 @@ const CLUSTER_SHARE: f64 = 2.0;
 const COARSE_EPSILON: f64 = 0.15;
 
 /// What to do, with how much effort.
+#[derive(Clone, Copy)]
 pub(super) struct Scheme<'a> {
-    pub parts: u32,
+    pub layout: Layout,
     pub epsilon: f64,
     pub seed: u64,
     pub effort: Effort,
-
     pub progress: &'a dyn Progress,
 }
 
@@ -100,17 +101,23 @@ impl Scheme<'_> {
         let cycles = self.effort.cycles;
         match start {
             Some(start) => Ok(self.improve(graph, weights, start.to_vec(), cycles.max(1))),
-            None => Ok(self.improve(graph, weights, self.first(graph, weights)?, cycles)),
+            None => Ok(self.improve(graph, weights, self.first(graph, weights, None)?, cycles)),
         }
     }
 
-    /// Coarsens, cuts, and carries back.
-    fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights) -> Result<Vec<u16>> {
-        let levels = self.coarsen(graph, weights, None, 0);
+    /// The part of each vertex, on the server that `servers` names.
+    pub fn partition_within<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: &[u16]) -> Result<Vec<u16>> {
+        Ok(self.improve(graph, weights, self.first(graph, weights, Some(servers))?, self.effort.cycles))
+    }
+
+    /// Coarsens, cuts, and carries back; with `servers`, each within its own.
+    fn first<G: Graph>(&self, graph: &G, weights: &VertexWeights, servers: Option<&[u16]>) -> Result<Vec<u16>> {
+        let levels = self.coarsen(graph, weights, servers, 0);
+        let servers = servers.map(|servers| carry_down_all(servers, &levels));
         let tight = COARSE_EPSILON * self.epsilon;
         let coarsest = match levels.last() {
-            Some(level) => self.best_initial(&level.graph, &level.weights, tight)?,
-            None => self.best_initial(graph, weights, self.epsilon)?,
+            Some(level) => self.cut_coarsest(&level.graph, &level.weights, servers.as_deref(), tight)?,
+            None => self.cut_coarsest(graph, weights, servers.as_deref(), self.epsilon)?,
         };
         Ok(self.carry_back(graph, weights, levels, coarsest, tight))
     }
@@ -119,10 +126,7 @@ impl Scheme<'_> {
     fn improve<G: Graph>(&self, graph: &G, weights: &VertexWeights, mut parts: Vec<u16>, cycles: usize) -> Vec<u16> {
         for cycle in 0..cycles {
             let levels = self.coarsen(graph, weights, Some(&parts), 1 + cycle as u64);
-            let mut coarsest = parts.clone();
-            for level in &levels {
-                coarsest = carry_down(&coarsest, level);
-            }
+            let coarsest = carry_down_all(&parts, &levels);
             let improved = self.carry_back(graph, weights, levels, coarsest, self.epsilon);
             // A coarse graph that was sampled may have promised too much.
             if self.rank(graph, weights, &improved) < self.rank(graph, weights, &parts) {
@@ -134,13 +138,13 @@ impl Scheme<'_> {
 
     /// What makes one partition better than another: first how far it is from balance, then its cut.
     fn rank<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &[u16]) -> (f64, u64) {
-        let imbalance = Loads::of(self.parts, weights, parts).imbalance();
+        let imbalance = Loads::of(self.layout, weights, parts).imbalance();
         ((imbalance - 1.0 - self.epsilon).max(0.0), cut(graph, parts))
     }
 
     /// Ever smaller graphs; with `within`, none of whose clusters reaches over two parts.
     fn coarsen<G: Graph>(&self, graph: &G, weights: &VertexWeights, within: Option<&[u16]>, cycle: u64) -> Vec<Level> {
-        let enough = (COARSEST_PER_PART * self.parts as usize).max(COARSEST);
+        let enough = (COARSEST_PER_PART * self.parts() as usize).max(COARSEST);
         let mut levels: Vec<Level> = Vec::new();
         let mut within = within.map(<[u16]>::to_vec);
         loop {
@@ -179,7 +183,7 @@ impl Scheme<'_> {
         // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
         // is small enough next time.
         let share = |&total: &u64| {
-            let of_part = CLUSTER_SHARE * self.epsilon * total as f64 / f64::from(self.parts);
+            let of_part = CLUSTER_SHARE * self.epsilon * total as f64 / f64::from(self.parts());
             let of_coarsest = 2.0 * total as f64 / enough as f64;
             (of_part.max(of_coarsest) as u64).clamp(1, u64::from(u32::MAX))
         };
@@ -192,14 +196,27 @@ impl Scheme<'_> {
         contract(graph, weights, labels, MAX_COARSE_ARCS.max(graph.num_arcs() / 4), seed)
     }
 
-    /// The best of several cuts of the coarsest graph.
-    fn best_initial<G: Graph>(&self, graph: &G, weights: &VertexWeights, epsilon: f64) -> Result<Vec<u16>> {
+    fn cut_coarsest<G: Graph>(
+        &self,
+        graph: &G,
+        weights: &VertexWeights,
+        servers: Option<&[u16]>,
+        epsilon: f64,
+    ) -> Result<Vec<u16>> {
+        match servers {
+            None => self.best_initial(graph, weights, epsilon),
+            Some(servers) => initial_within(self, graph, weights, servers, epsilon),
+        }
+    }
+
+    /// The best of several cuts of the coarsest graph, refined to `epsilon`.
+    pub fn best_initial<G: Graph>(&self, graph: &G, weights: &VertexWeights, epsilon: f64) -> Result<Vec<u16>> {
         let stage = self.progress.stage("initial cuts", Some(self.effort.tries), Unit::Items("cuts"));
         let rows = Adjacency::of_rows(graph.num_vertices(), graph)?;
         let mut best = None;
         for attempt in 0..self.effort.tries {
             let seed = scramble(self.seed.wrapping_add(scramble(attempt)));
-            let mut parts = initial(graph, &rows, weights, self.parts, self.epsilon, seed)?;
+            let mut parts = initial(graph, &rows, weights, self.parts(), self.epsilon, seed)?;
             self.refine(graph, weights, &mut parts, epsilon);
             let found = self.rank(graph, weights, &parts);
             if best.as_ref().is_none_or(|(least, _)| found < *least) {
@@ -246,7 +263,7 @@ impl Scheme<'_> {
         let mut parts: Vec<u16> = coarse_of.par_iter().map(part).collect();
         let mut left: Vec<u32> = (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();
         if !left.is_empty() {
-            let mut loads = Loads::empty(self.parts, weights);
+            let mut loads = Loads::empty(self.layout, weights);
             let placed = (0..).zip(coarse_of).filter(|&(_, &of)| of != NONE);
             placed.for_each(|(v, _)| loads.add(parts[v as usize], weights.of(v)));
             spread(&mut left, weights, &mut loads, &mut parts);
@@ -256,16 +273,38 @@ impl Scheme<'_> {
 
     /// Makes `parts` balanced and its cut small, by single moves; those that lower the cut fill no part above 1 + `epsilon`.
     fn refine<G: Graph>(&self, graph: &G, weights: &VertexWeights, parts: &mut [u16], epsilon: f64) {
-        balance(parts, graph, weights, self.parts, self.epsilon);
-        let mut loads = Loads::of(self.parts, weights, parts);
-        let capacity = |&total: &u64| (total as f64 / f64::from(self.parts) * (1.0 + epsilon)) as u64;
-        let capacities: Vec<u64> = weights.totals().iter().map(capacity).collect();
+        balance_within_servers(parts, graph, weights, self.layout, self.epsilon);
+        let mut loads = Loads::of(self.layout, weights, parts);
+        let capacities = self.capacities(weights, &loads, epsilon);
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
         Refinement { graph, weights, capacities: &capacities, rounds }.run(parts, &mut loads);
-        if parts.len() * self.parts as usize <= fm_size && graph.num_arcs() <= fm_arcs {
+        if parts.len() * self.parts() as usize <= fm_size && graph.num_arcs() <= fm_arcs {
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
         }
     }
+
+    /// Most that each part may carry. An `epsilon` tighter than that of the whole is one over the mean of its server: above
+    /// the finest level a server that carries a little more than the others keeps room to move in.
+    fn capacities(&self, weights: &VertexWeights, loads: &Loads, epsilon: f64) -> Vec<u64> {
+        let of_server = |server: u16| {
+            let (totals, parts) = match epsilon < self.epsilon {
+                true => (loads.of_server(server), self.layout.per_server()),
+                false => (weights.totals().to_vec(), self.parts()),
+            };
+            let capacity = |total: u64| (total as f64 / f64::from(parts) * (1.0 + epsilon)) as u64;
+            totals.into_iter().map(capacity).collect::<Vec<u64>>().repeat(self.layout.per_server() as usize)
+        };
+        (0..self.layout.servers() as u16).flat_map(of_server).collect()
+    }
+
+    fn parts(&self) -> u32 {
+        self.layout.parts()
+    }
+}
+
+/// The parts of the coarsest level, whose clusters lie in one part each.
+fn carry_down_all(parts: &[u16], levels: &[Level]) -> Vec<u16> {
+    levels.iter().fold(parts.to_vec(), |parts, level| carry_down(&parts, level))
 }
 
 /// The parts of the coarser graph, whose clusters lie in one part each.

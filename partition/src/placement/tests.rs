@@ -92,7 +92,8 @@ fn save_presample(dataset: &Dataset, key: &str, batches: u64, input: &[u32]) -> 
 fn save_map(dataset: &Dataset, presample: &Presample, parts: u32, owners: &[u16]) -> PartitionMap {
     let weights = VertexWeights::unit(dataset.num_vertices());
     let report = report(dataset, owners, parts, &weights, None).unwrap();
-    let config = PartitionConfig { parts, partitioner: "test".into(), weights: "unit".into(), epsilon: 1.0, seed: 0 };
+    let (partitioner, weights) = ("test".into(), "unit".into());
+    let config = PartitionConfig { parts, servers: 1, partitioner, weights, epsilon: 1.0, seed: 0 };
     let order = cache_order(dataset.topology(), owners, Some(presample));
     PartitionMap::save(dataset, "test", None, config, report, owners, &order, true).unwrap()
 }

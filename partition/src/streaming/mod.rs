@@ -289,6 +289,7 @@ mod tests {
                 weights: VertexWeights::unit(400),
                 edge_counts: None,
                 parts: 4,
+                servers: 1,
                 epsilon: 0.03,
                 seed: 0,
                 quality: crate::Quality::Default,

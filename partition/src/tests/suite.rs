@@ -11,6 +11,7 @@ use crate::{Error, Load, Method, Order, PartitionOptions, Partitioned, Quantity,
 pub(crate) fn options(partitioner: Method, weights: Option<Weights>, parts: u32) -> PartitionOptions {
     PartitionOptions {
         parts,
+        servers: 1,
         partitioner,
         weights,
         load: Load::default(),
@@ -309,6 +310,7 @@ fn counters_that_are_all_zero_mean_unit_weights() {
 fn bad_input_is_one_clear_line() {
     let dataset = Fixture::new("path", 3, &[(0, 1), (1, 2)]).dataset();
     let unit = options(Method::Metis, Some(Weights::Unit), 2);
+    let multilevel = PartitionOptions { partitioner: Method::Multilevel, ..unit.clone() };
     let cases = [
         (PartitionOptions { parts: 0, ..unit.clone() }, "--parts 0"),
         (PartitionOptions { parts: 65_536, ..unit.clone() }, "--parts 65536"),
@@ -348,6 +350,13 @@ fn bad_input_is_one_clear_line() {
         (PartitionOptions { tries: 1001, ..unit.clone() }, "expected 1 to 1000"),
         (PartitionOptions { tries: 2, partitioner: Method::Ldg, ..unit.clone() }, "ldg has no tries"),
         (PartitionOptions { order: Order::Random, ..unit.clone() }, "metis streams no vertices"),
+        (PartitionOptions { servers: 2, ..unit.clone() }, "--servers 2: --partitioner metis knows no servers"),
+        (PartitionOptions { servers: 0, ..multilevel.clone() }, "--servers 0: expected at least 1"),
+        (PartitionOptions { servers: 2, parts: 3, ..multilevel.clone() }, "--parts 3 is not a multiple of it"),
+        (PartitionOptions { servers: 2, parts: 3, ..multilevel.clone() }, "ask for --parts 4"),
+        (PartitionOptions { servers: 4, ..multilevel.clone() }, "ask for --parts 4, or fewer servers"),
+        (PartitionOptions { servers: u32::MAX, ..multilevel.clone() }, "ask for fewer servers"),
+        (PartitionOptions { servers: 2, parts: 4, ..multilevel.clone() }, "3 vertices"),
     ];
     for (options, expected) in cases {
         let message = partition(&dataset, None, &options, &NoProgress).unwrap_err().to_string();
@@ -376,6 +385,7 @@ fn keys_name_what_is_not_a_default() {
         (PartitionOptions { balance, ..options(Method::Fennel, None, 4) }, "fennel-unit-vertices-targets-k4"),
         (PartitionOptions { order: Order::Random, ..options(Method::Ldg, None, 4) }, "ldg_random-unit-k4"),
         (options(Method::Range, Some(Weights::Presampled), 4), "range-presampled-k4"),
+        (PartitionOptions { servers: 2, ..options(Method::Multilevel, None, 8) }, "multilevel-presampled-k2x4"),
     ];
     for (options, expected) in keys {
         options.check().unwrap();

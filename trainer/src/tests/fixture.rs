@@ -89,6 +89,7 @@ pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
     let sizes = (0..parts).map(|part| assignment.iter().filter(|&&p| p as usize == part).count() as u64).collect();
     let config = PartitionConfig {
         parts: parts as u32,
+        servers: 1,
         partitioner: "test".into(),
         weights: "unit".into(),
         epsilon: 1.0,
@@ -104,6 +105,7 @@ pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
         balance: Balance { vertices: 1.0, edges: 1.0, targets: None, work: None },
         expected_cross_share: 0.0,
         expected_cross_edges: None,
+        between_servers: None,
     };
     let key = format!("{cut:?}-{parts}").to_lowercase();
     PartitionMap::save(dataset, &key, None, config, report, &assignment, &order, true).unwrap();

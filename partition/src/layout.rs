@@ -1,0 +1,75 @@
+//! Where parts lie: on how many servers, and which.
+//!
+//! Parts are shared out in order: part p of K lies on server p / (K / S). What crosses between servers costs more than what
+//! crosses within one, so the multilevel partitioner cuts for the servers first and then moves vertices within them.
+
+use std::ops::Range;
+
+/// `parts` parts on `servers` servers, the same number on each. A number of parts alone is all of them on one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    parts: u32,
+    servers: u32,
+}
+
+impl Layout {
+    /// `servers` divides `parts`.
+    pub fn new(parts: u32, servers: u32) -> Self {
+        Self { parts, servers: servers.max(1) }
+    }
+
+    pub fn parts(self) -> u32 {
+        self.parts
+    }
+
+    pub fn servers(self) -> u32 {
+        self.servers
+    }
+
+    /// Parts of one server.
+    pub fn per_server(self) -> u32 {
+        self.parts / self.servers
+    }
+
+    /// The server of `part`.
+    #[inline]
+    pub fn server_of(self, part: u16) -> u16 {
+        (u32::from(part) / self.per_server().max(1)) as u16
+    }
+
+    /// The parts of `server`.
+    pub fn parts_of(self, server: u16) -> Range<u16> {
+        let first = u32::from(server) * self.per_server();
+        first as u16..(first + self.per_server()) as u16
+    }
+
+    /// The parts on the server of `part`, itself among them.
+    #[inline]
+    pub fn siblings(self, part: u16) -> Range<u16> {
+        match self.servers {
+            1 => 0..self.parts as u16,
+            _ => self.parts_of(self.server_of(part)),
+        }
+    }
+}
+
+impl From<u32> for Layout {
+    fn from(parts: u32) -> Self {
+        Self::new(parts, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_shared_out_in_order() {
+        let layout = Layout::new(6, 2);
+        assert_eq!((0..6).map(|part| layout.server_of(part)).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+        assert_eq!((layout.siblings(1), layout.siblings(3), layout.per_server()), (0..3, 3..6, 3));
+        let flat = Layout::from(65_535);
+        assert_eq!((flat.siblings(65_534), flat.server_of(65_534)), (0..65_535, 0));
+        assert_eq!(Layout::new(65_535, 65_535).siblings(65_534), 65_534..65_535);
+    }
+}
