@@ -21,6 +21,7 @@ mod error;
 pub mod evaluate;
 mod import;
 mod layout;
+mod loads;
 mod memory;
 mod metis;
 mod multilevel;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use gsplit_store::{Dataset, PartitionMap, PartitionReport, Presample, Progress, Unit};
 
 use crate::cache_order::cache_order;
-use crate::repair::Loads;
+use crate::loads::Loads;
 use crate::report::report;
 use crate::{Error, Layout, PartitionOptions, Problem, Result, VertexWeights, Weights};
 

@@ -3,10 +3,11 @@
 use gsplit_store::{Progress, Topology, Unit};
 
 use crate::baseline::{Hash, Random};
+use crate::loads::Loads;
 use crate::memory::Memory;
 use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
-use crate::repair::{Loads, balance, fill_empty_parts};
+use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
 use crate::streaming::{Fennel, Ldg};
 use crate::{Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis};

@@ -12,10 +12,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::ops::Range;
 
 use rayon::prelude::*;
 
+use crate::loads::Loads;
 use crate::{Layout, VertexWeights};
 
 /// A graph, as far as repairing needs it.
@@ -24,148 +24,12 @@ pub(crate) trait Neighbours: Sync {
     fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64));
 }
 
-/// What each part carries.
-#[derive(Clone, Debug)]
-pub(crate) struct Loads {
-    layout: Layout,
-    constraints: usize,
-    /// Mean load of a part, one per constraint.
-    means: Vec<f64>,
-    /// Interleaved as the vertex weights are.
-    loads: Vec<u64>,
-    sizes: Vec<u64>,
-}
-
-impl Loads {
-    /// Parts with nothing in them, to share the total of `weights`.
-    pub(crate) fn empty(parts: impl Into<Layout>, weights: &VertexWeights) -> Self {
-        let layout = parts.into();
-        let parts = layout.parts();
-        let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
-        let constraints = weights.constraints();
-        let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
-        Self { layout, constraints, means, loads, sizes }
-    }
-
-    /// The loads under `assignment`.
-    pub(crate) fn of(parts: impl Into<Layout>, weights: &VertexWeights, assignment: &[u16]) -> Self {
-        let mut loads = Self::empty(parts, weights);
-        (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
-        loads
-    }
-
-    pub(crate) fn num_parts(&self) -> usize {
-        self.sizes.len()
-    }
-
-    /// The parts that a vertex of `part` may move to without leaving its server.
-    #[inline]
-    pub(crate) fn siblings(&self, part: u16) -> Range<u16> {
-        self.layout.siblings(part)
-    }
-
-    /// What a server carries, one per constraint.
-    pub(crate) fn of_server(&self, server: u16) -> Vec<u64> {
-        let mut sums = vec![0; self.constraints];
-        for part in self.layout.parts_of(server) {
-            sums.iter_mut().zip(self.row(part)).for_each(|(sum, load)| *sum += load);
-        }
-        sums
-    }
-
-    /// Vertices of each part.
-    pub(crate) fn sizes(&self) -> &[u64] {
-        &self.sizes
-    }
-
-    pub(crate) fn add(&mut self, part: u16, weight: &[u32]) {
-        self.sizes[part as usize] += 1;
-        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load += u64::from(weight));
-    }
-
-    fn remove(&mut self, part: u16, weight: &[u32]) {
-        self.sizes[part as usize] -= 1;
-        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load -= u64::from(weight));
-    }
-
-    /// Moves what weighs `weight` from one part to another.
-    pub(crate) fn move_weight(&mut self, from: u16, to: u16, weight: &[u32]) {
-        self.remove(from, weight);
-        self.add(to, weight);
-    }
-
-    /// Whether `part` can take `weight` and carry no more than its `capacities`, interleaved as the loads are.
-    #[inline]
-    pub(crate) fn has_room(&self, part: u16, weight: &[u32], capacities: &[u64]) -> bool {
-        let sums = self.row(part).iter().zip(weight).zip(&capacities[part as usize * self.constraints..]);
-        sums.into_iter().all(|((&load, &weight), &capacity)| load + u64::from(weight) <= capacity)
-    }
-
-    fn row_mut(&mut self, part: u16) -> &mut [u64] {
-        let start = part as usize * self.constraints;
-        &mut self.loads[start..start + self.constraints]
-    }
-
-    fn row(&self, part: u16) -> &[u64] {
-        let start = part as usize * self.constraints;
-        &self.loads[start..start + self.constraints]
-    }
-
-    /// Load of `part` over the mean, one per constraint.
-    fn over_mean(&self, part: u16) -> impl Iterator<Item = f64> {
-        self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean)
-    }
-
-    /// Load of `part` over the mean, in its fullest constraint.
-    pub(crate) fn fullness(&self, part: u16) -> f64 {
-        self.over_mean(part).fold(0.0, f64::max)
-    }
-
-    /// The part that is fullest in a constraint, and that constraint.
-    pub(crate) fn fullest(&self) -> (u16, usize) {
-        let all =
-            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_mean(part)).map(move |of| (part, of)));
-        let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
-        fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
-    }
-
-    /// A vertex's weight over the mean load of a part, in the constraint where that is largest.
-    pub(crate) fn share(&self, weight: &[u32]) -> f64 {
-        weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
-    }
-
-    /// Heaviest part over the mean, in the worst constraint.
-    pub(crate) fn imbalance(&self) -> f64 {
-        (0..self.num_parts()).map(|part| self.fullness(part as u16)).fold(0.0, f64::max)
-    }
-
-    /// Load of `part` over the mean with `weight` more, in the constraint where that is largest.
-    pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
-        let loads = self.row(part).iter().zip(weight).zip(&self.means);
-        loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
-    }
-
-    /// What `part` would carry above `limit` times the means if its loads changed by `sign * weight`.
-    fn excess(&self, part: u16, weight: &[u32], sign: f64, limit: f64) -> f64 {
-        let one = |((&load, &weight), mean): ((&u64, &u32), &f64)| {
-            ((load as f64 + sign * f64::from(weight)) / mean - limit).max(0.0)
-        };
-        self.row(part).iter().zip(weight).zip(&self.means).map(one).sum()
-    }
-
-    /// How much the excess of both parts falls when a vertex of `weight` moves.
-    fn relief(&self, from: u16, to: u16, weight: &[u32], limit: f64) -> f64 {
-        let sum = |sign: f64| self.excess(from, weight, -sign, limit) + self.excess(to, weight, sign, limit);
-        sum(0.0) - sum(1.0)
-    }
-}
-
 /// Gives every empty part a vertex. There are at least as many vertices as parts.
 pub(crate) fn fill_empty_parts(assignment: &mut [u16], weights: &VertexWeights, parts: impl Into<Layout>) {
     let layout = parts.into();
     let mut loads = Loads::of(layout, weights, assignment);
     let all = 0..layout.parts() as u16;
-    let empty: Vec<u16> = all.clone().filter(|&part| loads.sizes[part as usize] == 0).collect();
+    let empty: Vec<u16> = all.clone().filter(|&part| loads.sizes()[part as usize] == 0).collect();
     if empty.is_empty() {
         return;
     }
@@ -196,7 +60,7 @@ type Rank = (u64, Reverse<u16>);
 fn take_donor(donors: &mut [BinaryHeap<Rank>], server: u16, loads: &Loads) -> Option<u16> {
     // A part of one vertex gets no second one before it is asked for its only one.
     for heap in &mut *donors {
-        while heap.peek().is_some_and(|&(_, Reverse(part))| loads.sizes[part as usize] < 2) {
+        while heap.peek().is_some_and(|&(_, Reverse(part))| loads.sizes()[part as usize] < 2) {
             heap.pop();
         }
     }
@@ -269,7 +133,7 @@ fn relieve(
         let near = ties(graph, assignment, v);
         let (near, own) = match reach {
             Reach::Server => (siblings_of(near, loads, part), part),
-            Reach::All => (by_server(near, loads.layout), loads.layout.server_of(part)),
+            Reach::All => (by_server(near, loads.layout()), loads.layout().server_of(part)),
         };
         let (inside, outside) = (tie_to(&near, own), near.iter().filter(|tie| tie.0 != own).map(|tie| tie.1).max());
         Some(((inside - outside.unwrap_or(0)) as f64 / share, v))
@@ -280,7 +144,7 @@ fn relieve(
     let mut moved = false;
     for (_, v) in order {
         let (from, weight) = (assignment[v as usize], weights.of(v));
-        if loads.fullness(from) <= limit || loads.sizes[from as usize] == 1 {
+        if loads.fullness(from) <= limit || loads.sizes()[from as usize] == 1 {
             continue;
         }
         let near = ties(graph, assignment, v);
@@ -290,7 +154,7 @@ fn relieve(
         };
         let lightest = all.min_by(|&a, &b| loads.fullness(a).total_cmp(&loads.fullness(b)));
         let relieves = |&to: &u16| to != from && loads.relief(from, to, weight, limit) > 1e-12;
-        if let Some(to) = in_order(near, loads.layout, reach).into_iter().chain(lightest).find(relieves) {
+        if let Some(to) = in_order(near, loads.layout(), reach).into_iter().chain(lightest).find(relieves) {
             loads.remove(from, weight);
             loads.add(to, weight);
             assignment[v as usize] = to;

@@ -8,7 +8,7 @@
 use gsplit_store::{Balance, Dataset, PartitionReport, Presample, ServerCut, Topology};
 use rayon::prelude::*;
 
-use crate::repair::Loads;
+use crate::loads::Loads;
 use crate::weights::targets;
 use crate::{Layout, Result, VertexWeights};
 

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use rayon::prelude::*;
 
 use crate::VertexWeights;
-use crate::repair::Loads;
+use crate::loads::Loads;
 
 /// Adds `vertices` to the parts whose loads are `loads`, in `assignment`.
 pub(crate) fn spread(vertices: &mut [u32], weights: &VertexWeights, loads: &mut Loads, assignment: &mut [u16]) {

@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::graph::Graph;
 use crate::VertexWeights;
-use crate::repair::Loads;
+use crate::loads::Loads;
 
 /// A pass ends after this many moves without a better state, at least.
 const LEAST_PATIENCE: usize = 200;

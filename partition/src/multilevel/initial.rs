@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use crate::repair::Loads;
+use crate::loads::Loads;
 use crate::spread::spread;
 use crate::{Adjacency, Result, VertexWeights, metis};
 

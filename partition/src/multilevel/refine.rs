@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::graph::Graph;
 use super::tally::Sums;
 use crate::VertexWeights;
-use crate::repair::Loads;
+use crate::loads::Loads;
 
 /// Vertices of a batch.
 const BATCH: usize = 1 << 15;

@@ -12,7 +12,8 @@ use super::graph::Graph;
 use super::initial::{cut, initial};
 use super::refine::Refinement;
 use super::servers::initial_within;
-use crate::repair::{Loads, balance_within_servers};
+use crate::loads::Loads;
+use crate::repair::balance_within_servers;
 use crate::spread::spread;
 use crate::{Adjacency, Layout, Result, VertexWeights};
 

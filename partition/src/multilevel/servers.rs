@@ -17,7 +17,8 @@ use super::contract::segment_log2;
 use super::finest::scramble;
 use super::graph::{Coarse, Graph, Segment};
 use super::scheme::{Effort, Scheme};
-use crate::repair::{Loads, balance};
+use crate::loads::Loads;
+use crate::repair::balance;
 use crate::{Layout, Problem, Result, VertexWeights};
 
 /// The part of each vertex; there are two servers at least, and two parts on each.

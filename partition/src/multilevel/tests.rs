@@ -11,7 +11,7 @@ use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::cut;
 use super::refine::Refinement;
-use crate::repair::Loads;
+use crate::loads::Loads;
 use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
 use crate::{Method, PartitionOptions, Partitioned, Quality, VertexWeights, Weights, partition};
 

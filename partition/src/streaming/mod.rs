@@ -24,8 +24,9 @@ pub(crate) use fennel::Fennel;
 pub(crate) use ldg::Ldg;
 
 use crate::cache_order::out_degrees;
+use crate::loads::Loads;
 use crate::options::Order;
-use crate::repair::{Loads, fill_empty_parts};
+use crate::repair::fill_empty_parts;
 use crate::{Problem, VertexWeights};
 
 /// No part: part numbers end before.

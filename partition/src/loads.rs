@@ -1,0 +1,149 @@
+//! What each part carries, kept up to date as vertices move.
+//!
+//! Input: the vertex weights, one or several numbers for each vertex, one for each constraint of balance.
+//! Cost: O(constraints) a question or a move.
+
+use std::ops::Range;
+
+use crate::{Layout, VertexWeights};
+
+/// What each part carries.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads {
+    layout: Layout,
+    constraints: usize,
+    /// Mean load of a part, one per constraint.
+    means: Vec<f64>,
+    /// Interleaved as the vertex weights are.
+    loads: Vec<u64>,
+    sizes: Vec<u64>,
+}
+
+impl Loads {
+    /// Parts with nothing in them, to share the total of `weights`.
+    pub(crate) fn empty(parts: impl Into<Layout>, weights: &VertexWeights) -> Self {
+        let layout = parts.into();
+        let parts = layout.parts();
+        let means = weights.totals().iter().map(|&total| total.max(1) as f64 / f64::from(parts)).collect();
+        let constraints = weights.constraints();
+        let (loads, sizes) = (vec![0; parts as usize * constraints], vec![0; parts as usize]);
+        Self { layout, constraints, means, loads, sizes }
+    }
+
+    /// The loads under `assignment`.
+    pub(crate) fn of(parts: impl Into<Layout>, weights: &VertexWeights, assignment: &[u16]) -> Self {
+        let mut loads = Self::empty(parts, weights);
+        (0..).zip(assignment).for_each(|(v, &part)| loads.add(part, weights.of(v)));
+        loads
+    }
+
+    pub(crate) fn num_parts(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The parts that a vertex of `part` may move to without leaving its server.
+    #[inline]
+    pub(crate) fn siblings(&self, part: u16) -> Range<u16> {
+        self.layout.siblings(part)
+    }
+
+    /// What a server carries, one per constraint.
+    pub(crate) fn of_server(&self, server: u16) -> Vec<u64> {
+        let mut sums = vec![0; self.constraints];
+        for part in self.layout.parts_of(server) {
+            sums.iter_mut().zip(self.row(part)).for_each(|(sum, load)| *sum += load);
+        }
+        sums
+    }
+
+    /// Where the parts lie.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Vertices of each part.
+    pub(crate) fn sizes(&self) -> &[u64] {
+        &self.sizes
+    }
+
+    pub(crate) fn add(&mut self, part: u16, weight: &[u32]) {
+        self.sizes[part as usize] += 1;
+        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load += u64::from(weight));
+    }
+
+    pub(crate) fn remove(&mut self, part: u16, weight: &[u32]) {
+        self.sizes[part as usize] -= 1;
+        self.row_mut(part).iter_mut().zip(weight).for_each(|(load, &weight)| *load -= u64::from(weight));
+    }
+
+    /// Moves what weighs `weight` from one part to another.
+    pub(crate) fn move_weight(&mut self, from: u16, to: u16, weight: &[u32]) {
+        self.remove(from, weight);
+        self.add(to, weight);
+    }
+
+    /// Whether `part` can take `weight` and carry no more than its `capacities`, interleaved as the loads are.
+    #[inline]
+    pub(crate) fn has_room(&self, part: u16, weight: &[u32], capacities: &[u64]) -> bool {
+        let sums = self.row(part).iter().zip(weight).zip(&capacities[part as usize * self.constraints..]);
+        sums.into_iter().all(|((&load, &weight), &capacity)| load + u64::from(weight) <= capacity)
+    }
+
+    fn row_mut(&mut self, part: u16) -> &mut [u64] {
+        let start = part as usize * self.constraints;
+        &mut self.loads[start..start + self.constraints]
+    }
+
+    fn row(&self, part: u16) -> &[u64] {
+        let start = part as usize * self.constraints;
+        &self.loads[start..start + self.constraints]
+    }
+
+    /// Load of `part` over the mean, one per constraint.
+    fn over_mean(&self, part: u16) -> impl Iterator<Item = f64> {
+        self.row(part).iter().zip(&self.means).map(|(&load, mean)| load as f64 / mean)
+    }
+
+    /// Load of `part` over the mean, in its fullest constraint.
+    pub(crate) fn fullness(&self, part: u16) -> f64 {
+        self.over_mean(part).fold(0.0, f64::max)
+    }
+
+    /// The part that is fullest in a constraint, and that constraint.
+    pub(crate) fn fullest(&self) -> (u16, usize) {
+        let all =
+            (0..self.num_parts() as u16).flat_map(|part| (0..).zip(self.over_mean(part)).map(move |of| (part, of)));
+        let fullest = all.max_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b));
+        fullest.map_or((0, 0), |(part, (constraint, _))| (part, constraint))
+    }
+
+    /// A vertex's weight over the mean load of a part, in the constraint where that is largest.
+    pub(crate) fn share(&self, weight: &[u32]) -> f64 {
+        weight.iter().zip(&self.means).map(|(&weight, mean)| f64::from(weight) / mean).fold(0.0, f64::max)
+    }
+
+    /// Heaviest part over the mean, in the worst constraint.
+    pub(crate) fn imbalance(&self) -> f64 {
+        (0..self.num_parts()).map(|part| self.fullness(part as u16)).fold(0.0, f64::max)
+    }
+
+    /// Load of `part` over the mean with `weight` more, in the constraint where that is largest.
+    pub(crate) fn fullness_with(&self, part: u16, weight: &[u32]) -> f64 {
+        let loads = self.row(part).iter().zip(weight).zip(&self.means);
+        loads.map(|((&load, &weight), mean)| (load as f64 + f64::from(weight)) / mean).fold(0.0, f64::max)
+    }
+
+    /// What `part` would carry above `limit` times the means if its loads changed by `sign * weight`.
+    pub(crate) fn excess(&self, part: u16, weight: &[u32], sign: f64, limit: f64) -> f64 {
+        let one = |((&load, &weight), mean): ((&u64, &u32), &f64)| {
+            ((load as f64 + sign * f64::from(weight)) / mean - limit).max(0.0)
+        };
+        self.row(part).iter().zip(weight).zip(&self.means).map(one).sum()
+    }
+
+    /// How much the excess of both parts falls when a vertex of `weight` moves.
+    pub(crate) fn relief(&self, from: u16, to: u16, weight: &[u32], limit: f64) -> f64 {
+        let sum = |sign: f64| self.excess(from, weight, -sign, limit) + self.excess(to, weight, sign, limit);
+        sum(0.0) - sum(1.0)
+    }
+}
