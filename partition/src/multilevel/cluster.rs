@@ -92,6 +92,7 @@ impl<G: Graph> Clustering<'_, G> {
                         for (i, wanted) in wanted.iter_mut().enumerate() {
                             let v = vertex(task * TASK + i);
                             if v < end {
+                                self.graph.fetch_ahead(vertex(task * TASK + i + 1) as u32, &state.labels);
                                 *wanted = self.choose(state, v as u32, seed, tally);
                             }
                         }

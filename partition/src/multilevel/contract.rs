@@ -91,7 +91,8 @@ impl<G: Graph> Contraction<'_, G> {
             let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
             tally.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
             let mut runs = tally.in_runs();
-            for &v in members {
+            for (i, &v) in members.iter().enumerate() {
+                self.graph.fetch_ahead(members.get(i + 1).copied().unwrap_or(NONE), self.coarse_of);
                 self.graph.for_each(v, |u, weight| {
                     let other = self.coarse_of[u as usize];
                     if other != cluster as u32 {

@@ -2,7 +2,12 @@
 //!
 //! A pair {u, v} is an arc in both of its ends' rows, with one weight. Rows have no loops and name every neighbour once.
 
+use gsplit_kernels::prefetch;
+
 use crate::repair::Neighbours;
+
+/// Rows up to this length are fetched ahead; of longer ones the first reads would be forgotten before the last.
+const LONGEST_AHEAD: usize = 512;
 
 /// An undirected graph with weights.
 pub(super) trait Graph: Sync + Neighbours {
@@ -17,6 +22,14 @@ pub(super) trait Graph: Sync + Neighbours {
 
     /// Visits every neighbour of `v` with the weight of its arc.
     fn for_each(&self, v: u32, visit: impl FnMut(u32, u32));
+
+    /// Begins to fetch `values[u]` for every neighbour u of `v`, a vertex that will be looked at soon.
+    #[inline]
+    fn fetch_ahead<T>(&self, v: u32, values: &[T]) {
+        if (v as usize) < self.num_vertices() && self.degree(v) <= LONGEST_AHEAD {
+            self.for_each(v, |u, _| prefetch(values, u as usize));
+        }
+    }
 }
 
 /// A level below the finest: rows of (neighbour, weight), in segments that tasks filled side by side.

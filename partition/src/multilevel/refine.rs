@@ -76,6 +76,7 @@ impl<G: Graph> Refinement<'_, G> {
                     |ties, (task, (wanted, active))| {
                         for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
                             let v = (first + task * TASK + i) as u32;
+                            self.graph.fetch_ahead(v + 1, state);
                             *wanted = active && self.best(v, state, now, ties).is_some();
                         }
                     },
