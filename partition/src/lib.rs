@@ -32,8 +32,10 @@ pub mod placement;
 mod range;
 mod repair;
 mod report;
+mod scramble;
 mod spread;
 mod streaming;
+mod symmetric;
 #[cfg(test)]
 mod tests;
 mod weights;

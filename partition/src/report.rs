@@ -9,6 +9,7 @@ use gsplit_store::{Balance, Dataset, PartitionReport, Presample, ServerCut, Topo
 use rayon::prelude::*;
 
 use crate::loads::Loads;
+use crate::symmetric::is_symmetric;
 use crate::weights::targets;
 use crate::{Layout, Result, VertexWeights};
 
@@ -79,6 +80,7 @@ struct Edges {
 
 impl Edges {
     fn count(topology: &Topology, assignment: &[u16], counts: Option<&[u32]>) -> Self {
+        let both_ways = is_symmetric(topology);
         let of_vertex = |v: u32| {
             let start = topology.indptr()[v as usize] as usize;
             let mut sums = Self::default();
@@ -88,7 +90,8 @@ impl Edges {
                 let cross = assignment[u as usize] != assignment[v as usize];
                 sums.total += count;
                 sums.cross += if cross { count } else { 0 };
-                let mentioned = previous == Some(u) || u > v && topology.in_neighbours(u).binary_search(&v).is_ok();
+                let mentioned =
+                    previous == Some(u) || u > v && (both_ways || topology.in_neighbours(u).binary_search(&v).is_ok());
                 if u != v && !mentioned {
                     sums.pairs += 1;
                     sums.cut += u64::from(cross);

@@ -13,10 +13,10 @@
 
 use rayon::prelude::*;
 
-use super::finest::scramble;
 use super::graph::Graph;
 use super::tally::{Pool, Sums, Tally};
 use crate::VertexWeights;
+use crate::scramble::scramble;
 
 /// Vertices of a stretch, at most.
 const STRETCH: usize = 1 << 16;

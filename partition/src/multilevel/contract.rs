@@ -12,10 +12,10 @@
 
 use rayon::prelude::*;
 
-use super::finest::scramble;
 use super::graph::{Coarse, Graph, Segment};
 use super::tally::{Pool, Sums};
 use crate::VertexWeights;
+use crate::scramble::scramble;
 
 /// The coarse vertex of a vertex that has no neighbour.
 pub(super) const NONE: u32 = u32::MAX;

@@ -2,22 +2,17 @@
 //!
 //! A topology holds the in-neighbours of each vertex. Where it is symmetric these are all neighbours, and nothing is
 //! copied. Else the edges whose other direction is missing are kept a second time, by their source: 4 bytes each.
-//! Whether it is symmetric is tested as Freivalds (1977) verifies products: xᵀAy = yᵀAx for pseudo-random x and y over the
-//! integers modulo 2^64; one reading pass, wrong with a probability far below that of a memory error.
 //!
 //! A pair weighs 1; with counts 1 plus the counts of both directions, kept in one byte an arc as [`Packed`].
 //! A topology may repeat an edge: of equal neighbours in a row all but the first weigh nothing.
 
 use gsplit_store::Topology;
-use rayon::prelude::*;
 
 use super::graph::Graph;
 use super::packed::{Counts, Packed, decode};
 use super::reversed::Reversed;
 use crate::repair::Neighbours;
-
-/// Vertices that one task handles together.
-const ROWS_PER_TASK: usize = 4096;
+use crate::symmetric::is_symmetric;
 
 /// The topology, undirected and weighted.
 pub(super) struct Finest<'a> {
@@ -91,25 +86,4 @@ impl Neighbours for Finest<'_> {
     fn each_neighbour(&self, v: u32, visit: &mut dyn FnMut(u32, u64)) {
         self.for_each(v, |u, weight| visit(u, u64::from(weight)));
     }
-}
-
-/// Whether every edge u→v comes with v→u, as often.
-fn is_symmetric(topology: &Topology) -> bool {
-    let x = |v: u32| scramble(u64::from(v));
-    let y = |v: u32| scramble(u64::from(v) | 1 << 32);
-    let difference = |v: u32| {
-        let add = |(sum_x, sum_y): (u64, u64), &u: &u32| (sum_x.wrapping_add(x(u)), sum_y.wrapping_add(y(u)));
-        let (sum_x, sum_y) = topology.in_neighbours(v).iter().fold((0, 0), add);
-        sum_x.wrapping_mul(y(v)).wrapping_sub(sum_y.wrapping_mul(x(v)))
-    };
-    let vertices = (0..topology.num_vertices() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
-    vertices.map(difference).reduce(|| 0, u64::wrapping_add) == 0
-}
-
-/// The finaliser of splitmix64: a bijection whose output looks random.
-#[inline]
-pub(super) fn scramble(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }

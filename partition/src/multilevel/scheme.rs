@@ -6,7 +6,6 @@ use rayon::prelude::*;
 use super::Quality;
 use super::cluster::Clustering;
 use super::contract::{Level, NONE, contract};
-use super::finest::scramble;
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::{cut, initial};
@@ -14,6 +13,7 @@ use super::refine::Refinement;
 use super::servers::initial_within;
 use crate::loads::Loads;
 use crate::repair::balance_within_servers;
+use crate::scramble::scramble;
 use crate::spread::spread;
 use crate::{Adjacency, Layout, Result, VertexWeights};
 

@@ -14,11 +14,11 @@ use gsplit_store::Progress;
 use rayon::prelude::*;
 
 use super::contract::segment_log2;
-use super::finest::scramble;
 use super::graph::{Coarse, Graph, Segment};
 use super::scheme::{Effort, Scheme};
 use crate::loads::Loads;
 use crate::repair::balance;
+use crate::scramble::scramble;
 use crate::{Layout, Problem, Result, VertexWeights};
 
 /// The part of each vertex; there are two servers at least, and two parts on each.
