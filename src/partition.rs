@@ -66,7 +66,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let presample = choose_presample(&args, &dataset, ui)?;
     let (default_key, config) = match &imported {
         Some(imported) => (imported.default_key(), imported.config()),
-        None => (args.options.default_key(), args.options.config()),
+        None => (args.options.default_key(), args.options.config(&dataset).map_err(explain)?),
     };
     let key = args.key.clone().unwrap_or(default_key);
     let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
@@ -121,7 +121,7 @@ fn make(
     ui: &Ui,
 ) -> Result<Partitioned> {
     let (made, printed) = capture::stdout_of(|| match imported {
-        Some(Imported { assignment, parts }) => assess(dataset, presample, assignment, parts, ui),
+        Some(Imported { assignment, parts, .. }) => assess(dataset, presample, assignment, parts, ui),
         None => partition(dataset, presample, &args.options, ui),
     });
     match made {

@@ -39,6 +39,8 @@ pub struct ImportOptions {
 /// A partition that another tool made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
+    /// Name of the file.
+    file: String,
     /// The part of each vertex.
     pub assignment: Vec<u16>,
     /// Number of parts.
@@ -71,7 +73,8 @@ impl ImportOptions {
             let expected = "expected parts from 0 without a gap, a vertex in each";
             return Err(wrong(format!("part {empty} of {parts} has no vertex; {expected}")));
         }
-        Ok(Some(Imported { assignment, parts }))
+        let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Some(Imported { file, assignment, parts }))
     }
 }
 
@@ -90,6 +93,7 @@ impl Imported {
             weights: "unit".into(),
             epsilon: f64::from(self.parts - 1),
             seed: 0,
+            source: Some(self.file.clone()),
         }
     }
 }
@@ -261,7 +265,7 @@ mod tests {
 
     #[test]
     fn text_and_every_integer_type_give_the_same_parts() {
-        let expected = Imported { assignment: vec![0, 2, 1, 2], parts: 3 };
+        let expected = Imported { file: "graph.part".into(), assignment: vec![0, 2, 1, 2], parts: 3 };
         for text in ["0\n2\n1\n2\n", "0\n2\n1\n2", " 0\r\n2 \r\n\t1\r\n2\r\n\r\n\n", "00\n02\n01\n02\n"] {
             assert_eq!(import(text.as_bytes(), 4, None, false).unwrap(), expected, "{text:?}");
             assert_eq!(import(text.as_bytes(), 4, Some(3), false).unwrap(), expected, "{text:?}");
@@ -276,6 +280,7 @@ mod tests {
         }
         same!(i8, i16, i32, i64, u8, u16, u32, u64);
         assert_eq!((expected.default_key().as_str(), expected.config().epsilon), ("import-k3", 2.0));
+        assert_eq!(expected.config().source.as_deref(), Some("graph.part"));
     }
 
     #[test]
@@ -354,7 +359,7 @@ mod tests {
             fs::write(&file, text).unwrap();
             ImportOptions { import: Some(file.clone()), by_original_id: true }.read(&dataset, None).map(Option::unwrap)
         };
-        assert_eq!(read("9\n0\n9\n1\n9\n0\n9\n").unwrap(), Imported { assignment: vec![0, 0, 1], parts: 2 });
+        assert_eq!(read("9\n0\n9\n1\n9\n0\n9\n").unwrap().assignment, [0, 0, 1]);
         let message = read("0\n1\n0\n").unwrap_err().to_string();
         assert!(message.contains("3 lines, vertex 0 had the id 5 in the raw input"), "{message}");
         fs::write(&file, "0\n1\n").unwrap();

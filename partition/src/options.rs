@@ -1,6 +1,7 @@
 //! What a user chooses about a partition.
 
 use clap::ValueEnum;
+use gsplit_store::{Dataset, PartitionConfig, PartitionMap};
 use serde::Serialize;
 
 use crate::{Error, Quality, Result};
@@ -308,16 +309,18 @@ impl PartitionOptions {
         }
     }
 
-    /// The form that is stored with the result.
-    pub fn config(&self) -> gsplit_store::PartitionConfig {
-        gsplit_store::PartitionConfig {
+    /// The form that is stored with the result. Fails where `dataset` has no partition to refine.
+    pub fn config(&self, dataset: &Dataset) -> Result<PartitionConfig> {
+        let refined = self.refine.as_deref().map(|key| PartitionMap::open(dataset, key)).transpose()?;
+        Ok(PartitionConfig {
             parts: self.parts,
             servers: self.servers,
             partitioner: self.partitioner_name(),
             weights: self.weights_name(),
             epsilon: self.epsilon,
             seed: self.seed,
-        }
+            source: refined.map(|map| format!("{} {}", map.key(), map.checksum())),
+        })
     }
 }
 

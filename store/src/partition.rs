@@ -26,6 +26,10 @@ pub struct PartitionConfig {
     pub epsilon: f64,
     /// Seed of the algorithm.
     pub seed: u64,
+    /// What it was made of besides the graph: the name of an imported file, or the key and the checksum of the partition
+    /// that was refined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 fn one() -> u32 {

@@ -47,6 +47,22 @@ fn a_partition_goes_out_as_text_and_comes_back_the_same() {
 }
 
 #[test]
+fn a_refined_partition_is_known_by_what_it_was_made_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 400);
+    let random = ["--parts", "4", "--partitioner", "random", "--key", "r"];
+    partition(folder, &random);
+    let refine = ["--parts", "4", "--weights", "unit", "--refine", "r", "--key", "better"];
+    assert_eq!(partition(folder, &refine)["reused"], false);
+    assert_eq!(partition(folder, &refine)["reused"], true);
+    partition(folder, &[&random[..], &["--seed", "7", "--force"]].concat());
+    let line = fails(folder, &[&["partition", "ds"], &refine[..]].concat(), 1);
+    assert!(line.contains("already there"), "{line}");
+    assert_eq!(partition(folder, &[&refine[..], &["--force"]].concat())["reused"], false);
+}
+
+#[test]
 fn options_of_one_partitioner_are_refused_for_another() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -30,7 +30,7 @@ fn stored(
 ) -> PartitionMap {
     let options = options(partitioner, weights, parts);
     let made = partition(dataset, presample, &options, &NoProgress).unwrap();
-    let (key, config) = (options.default_key(), options.config());
+    let (key, config) = (options.default_key(), options.config(dataset).unwrap());
     let (assignment, order) = (made.assignment, made.cache_order);
     PartitionMap::save(dataset, &key, presample, config, made.report, &assignment, &order, true).unwrap()
 }

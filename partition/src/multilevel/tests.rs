@@ -182,8 +182,17 @@ fn a_stored_partition_is_refined_and_stays() {
     let random = options(Method::Random, None, 4);
     let made = partition(&dataset, None, &random, &NoProgress).unwrap();
     let (cut, assignment) = (made.report.cut, made.assignment);
-    PartitionMap::save(&dataset, "r", None, random.config(), made.report, &assignment, &made.cache_order, false)
-        .unwrap();
+    PartitionMap::save(
+        &dataset,
+        "r",
+        None,
+        random.config(&dataset).unwrap(),
+        made.report,
+        &assignment,
+        &made.cache_order,
+        false,
+    )
+    .unwrap();
     let wanted = PartitionOptions { refine: Some("r".into()), ..options(Method::Multilevel, Some(Weights::Unit), 4) };
     assert_eq!(wanted.default_key(), "multilevel_from_r-unit-k4");
     let refined = partition(&dataset, None, &wanted, &NoProgress).unwrap();
@@ -384,7 +393,7 @@ fn a_stored_partition_is_refined_on_its_servers() {
     let dataset = graph.dataset();
     let save = |key: &str, wanted: &PartitionOptions| {
         let made = partition(&dataset, None, wanted, &NoProgress).unwrap();
-        let (config, report) = (wanted.config(), made.report.clone());
+        let (config, report) = (wanted.config(&dataset).unwrap(), made.report.clone());
         PartitionMap::save(&dataset, key, None, config, report, &made.assignment, &made.cache_order, false).unwrap();
         made
     };

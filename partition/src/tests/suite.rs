@@ -153,7 +153,7 @@ fn check_stored(dataset: &Dataset, presample: &Presample, options: &PartitionOpt
         dataset,
         &options.default_key(),
         Some(presample),
-        options.config(),
+        options.config(dataset).unwrap(),
         made.report.clone(),
         &made.assignment,
         &made.cache_order,

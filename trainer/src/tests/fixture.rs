@@ -94,6 +94,7 @@ pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
         weights: "unit".into(),
         epsilon: 1.0,
         seed: 0,
+        source: None,
     };
     let report = PartitionReport {
         part_sizes: sizes,
