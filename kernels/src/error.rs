@@ -106,7 +106,7 @@ pub enum KernelError {
 
 impl KernelError {
     /// Checks that slice `what` has `rows * dim` elements.
-    pub(crate) fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
+    pub fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
         // A product that overflows is no slice's length.
         let expected = rows.saturating_mul(dim);
         Self::check_len(what, expected, got)

@@ -6,10 +6,11 @@
 use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
 use gsplit_store::Stage;
 
+use crate::autograd::Buffer;
 use crate::batch::gather_features;
 use crate::job::Job;
 use crate::model::{LayerEdges, Model};
-use crate::step::{to_rows, to_tensor};
+use crate::step::to_rows;
 use crate::{Error, Result};
 
 /// Edges of a chunk, unless a single vertex has more.
@@ -29,10 +30,10 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
         while start < n {
             job.check_stop()?;
             let end = chunk_end(graph, start);
-            let rows_of = |vertices: &[u32]| -> Result<Vec<f32>> {
+            let rows_of = |vertices: &[u32]| -> Result<Buffer> {
                 let Some(below) = &below else { return gather_features(features, vertices) };
-                let mut rows = vec![0f32; vertices.len() * in_dim];
-                gather_f32(below, in_dim, vertices, &mut rows)?;
+                let mut rows = Buffer::new(vertices.len() * in_dim)?;
+                gather_f32(below, in_dim, vertices, rows.as_mut_slice())?;
                 Ok(rows)
             };
             above.extend(infer_chunk(model, index, graph, start as u32..end as u32, in_dim, rows_of)?);
@@ -68,7 +69,7 @@ fn infer_chunk(
     graph: &Graph<'_>,
     vertices: std::ops::Range<u32>,
     in_dim: usize,
-    rows_of: impl Fn(&[u32]) -> Result<Vec<f32>>,
+    rows_of: impl Fn(&[u32]) -> Result<Buffer>,
 ) -> Result<Vec<f32>> {
     let frontier: Vec<u32> = vertices.collect();
     let all = sample_layer(graph, &frontier, Fanout::All, &StreamKey::new(0, Stream::Sample))?;
@@ -76,7 +77,7 @@ fn infer_chunk(
     let rows = rows_of(&relabelled.mixed)?;
     tch::no_grad(|| {
         let edges = LayerEdges::new(&all.indptr, &relabelled.local, relabelled.mixed.len());
-        let mixed = to_tensor(&rows, relabelled.mixed.len(), in_dim);
+        let mixed = rows.into_tensor(&[relabelled.mixed.len() as i64, in_dim as i64])?;
         to_rows(&model.layer(index, &edges, &mixed, &frontier, None)?)
     })
 }

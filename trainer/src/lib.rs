@@ -21,6 +21,7 @@ mod evaluate;
 mod exchange;
 mod job;
 pub mod model;
+pub mod operator;
 mod optimizer;
 mod report;
 mod step;

@@ -4,6 +4,8 @@
 //! output into that of every score (one number for each edge and head); a pass over the sources, with the edges grouped
 //! by source, sums rows. Nothing is scattered. Cost: two reads of a row for each edge.
 
+use rayon::prelude::*;
+
 use super::Attention;
 use crate::edges::{Part, for_balanced_rows};
 use crate::error::KernelError;
@@ -47,6 +49,28 @@ impl Attention<'_> {
         }
         self.scores_backward(rows, scores, shares, gradient, scratch, out.from_target);
         self.rows_backward(shares, scratch, gradient, out.rows, out.from_source);
+        Ok(())
+    }
+
+    /// Adds to `rows` (at least as many as `of_scores` has, × [`Attention::dim`]) what they contribute through scores that are
+    /// [`head_products`](super::head_products) of them with `vector`: value `h` of a row of `of_scores` times head `h`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn add_scores_backward(&self, of_scores: &[f32], vector: &[f32], rows: &mut [f32]) -> Result<(), KernelError> {
+        let (dim, heads) = (self.dim(), self.heads);
+        let count = of_scores.len().checked_div(heads).unwrap_or(0);
+        KernelError::check_matrix("gradient of the scores", count, heads, of_scores.len())?;
+        KernelError::check_len("vector of the heads", dim, vector.len())?;
+        let Some(rows) = rows.get_mut(..count * dim) else {
+            return Err(KernelError::Length { what: "rows of the scores", expected: count * dim, got: rows.len() });
+        };
+        if dim == 0 {
+            return Ok(());
+        }
+        rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(|(row, of_scores)| {
+            vectorised(|| self.add_heads(of_scores, vector, row));
+        });
         Ok(())
     }
 

@@ -23,6 +23,7 @@ fn free() -> MutexGuard<'static, Vec<Pages>> {
 }
 
 /// `f32` values to write to; what they hold at first is arbitrary.
+#[derive(Default)]
 pub struct Buffer {
     /// `None` only while it is dropped.
     pages: Option<Pages>,

@@ -16,11 +16,11 @@ mod raw;
 #[cfg(test)]
 mod tests;
 
-use tch::Tensor;
+use tch::{TchError, Tensor};
 
-use crate::Result;
+use crate::{Error, Result};
 pub use memory::Buffer;
-pub use raw::{Matrix, gemm, values};
+pub use raw::{Matrix, adopt, gemm, values};
 
 /// What a backward function is given.
 pub struct Gradient {
@@ -30,6 +30,16 @@ pub struct Gradient {
     pub saved: Vec<Tensor>,
     /// Which inputs' gradients are asked for.
     pub needed: Vec<bool>,
+}
+
+impl Gradient {
+    /// The saved tensors, if they are `N`.
+    pub fn saved<const N: usize>(&self) -> Result<[&Tensor; N]> {
+        let found: Vec<&Tensor> = self.saved.iter().collect();
+        let wrong =
+            |found: Vec<&Tensor>| Error::Torch(TchError::Torch(format!("{} tensors were saved, not {N}", found.len())));
+        found.try_into().map_err(wrong)
+    }
 }
 
 /// From the gradient of an output to those of the inputs, in their order. `None` is zero, and the right answer where the

@@ -6,14 +6,14 @@ use half::{bf16, f16};
 
 use super::Sampled;
 use crate::Result;
+use crate::autograd::Buffer;
 
 /// A sampled mini-batch with its input rows.
-#[derive(Clone, Debug)]
 pub struct Loaded {
     /// What to compute.
     pub sampled: Sampled,
     /// One feature row for each vertex of [`Sampled::input`], as f32.
-    pub input_rows: Vec<f32>,
+    pub input_rows: Buffer,
     /// Values of a row.
     pub dim: usize,
 }
@@ -25,19 +25,20 @@ pub fn load(features: &FeatureTable, sampled: Sampled) -> Result<Loaded> {
 }
 
 /// The rows of `vertices`, one after the other.
-pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32]) -> Result<Vec<f32>> {
+pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32]) -> Result<Buffer> {
     let dim = features.dim();
-    let mut rows = vec![0f32; vertices.len() * dim];
+    let mut buffer = Buffer::new(vertices.len() * dim)?;
+    let rows = buffer.as_mut_slice();
     match features.dtype() {
-        FeatureDtype::F32 => gather_rows(|v| features.row::<f32>(v), vertices, dim, &mut rows),
-        FeatureDtype::F16 => gather_rows(|v| features.row::<f16>(v), vertices, dim, &mut rows),
-        FeatureDtype::Bf16 => gather_rows(|v| features.row::<bf16>(v), vertices, dim, &mut rows),
+        FeatureDtype::F32 => gather_rows(|v| features.row::<f32>(v), vertices, dim, rows),
+        FeatureDtype::F16 => gather_rows(|v| features.row::<f16>(v), vertices, dim, rows),
+        FeatureDtype::Bf16 => gather_rows(|v| features.row::<bf16>(v), vertices, dim, rows),
         FeatureDtype::I8 => {
             let row = |v| ScaledRow { scale: features.scale(v), values: features.row(v) };
-            gather_rows(row, vertices, dim, &mut rows)
+            gather_rows(row, vertices, dim, rows)
         }
     }?;
-    Ok(rows)
+    Ok(buffer)
 }
 
 #[cfg(test)]
@@ -60,7 +61,7 @@ mod tests {
             writer.finish().unwrap();
             let table = FeatureTable::open(&path).unwrap();
             let found = gather_features(&table, &vertices).unwrap();
-            for (&v, found) in vertices.iter().zip(found.chunks(dim as usize)) {
+            for (&v, found) in vertices.iter().zip(found.as_slice().chunks(dim as usize)) {
                 let given = &values[v as usize * dim as usize..][..dim as usize];
                 let stored: Vec<f32> = match dtype {
                     FeatureDtype::F32 => given.to_vec(),
