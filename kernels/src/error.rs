@@ -113,7 +113,7 @@ impl KernelError {
     }
 
     /// Checks that slice `what` has `expected` elements.
-    pub(crate) fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
+    pub fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
         if got == expected { Ok(()) } else { Err(Self::Length { what, expected, got }) }
     }
 }

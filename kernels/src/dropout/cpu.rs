@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::KernelError;
 use crate::philox::StreamKey;
+use crate::simd::vectorised;
 
 /// Features that one group of Philox words decides.
 const FEATURES: usize = 8;
@@ -29,8 +30,10 @@ pub fn dropout_mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey, out: &mut 
         return Ok(());
     }
     out.par_chunks_mut(dim).zip(ids).with_min_len(32).for_each(|(row, &id)| {
-        row.fill(1.0);
-        mask.multiply(id, row);
+        vectorised(|| {
+            row.fill(1.0);
+            mask.multiply(id, row);
+        });
     });
     Ok(())
 }
@@ -56,15 +59,19 @@ impl RowMask {
         Ok(Self { threshold: ((p * 65_536.0).round() as u32).min(65_535), keep: 1.0 / (1.0 - p), key: *key })
     }
 
-    /// Multiplies `row` by the mask of vertex `id`: eight factors at once, so that it vectorises.
+    /// Multiplies `row` by the mask of vertex `id`: the factors of many features at once, so that it vectorises.
     #[inline(always)]
     pub(crate) fn multiply(&self, id: u32, row: &mut [f32]) {
-        for (group, features) in (0..=u16::MAX).zip(row.chunks_mut(FEATURES)) {
-            let words = self.key.block(id, group);
-            let factors: [f32; FEATURES] = std::array::from_fn(|i| {
-                let bits = words[i / 2] >> (16 * (i % 2)) & 0xFFFF;
-                if bits < self.threshold { 0.0 } else { self.keep }
-            });
+        const GROUPS: usize = 16;
+        for (first, features) in (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS)) {
+            let words = self.key.blocks::<GROUPS>(id, first);
+            let mut factors = [0f32; FEATURES * GROUPS];
+            for (group, factors) in factors.chunks_exact_mut(FEATURES).enumerate() {
+                for (i, factor) in factors.iter_mut().enumerate() {
+                    let bits = words[i / 2][group] >> (16 * (i % 2)) & 0xFFFF;
+                    *factor = if bits < self.threshold { 0.0 } else { self.keep };
+                }
+            }
             features.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
         }
     }

@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, attention, engine, linear};
+use crate::operator::{Finish, Rows, attention, engine, linear};
 
 /// One graph-attention layer.
 pub struct Gat {
@@ -33,8 +33,8 @@ impl Gat {
 }
 
 impl Layer for Gat {
-    fn forward(&self, edges: &LayerEdges, mixed: &Tensor, finish: Finish) -> Result<Tensor> {
-        let z = linear(engine(), mixed, &self.weight, None, Finish::default())?;
+    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let z = linear(engine(), &mixed.tensor()?, &self.weight, None, Finish::default())?;
         attention(&edges.edges, &z, &self.attention_source, &self.attention_target, &self.bias, finish)
     }
 

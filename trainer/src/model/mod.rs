@@ -12,10 +12,10 @@ mod sage;
 use std::sync::Arc;
 
 use gsplit_kernels::{Edges, Stream, StreamKey};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::config::{ModelKind, TrainConfig};
-use crate::operator::{Activation, Dropout, Finish};
+use crate::operator::{Activation, Dropout, Finish, Rows};
 use crate::{Error, Result};
 pub use parameters::Parameters;
 
@@ -40,9 +40,9 @@ impl LayerEdges {
 
 /// One layer of a graph neural network.
 pub trait Layer {
-    /// From the hidden rows of the mixed frontier, f32 `[num_mixed, in]`, to those of the local frontier, f32
+    /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier, f32
     /// `[num_frontier, out]`, with `finish` applied. Never called with an empty frontier.
-    fn forward(&self, edges: &LayerEdges, mixed: &Tensor, finish: Finish) -> Result<Tensor>;
+    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
@@ -127,17 +127,17 @@ impl Model {
     /// Layer `index`, counted from the features upwards, with activation and, when given, dropout; the last layer
     /// returns logits. `frontier` holds the vertices of the rows computed: dropout is drawn by vertex, so it is the same
     /// whichever rank computes a row. An empty frontier gives an empty tensor without gradient.
-    pub fn layer(
+    pub fn layer<'a>(
         &self,
         index: usize,
         edges: &LayerEdges,
-        mixed: &Tensor,
+        mixed: impl Into<Rows<'a>>,
         frontier: &[u32],
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
         let dim = self.out_dim(index);
         if frontier.is_empty() {
-            return Ok(Tensor::zeros([0, dim as i64], (Kind::Float, mixed.device())));
+            return Ok(Tensor::zeros([0, dim as i64], (Kind::Float, Device::Cpu)));
         }
         let last = index + 1 == self.layers.len();
         let activation = match self.kind {
@@ -150,6 +150,6 @@ impl Model {
             let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
             Dropout { ids: frontier.into(), probability: dropout.probability as f32, key }
         });
-        self.layers[index].forward(edges, mixed, Finish { activation, dropout })
+        self.layers[index].forward(edges, mixed.into(), Finish { activation, dropout })
     }
 }

@@ -5,7 +5,9 @@
 //! they have no gradient, and aggregated first they need no backward aggregation either.
 
 use gsplit_kernels::Edges;
-use tch::Tensor;
+
+use crate::Result;
+use crate::operator::Rows;
 
 /// What comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +23,9 @@ pub enum Order {
 const OPERATIONS_PER_VALUE: f64 = 40.0;
 
 /// The cheaper order for a layer with an own row and a mean, from `mixed` to rows of `out` values.
-pub fn cheaper(edges: &Edges, mixed: &Tensor, out: usize) -> Order {
-    let width = mixed.size().last().map_or(0, |&width| width as usize);
-    choose([edges.num_targets(), edges.num_sources(), edges.num_edges()], [width, out], mixed.requires_grad())
+pub fn cheaper(edges: &Edges, mixed: Rows<'_>, out: usize) -> Result<Order> {
+    let (sources, width) = mixed.shape()?;
+    Ok(choose([edges.num_targets(), sources, edges.num_edges()], [width, out], mixed.requires_grad()))
 }
 
 fn choose([targets, sources, edges]: [usize; 3], [input, output]: [usize; 2], input_needs_gradient: bool) -> Order {

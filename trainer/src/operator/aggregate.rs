@@ -5,34 +5,39 @@ use std::sync::Arc;
 use gsplit_kernels::{Aggregation, Edges, Reduce, aggregate_max as maxima, aggregate_max_backward};
 use tch::{Kind, Tensor};
 
-use super::{filled, shape};
+use super::{Rows, filled, shape};
 use crate::Result;
 use crate::autograd::{attach, values};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
 ///
+/// Stored rows are aggregated where they lie.
+///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit the edges.
-pub fn aggregate(
+pub fn aggregate<'a>(
     edges: &Arc<Edges>,
     reduce: Reduce,
-    rows: &Tensor,
+    rows: impl Into<Rows<'a>>,
     weights: Option<&Tensor>,
     beside_own: bool,
 ) -> Result<Tensor> {
-    let x = rows.detach().contiguous();
+    let stored = rows.into();
+    let (_, dim) = stored.shape()?;
     let w = weights.map(|weights| weights.detach().contiguous());
-    let (_, dim) = shape("rows to aggregate", &x)?;
-    let output = {
+    let output = |rows: Rows<'_>| {
         let weights = w.as_ref().map(values).transpose()?;
         let op = Aggregation { edges, reduce, weights, beside_own };
-        let from = values(&x)?;
-        gsplit_kernels::KernelError::check_matrix("rows to aggregate", edges.num_sources(), dim, from.len())?;
-        let row = |source: u32| &from[source as usize * dim..][..dim];
-        filled(&[edges.num_targets(), op.out_dim(dim)], |out| Ok(op.forward(row, dim, out)?))?
+        filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out))
     };
-    let inputs: Vec<&Tensor> = [rows].into_iter().chain(weights).collect();
+    let rows = match stored {
+        Rows::Stored { .. } if weights.is_none() => return output(stored),
+        other => other.tensor()?,
+    };
+    let x = rows.detach().contiguous();
+    let output = output(Rows::Hidden(&x))?;
+    let inputs: Vec<&Tensor> = [&rows].into_iter().chain(weights).collect();
     // Rows are needed for the gradient of the weights alone.
     let saved: Vec<&Tensor> = match &w {
         Some(w) if weights.is_some_and(Tensor::requires_grad) => vec![w, &x],

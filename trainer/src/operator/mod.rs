@@ -9,6 +9,7 @@ mod attention;
 mod finish;
 mod linear;
 mod product;
+mod rows;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,8 @@ pub use attention::attention;
 pub use finish::{Dropout, Finish, finished};
 pub use linear::linear;
 pub use product::{Engine, engine};
+pub use rows::Rows;
+pub(crate) use rows::gather_features;
 
 use tch::Tensor;
 
