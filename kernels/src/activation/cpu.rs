@@ -48,6 +48,9 @@ impl Epilogue<'_> {
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
+        if dim == 0 {
+            return Ok(());
+        }
         let mask = match &self.dropout {
             None => None,
             Some((ids, rate, key)) => {
@@ -55,7 +58,7 @@ impl Epilogue<'_> {
                 Some((ids, RowMask::new(*rate, dim, key)?))
             }
         };
-        if dim == 0 || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none()) {
+        if self.bias.is_none() && self.activation == Activation::Identity && mask.is_none() {
             return Ok(());
         }
         rows.par_chunks_mut(ROWS * dim).enumerate().for_each(|(piece, rows)| {

@@ -97,7 +97,7 @@ impl Rows<'_> {
                 op.forward(|source| &from[source as usize * dim..][..dim], dim, out)?;
             }
             Self::Stored { features, vertices } => {
-                with_rows!(features, |row| { op.forward(|source| row(vertices[source as usize]), dim, out) })?
+                with_rows!(features, |row| op.forward(|source| row(vertices[source as usize]), dim, out))?
             }
         }
         Ok(())
