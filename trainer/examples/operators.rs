@@ -4,6 +4,9 @@
 //!
 //! Run it with `cargo run --release -p gsplit-trainer --example operators`.
 
+// It talks to whoever runs it.
+#![allow(clippy::print_stdout)]
+
 use std::time::Instant;
 
 use gsplit_kernels::{Aggregation, Draws, Edges, Reduce, Stream, StreamKey, gather_rows};
