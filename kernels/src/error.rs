@@ -106,14 +106,14 @@ pub enum KernelError {
 
 impl KernelError {
     /// Checks that slice `what` has `rows * dim` elements.
-    pub(crate) fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
+    pub fn check_matrix(what: &'static str, rows: usize, dim: usize, got: usize) -> Result<(), Self> {
         // A product that overflows is no slice's length.
         let expected = rows.saturating_mul(dim);
         Self::check_len(what, expected, got)
     }
 
     /// Checks that slice `what` has `expected` elements.
-    pub(crate) fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
+    pub fn check_len(what: &'static str, expected: usize, got: usize) -> Result<(), Self> {
         if got == expected { Ok(()) } else { Err(Self::Length { what, expected, got }) }
     }
 }

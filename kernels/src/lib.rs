@@ -7,26 +7,37 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod activation;
+mod attention;
 mod comm;
 mod count;
 mod dropout;
+mod edges;
 mod error;
 mod gather;
 mod philox;
 mod prefetch;
 mod sample;
 pub mod schedule;
+mod segment;
+mod simd;
 mod split;
+mod spmm;
 mod table;
 mod unique;
 
+pub use activation::{Activation, Epilogue, column_sums};
+pub use attention::{Attention, AttentionGradient, head_products, head_products_backward};
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 pub use count::{CounterParts, Counters};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
+pub use edges::{BySource, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{ScaledRow, StoredRow, Widen, gather_f32, gather_rows, scatter_add_f32};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use sample::{Fanout, Graph, SampledEdges, neighbours, sample_layer};
+pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
 pub use split::{Split, split_by_owner};
+pub use spmm::{Aggregation, Reduce, aggregate_max, aggregate_max_backward};
 pub use unique::{Relabelled, unique, unique_frontier_first};

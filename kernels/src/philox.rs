@@ -28,6 +28,26 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
+/// [`philox4x32_10`] of `N` counters whose second words are `c1`, word by word, so that it vectorises.
+#[inline(always)]
+pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], c1: [u32; N], key: [u32; 2]) -> [[u32; N]; 4] {
+    let [mut k0, mut k1] = key;
+    let [mut c0, mut c1, mut c2, mut c3] = [[c0; N], c1, [c2; N], [c3; N]];
+    for _ in 0..10 {
+        for lane in 0..N {
+            let p0 = u64::from(c0[lane]) * 0xD251_1F53;
+            let p1 = u64::from(c2[lane]) * 0xCD9E_8D57;
+            c0[lane] = (p1 >> 32) as u32 ^ c1[lane] ^ k0;
+            c1[lane] = p1 as u32;
+            c2[lane] = (p0 >> 32) as u32 ^ c3[lane] ^ k1;
+            c3[lane] = p0 as u32;
+        }
+        k0 = k0.wrapping_add(0x9E37_79B9);
+        k1 = k1.wrapping_add(0xBB67_AE85);
+    }
+    [c0, c1, c2, c3]
+}
+
 /// What random numbers are drawn for. Streams of one seed never meet. The numbers are part of every result: never
 /// change one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,6 +100,16 @@ impl StreamKey {
     pub fn block(&self, item: u32, block: u16) -> [u32; 4] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16 | u32::from(block);
         philox4x32_10([item, what, self.step, self.epoch], [self.seed as u32, (self.seed >> 32) as u32])
+    }
+}
+
+impl StreamKey {
+    /// [`StreamKey::block`] of `N` blocks from `first` on: word `w` of block `first + i` is `[w][i]`.
+    #[inline(always)]
+    pub(crate) fn blocks<const N: usize>(&self, item: u32, first: u16) -> [[u32; N]; 4] {
+        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
+        let second = std::array::from_fn(|i| what | u32::from(first.wrapping_add(i as u16)));
+        philox_lanes([item, self.step, self.epoch], second, [self.seed as u32, (self.seed >> 32) as u32])
     }
 }
 

@@ -4,12 +4,13 @@
 //! layers are the same code in both. Memory: the rows of two layers, 4 · n · (width below + width above) bytes.
 
 use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
-use gsplit_store::Stage;
+use gsplit_store::{FeatureTable, Stage};
 
-use crate::batch::gather_features;
+use crate::autograd::Buffer;
 use crate::job::Job;
 use crate::model::{LayerEdges, Model};
-use crate::step::{to_rows, to_tensor};
+use crate::operator::Rows;
+use crate::step::to_rows;
 use crate::{Error, Result};
 
 /// Edges of a chunk, unless a single vertex has more.
@@ -29,13 +30,8 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
         while start < n {
             job.check_stop()?;
             let end = chunk_end(graph, start);
-            let rows_of = |vertices: &[u32]| -> Result<Vec<f32>> {
-                let Some(below) = &below else { return gather_features(features, vertices) };
-                let mut rows = vec![0f32; vertices.len() * in_dim];
-                gather_f32(below, in_dim, vertices, &mut rows)?;
-                Ok(rows)
-            };
-            above.extend(infer_chunk(model, index, graph, start as u32..end as u32, in_dim, rows_of)?);
+            let below = below.as_deref().map(|rows| (rows, in_dim));
+            above.extend(infer_chunk(model, index, graph, start as u32..end as u32, features, below)?);
             stage.advance((end - start) as u64);
             start = end;
         }
@@ -67,17 +63,23 @@ fn infer_chunk(
     index: usize,
     graph: &Graph<'_>,
     vertices: std::ops::Range<u32>,
-    in_dim: usize,
-    rows_of: impl Fn(&[u32]) -> Result<Vec<f32>>,
+    features: &FeatureTable,
+    below: Option<(&[f32], usize)>,
 ) -> Result<Vec<f32>> {
     let frontier: Vec<u32> = vertices.collect();
     let all = sample_layer(graph, &frontier, Fanout::All, &StreamKey::new(0, Stream::Sample))?;
     let relabelled = unique_frontier_first(&frontier, &neighbours(graph, &all.edges));
-    let rows = rows_of(&relabelled.mixed)?;
+    let vertices = &relabelled.mixed;
+    let hidden = below.map(|(below, dim)| {
+        let mut rows = Buffer::new(vertices.len() * dim)?;
+        gather_f32(below, dim, vertices, rows.as_mut_slice())?;
+        rows.into_tensor(&[vertices.len() as i64, dim as i64])
+    });
+    let hidden = hidden.transpose()?;
     tch::no_grad(|| {
-        let edges = LayerEdges::new(&all.indptr, &relabelled.local, relabelled.mixed.len());
-        let mixed = to_tensor(&rows, relabelled.mixed.len(), in_dim);
-        to_rows(&model.layer(index, &edges, &mixed, &frontier, None)?)
+        let edges = LayerEdges::new(&all.indptr, &relabelled.local, vertices.len());
+        let mixed = hidden.as_ref().map_or(Rows::Stored { features, vertices }, Rows::Hidden);
+        to_rows(&model.layer(index, &edges, mixed, &frontier, None)?)
     })
 }
 

@@ -9,11 +9,12 @@ use std::time::Instant;
 use gsplit_kernels::Communicator;
 use tch::{Kind, Reduction, Tensor};
 
-use crate::Result;
 use crate::batch::Loaded;
 use crate::model::{DropoutKey, LayerEdges, Model};
+use crate::operator::Rows;
 use crate::optimizer::Adam;
 use crate::report::StepReport;
+use crate::{Exchange, Result, autograd};
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
@@ -39,7 +40,7 @@ impl<'a> Targets<'a> {
 pub fn train_step(
     model: &Model,
     adam: &mut Adam,
-    batch: Loaded,
+    batch: Loaded<'_>,
     targets: Targets<'_>,
     dropout: DropoutKey,
     comm: &dyn Communicator,
@@ -50,7 +51,7 @@ pub fn train_step(
     let (loss, correct, counted) = loss(&pass, targets);
     report.loss = loss.double_value(&[]);
     (report.correct, report.counted) = (correct, counted);
-    backward(&pass, loss, comm, &mut report)?;
+    backward(pass, loss, comm, &mut report)?;
     let reducing = Instant::now();
     adam.update(model.parameters(), comm)?;
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
@@ -59,13 +60,13 @@ pub fn train_step(
 }
 
 /// What forward leaves for backward.
-pub struct Pass {
-    batch: Loaded,
-    /// For each layer from the features upwards: the leaf it read and what it returned.
-    tape: Vec<(Tensor, Tensor)>,
+pub struct Pass<'a> {
+    batch: Loaded<'a>,
+    /// For each layer from the features upwards: the leaf it read, if these were not stored rows, and what it returned.
+    tape: Vec<(Option<Tensor>, Tensor)>,
 }
 
-impl Pass {
+impl Pass<'_> {
     /// f32 `[my seeds, classes]`, or empty.
     pub fn logits(&self) -> &Tensor {
         &self.tape[self.tape.len() - 1].1
@@ -73,32 +74,41 @@ impl Pass {
 }
 
 /// Computes the logits of this rank's seeds. Collective.
-pub fn forward(
+pub fn forward<'a>(
     model: &Model,
-    mut batch: Loaded,
+    mut batch: Loaded<'a>,
     dropout: Option<DropoutKey>,
     comm: &dyn Communicator,
     report: &mut StepReport,
-) -> Result<Pass> {
-    let mut tape: Vec<(Tensor, Tensor)> = Vec::with_capacity(model.num_layers());
-    let mut rows = std::mem::take(&mut batch.input_rows);
-    let mut dim = batch.dim;
+) -> Result<Pass<'a>> {
+    let mut tape: Vec<(Option<Tensor>, Tensor)> = Vec::with_capacity(model.num_layers());
+    let mut dim = batch.features.dim();
+    let shape = [batch.sampled.input.len() as i64, dim as i64];
+    let mut rows = batch.input_rows.take().map(|rows| rows.into_tensor(&shape)).transpose()?;
     for (index, layer) in batch.sampled.layers.iter().rev().enumerate() {
         let exchanging = Instant::now();
-        let mixed = layer.exchange.forward(comm, rows, dim)?;
+        let mixed = match (&layer.exchange, rows) {
+            (Exchange::Identity, rows) => rows,
+            (exchange, rows) => {
+                let rows = rows.as_ref().map(to_rows).transpose()?.unwrap_or_default();
+                Some(from_rows(exchange.forward(comm, rows, dim)?, layer.mixed.len(), dim)?)
+            }
+        };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
-        let leaf = to_tensor(&mixed, layer.mixed.len(), dim).set_requires_grad(index > 0);
+        let leaf = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
         let edges = LayerEdges::new(&layer.indptr, &layer.local, layer.mixed.len());
-        let out = model.layer(index, &edges, &leaf, &layer.frontier, dropout)?;
+        let stored = Rows::Stored { features: batch.features, vertices: &layer.mixed };
+        let input = leaf.as_ref().map_or(stored, Rows::Hidden);
+        let out = model.layer(index, &edges, input, &layer.frontier, dropout)?;
         dim = model.out_dim(index);
-        rows = if index + 1 < model.num_layers() { to_rows(&out)? } else { Vec::new() };
+        rows = Some(out.detach());
         tape.push((leaf, out));
     }
     Ok(Pass { batch, tape })
 }
 
 /// This rank's share of the mean loss over the global mini-batch, the seeds it classified rightly, and those it counted.
-fn loss(pass: &Pass, targets: Targets<'_>) -> (Tensor, u64, u64) {
+fn loss(pass: &Pass<'_>, targets: Targets<'_>) -> (Tensor, u64, u64) {
     let seeds = &pass.batch.sampled.layers[0].frontier;
     let options = (Kind::Float, tch::Device::Cpu);
     if seeds.is_empty() {
@@ -113,34 +123,41 @@ fn loss(pass: &Pass, targets: Targets<'_>) -> (Tensor, u64, u64) {
 }
 
 /// Gradients of the parameters, from the top layer down. Collective.
-fn backward(pass: &Pass, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
-    let mut objective = Some(loss).filter(|loss| loss.requires_grad());
-    for (index, layer) in pass.batch.sampled.layers.iter().enumerate() {
-        if let Some(objective) = objective.take() {
-            objective.backward();
-        }
-        let level = pass.tape.len() - 1 - index;
-        if level == 0 {
-            break;
-        }
-        let leaf = &pass.tape[level].0;
-        let gradient = leaf.grad();
+fn backward(mut pass: Pass<'_>, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
+    if loss.requires_grad() {
+        loss.f_backward()?;
+    }
+    for layer in &pass.batch.sampled.layers {
+        // What the layer kept for backward is free from here on.
+        let Some((Some(leaf), _)) = pass.tape.pop() else { break };
+        let Some((_, below)) = pass.tape.last() else { break };
         let dim = leaf.size()[1] as usize;
-        let gradient = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
+        let gradient = leaf.grad();
+        drop(leaf);
         let exchanging = Instant::now();
-        let summed = layer.exchange.backward(comm, gradient, dim)?;
+        let summed = match &layer.exchange {
+            Exchange::Identity if !gradient.defined() => continue,
+            Exchange::Identity => gradient,
+            exchange => {
+                let rows = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
+                from_rows(exchange.backward(comm, rows, dim)?, below.size()[0] as usize, dim)?
+            }
+        };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
-        let below = &pass.tape[level - 1].1;
         if below.requires_grad() {
-            let summed = to_tensor(&summed, below.size()[0] as usize, dim);
-            // d(objective)/d(below) is exactly `summed`.
-            objective = Some((below * summed).sum(Kind::Float));
+            autograd::backward(below, &summed)?;
         }
     }
     Ok(())
 }
 
+/// A tensor of `rows × dim` values, on their memory.
+pub fn from_rows(values: Vec<f32>, rows: usize, dim: usize) -> Result<Tensor> {
+    autograd::adopt(values, &[rows as i64, dim as i64])
+}
+
 /// A tensor of `rows × dim` values.
+#[cfg(test)]
 pub fn to_tensor(values: &[f32], rows: usize, dim: usize) -> Tensor {
     Tensor::from_slice(values).view([rows as i64, dim as i64])
 }

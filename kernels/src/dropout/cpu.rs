@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use crate::error::KernelError;
 use crate::philox::StreamKey;
+use crate::simd::vectorised;
 
 /// Features that one group of Philox words decides.
 const FEATURES: usize = 8;
@@ -23,32 +24,56 @@ pub const MAX_DROPOUT_DIM: usize = FEATURES << 16;
 /// # Errors
 /// [`KernelError::DropoutRate`], [`KernelError::DropoutDim`], and [`KernelError::Length`] if `out` has another size.
 pub fn dropout_mask(ids: &[u32], dim: usize, p: f32, key: &StreamKey, out: &mut [f32]) -> Result<(), KernelError> {
-    if !(0.0..1.0).contains(&p) {
-        return Err(KernelError::DropoutRate { rate: p });
-    }
-    if dim > MAX_DROPOUT_DIM {
-        return Err(KernelError::DropoutDim { dim });
-    }
+    let mask = RowMask::new(p, dim, key)?;
     KernelError::check_matrix("dropout mask", ids.len(), dim, out.len())?;
     if dim == 0 {
         return Ok(());
     }
-    // At least one of the 2^16 values keeps its feature, as p is below 1.
-    let threshold = ((p * 65_536.0).round() as u32).min(65_535);
-    let keep = 1.0 / (1.0 - p);
-    out.par_chunks_mut(dim).zip(ids).with_min_len(32).for_each(|(row, &id)| mask_row(row, id, threshold, keep, key));
+    out.par_chunks_mut(dim).zip(ids).with_min_len(32).for_each(|(row, &id)| {
+        vectorised(|| {
+            row.fill(1.0);
+            mask.multiply(id, row);
+        });
+    });
     Ok(())
 }
 
-/// The mask of one vertex. Apart from the loop over rows, and with all eight factors at once, so that it vectorises.
-fn mask_row(row: &mut [f32], id: u32, threshold: u32, keep: f32, key: &StreamKey) {
-    for (group, features) in (0..=u16::MAX).zip(row.chunks_mut(FEATURES)) {
-        let words = key.block(id, group);
-        let factors: [f32; FEATURES] = std::array::from_fn(|i| {
-            let bits = words[i / 2] >> (16 * (i % 2)) & 0xFFFF;
-            if bits < threshold { 0.0 } else { keep }
-        });
-        features.copy_from_slice(&factors[..features.len()]);
+/// The masks of all vertices, for rows of one width.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowMask {
+    threshold: u32,
+    keep: f32,
+    key: StreamKey,
+}
+
+impl RowMask {
+    /// Dropout at rate `p`.
+    pub(crate) fn new(p: f32, dim: usize, key: &StreamKey) -> Result<Self, KernelError> {
+        if !(0.0..1.0).contains(&p) {
+            return Err(KernelError::DropoutRate { rate: p });
+        }
+        if dim > MAX_DROPOUT_DIM {
+            return Err(KernelError::DropoutDim { dim });
+        }
+        // At least one of the 2^16 values keeps its feature, as p is below 1.
+        Ok(Self { threshold: ((p * 65_536.0).round() as u32).min(65_535), keep: 1.0 / (1.0 - p), key: *key })
+    }
+
+    /// Multiplies `row` by the mask of vertex `id`: the factors of many features at once, so that it vectorises.
+    #[inline(always)]
+    pub(crate) fn multiply(&self, id: u32, row: &mut [f32]) {
+        const GROUPS: usize = 16;
+        for (first, features) in (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS)) {
+            let words = self.key.blocks::<GROUPS>(id, first);
+            let mut factors = [0f32; FEATURES * GROUPS];
+            for (group, factors) in factors.chunks_exact_mut(FEATURES).enumerate() {
+                for (i, factor) in factors.iter_mut().enumerate() {
+                    let bits = words[i / 2][group] >> (16 * (i % 2)) & 0xFFFF;
+                    *factor = if bits < self.threshold { 0.0 } else { self.keep };
+                }
+            }
+            features.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+        }
     }
 }
 

@@ -7,4 +7,5 @@
 
 mod cpu;
 
+pub(crate) use cpu::RowMask;
 pub use cpu::{MAX_DROPOUT_DIM, dropout_mask};

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::StoredRow;
 use crate::error::KernelError;
+use crate::simd::{Prefetch, ahead, vectorised};
 
 /// Rows in one parallel task.
 const ROWS: usize = 64;
@@ -26,12 +27,18 @@ pub fn gather_rows<R: StoredRow>(
     dim: usize,
     out: &mut [f32],
 ) -> Result<(), KernelError> {
-    for_each_row(ids, dim, out, |id, out| {
-        let row = rows(id);
-        KernelError::check_len("feature row", dim, row.dim())?;
-        row.write_to(out);
-        Ok(())
-    })
+    for_each_row(
+        ids,
+        dim,
+        out,
+        |id, prefetch| prefetch.slice(rows(id).bytes()),
+        |id, out| {
+            let row = rows(id);
+            KernelError::check_len("feature row", dim, row.dim())?;
+            row.write_to(out);
+            Ok(())
+        },
+    )
 }
 
 /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `src` (any number of rows × `dim`).
@@ -40,14 +47,17 @@ pub fn gather_rows<R: StoredRow>(
 /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`].
 pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -> Result<(), KernelError> {
     let rows = num_rows("matrix to gather from", src.len(), dim)?;
-    for_each_row(positions, dim, out, |position, out| {
-        let at = position as usize;
-        if at >= rows {
-            return Err(KernelError::RowOutOfRange { position, rows });
-        }
-        out.copy_from_slice(&src[at * dim..(at + 1) * dim]);
-        Ok(())
-    })
+    let row = |position: u32| src.get(position as usize * dim..)?.get(..dim);
+    for_each_row(
+        positions,
+        dim,
+        out,
+        |position, prefetch| prefetch.slice(row(position).unwrap_or_default()),
+        |position, out| {
+            out.copy_from_slice(row(position).ok_or(KernelError::RowOutOfRange { position, rows })?);
+            Ok(())
+        },
+    )
 }
 
 /// Adds row `i` of `src` (`positions.len()` × `dim`) to row `positions[i]` of `dst` (any number of rows × `dim`).
@@ -82,20 +92,32 @@ pub fn scatter_add_f32(dst: &mut [f32], dim: usize, positions: &[u32], src: &[f3
     Ok(())
 }
 
-/// Runs `fill(ids[i], row i of out)` for every `i`, in parallel.
+/// Runs `fill(ids[i], row i of out)` for every `i`, in parallel, each after `fetch` of the rows that come later.
 fn for_each_row(
     ids: &[u32],
     dim: usize,
     out: &mut [f32],
+    fetch: impl Fn(u32, Prefetch) + Sync,
     fill: impl Fn(u32, &mut [f32]) -> Result<(), KernelError> + Sync,
 ) -> Result<(), KernelError> {
     KernelError::check_matrix("output of gather", ids.len(), dim, out.len())?;
     if dim == 0 {
         return Ok(());
     }
-    ids.par_chunks(ROWS)
-        .zip(out.par_chunks_mut(ROWS * dim))
-        .try_for_each(|(ids, out)| ids.iter().zip(out.chunks_exact_mut(dim)).try_for_each(|(&id, row)| fill(id, row)))
+    ids.par_chunks(ROWS).zip(out.par_chunks_mut(ROWS * dim)).try_for_each(|(ids, out)| {
+        vectorised(|| {
+            let prefetch = Prefetch::new();
+            let ahead = ahead(dim);
+            ids.iter().take(ahead).for_each(|&id| fetch(id, prefetch));
+            for (i, (&id, row)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
+                if let Some(&next) = ids.get(i + ahead) {
+                    fetch(next, prefetch);
+                }
+                fill(id, row)?;
+            }
+            Ok(())
+        })
+    })
 }
 
 /// The number of rows of a matrix of `len` elements.

@@ -1,48 +1,42 @@
 //! Loading the feature rows of a mini-batch's bottom local frontier, each once.
+//!
+//! Where no other rank needs them, there is nothing to do: the bottom layer reads them where they are stored.
 
-use gsplit_kernels::{ScaledRow, gather_rows};
-use gsplit_store::{FeatureDtype, FeatureTable};
-use half::{bf16, f16};
+use gsplit_store::FeatureTable;
 
 use super::Sampled;
-use crate::Result;
+use crate::autograd::Buffer;
+use crate::operator::gather_features;
+use crate::{Exchange, Result};
 
 /// A sampled mini-batch with its input rows.
-#[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct Loaded<'a> {
     /// What to compute.
     pub sampled: Sampled,
-    /// One feature row for each vertex of [`Sampled::input`], as f32.
-    pub input_rows: Vec<f32>,
-    /// Values of a row.
-    pub dim: usize,
+    /// One feature row for each vertex of [`Sampled::input`], as f32, where they are to be exchanged.
+    pub input_rows: Option<Buffer>,
+    /// Where the others are.
+    pub features: &'a FeatureTable,
 }
 
-/// Reads the input rows of `sampled` where they lie and widens them to f32.
-pub fn load(features: &FeatureTable, sampled: Sampled) -> Result<Loaded> {
-    let input_rows = gather_features(features, &sampled.input)?;
-    Ok(Loaded { sampled, input_rows, dim: features.dim() })
-}
-
-/// The rows of `vertices`, one after the other.
-pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32]) -> Result<Vec<f32>> {
-    let dim = features.dim();
-    let mut rows = vec![0f32; vertices.len() * dim];
-    match features.dtype() {
-        FeatureDtype::F32 => gather_rows(|v| features.row::<f32>(v), vertices, dim, &mut rows),
-        FeatureDtype::F16 => gather_rows(|v| features.row::<f16>(v), vertices, dim, &mut rows),
-        FeatureDtype::Bf16 => gather_rows(|v| features.row::<bf16>(v), vertices, dim, &mut rows),
-        FeatureDtype::I8 => {
-            let row = |v| ScaledRow { scale: features.scale(v), values: features.row(v) };
-            gather_rows(row, vertices, dim, &mut rows)
+/// Reads the input rows of `sampled` and widens them to f32, unless the bottom layer reads them itself.
+pub fn load(features: &FeatureTable, sampled: Sampled) -> Result<Loaded<'_>> {
+    let stays = sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
+    let input_rows = match stays {
+        true => None,
+        false => {
+            let mut rows = Buffer::new(sampled.input.len() * features.dim())?;
+            gather_features(features, &sampled.input, rows.as_mut_slice())?;
+            Some(rows)
         }
-    }?;
-    Ok(rows)
+    };
+    Ok(Loaded { sampled, input_rows, features })
 }
 
 #[cfg(test)]
 mod tests {
-    use gsplit_store::FeatureWriter;
+    use gsplit_store::{FeatureDtype, FeatureWriter};
+    use half::{bf16, f16};
 
     use super::*;
 
@@ -59,7 +53,8 @@ mod tests {
             writer.push_rows(&values).unwrap();
             writer.finish().unwrap();
             let table = FeatureTable::open(&path).unwrap();
-            let found = gather_features(&table, &vertices).unwrap();
+            let mut found = vec![f32::NAN; vertices.len() * dim as usize];
+            gather_features(&table, &vertices, &mut found).unwrap();
             for (&v, found) in vertices.iter().zip(found.chunks(dim as usize)) {
                 let given = &values[v as usize * dim as usize..][..dim as usize];
                 let stored: Vec<f32> = match dtype {

@@ -5,7 +5,6 @@ mod load;
 mod sample;
 mod seeds;
 
-pub(crate) use load::gather_features;
 pub use load::{Loaded, load};
 pub use sample::{Sampled, SampledLayer, sample};
 pub use seeds::{Ownership, Seeds};

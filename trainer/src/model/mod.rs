@@ -1,57 +1,48 @@
-//! Models, as stacks of [`Layer`]s written in plain `tch`.
+//! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain `tch`.
 //!
 //! No layer knows about ranks: it is given the hidden rows of its mixed frontier, wherever they came from, and returns
 //! those of its local frontier. To add a model, implement [`Layer`] in a file of its own (`sage.rs` is one screen) and
 //! name it in [`Model::new`].
 
 mod gat;
+mod order;
 mod parameters;
 mod sage;
 
-use gsplit_kernels::{Stream, StreamKey, dropout_mask};
-use tch::{Kind, Tensor};
+use std::sync::Arc;
+
+use gsplit_kernels::{Edges, Stream, StreamKey};
+use tch::{Device, Kind, Tensor};
 
 use crate::config::{ModelKind, TrainConfig};
+use crate::operator::{Activation, Dropout, Finish, Rows};
 use crate::{Error, Result};
 pub use parameters::Parameters;
 
-/// The sampled edges of one layer, as tensors.
-#[derive(Debug)]
+/// The sampled edges of one layer, and what of them a layer computes.
+#[derive(Clone, Debug)]
 pub struct LayerEdges {
-    /// i64 `[num_frontier + 1]`: in-edges of frontier row `i` are `sources[indptr[i]..indptr[i + 1]]`.
-    pub indptr: Tensor,
-    /// i64 `[num_edges]`: source of each edge as a row of the mixed frontier.
-    pub sources: Tensor,
-    /// Rows to compute; row `i` of the frontier is row `i` of the mixed frontier.
-    pub num_frontier: i64,
-    /// Rows to read.
-    pub num_mixed: i64,
+    /// Edges from rows of the mixed frontier to rows of the frontier; row `i` of the frontier is row `i` of the mixed
+    /// frontier.
+    pub edges: Arc<Edges>,
 }
 
 impl LayerEdges {
-    /// Widens the sampler's arrays.
+    /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]` of the mixed frontier.
+    ///
+    /// # Panics
+    /// If these are not the arrays of a sample.
     pub fn new(indptr: &[u32], local: &[u32], num_mixed: usize) -> Self {
-        let widen =
-            |values: &[u32]| Tensor::from_slice(&values.iter().map(|&value| i64::from(value)).collect::<Vec<_>>());
-        Self {
-            indptr: widen(indptr),
-            sources: widen(local),
-            num_frontier: indptr.len() as i64 - 1,
-            num_mixed: num_mixed as i64,
-        }
-    }
-
-    /// i64 `[num_frontier]`: sampled in-degree of each frontier row.
-    pub fn degrees(&self) -> Tensor {
-        self.indptr.narrow(0, 1, self.num_frontier) - self.indptr.narrow(0, 0, self.num_frontier)
+        let edges = Edges::new(indptr.to_vec(), local.to_vec(), num_mixed);
+        Self { edges: Arc::new(edges.unwrap_or_else(|problem| panic!("a sampled layer: {problem}"))) }
     }
 }
 
 /// One layer of a graph neural network.
 pub trait Layer {
-    /// From the hidden rows of the mixed frontier, f32 `[num_mixed, in]`, to those of the local frontier, f32
-    /// `[num_frontier, out]`, before activation. Never called with an empty frontier.
-    fn forward(&self, edges: &LayerEdges, mixed: &Tensor) -> Tensor;
+    /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier, f32
+    /// `[num_frontier, out]`, with `finish` applied. Never called with an empty frontier.
+    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
@@ -136,42 +127,29 @@ impl Model {
     /// Layer `index`, counted from the features upwards, with activation and, when given, dropout; the last layer
     /// returns logits. `frontier` holds the vertices of the rows computed: dropout is drawn by vertex, so it is the same
     /// whichever rank computes a row. An empty frontier gives an empty tensor without gradient.
-    pub fn layer(
+    pub fn layer<'a>(
         &self,
         index: usize,
         edges: &LayerEdges,
-        mixed: &Tensor,
+        mixed: impl Into<Rows<'a>>,
         frontier: &[u32],
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
         let dim = self.out_dim(index);
         if frontier.is_empty() {
-            return Ok(Tensor::zeros([0, dim as i64], (Kind::Float, mixed.device())));
+            return Ok(Tensor::zeros([0, dim as i64], (Kind::Float, Device::Cpu)));
         }
-        let out = self.layers[index].forward(edges, mixed);
-        if index + 1 == self.layers.len() {
-            return Ok(out);
-        }
-        let out = match self.kind {
-            ModelKind::Sage => out.relu(),
-            ModelKind::Gat => out.elu(),
+        let last = index + 1 == self.layers.len();
+        let activation = match self.kind {
+            _ if last => Activation::Identity,
+            ModelKind::Sage => Activation::Relu,
+            ModelKind::Gat => Activation::Elu,
         };
-        let Some(dropout) = dropout.filter(|dropout| dropout.probability > 0.0) else { return Ok(out) };
-        let (seed, epoch, step) = dropout.at;
-        let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
-        let mut mask = vec![0f32; frontier.len() * dim];
-        dropout_mask(frontier, dim, dropout.probability as f32, &key, &mut mask)?;
-        Ok(out * Tensor::from_slice(&mask).view([frontier.len() as i64, dim as i64]))
+        let dropout = dropout.filter(|dropout| !last && dropout.probability > 0.0).map(|dropout| {
+            let (seed, epoch, step) = dropout.at;
+            let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
+            Dropout { ids: frontier.into(), probability: dropout.probability as f32, key }
+        });
+        self.layers[index].forward(edges, mixed.into(), Finish { activation, dropout })
     }
-}
-
-/// Weighted sums of rows: row `i` of the result is the sum over its edges of `weight × rows[source]`; the mean of the
-/// rows with no weights. Edges of row `i` are `sources[indptr[i]..indptr[i + 1]]`; rows without edges are zero.
-///
-/// This is torch's `embedding_bag`, which never builds a row per edge, forwards or (for dense gradients) backwards.
-fn aggregate(rows: &Tensor, sources: &Tensor, indptr: &Tensor, weights: Option<&Tensor>) -> Tensor {
-    const SUM: i64 = 0;
-    const MEAN: i64 = 1;
-    let mode = if weights.is_some() { SUM } else { MEAN };
-    Tensor::embedding_bag(rows, sources, indptr, false, mode, false, weights, true).0
 }

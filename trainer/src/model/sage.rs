@@ -1,10 +1,16 @@
 //! GraphSAGE with the mean aggregator (Hamilton, Ying and Leskovec, NeurIPS 2017):
 //! h'(v) = W_self h(v) + W_neigh mean of h(u) over the sampled in-edges u → v + b.
+//!
+//! The mean is linear, so W_neigh may come before or after it, whichever is cheaper. After it, own row and mean stand side
+//! by side and both products are one.
 
 use tch::Tensor;
 
+use super::order::{Order, cheaper};
 use super::parameters::Named;
-use super::{Layer, LayerEdges, aggregate};
+use super::{Layer, LayerEdges};
+use crate::Result;
+use crate::operator::{Finish, Reduce, Rows, aggregate, engine, finished, linear};
 
 /// One GraphSAGE-mean layer.
 pub struct Sage {
@@ -27,10 +33,22 @@ impl Sage {
 }
 
 impl Layer for Sage {
-    fn forward(&self, edges: &LayerEdges, mixed: &Tensor) -> Tensor {
-        let own = mixed.narrow(0, 0, edges.num_frontier);
-        let mean = aggregate(mixed, &edges.sources, &edges.indptr, None);
-        self.bias.addmm(&own, &self.weight_self) + mean.matmul(&self.weight_neigh)
+    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let edges = &edges.edges;
+        match cheaper(edges, mixed, self.out)? {
+            Order::AggregateFirst => {
+                let beside = aggregate(edges, Reduce::Mean, mixed, None, true)?;
+                let weight = Tensor::f_cat(&[&self.weight_self, &self.weight_neigh], 0)?;
+                linear(engine(), &beside, &weight, Some(&self.bias), finish)
+            }
+            Order::TransformFirst => {
+                let mixed = mixed.tensor()?;
+                let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
+                let own = linear(engine(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
+                let neighbours = linear(engine(), &mixed, &self.weight_neigh, None, Finish::default())?;
+                finished(&own.f_add(&aggregate(edges, Reduce::Mean, &neighbours, None, false)?)?, finish)
+            }
+        }
     }
 
     fn out_dim(&self) -> usize {

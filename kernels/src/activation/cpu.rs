@@ -1,0 +1,236 @@
+//! The epilogue of a product on the host.
+//!
+//! Returns: the rows, changed in place; backwards, the gradient of the product and of the bias. Input: matrices of matching
+//! sizes. Cost: one read and one write of the rows; backwards two reads and one write.
+
+use rayon::prelude::*;
+
+use crate::dropout::RowMask;
+use crate::error::KernelError;
+use crate::gather::StoredRow;
+use crate::philox::StreamKey;
+use crate::simd::vectorised;
+
+/// Rows in one parallel task, and in one partial sum.
+const ROWS: usize = 128;
+
+/// What becomes of a value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Itself.
+    #[default]
+    Identity,
+    /// Zero instead of a value below zero.
+    Relu,
+    /// e^x - 1 instead of an x below zero (Clevert et al., ICLR 2016).
+    Elu,
+}
+
+/// What is done to the rows of a product.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Epilogue<'a> {
+    /// Added to every row.
+    pub bias: Option<&'a [f32]>,
+    /// What follows.
+    pub activation: Activation,
+    /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
+    pub dropout: Option<(&'a [u32], f32, StreamKey)>,
+}
+
+impl Epilogue<'_> {
+    /// Changes `rows` (any number × `dim`) in place.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses.
+    pub fn apply(&self, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
+        let count = rows.len().checked_div(dim).unwrap_or(0);
+        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
+        if let Some(bias) = self.bias {
+            KernelError::check_len("bias", dim, bias.len())?;
+        }
+        if dim == 0 {
+            return Ok(());
+        }
+        let mask = match &self.dropout {
+            None => None,
+            Some((ids, rate, key)) => {
+                KernelError::check_len("vertices of the rows", count, ids.len())?;
+                Some((ids, RowMask::new(*rate, dim, key)?))
+            }
+        };
+        if self.bias.is_none() && self.activation == Activation::Identity && mask.is_none() {
+            return Ok(());
+        }
+        rows.par_chunks_mut(ROWS * dim).enumerate().for_each(|(piece, rows)| {
+            vectorised(|| {
+                for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
+                    if let Some(bias) = self.bias {
+                        bias.add_to(1.0, row);
+                    }
+                    match self.activation {
+                        Activation::Identity => {}
+                        Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+                        Activation::Elu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { x.exp_m1() } else { *x }),
+                    }
+                    if let Some((ids, mask)) = &mask {
+                        mask.multiply(ids[piece * ROWS + i], row);
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// `out` becomes the gradient of the product, where `gradient` is that of what [`Epilogue::apply`] made of it, `rows`. All
+    /// are of one size. With dropout, a row's zeros are what it dropped.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn backward(&self, rows: &[f32], gradient: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+        KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
+        KernelError::check_len("gradient of the product", rows.len(), out.len())?;
+        let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
+        let drops = self.dropout.is_some();
+        const VALUES: usize = 1 << 14;
+        let parts = rows.par_chunks(VALUES).zip(gradient.par_chunks(VALUES)).zip(out.par_chunks_mut(VALUES));
+        parts.for_each(|((rows, gradient), out)| {
+            vectorised(|| {
+                let triples = out.iter_mut().zip(gradient).zip(rows);
+                match self.activation {
+                    Activation::Identity => triples.for_each(|((out, &gradient), &value)| {
+                        *out = if drops && value == 0.0 { 0.0 } else { factor * gradient };
+                    }),
+                    // A NaN passes, as it did forwards.
+                    Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
+                        *out = if value <= 0.0 { 0.0 } else { factor * gradient };
+                    }),
+                    // Below zero the derivative is e^x, times the factor: the value and the factor.
+                    Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
+                        let slope = if value < 0.0 { value + factor } else { factor };
+                        *out = if drops && value == 0.0 { 0.0 } else { slope * gradient };
+                    }),
+                }
+            });
+        });
+        Ok(())
+    }
+}
+
+/// `out` becomes the sum of the rows of `values`, which are as wide.
+///
+/// # Errors
+/// [`KernelError::Length`] if `values` is not made of such rows.
+pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+    let dim = out.len();
+    let rows = values.len().checked_div(dim).unwrap_or(0);
+    KernelError::check_matrix("rows to sum", rows, dim, values.len())?;
+    out.fill(0.0);
+    if dim == 0 {
+        return Ok(());
+    }
+    let pieces = values.par_chunks(8 * ROWS * dim).map(|rows| {
+        let mut sums = vec![0f32; dim];
+        vectorised(|| rows.chunks_exact(dim).for_each(|row| row.add_to(1.0, &mut sums)));
+        sums
+    });
+    for piece in pieces.collect::<Vec<_>>() {
+        piece.as_slice().add_to(1.0, out);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dropout::dropout_mask;
+    use crate::philox::Stream;
+    use crate::spmm::tests::{assert_close, on_any_threads, values, wide};
+
+    const KEY: StreamKey = StreamKey { seed: 5, epoch: 1, step: 2, stream: Stream::Dropout, layer: 0 };
+
+    fn for_each_case(body: impl Fn(&Epilogue<'_>, usize, &[f32], &[f32])) {
+        for (rows, dim) in [(0, 3), (1, 1), (300, 7), (1500, 64), (3, 0)] {
+            let (product, bias) = (values(1, rows * dim), values(2, dim));
+            let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
+            for (with_bias, activation, rate) in [
+                (false, Activation::Identity, 0.0),
+                (true, Activation::Identity, 0.25),
+                (true, Activation::Relu, 0.0),
+                (true, Activation::Relu, 0.5),
+                (false, Activation::Elu, 0.0),
+                (true, Activation::Elu, 0.2),
+            ] {
+                let dropout = (rate > 0.0).then_some((&ids[..], rate, KEY));
+                let mut mask = vec![1.0; rows * dim];
+                if rate > 0.0 {
+                    dropout_mask(&ids, dim, rate, &KEY, &mut mask).unwrap();
+                }
+                body(&Epilogue { bias: with_bias.then_some(&bias[..]), activation, dropout }, dim, &product, &mask);
+            }
+        }
+    }
+
+    fn applied(epilogue: &Epilogue<'_>, dim: usize, product: &[f32]) -> Vec<f32> {
+        on_any_threads(|| {
+            let mut rows = product.to_vec();
+            epilogue.apply(&mut rows, dim).unwrap();
+            rows
+        })
+    }
+
+    #[test]
+    fn oracle_rows_and_gradient() {
+        for_each_case(|epilogue, dim, product, mask| {
+            let rows = applied(epilogue, dim, product);
+            let gradient = values(3, rows.len());
+            let before = |at: usize| product[at] + epilogue.bias.map_or(0.0, |bias| bias[at % dim]);
+            let active = |x: f64| match epilogue.activation {
+                Activation::Identity => x,
+                Activation::Relu => x.max(0.0),
+                Activation::Elu if x < 0.0 => x.exp_m1(),
+                Activation::Elu => x,
+            };
+            let value = |at: usize, by: f64| f64::from(mask[at]) * active(f64::from(before(at)) + by);
+            let expected: Vec<f64> = (0..rows.len()).map(|at| value(at, 0.0)).collect();
+            assert_close(&rows, &expected, "rows");
+            let found = on_any_threads(|| {
+                let mut out = vec![f32::NAN; rows.len()];
+                epilogue.backward(&rows, &gradient, &mut out).unwrap();
+                out
+            });
+            const STEP: f64 = 1e-7;
+            let slope = |at: usize| (value(at, STEP) - value(at, -STEP)) / (2.0 * STEP) * f64::from(gradient[at]);
+            let expected: Vec<f64> = (0..rows.len()).map(slope).collect();
+            assert_close(&found, &expected, "gradient");
+        });
+    }
+
+    #[test]
+    fn oracle_column_sums() {
+        for (rows, dim) in [(0, 4), (1, 1), (5000, 3), (2048, 40), (7, 0)] {
+            let matrix = values(1, rows * dim);
+            let found = on_any_threads(|| {
+                let mut out = vec![f32::NAN; dim];
+                column_sums(&matrix, &mut out).unwrap();
+                out
+            });
+            let mut expected = vec![0.0; dim];
+            wide(&matrix).iter().enumerate().for_each(|(at, value)| expected[at % dim] += value);
+            assert_close(&found, &expected, "sums");
+        }
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused() {
+        let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+        let plain = Epilogue { activation: Activation::Relu, ..Epilogue::default() };
+        assert!(length(plain.apply(&mut [0.0; 3], 2)));
+        assert!(length(Epilogue { bias: Some(&[0.0]), ..plain }.apply(&mut [0.0; 4], 2)));
+        assert!(length(Epilogue { dropout: Some((&[1], 0.5, KEY)), ..plain }.apply(&mut [0.0; 4], 2)));
+        assert!(length(plain.backward(&[0.0; 2], &[0.0; 3], &mut [0.0; 2])));
+        assert!(length(plain.backward(&[0.0; 2], &[0.0; 2], &mut [0.0; 3])));
+        assert!(length(column_sums(&[0.0; 3], &mut [0.0; 2])));
+        let rate = Epilogue { dropout: Some((&[], 1.0, KEY)), ..plain };
+        assert!(matches!(rate.apply(&mut [], 2), Err(KernelError::DropoutRate { .. })));
+    }
+}

@@ -1,0 +1,163 @@
+//! Attention backwards, on the host.
+//!
+//! Returns: gradients of the rows and of both kinds of scores. Idea: a pass over the targets turns the gradient of the
+//! output into that of every score (one number for each edge and head); a pass over the sources, with the edges grouped
+//! by source, sums rows. Nothing is scattered. Cost: two reads of a row for each edge.
+
+use rayon::prelude::*;
+
+use super::Attention;
+use crate::edges::{Part, for_balanced_rows};
+use crate::error::KernelError;
+use crate::segment::softmax_backward;
+use crate::simd::{Prefetch, ahead, dot, vectorised};
+
+/// Where [`Attention::backward`] writes.
+#[derive(Debug)]
+pub struct AttentionGradient<'a> {
+    /// Of the rows: sources × [`Attention::dim`].
+    pub rows: &'a mut [f32],
+    /// Of the sources' part of the scores: sources × heads.
+    pub from_source: &'a mut [f32],
+    /// Of the targets' part: targets × heads.
+    pub from_target: &'a mut [f32],
+}
+
+impl Attention<'_> {
+    /// Fills `out` with the gradients of what [`Attention::forward`] read, where `gradient` (targets ×
+    /// [`Attention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    /// The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
+    ///
+    /// # Errors
+    /// As [`Attention::forward`].
+    pub fn backward(
+        &self,
+        rows: &[f32],
+        scores: [&[f32]; 2],
+        shares: &[f32],
+        gradient: &[f32],
+        scratch: &mut [f32],
+        out: AttentionGradient<'_>,
+    ) -> Result<(), KernelError> {
+        self.check(rows, scores)?;
+        self.check(out.rows, [out.from_source, out.from_target])?;
+        KernelError::check_matrix("gradient of attention", self.edges.num_targets(), self.dim(), gradient.len())?;
+        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
+        if self.dim() == 0 {
+            return Ok(());
+        }
+        self.scores_backward(rows, scores, shares, gradient, scratch, out.from_target);
+        self.rows_backward(shares, scratch, gradient, out.rows, out.from_source);
+        Ok(())
+    }
+
+    /// Adds to `rows` (at least as many as `of_scores` has, × [`Attention::dim`]) what they contribute through scores that are
+    /// [`head_products`](super::head_products) of them with `vector`: value `h` of a row of `of_scores` times head `h`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn add_scores_backward(&self, of_scores: &[f32], vector: &[f32], rows: &mut [f32]) -> Result<(), KernelError> {
+        let (dim, heads) = (self.dim(), self.heads);
+        let count = of_scores.len().checked_div(heads).unwrap_or(0);
+        KernelError::check_matrix("gradient of the scores", count, heads, of_scores.len())?;
+        KernelError::check_len("vector of the heads", dim, vector.len())?;
+        let Some(rows) = rows.get_mut(..count * dim) else {
+            return Err(KernelError::Length { what: "rows of the scores", expected: count * dim, got: rows.len() });
+        };
+        if dim == 0 {
+            return Ok(());
+        }
+        rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(|(row, of_scores)| {
+            vectorised(|| self.add_heads(of_scores, vector, row));
+        });
+        Ok(())
+    }
+
+    /// Gradient of every edge's sum of scores, before LeakyReLU, and their totals by target.
+    fn scores_backward(
+        &self,
+        rows: &[f32],
+        [from_source, from_target]: [&[f32]; 2],
+        shares: &[f32],
+        gradient: &[f32],
+        of_scores: &mut [f32],
+        of_targets: &mut [f32],
+    ) {
+        let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
+        let row = |source: u32| &rows[source as usize * dim..][..dim];
+        let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
+        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (of_targets, of_scores)| {
+            vectorised(|| {
+                let prefetch = Prefetch::new();
+                let mut left = of_scores.values;
+                for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
+                    let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                    left = rest;
+                    let gradient = &gradient[target * dim..][..dim];
+                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                            prefetch.slice(row(next));
+                        }
+                        let source = row(self.source(target, i)).chunks_exact(self.head_dim);
+                        let pairs = source.zip(gradient.chunks_exact(self.head_dim));
+                        mine.iter_mut().zip(pairs).for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
+                    }
+                    let shares = &shares[self.start(target) * heads..][..mine.len()];
+                    softmax_backward(shares, mine, heads);
+                    total.fill(0.0);
+                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                        let from_source = &from_source[self.source(target, i) as usize * heads..][..heads];
+                        let from_target = &from_target[target * heads..][..heads];
+                        for (head, mine) in mine.iter_mut().enumerate() {
+                            let rises = from_source[head] + from_target[head] > 0.0;
+                            *mine *= if rises { 1.0 } else { self.slope };
+                            total[head] += *mine;
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    /// Sums over each source's edges: share × gradient of the target's row, and the gradients of the scores.
+    fn rows_backward(
+        &self,
+        shares: &[f32],
+        of_scores: &[f32],
+        gradient: &[f32],
+        of_rows: &mut [f32],
+        of_sources: &mut [f32],
+    ) {
+        let (by_source, dim, heads) = (self.edges.by_source(), self.dim(), self.heads);
+        let row = |target: u32| &gradient[target as usize * dim..][..dim];
+        let parts = (Part::rows(of_rows, dim), Part::rows(of_sources, heads));
+        for_balanced_rows(&by_source.indptr, dim, parts, &|sources, (of_rows, of_sources)| {
+            vectorised(|| {
+                let prefetch = Prefetch::new();
+                let pairs = of_rows.values.chunks_exact_mut(dim).zip(of_sources.values.chunks_exact_mut(heads));
+                for (source, (of_row, of_source)) in sources.zip(pairs) {
+                    of_row.fill(0.0);
+                    of_source.fill(0.0);
+                    let mut add = |target: u32, edge: usize| {
+                        self.add_heads(&shares[edge * heads..][..heads], row(target), of_row);
+                        let of_scores = &of_scores[edge * heads..][..heads];
+                        of_source.iter_mut().zip(of_scores).for_each(|(sum, value)| *sum += value);
+                    };
+                    if self.self_loops && source < self.edges.num_targets() {
+                        add(source as u32, self.start(source));
+                    }
+                    for place in by_source.of(source) {
+                        if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
+                            prefetch.slice(row(next));
+                        }
+                        let target = by_source.targets[place];
+                        let edge = by_source.edges[place] as usize;
+                        // Self-loops stand before the edges of their target and of all targets before it.
+                        add(target, edge + self.own_edges() * (target as usize + 1));
+                    }
+                }
+            });
+        });
+    }
+}

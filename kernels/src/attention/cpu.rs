@@ -1,0 +1,212 @@
+//! Attention forwards, on the host.
+//!
+//! Returns: the weighted sums, and the shares for backward. Input: checked [`Edges`], matrices of matching sizes. Idea: one
+//! task owns a range of targets and does all of it for a target while its scores are in the nearest cache. Cost: one
+//! read of a row for each edge, one exponential for each edge and head.
+
+use rayon::prelude::*;
+
+use crate::edges::{Edges, Part, for_balanced_rows};
+use crate::error::KernelError;
+use crate::gather::StoredRow;
+use crate::segment::softmax;
+use crate::simd::{Prefetch, ahead, dot, vectorised};
+
+/// Attention over a layer's edges.
+#[derive(Clone, Copy, Debug)]
+pub struct Attention<'a> {
+    /// The edges.
+    pub edges: &'a Edges,
+    /// Number of heads.
+    pub heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Slope of LeakyReLU below zero.
+    pub slope: f32,
+    /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
+    pub self_loops: bool,
+}
+
+impl Attention<'_> {
+    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ share · `rows[source]`, and `shares`
+    /// ([`Attention::num_shares`] values) the shares, target after target, edge after edge, head after head.
+    ///
+    /// `rows` is sources × [`Attention::dim`], `from_source` sources × heads, `from_target` targets × heads.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
+    /// row of its own.
+    pub fn forward(
+        &self,
+        rows: &[f32],
+        [from_source, from_target]: [&[f32]; 2],
+        out: &mut [f32],
+        shares: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let (edges, dim) = (self.edges, self.dim());
+        self.check(rows, [from_source, from_target])?;
+        KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
+        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        if dim == 0 {
+            return Ok(());
+        }
+        let row = |source: u32| &rows[source as usize * dim..][..dim];
+        let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
+        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
+            vectorised(|| {
+                let prefetch = Prefetch::new();
+                let mut left = shares.values;
+                for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
+                    let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
+                    left = rest;
+                    let source = |i: usize| self.source(target, i);
+                    for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
+                        let from_source = &from_source[source(i) as usize * self.heads..][..self.heads];
+                        let from_target = &from_target[target * self.heads..][..self.heads];
+                        for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
+                            *score = self.leaky(a + b);
+                        }
+                    }
+                    softmax(shares, self.heads);
+                    out.fill(0.0);
+                    for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
+                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                            prefetch.slice(row(next));
+                        }
+                        self.add_heads(shares, row(source(i)), out);
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// Width of a row: all heads together.
+    pub fn dim(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// One for each edge, self-loops included, and head.
+    pub fn num_shares(&self) -> usize {
+        (self.edges.num_edges() + self.own_edges() * self.edges.num_targets()) * self.heads
+    }
+
+    #[inline(always)]
+    pub(super) fn own_edges(&self) -> usize {
+        usize::from(self.self_loops)
+    }
+
+    /// Number of edges of a target, its self-loop included.
+    #[inline(always)]
+    pub(super) fn count(&self, target: usize) -> usize {
+        self.edges.of(target).len() + self.own_edges()
+    }
+
+    /// Where the shares of a target start, in edges.
+    #[inline(always)]
+    pub(super) fn start(&self, target: usize) -> usize {
+        self.edges.of(target).start + self.own_edges() * target
+    }
+
+    /// Source of a target's edge number `i`; number 0 is its self-loop, if it has one.
+    #[inline(always)]
+    pub(super) fn source(&self, target: usize, i: usize) -> u32 {
+        match i.checked_sub(self.own_edges()) {
+            None => target as u32,
+            Some(i) => self.edges.sources()[self.edges.of(target).start + i],
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn leaky(&self, score: f32) -> f32 {
+        if score > 0.0 { score } else { self.slope * score }
+    }
+
+    /// Adds each head of `row`, times its factor, to the same head of `sum`.
+    #[inline(always)]
+    pub(super) fn add_heads(&self, factors: &[f32], row: &[f32], sum: &mut [f32]) {
+        let heads = row.chunks_exact(self.head_dim).zip(sum.chunks_exact_mut(self.head_dim));
+        for (&factor, (row, sum)) in factors.iter().zip(heads) {
+            row.add_to(factor, sum);
+        }
+    }
+
+    pub(super) fn check(&self, rows: &[f32], [from_source, from_target]: [&[f32]; 2]) -> Result<(), KernelError> {
+        let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
+        KernelError::check_matrix("rows of the sources", sources, self.dim(), rows.len())?;
+        KernelError::check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
+        KernelError::check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
+        match self.self_loops && targets > sources {
+            true => Err(KernelError::RowOutOfRange { position: sources as u32, rows: sources }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Rows in one parallel task, and in one partial sum.
+const ROWS: usize = 256;
+
+/// Value `h` of row `r` of `out` (rows × heads) becomes the product of head `h` of row `r` of `rows` with that of `vector`,
+/// both heads · `head_dim` wide.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length.
+pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
+    let (heads, count) = check_heads(rows, vector, head_dim)?;
+    KernelError::check_matrix("products of the heads", count, heads, out.len())?;
+    if vector.is_empty() {
+        return Ok(());
+    }
+    rows.par_chunks(ROWS * vector.len()).zip(out.par_chunks_mut(ROWS * heads)).for_each(|(rows, out)| {
+        vectorised(|| {
+            for (row, out) in rows.chunks_exact(vector.len()).zip(out.chunks_exact_mut(heads)) {
+                let pairs = row.chunks_exact(head_dim).zip(vector.chunks_exact(head_dim));
+                out.iter_mut().zip(pairs).for_each(|(out, (row, vector))| *out = dot(row, vector));
+            }
+        });
+    });
+    Ok(())
+}
+
+/// `out` becomes the gradient of [`head_products`]' vector: for each head Σ `gradient[r, h]` · head `h` of row `r`. Summed in
+/// pieces of fixed size, so the same for any number of threads.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length.
+pub fn head_products_backward(
+    rows: &[f32],
+    gradient: &[f32],
+    head_dim: usize,
+    out: &mut [f32],
+) -> Result<(), KernelError> {
+    let (heads, count) = check_heads(rows, out, head_dim)?;
+    KernelError::check_matrix("gradient of the products", count, heads, gradient.len())?;
+    let dim = out.len();
+    out.fill(0.0);
+    if dim == 0 {
+        return Ok(());
+    }
+    let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks(ROWS * heads)).map(|(rows, gradient)| {
+        let mut sums = vec![0f32; dim];
+        vectorised(|| {
+            for (row, gradient) in rows.chunks_exact(dim).zip(gradient.chunks_exact(heads)) {
+                let pairs = row.chunks_exact(head_dim).zip(sums.chunks_exact_mut(head_dim));
+                gradient.iter().zip(pairs).for_each(|(&factor, (row, sum))| row.add_to(factor, sum));
+            }
+        });
+        sums
+    });
+    for piece in pieces.collect::<Vec<_>>() {
+        piece.as_slice().add_to(1.0, out);
+    }
+    Ok(())
+}
+
+/// Number of heads and of rows.
+fn check_heads(rows: &[f32], vector: &[f32], head_dim: usize) -> Result<(usize, usize), KernelError> {
+    let heads = vector.len().checked_div(head_dim).unwrap_or(0);
+    KernelError::check_matrix("vector of the heads", heads, head_dim, vector.len())?;
+    let count = rows.len().checked_div(vector.len()).unwrap_or(0);
+    KernelError::check_matrix("rows of the heads", count, vector.len(), rows.len())?;
+    Ok((heads, count))
+}

@@ -1,0 +1,137 @@
+//! Attention against its formula in f64, gradients against finite differences of the formula, and any number of threads.
+
+use super::*;
+use crate::edges::Edges;
+use crate::error::KernelError;
+use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
+
+const SLOPE: f64 = 0.2;
+
+/// The formula; inputs: rows, the sources' and the targets' part of the scores.
+fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> Vec<f64> {
+    let (heads, dim) = (op.heads, op.heads * op.head_dim);
+    let mut out = vec![0.0; op.edges.num_targets() * dim];
+    for target in 0..op.edges.num_targets() {
+        let own = op.self_loops.then_some(target);
+        let sources: Vec<usize> =
+            own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
+        for head in 0..heads {
+            let raised = |source: usize| {
+                let sum = from_source[source * heads + head] + from_target[target * heads + head];
+                (if sum > 0.0 { sum } else { SLOPE * sum }).exp()
+            };
+            let total: f64 = sources.iter().map(|&source| raised(source)).sum();
+            for &source in &sources {
+                for column in head * op.head_dim..(head + 1) * op.head_dim {
+                    out[target * dim + column] += raised(source) / total * rows[source * dim + column];
+                }
+            }
+        }
+    }
+    out
+}
+
+fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
+    let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 1000)];
+    for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
+        let edges = edges(case as u32, targets, sources, degree, hub);
+        for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
+            for self_loops in [false, true] {
+                let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops };
+                let scores = |seed, rows: usize| values(seed, rows * heads).iter().map(|value| 6.0 * value).collect();
+                let inputs = [values(1, sources * heads * head_dim), scores(2, sources), scores(3, targets)];
+                body(&format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}"), &op, inputs);
+            }
+        }
+    }
+}
+
+fn forward(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
+    let mut out = vec![f32::NAN; op.edges.num_targets() * op.dim()];
+    let mut shares = vec![f32::NAN; op.num_shares()];
+    op.forward(&inputs[0], [&inputs[1], &inputs[2]], &mut out, &mut shares).unwrap();
+    (out, shares)
+}
+
+#[test]
+fn oracle_forward_is_the_formula() {
+    for_each_case(|name, op, inputs| {
+        let (out, _) = on_any_threads(|| forward(op, &inputs));
+        let wide = inputs.each_ref().map(|values| wide(values));
+        assert_close(&out, &naive(op, wide.each_ref().map(|values| &values[..])), name);
+    });
+}
+
+#[test]
+fn oracle_gradients_are_the_finite_differences_of_the_formula() {
+    for_each_case(|name, op, inputs| {
+        let (out, shares) = forward(op, &inputs);
+        let gradient = values(4, out.len());
+        let found = on_any_threads(|| {
+            let mut found = inputs.each_ref().map(|values| vec![f32::NAN; values.len()]);
+            let mut scratch = vec![f32::NAN; shares.len()];
+            let [rows, from_source, from_target] = &mut found;
+            let out = AttentionGradient { rows, from_source, from_target };
+            op.backward(&inputs[0], [&inputs[1], &inputs[2]], &shares, &gradient, &mut scratch, out).unwrap();
+            found
+        });
+        let inputs = inputs.each_ref().map(|values| wide(values));
+        for which in 0..3 {
+            let (mut some, mut expected) = (Vec::new(), Vec::new());
+            for at in (0..inputs[which].len()).step_by((inputs[which].len() / 25).max(1)) {
+                let moved = |by: f64| -> f64 {
+                    let mut inputs = inputs.clone();
+                    inputs[which][at] += by;
+                    let out = naive(op, inputs.each_ref().map(|values| &values[..]));
+                    out.iter().zip(&gradient).map(|(out, g)| out * f64::from(*g)).sum()
+                };
+                some.push(found[which][at]);
+                expected.push((moved(1e-5) - moved(-1e-5)) / 2e-5);
+            }
+            assert_close(&some, &expected, &format!("{name}, input {which}"));
+        }
+    });
+}
+
+#[test]
+fn oracle_products_of_heads() {
+    for (rows, heads, head_dim) in [(0, 2, 3), (1, 1, 1), (700, 3, 17), (257, 4, 32)] {
+        let (matrix, vector) = (values(1, rows * heads * head_dim), values(2, heads * head_dim));
+        let gradient = values(3, rows * heads);
+        let (found, of_vector) = on_any_threads(|| {
+            let (mut out, mut of_vector) = (vec![f32::NAN; rows * heads], vec![f32::NAN; vector.len()]);
+            head_products(&matrix, &vector, head_dim, &mut out).unwrap();
+            head_products_backward(&matrix, &gradient, head_dim, &mut of_vector).unwrap();
+            (out, of_vector)
+        });
+        let (mut products, mut sums) = (vec![0f64; rows * heads], vec![0f64; vector.len()]);
+        for (at, &value) in matrix.iter().enumerate() {
+            let (row, column) = (at / vector.len(), at % vector.len());
+            let place = row * heads + column / head_dim;
+            products[place] += f64::from(value) * f64::from(vector[column]);
+            sums[column] += f64::from(value) * f64::from(gradient[place]);
+        }
+        assert_close(&found, &products, "products");
+        assert_close(&of_vector, &sums, "gradient of the vector");
+    }
+}
+
+#[test]
+fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
+    let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
+    let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
+    let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
+    op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares).unwrap();
+    assert_eq!((out, shares), ([0.0, 0.0, 1.0, 2.0], [1.0]));
+    let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+    assert!(length(op.forward(&[1.0; 3], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares)));
+    assert!(length(op.forward(&[1.0; 4], [&[0.0; 1], &[0.0; 2]], &mut out, &mut shares)));
+    assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out[1..], &mut shares)));
+    assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut [])));
+    let few = Edges::new(vec![0, 0, 1], vec![0], 1).unwrap();
+    let looped = Attention { edges: &few, self_loops: true, ..op };
+    let refused = looped.forward(&[1.0; 2], [&[0.0; 1], &[0.0; 2]], &mut out, &mut [0.0; 3]);
+    assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));
+    assert!(length(head_products(&[0.0; 5], &[0.0; 2], 2, &mut [0.0; 2])));
+    assert!(length(head_products_backward(&[0.0; 4], &[0.0; 3], 2, &mut [0.0; 2])));
+}

@@ -1,0 +1,9 @@
+//! Softmax and sum over segments: consecutive rows that belong together, as the edges of one target do.
+//!
+//! Contract, on every device: segment `s` is rows `indptr[s]..indptr[s + 1]` of a row-major matrix, and each column is
+//! taken by itself. Rows are added in their order, so the result does not depend on the number of threads.
+
+mod cpu;
+
+pub use cpu::{segment_softmax, segment_softmax_backward, segment_sum};
+pub(crate) use cpu::{softmax, softmax_backward};

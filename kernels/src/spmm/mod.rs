@@ -1,0 +1,14 @@
+//! Aggregation: for each target of a layer's [`Edges`](crate::Edges) the sum, mean or maximum of its sources' rows, and
+//! the gradients of all three.
+//!
+//! Contract, on every device: matrices are row-major. Rows are added in the order of the edges, forwards within a target
+//! and backwards within a source, so the result does not depend on the number of threads. A target without edges gets
+//! zeros. No row per edge is ever built. Source: Wang et al., "Deep Graph Library", 2019 (g-SpMM).
+
+mod cpu;
+mod max;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use cpu::{Aggregation, Reduce};
+pub use max::{aggregate_max, aggregate_max_backward};

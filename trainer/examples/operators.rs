@@ -1,0 +1,108 @@
+//! Speeds of a layer's operators on this machine: dense products by both engines, gathering rows, and aggregating them
+//! with and without gathering, each interleaved with what it is compared to. Minima over rounds, so that a busy machine
+//! shows less.
+//!
+//! Run it with `cargo run --release -p gsplit-trainer --example operators`.
+
+// It talks to whoever runs it.
+#![allow(clippy::print_stdout)]
+
+use std::time::Instant;
+
+use gsplit_kernels::{Aggregation, Draws, Edges, Reduce, Stream, StreamKey, gather_rows};
+use gsplit_trainer::operator::{Engine, Finish, linear};
+use rayon::prelude::*;
+use tch::{Device, Kind, Tensor};
+
+const ROUNDS: usize = 7;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let threads = rayon::current_num_threads();
+    tch::set_num_threads(threads as i32);
+    println!("{threads} threads");
+    products()?;
+    rows()
+}
+
+/// Seconds of the fastest of several rounds, for each of the bodies, which take turns.
+fn fastest<const N: usize>(mut bodies: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut best = [f64::INFINITY; N];
+    for _ in 0..ROUNDS {
+        for (body, best) in bodies.iter_mut().zip(&mut best) {
+            let started = Instant::now();
+            body();
+            *best = best.min(started.elapsed().as_secs_f64());
+        }
+    }
+    best
+}
+
+/// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024, forwards and backwards.
+fn products() -> Result<(), Box<dyn std::error::Error>> {
+    println!("rows x in x out            forward            forward and backward, GFLOP/s: gemm, torch");
+    for [rows, input, output] in [[110_000, 200, 256], [14_000, 512, 256], [1_024, 512, 47]] {
+        let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
+        let x = matrix(rows, input);
+        let w = matrix(input, output).set_requires_grad(true);
+        let operations = 2.0 * (rows * input * output) as f64;
+        let forward = |engine| {
+            tch::no_grad(|| linear(engine, &x, &w, None, Finish::default())).map(drop).unwrap_or_default();
+        };
+        let both = |engine| {
+            if let Ok(y) = linear(engine, &x, &w, None, Finish::default()) {
+                y.sum(Kind::Float).backward();
+            }
+        };
+        let [gemm, torch, gemm_both, torch_both] = fastest([
+            &mut || forward(Engine::Gemm),
+            &mut || forward(Engine::Torch),
+            &mut || both(Engine::Gemm),
+            &mut || both(Engine::Torch),
+        ]);
+        let rate = |times: f64, seconds: f64| times * operations / seconds / 1e9;
+        println!(
+            "{rows:>7} x {input} x {output:>3}  {:>8.0} {:>8.0} {:>20.0} {:>8.0}",
+            rate(1.0, gemm),
+            rate(1.0, torch),
+            rate(2.0, gemm_both),
+            rate(2.0, torch_both)
+        );
+    }
+    Ok(())
+}
+
+/// Rows of 100 values out of a table of 1.2 GB, as a mini-batch reads them.
+fn rows() -> Result<(), Box<dyn std::error::Error>> {
+    const DIM: usize = 100;
+    const TABLE: usize = 3_000_000;
+    const SOURCES: usize = 300_000;
+    const TARGETS: usize = 100_000;
+    let table: Vec<f32> = (0..TABLE * DIM).into_par_iter().map(|i| i as f32).collect();
+    let draws = |count: usize, below: usize| -> Vec<u32> {
+        let key = StreamKey { step: count as u32, ..StreamKey::new(1, Stream::Generate) };
+        (0..count as u32).map(|i| Draws::new(&key, i).below(below as u32)).collect()
+    };
+    let vertices = draws(SOURCES, TABLE);
+    let indptr: Vec<u32> = (0..=TARGETS as u32).map(|target| 5 * target).collect();
+    let edges = Edges::new(indptr, draws(5 * TARGETS, SOURCES), SOURCES)?;
+    let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
+    let row = |v: u32| &table[v as usize * DIM..][..DIM];
+    let [mut gathered, mut copied, mut reused] = [(); 3].map(|()| vec![0f32; SOURCES * DIM]);
+    let (mut out, mut fused) = (vec![0f32; TARGETS * 2 * DIM], vec![0f32; TARGETS * 2 * DIM]);
+    let [copy, gather, two_steps, one_step] = fastest([
+        &mut || {
+            let pairs = copied.par_chunks_mut(64 * DIM).zip(table.par_chunks(64 * DIM));
+            pairs.for_each(|(to, from)| to.copy_from_slice(&from[..to.len()]));
+        },
+        &mut || gather_rows(row, &vertices, DIM, &mut gathered).unwrap_or_default(),
+        &mut || {
+            gather_rows(row, &vertices, DIM, &mut reused).unwrap_or_default();
+            op.forward(|s| &reused[s as usize * DIM..][..DIM], DIM, &mut out).unwrap_or_default();
+        },
+        &mut || op.forward(|s| row(vertices[s as usize]), DIM, &mut fused).unwrap_or_default(),
+    ]);
+    let rate = |seconds: f64| (SOURCES * DIM * 4) as f64 / seconds / 1e9;
+    println!("consecutive copy {:.1} GB/s, gather {:.1} GB/s of rows", rate(copy), rate(gather));
+    println!("gather, then aggregate {:.1} ms; aggregate where they lie {:.1} ms", two_steps * 1e3, one_step * 1e3);
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! The only unsafe code of this crate: calls of `shim.cpp` and of the `gemm` crate, and tensors' memory as slices.
+//!
+//! Why it is sound:
+//!
+//! * **Ownership across the boundary.** A `tch` tensor is a pointer to a C++ `at::Tensor` that it deletes when dropped.
+//!   Arguments are lent for the length of a call. What C++ hands to [`call_backward`] was made with `new` for it and is
+//!   wrapped at once; what [`call_backward`] returns was released by [`into_raw`] and C++ wraps it. A closure or buffer
+//!   travels as one `Box` pointer with the function that frees it, and C++ calls that function exactly once, whatever
+//!   fails (`Owned` in `shim.cpp`).
+//! * **No unwinding.** Every C++ function catches all exceptions; every Rust function that C++ calls catches panics.
+//!   Both become a line of text of at most [`ERROR_BYTES`] bytes.
+//! * **Threads.** torch may run a backward function on another thread, so closures and buffers are `Send`; a node calls
+//!   its closure under its own lock, never twice at a time.
+//! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's tensors
+//!   can share memory, and an in-place operation could change a slice that is being read; hence the rule, which the
+//!   crate keeps: nothing computes in place on a tensor while it is lent, and [`values`] is not public. Memory is lent
+//!   for writing only as a [`Pages`], before any tensor exists on it.
+//! * **Products.** [`gemm`] checks the three slices against the shapes before it passes pointers on.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{NonNull, null_mut};
+
+use tch::{Device, Kind, TchError, Tensor};
+
+use super::{BackwardFn, Gradient};
+use crate::{Error, Result};
+
+/// Room for a message, its closing zero included; `shim.cpp` says the same.
+const ERROR_BYTES: usize = 512;
+type Message = [c_char; ERROR_BYTES];
+
+type Drop = unsafe extern "C" fn(*mut c_void);
+type Backward = unsafe extern "C" fn(
+    state: *mut c_void,
+    gradient: *mut c_void,
+    saved: *const *mut c_void,
+    num_saved: usize,
+    needed: *const bool,
+    gradients: *mut *mut c_void,
+    num_inputs: usize,
+    error: *mut c_char,
+) -> c_int;
+
+unsafe extern "C" {
+    fn gsplit_attach(
+        inputs: *const *const c_void,
+        num_inputs: usize,
+        saved: *const *const c_void,
+        num_saved: usize,
+        output: *const c_void,
+        state: *mut c_void,
+        backward: Backward,
+        drop: Drop,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char) -> c_int;
+    fn gsplit_adopt(
+        data: *mut f32,
+        shape: *const i64,
+        dims: usize,
+        owner: *mut c_void,
+        drop: Drop,
+        tensor: *mut *mut c_void,
+        error: *mut c_char,
+    ) -> c_int;
+    fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
+}
+
+/// Runs a function of the shim and makes its message an error.
+fn checked(call: impl FnOnce(*mut c_char) -> c_int) -> Result<()> {
+    let mut message: Message = [0; ERROR_BYTES];
+    if call(message.as_mut_ptr()) == 0 {
+        return Ok(());
+    }
+    // SAFETY: the shim closed its message with a zero inside the array.
+    let text = unsafe { CStr::from_ptr(message.as_ptr()) };
+    Err(Error::Torch(TchError::Torch(text.to_string_lossy().into_owned())))
+}
+
+fn pointers(tensors: &[&Tensor]) -> Vec<*const c_void> {
+    tensors.iter().map(|tensor| tensor.as_ptr().cast()).collect()
+}
+
+/// Gives the C++ tensor of `tensor` away.
+fn into_raw(tensor: Tensor) -> *mut c_void {
+    std::mem::ManuallyDrop::new(tensor).as_mut_ptr().cast()
+}
+
+/// Makes `output` depend on `inputs` through `backward`. See [`super::attach`].
+pub fn attach(inputs: &[&Tensor], saved: &[&Tensor], output: &Tensor, backward: Box<BackwardFn>) -> Result<()> {
+    let (inputs, saved) = (pointers(inputs), pointers(saved));
+    let state: *mut Box<BackwardFn> = Box::into_raw(Box::new(backward));
+    // SAFETY: all tensors outlive the call; `state` is given away with the two functions that know its type.
+    checked(|error| unsafe {
+        gsplit_attach(
+            inputs.as_ptr(),
+            inputs.len(),
+            saved.as_ptr(),
+            saved.len(),
+            output.as_ptr().cast(),
+            state.cast(),
+            call_backward,
+            free::<Box<BackwardFn>>,
+            error,
+        )
+    })
+}
+
+/// Runs torch's backward pass from `output`, whose gradient is `gradient`.
+pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
+    // SAFETY: both tensors outlive the call.
+    checked(|error| unsafe { gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error) })
+}
+
+/// Drops a boxed `T`; one that panics while it is dropped is left where it is.
+///
+/// # Safety
+/// `pointer` is from `Box::<T>::into_raw` and not used afterwards.
+unsafe extern "C" fn free<T>(pointer: *mut c_void) {
+    // SAFETY: as the caller promises.
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(unsafe { Box::from_raw(pointer.cast::<T>()) })));
+}
+
+/// Runs a closure for `RustNode::apply`.
+///
+/// # Safety
+/// As the shim calls it: `state` is what [`attach`] gave away; `gradient` and `saved` are owned tensors; `needed` and
+/// `gradients` have `num_inputs` places; `error` has [`ERROR_BYTES`].
+unsafe extern "C" fn call_backward(
+    state: *mut c_void,
+    gradient: *mut c_void,
+    saved: *const *mut c_void,
+    num_saved: usize,
+    needed: *const bool,
+    gradients: *mut *mut c_void,
+    num_inputs: usize,
+    error: *mut c_char,
+) -> c_int {
+    // SAFETY: as the caller promises; zero lengths come with pointers that may be null.
+    let (closure, gradient, saved, needed) = unsafe {
+        let owned = |tensor: *mut c_void| Tensor::from_ptr(tensor.cast());
+        let saved: Vec<Tensor> = (0..num_saved).map(|i| owned(*saved.add(i))).collect();
+        let needed: Vec<bool> = (0..num_inputs).map(|i| *needed.add(i)).collect();
+        (&*state.cast::<Box<BackwardFn>>(), owned(gradient), saved, needed)
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        let found = closure(Gradient { output: gradient, saved, needed })?;
+        match found.len() == num_inputs {
+            true => Ok(found),
+            false => Err(Error::Option(format!("backward returned {} gradients for {num_inputs} inputs", found.len()))),
+        }
+    }));
+    let text = match outcome {
+        Ok(Ok(found)) => {
+            for (i, tensor) in found.into_iter().enumerate() {
+                // SAFETY: `gradients` has a place for every input, and their number was checked.
+                unsafe { *gradients.add(i) = tensor.map_or(null_mut(), into_raw) };
+            }
+            return 0;
+        }
+        Ok(Err(problem)) => problem.to_string(),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            let text = format!("backward panicked: {}", text.unwrap_or("no message"));
+            // What was thrown may panic in its own drop.
+            std::mem::forget(panic);
+            text
+        }
+    };
+    for (i, &byte) in text.as_bytes().iter().take(ERROR_BYTES - 1).chain(&[0]).enumerate() {
+        // SAFETY: at most ERROR_BYTES bytes are written.
+        unsafe { *error.add(i) = byte as c_char };
+    }
+    1
+}
+
+/// The values of a dense f32 tensor on the host, row after row, where they lie.
+pub fn values(tensor: &Tensor) -> Result<&[f32]> {
+    let fits = tensor.kind() == Kind::Float && tensor.device() == Device::Cpu && tensor.is_contiguous();
+    if !fits || tensor.is_sparse() {
+        let found = format!("expected a dense f32 tensor on the host, got {tensor:?}");
+        return Err(Error::Torch(TchError::Kind(found)));
+    }
+    if tensor.numel() == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, which live as long as the tensor; nothing
+    // writes to them meanwhile (module doc).
+    Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
+}
+
+/// Zeroed f32 memory on cache lines and, from a few MiB on, on huge pages where the kernel has them.
+pub struct Pages {
+    start: NonNull<f32>,
+    layout: Layout,
+}
+
+// SAFETY: it owns its memory, like a `Vec<f32>`.
+unsafe impl Send for Pages {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// A huge page on x86-64.
+    const HUGE_BYTES: usize = 2 << 20;
+
+    /// `len` zeros.
+    pub fn zeroed(len: usize) -> Result<Self> {
+        let refused = || Error::Option(format!("{len} values of f32 are more than there is memory for"));
+        let bytes = len.max(1).checked_mul(size_of::<f32>()).ok_or_else(refused)?;
+        let align = if bytes >= 2 * Self::HUGE_BYTES { Self::HUGE_BYTES } else { 64 };
+        let layout = Layout::from_size_align(bytes, align).map_err(|_| refused())?;
+        // SAFETY: the layout is not empty; the memory is written before anything reads it.
+        unsafe {
+            let start = alloc(layout);
+            if start.is_null() {
+                handle_alloc_error(layout);
+            }
+            if align == Self::HUGE_BYTES {
+                gsplit_prefer_huge_pages(start.cast(), bytes);
+            }
+            start.write_bytes(0, bytes);
+            Ok(Self { start: NonNull::new_unchecked(start.cast()), layout })
+        }
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.layout.size() / size_of::<f32>()
+    }
+
+    /// The values.
+    pub fn as_slice(&self) -> &[f32] {
+        // SAFETY: len() initialised values, borrowed with self.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len()) }
+    }
+
+    /// The values.
+    pub fn as_mut_slice(&mut self) -> &mut [f32] {
+        // SAFETY: as above, exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
+    }
+}
+
+impl std::ops::Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout.
+        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) };
+    }
+}
+
+/// A tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the tensor's storage.
+pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Result<Tensor> {
+    let mut owner = Box::new(owner);
+    let (values, room) = (owner.as_mut().as_mut().as_mut_ptr(), owner.as_mut().as_mut().len());
+    let needed = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(usize::try_from(dim).ok()?));
+    if needed.is_none_or(|needed| needed > room) {
+        return Err(Error::Torch(TchError::Shape(format!("a tensor of shape {shape:?} on {room} values"))));
+    }
+    let mut tensor = null_mut();
+    let owner = Box::into_raw(owner).cast();
+    // SAFETY: the memory holds the shape and, on the heap of `owner`, stays where it is until C++ frees it.
+    checked(|error| unsafe {
+        gsplit_adopt(values, shape.as_ptr(), shape.len(), owner, free::<T>, &mut tensor, error)
+    })?;
+    // SAFETY: made with `new` by the shim, for us.
+    Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
+}
+
+/// A matrix in a slice: element (i, j) is `values[start + i * row_stride + j * column_stride]`.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a> {
+    pub values: &'a [f32],
+    pub rows: usize,
+    pub columns: usize,
+    pub row_stride: usize,
+    pub column_stride: usize,
+}
+
+/// `out = a × b`, or `out += a × b` with `add`. `out` is stored row after row, `a.rows × b.columns`.
+///
+/// # Panics
+/// If the shapes do not fit together or a matrix does not fit in its slice.
+pub fn gemm(out: &mut [f32], add: bool, a: Matrix<'_>, b: Matrix<'_>) {
+    let (m, n, k) = (a.rows, b.columns, a.columns);
+    assert!(b.rows == k && out.len() == m * n, "shapes of a product");
+    for matrix in [a, b] {
+        let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
+        let end = last(matrix.rows, matrix.row_stride).saturating_add(last(matrix.columns, matrix.column_stride));
+        assert!(matrix.rows == 0 || matrix.columns == 0 || end < matrix.values.len(), "a matrix outside its slice");
+    }
+    if k == 0 {
+        // The crate leaves the result as it is.
+        if !add {
+            out.fill(0.0);
+        }
+        return;
+    }
+    // SAFETY: all elements were checked to lie in their slices; `out` is borrowed exclusively. Strides of a slice's
+    // elements fit an isize, and the product of no matrix that is empty reads anything.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            n as isize,
+            add,
+            a.values.as_ptr(),
+            a.column_stride as isize,
+            a.row_stride as isize,
+            b.values.as_ptr(),
+            b.column_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::Rayon(0),
+        );
+    }
+}

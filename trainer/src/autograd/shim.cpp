@@ -1,0 +1,141 @@
+// What tch lacks of torch's C++ interface: a graph node whose backward is a Rust function, a backward pass that starts
+// from a given gradient, and tensors on memory that Rust owns. Called by raw.rs alone, which documents the contract.
+// No exception leaves: each function returns 0, or 1 with a message in `error`.
+
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+
+#include <ATen/ops/from_blob.h>
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+using at::Tensor;
+using torch::autograd::variable_list;
+
+namespace {
+
+constexpr size_t ERROR_BYTES = 512;
+
+using Drop = void (*)(void*);
+// Takes ownership of `gradient` and of the tensors in `saved`; fills `gradients` with owned tensors or null.
+using Backward = int (*)(
+    void* state, Tensor* gradient, Tensor** saved, size_t num_saved, const bool* needed, Tensor** gradients,
+    size_t num_inputs, char* error);
+
+int say(char* error, const char* text) {
+  std::strncpy(error, text, ERROR_BYTES - 1);
+  error[ERROR_BYTES - 1] = 0;
+  return 1;
+}
+
+template <class Body>
+int guarded(char* error, Body body) noexcept {
+  try {
+    body();
+    return 0;
+  } catch (const c10::Error& e) {
+    return say(error, e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    return say(error, e.what());
+  } catch (...) {
+    return say(error, "an exception of unknown type");
+  }
+}
+
+// Something of Rust's, dropped exactly once.
+struct Owned {
+  void* pointer;
+  Drop drop;
+  ~Owned() { drop(pointer); }
+};
+
+struct RustNode : torch::autograd::Node {
+  std::unique_ptr<Owned> state;
+  Backward backward = nullptr;
+  std::vector<torch::autograd::SavedVariable> saved;
+
+  std::string name() const override { return "gsplit::RustNode"; }
+
+  variable_list apply(variable_list&& outputs) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    TORCH_CHECK(state != nullptr, torch::autograd::ERR_BACKWARD_TWICE);
+    TORCH_CHECK(!at::GradMode::is_enabled(), "a Rust operator has no second derivative: do not create a graph in backward");
+    const size_t inputs = num_outputs();  // of this node: the operator's inputs
+    variable_list result(inputs);
+    if (!outputs.at(0).defined()) return result;
+    std::vector<char> needed(inputs);
+    for (size_t i = 0; i < inputs; i++) needed[i] = task_should_compute_output(i);
+    std::vector<Tensor> unpacked;
+    for (auto& variable : saved) unpacked.push_back(variable.unpack(shared_from_this()));
+    // Nothing below throws until everything has an owner again.
+    std::vector<Tensor*> given(unpacked.size()), gradients(inputs, nullptr);
+    for (size_t i = 0; i < unpacked.size(); i++) given[i] = new Tensor(std::move(unpacked[i]));
+    char error[ERROR_BYTES] = "";
+    const int failed = backward(
+        state->pointer, new Tensor(std::move(outputs[0])), given.data(), given.size(),
+        reinterpret_cast<const bool*>(needed.data()), gradients.data(), inputs, error);
+    for (size_t i = 0; i < inputs; i++) {
+      std::unique_ptr<Tensor> gradient(gradients[i]);
+      if (gradient) result[i] = std::move(*gradient);
+    }
+    TORCH_CHECK(!failed, error);
+    return result;
+  }
+
+  void release_variables() override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    state.reset();
+    saved.clear();
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+// Takes ownership of `state`, whatever it returns.
+int gsplit_attach(
+    Tensor* const* inputs, size_t num_inputs, Tensor* const* saved, size_t num_saved, Tensor* output, void* state,
+    Backward backward, Drop drop, char* error) {
+  return guarded(error, [&] {
+    auto owned = std::unique_ptr<Owned>(new Owned{state, drop});
+    TORCH_CHECK(!output->requires_grad(), "an operator's output must be a new tensor without history");
+    variable_list tensors;
+    for (size_t i = 0; i < num_inputs; i++) tensors.push_back(*inputs[i]);
+    if (!torch::autograd::compute_requires_grad(tensors)) return;
+    auto node = std::shared_ptr<RustNode>(new RustNode(), torch::autograd::deleteNode);
+    node->state = std::move(owned);
+    node->backward = backward;
+    node->set_next_edges(torch::autograd::collect_next_edges(tensors));
+    torch::autograd::set_history(*output, node);
+    for (size_t i = 0; i < num_saved; i++) {
+      const bool is_output = saved[i]->unsafeGetTensorImpl() == output->unsafeGetTensorImpl();
+      node->saved.emplace_back(*saved[i], is_output);
+    }
+  });
+}
+
+int gsplit_backward(const Tensor* output, const Tensor* gradient, char* error) {
+  return guarded(error, [&] { torch::autograd::backward({*output}, {*gradient}); });
+}
+
+// Takes ownership of `owner`, whatever it returns: it is dropped with the tensor's storage.
+int gsplit_adopt(
+    float* data, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
+  return guarded(error, [&] {
+    std::shared_ptr<Owned> owned(new Owned{owner, drop});
+    auto keep = [owned](void*) mutable { owned.reset(); };
+    *tensor = new Tensor(at::from_blob(data, at::IntArrayRef(shape, dims), keep, at::TensorOptions().dtype(at::kFloat)));
+  });
+}
+
+// Asks for huge pages; a kernel without them gives ordinary ones.
+void gsplit_prefer_huge_pages(void* start, size_t bytes) { madvise(start, bytes, MADV_HUGEPAGE); }
+
+}  // extern "C"

@@ -1,0 +1,244 @@
+//! The node and the memory: right gradients, no leak, and every misuse an error.
+
+use std::sync::Arc;
+
+use tch::{Kind, Tensor};
+
+use super::*;
+use crate::Error;
+
+fn leaf(values: &[f32]) -> Tensor {
+    Tensor::from_slice(values).set_requires_grad(true)
+}
+
+/// `x²`, by us; `alive` is held as long as the closure.
+fn square(x: &Tensor, alive: &Arc<()>) -> Tensor {
+    let alive = alive.clone();
+    let output = tch::no_grad(|| x * x);
+    attach(&[x], &[x], output, move |gradient| {
+        let _ = &alive;
+        Ok(vec![Some(gradient.output * &gradient.saved[0] * 2.0)])
+    })
+    .unwrap()
+}
+
+fn list(tensor: &Tensor) -> Vec<f32> {
+    Vec::try_from(tensor.contiguous()).unwrap()
+}
+
+fn message<T>(result: Result<T>) -> String {
+    match result {
+        Ok(_) => panic!("expected an error"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn gradients_flow_through_ours_and_torchs_operators() {
+    let alive = Arc::new(());
+    let x = leaf(&[1.0, -2.0, 3.0]);
+    // d/dx (2x)⁴ = 64 x³, with x used twice.
+    let y = square(&square(&(&x + &x), &alive), &alive);
+    assert_eq!(list(&y), [16.0, 256.0, 1296.0]);
+    backward(&y, &Tensor::from_slice(&[1f32, 1.0, 0.5])).unwrap();
+    assert_eq!(list(&x.grad()), [64.0, -512.0, 864.0]);
+    drop(y);
+    assert_eq!(Arc::strong_count(&alive), 1, "closures are freed");
+}
+
+#[test]
+fn a_saved_output_is_given_back_and_does_not_keep_itself_alive() {
+    let alive = Arc::new(());
+    let make = |x: &Tensor| {
+        let alive = alive.clone();
+        let output = tch::no_grad(|| x.exp());
+        let saved = output.shallow_clone();
+        attach(&[x], &[&saved], output, move |gradient| {
+            let _ = &alive;
+            Ok(vec![Some(gradient.output * &gradient.saved[0])])
+        })
+        .unwrap()
+    };
+    let x = leaf(&[0.0, 1.0]);
+    let y = make(&x);
+    y.sum(Kind::Float).backward();
+    assert_eq!(list(&x.grad()), list(&y));
+    drop(y);
+    drop(make(&x));
+    assert_eq!(Arc::strong_count(&alive), 1, "a graph that was never used is freed too");
+}
+
+#[test]
+fn the_second_use_of_a_graph_is_an_error() {
+    let alive = Arc::new(());
+    let x = leaf(&[2.0]);
+    let y = square(&x, &alive);
+    let one = Tensor::from_slice(&[1f32]);
+    backward(&y, &one).unwrap();
+    assert_eq!(Arc::strong_count(&alive), 1, "freed by the first use");
+    assert!(message(backward(&y, &one)).contains("second time"));
+    assert_eq!(list(&x.grad()), [4.0]);
+    // On request torch keeps the graph, and the gradients add up.
+    let y = square(&x, &alive);
+    Tensor::run_backward(&[&y], &[&x], true, false);
+    backward(&y, &one).unwrap();
+    assert_eq!(list(&x.grad()), [8.0]);
+}
+
+#[test]
+fn nothing_is_kept_where_no_gradient_is_recorded() {
+    let alive = Arc::new(());
+    let x = leaf(&[2.0]);
+    let unrecorded = tch::no_grad(|| square(&x, &alive));
+    let plain = square(&x.detach(), &alive);
+    assert!(!unrecorded.requires_grad() && !plain.requires_grad());
+    assert_eq!(Arc::strong_count(&alive), 1);
+    assert!(message(backward(&plain, &plain)).contains("does not require grad"));
+}
+
+#[test]
+fn gradients_that_nobody_needs_are_not_asked_for() {
+    for needs in [[true, false], [false, true], [true, true]] {
+        let inputs = needs.map(|needs| Tensor::from_slice(&[3f32]).set_requires_grad(needs));
+        let [a, b] = &inputs;
+        let output = tch::no_grad(|| a * b);
+        let y = attach(&[a, b], &[a, b], output, move |gradient| {
+            assert_eq!(gradient.needed, needs);
+            let product = |other: usize| Some(&gradient.output * &gradient.saved[other]);
+            Ok(vec![product(1).filter(|_| needs[0]), product(0).filter(|_| needs[1])])
+        })
+        .unwrap();
+        y.backward();
+        for (input, needs) in inputs.iter().zip(needs) {
+            assert_eq!(input.grad().defined(), needs);
+        }
+    }
+}
+
+#[test]
+fn errors_and_panics_come_out_of_backward_as_errors() {
+    let x = leaf(&[1.0, 2.0]);
+    let one = Tensor::from_slice(&[1f32, 1.0]);
+    let fails = |backward_fn: fn() -> Result<Vec<Option<Tensor>>>| {
+        let y = attach(&[&x], &[], x.detach().copy(), move |_| backward_fn()).unwrap();
+        message(backward(&y, &one))
+    };
+    assert!(fails(|| Err(Error::Option("no such luck".into()))).contains("no such luck"));
+    assert!(fails(|| panic!("lost {}", 7)).contains("backward panicked: lost 7"));
+    assert!(fails(|| panic!("{}", "long ".repeat(1000))).len() < 600);
+    assert!(fails(|| std::panic::panic_any(5)).contains("no message"));
+    assert!(fails(|| Ok(vec![])).contains("0 gradients for 1 inputs"));
+    assert!(fails(|| Ok(vec![Some(Tensor::from_slice(&[1f32, 2.0, 3.0]))])).contains("invalid gradient"));
+    assert!(!x.grad().defined());
+    // The graph still works for others.
+    backward(&square(&x, &Arc::new(())), &one).unwrap();
+    assert_eq!(list(&x.grad()), [2.0, 4.0]);
+}
+
+#[test]
+fn no_gradient_is_zero() {
+    let x = leaf(&[1.0]);
+    let y = attach(&[&x], &[], x.detach() + 1.0, |_| Ok(vec![None])).unwrap();
+    (&y + &x).backward();
+    assert_eq!(list(&x.grad()), [1.0]);
+}
+
+#[test]
+fn a_value_changed_in_place_is_noticed() {
+    let x = leaf(&[1.0]);
+    let hidden = &x * 3.0;
+    let y = square(&hidden, &Arc::new(()));
+    let _ = hidden.shallow_clone().g_add_(&Tensor::from_slice(&[1f32]));
+    assert!(message(backward(&y, &Tensor::from_slice(&[1f32]))).contains("modified by an inplace operation"));
+}
+
+#[test]
+fn an_output_with_history_is_refused() {
+    let x = leaf(&[1.0]);
+    assert!(message(attach(&[&x], &[], &x * 2.0, |_| Ok(vec![None]))).contains("without history"));
+}
+
+#[test]
+fn a_graph_of_the_gradient_is_refused() {
+    let x = leaf(&[1.0]);
+    let y = square(&x, &Arc::new(()));
+    let second = Tensor::f_run_backward(&[&y], &[&x], true, true);
+    assert!(message(second.map_err(Error::from)).contains("no second derivative"));
+}
+
+#[test]
+fn only_dense_f32_rows_on_the_host_are_lent() {
+    let matrix = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0]).view([2, 2]);
+    assert_eq!(values(&matrix).unwrap(), [1.0, 2.0, 3.0, 4.0]);
+    assert_eq!(values(&matrix.narrow(0, 1, 1)).unwrap(), [3.0, 4.0]);
+    for other in [matrix.tr(), matrix.to_kind(Kind::Double), matrix.sum(Kind::Float).expand([3], false)] {
+        assert!(message(values(&other)).contains("dense f32"));
+    }
+    assert!(values(&Tensor::zeros([0, 4], (Kind::Float, tch::Device::Cpu))).unwrap().is_empty());
+    // The gradient of a sum is one value, expanded.
+    let x = leaf(&[1.0, 2.0]);
+    let y = attach(&[&x], &[], x.detach().copy(), |gradient| {
+        assert!(values(&gradient.output).is_err());
+        Ok(vec![Some(Tensor::from_slice(values(&gradient.output.contiguous())?))])
+    });
+    y.unwrap().sum(Kind::Float).backward();
+    assert_eq!(list(&x.grad()), [1.0, 1.0]);
+}
+
+#[test]
+fn memory_is_used_again_when_its_tensor_is_gone() {
+    // No other test makes buffers of this size.
+    const LEN: usize = 7 << 18;
+    let mut buffer = Buffer::new(LEN).unwrap();
+    assert!(buffer.as_slice().iter().all(|&value| value == 0.0));
+    buffer.as_mut_slice().iter_mut().enumerate().for_each(|(i, value)| *value = i as f32);
+    let tensor = buffer.into_tensor(&[7, 1 << 18]).unwrap();
+    let place = tensor.data_ptr();
+    let view = tensor.select(0, 6);
+    drop(tensor);
+    let other = Buffer::new(LEN).unwrap();
+    assert_ne!(other.as_slice().as_ptr().cast(), place.cast_const(), "a view keeps the memory");
+    assert_eq!(view.double_value(&[5]), (LEN - (1 << 18) + 5) as f64);
+    drop(view);
+    let again = Buffer::new(LEN - 100).unwrap();
+    assert_eq!(again.as_slice().as_ptr().cast(), place.cast_const());
+    assert_eq!(again.as_slice().len(), LEN - 100);
+    assert_ne!(Buffer::new(LEN / 4).unwrap().as_slice().as_ptr(), again.as_slice().as_ptr(), "without waste");
+    assert!(message(again.into_tensor(&[LEN as i64 + 1])).contains("a tensor of shape"));
+    assert!(message(Buffer::new(10).unwrap().into_tensor(&[-1])).contains("a tensor of shape"));
+    assert!(message(Buffer::new(usize::MAX / 2)).contains("more than there is memory"));
+    assert_eq!(Buffer::new(0).unwrap().into_tensor(&[0, 5]).unwrap().size(), [0, 5]);
+}
+
+#[test]
+fn products_of_every_orientation() {
+    let a: Vec<f32> = (0..35).map(|i| (i % 11) as f32 - 4.0).collect();
+    let b: Vec<f32> = (0..21).map(|i| (i % 5) as f32 - 2.0).collect();
+    let matrix = |values, rows, columns| Matrix { values, rows, columns, row_stride: columns, column_stride: 1 };
+    // 5×7 times 7×3, and (7×5)ᵀ times (3×7)ᵀ.
+    for flipped in [false, true] {
+        let (left, right) = match flipped {
+            false => (matrix(&a, 5, 7), matrix(&b, 7, 3)),
+            true => (
+                Matrix { values: &a, rows: 5, columns: 7, row_stride: 1, column_stride: 5 },
+                Matrix { values: &b, rows: 7, columns: 3, row_stride: 1, column_stride: 7 },
+            ),
+        };
+        let at = |m: &Matrix<'_>, i: usize, j: usize| m.values[i * m.row_stride + j * m.column_stride];
+        let expected: Vec<f32> =
+            (0..15).map(|place| (0..7).map(|k| at(&left, place / 3, k) * at(&right, k, place % 3)).sum()).collect();
+        let mut out = vec![f32::NAN; 15];
+        gemm(&mut out, false, left, right);
+        assert_eq!(out, expected);
+        gemm(&mut out, true, left, right);
+        assert_eq!(out, expected.iter().map(|value| 2.0 * value).collect::<Vec<_>>());
+    }
+    let mut out = vec![f32::NAN; 6];
+    gemm(&mut out, false, matrix(&[], 2, 0), matrix(&[], 0, 3));
+    assert_eq!(out, [0.0; 6], "a sum of nothing");
+    gemm(&mut [], false, matrix(&[], 0, 7), matrix(&b, 7, 3));
+    for bad in [matrix(&a, 5, 8), matrix(&a[1..], 5, 7)] {
+        let refused = std::panic::catch_unwind(|| gemm(&mut [0.0; 15], false, bad, matrix(&b, 7, 3)));
+        assert!(refused.is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! Operators of a layer, with gradients, for a model author to put together: each computes on the host with
+//! `gsplit-kernels` or the `gemm` crate, writes to memory that is used again, and is a node of torch's graph.
+//!
+//! All take and return f32 tensors on the host. Inputs need not be contiguous (they are copied if they are not), and
+//! gradients that nobody needs are not computed. Under [`tch::no_grad`] nothing is kept for backward.
+
+mod aggregate;
+mod attention;
+mod finish;
+mod linear;
+mod product;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use gsplit_kernels::{Activation, Reduce};
+
+pub use aggregate::{aggregate, aggregate_max};
+pub use attention::attention;
+pub use finish::{Dropout, Finish, finished};
+pub use linear::linear;
+pub use product::{Engine, engine};
+pub use rows::Rows;
+pub(crate) use rows::gather_features;
+
+use tch::Tensor;
+
+use crate::autograd::Buffer;
+use crate::{Error, Result};
+
+/// Rows and columns of a matrix.
+fn shape(what: &str, tensor: &Tensor) -> Result<(usize, usize)> {
+    match tensor.size()[..] {
+        [rows, columns] => Ok((rows as usize, columns as usize)),
+        ref size => Err(mismatch(format!("{what}: expected a matrix, got a tensor of shape {size:?}"))),
+    }
+}
+
+/// An error about shapes.
+fn mismatch(problem: String) -> Error {
+    Error::Torch(tch::TchError::Shape(problem))
+}
+
+/// A new tensor of `shape`, filled by `fill`.
+fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tensor> {
+    let mut buffer = Buffer::new(shape.iter().product())?;
+    fill(buffer.as_mut_slice())?;
+    buffer.into_tensor(&shape.iter().map(|&dim| dim as i64).collect::<Vec<_>>())
+}

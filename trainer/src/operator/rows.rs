@@ -1,0 +1,111 @@
+//! The rows that a layer reads: hidden ones, or features where they are stored.
+
+use gsplit_kernels::{Aggregation, ScaledRow, gather_rows};
+use gsplit_store::{FeatureDtype, FeatureTable};
+use half::{bf16, f16};
+use tch::Tensor;
+
+use super::{filled, shape};
+use crate::Result;
+use crate::autograd::values;
+
+/// One row for each vertex of a mixed frontier.
+#[derive(Clone, Copy)]
+pub enum Rows<'a> {
+    /// f32 `[rows, width]`.
+    Hidden(&'a Tensor),
+    /// Rows of `features`, which have no gradient and are not copied before they are used.
+    Stored {
+        /// The table.
+        features: &'a FeatureTable,
+        /// Which of its rows, in order.
+        vertices: &'a [u32],
+    },
+}
+
+impl<'a> From<&'a Tensor> for Rows<'a> {
+    fn from(tensor: &'a Tensor) -> Self {
+        Self::Hidden(tensor)
+    }
+}
+
+/// Calls `$body` with `$row` a function from a vertex to its stored row, of the type that the table holds.
+macro_rules! with_rows {
+    ($features:expr, |$row:ident| $body:expr) => {{
+        let features: &FeatureTable = $features;
+        match features.dtype() {
+            FeatureDtype::F32 => {
+                let $row = |v: u32| features.row::<f32>(v);
+                $body
+            }
+            FeatureDtype::F16 => {
+                let $row = |v: u32| features.row::<f16>(v);
+                $body
+            }
+            FeatureDtype::Bf16 => {
+                let $row = |v: u32| features.row::<bf16>(v);
+                $body
+            }
+            FeatureDtype::I8 => {
+                let $row = |v: u32| ScaledRow { scale: features.scale(v), values: features.row(v) };
+                $body
+            }
+        }
+    }};
+}
+
+impl Rows<'_> {
+    /// Number of rows and their width.
+    ///
+    /// # Errors
+    /// [`Error::Torch`](crate::Error::Torch) if the hidden rows are no matrix.
+    pub fn shape(&self) -> Result<(usize, usize)> {
+        match self {
+            Self::Hidden(tensor) => shape("rows of a layer", tensor),
+            Self::Stored { features, vertices } => Ok((vertices.len(), features.dim())),
+        }
+    }
+
+    /// Whether gradients flow back to them.
+    pub fn requires_grad(&self) -> bool {
+        match self {
+            Self::Hidden(tensor) => tensor.requires_grad(),
+            Self::Stored { .. } => false,
+        }
+    }
+
+    /// All of them, f32 `[rows, width]`; stored ones are gathered.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) if the table has not all vertices.
+    pub fn tensor(&self) -> Result<Tensor> {
+        match *self {
+            Self::Hidden(tensor) => Ok(tensor.shallow_clone()),
+            Self::Stored { features, vertices } => {
+                filled(&[vertices.len(), features.dim()], |out| gather_features(features, vertices, out))
+            }
+        }
+    }
+
+    /// [`Aggregation::forward`] of these rows.
+    pub(super) fn aggregate(&self, op: &Aggregation<'_>, out: &mut [f32]) -> Result<()> {
+        let (rows, dim) = self.shape()?;
+        gsplit_kernels::KernelError::check_len("rows to aggregate", op.edges.num_sources(), rows)?;
+        match *self {
+            Self::Hidden(tensor) => {
+                let from = values(tensor)?;
+                op.forward(|source| &from[source as usize * dim..][..dim], dim, out)?;
+            }
+            Self::Stored { features, vertices } => {
+                with_rows!(features, |row| op.forward(|source| row(vertices[source as usize]), dim, out))?
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The rows of `vertices`, one after the other, widened to f32.
+pub(crate) fn gather_features(features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<()> {
+    with_rows!(features, |row| gather_rows(row, vertices, features.dim(), out))?;
+    Ok(())
+}

@@ -1,0 +1,277 @@
+//! Each operator through torch's graph: against the same thing written with torch's own operators in f64, values and
+//! gradients, for every set of inputs that need one.
+
+use std::sync::Arc;
+
+use gsplit_kernels::{Draws, Edges, Stream, StreamKey, dropout_mask};
+use tch::{Device, Kind, Tensor};
+
+use super::product::{plain, product, transposed};
+use super::*;
+use crate::autograd::backward;
+
+const ENGINES: [Engine; 2] = [Engine::Gemm, Engine::Torch];
+
+fn random(seed: u32, shape: [usize; 2]) -> Tensor {
+    let key = StreamKey { epoch: seed, ..StreamKey::new(7, Stream::Generate) };
+    let row = |row: usize| {
+        let mut draws = Draws::new(&key, row as u32);
+        (0..shape[1]).map(move |_| draws.unit_f32() - 0.5)
+    };
+    let values: Vec<f32> = (0..shape[0]).flat_map(row).collect();
+    Tensor::from_slice(&values).view(shape.map(|dim| dim as i64))
+}
+
+fn edges(targets: usize, sources: u32, degree: u32) -> Arc<Edges> {
+    let mut draws = Draws::new(&StreamKey::new(8, Stream::Generate), sources);
+    let (mut indptr, mut list) = (vec![0u32], Vec::new());
+    for _ in 0..targets {
+        list.extend((0..draws.below(degree + 1)).map(|_| draws.below(sources)));
+        indptr.push(list.len() as u32);
+    }
+    Arc::new(Edges::new(indptr, list, sources as usize).unwrap())
+}
+
+fn index(values: impl Iterator<Item = u32>) -> Tensor {
+    Tensor::from_slice(&values.map(i64::from).collect::<Vec<_>>())
+}
+
+fn targets_of(edges: &Edges) -> Tensor {
+    index((0..edges.num_targets()).flat_map(|target| edges.of(target).map(move |_| target as u32)))
+}
+
+fn degrees(edges: &Edges) -> Tensor {
+    let counts: Vec<f64> = (0..edges.num_targets()).map(|target| edges.of(target).len().max(1) as f64).collect();
+    Tensor::from_slice(&counts).view([-1, 1])
+}
+
+/// Sums of the rows of `values`, f64 `[edges, width]`, by target.
+fn sum_by_target(edges: &Edges, values: &Tensor) -> Tensor {
+    let zeros = Tensor::zeros([edges.num_targets() as i64, values.size()[1]], (Kind::Double, Device::Cpu));
+    zeros.index_add(0, &targets_of(edges), values)
+}
+
+fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
+    assert_eq!(found.size(), expected.size(), "{what}");
+    if expected.numel() == 0 {
+        return;
+    }
+    let off = (found.to_kind(Kind::Double) - expected).abs().max().double_value(&[]);
+    let scale = expected.abs().max().double_value(&[]).max(1e-3);
+    assert!(off <= 1e-5 * scale, "{what}: off by {off} of {scale}");
+}
+
+/// Runs `ours` and, in f64, `torchs` on the same inputs, whose gradients are needed one by one and all together.
+fn compare(
+    what: &str,
+    inputs: &[Tensor],
+    ours: &dyn Fn(&[Tensor]) -> Result<Tensor>,
+    torchs: &dyn Fn(&[Tensor]) -> Tensor,
+) {
+    for which in 0..=inputs.len() {
+        let leaves = |kind: Kind| -> Vec<Tensor> {
+            let needs = |i: usize| which == inputs.len() || which == i;
+            let leaf = |(i, input): (usize, &Tensor)| input.to_kind(kind).copy().set_requires_grad(needs(i));
+            inputs.iter().enumerate().map(leaf).collect()
+        };
+        let (mine, theirs) = (leaves(Kind::Float), leaves(Kind::Double));
+        let (found, expected) = (ours(&mine).unwrap(), torchs(&theirs));
+        assert_close(&found.detach(), &expected.detach(), what);
+        let gradient = random(99, [found.size()[0] as usize, found.size()[1] as usize]);
+        backward(&found, &gradient).unwrap();
+        backward(&expected, &gradient.to_kind(Kind::Double)).unwrap();
+        for (i, (mine, theirs)) in mine.iter().zip(&theirs).enumerate() {
+            let (mine, theirs) = (mine.grad(), theirs.grad());
+            assert_eq!(mine.defined(), which == inputs.len() || which == i, "{what}, input {i}");
+            if mine.defined() {
+                assert_close(&mine, &theirs, &format!("{what}, gradient of input {i}"));
+            }
+        }
+    }
+    let unrecorded = tch::no_grad(|| ours(&inputs.iter().map(Tensor::shallow_clone).collect::<Vec<_>>()).unwrap());
+    assert!(!unrecorded.requires_grad());
+}
+
+#[test]
+fn oracle_linear() {
+    let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: 1 };
+    for (rows, input, output) in [(1, 1, 1), (200, 33, 17), (40, 256, 47), (0, 5, 3), (6, 0, 4)] {
+        let tensors = [random(1, [rows, input]), random(2, [input, output]), random(3, [1, output]).view([-1])];
+        let ids: Arc<[u32]> = (0..rows as u32).map(|row| row * 3).collect();
+        for (engine, activation, probability) in ENGINES.into_iter().flat_map(|engine| {
+            [Activation::Identity, Activation::Relu, Activation::Elu].map(|activation| (engine, activation, 0.3))
+        }) {
+            for probability in [0.0, probability] {
+                let mut mask = vec![1f32; rows * output];
+                let dropout = (probability > 0.0).then(|| Dropout { ids: ids.clone(), probability, key });
+                if probability > 0.0 {
+                    dropout_mask(&ids, output, probability, &key, &mut mask).unwrap();
+                }
+                let mask = Tensor::from_slice(&mask).view([rows as i64, output as i64]).to_kind(Kind::Double);
+                let finish = Finish { activation, dropout };
+                let torchs = |sum: Tensor| match activation {
+                    Activation::Identity => sum,
+                    Activation::Relu => sum.relu(),
+                    _ => sum.elu(),
+                };
+                let what = format!("{engine:?}, {activation:?}, dropout {probability}, {rows} rows");
+                compare(&what, &tensors, &|t| linear(engine, &t[0], &t[1], Some(&t[2]), finish.clone()), &|t| {
+                    torchs(t[0].matmul(&t[1]) + &t[2]) * &mask
+                });
+                compare(
+                    &format!("{what}, without bias"),
+                    &tensors[..2],
+                    &|t| linear(engine, &t[0], &t[1], None, finish.clone()),
+                    &|t| torchs(t[0].matmul(&t[1])) * &mask,
+                );
+                compare(
+                    &format!("{what}, alone"),
+                    &tensors[..1],
+                    &|t| finished(&t[0].matmul(&tensors[1]), finish.clone()),
+                    &|t| torchs(t[0].matmul(&tensors[1].to_kind(Kind::Double))) * &mask,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn oracle_aggregations() {
+    for (targets, sources, degree, dim) in [(1, 1, 0, 3), (50, 70, 5, 1), (200, 400, 9, 40), (30, 30, 3, 16)] {
+        let edges = edges(targets, sources, degree);
+        let from = index(edges.sources().iter().copied());
+        let rows = random(1, [sources as usize, dim]);
+        let weights = random(2, [edges.num_edges(), 1]).view([-1]);
+        for (reduce, own) in
+            [Reduce::Sum, Reduce::Mean].into_iter().flat_map(|reduce| [(reduce, false), (reduce, true)])
+        {
+            let torchs = |rows: &Tensor, weights: Option<&Tensor>| {
+                let of_edges = rows.index_select(0, &from);
+                let of_edges = weights.map_or(of_edges.shallow_clone(), |weights| &of_edges * weights.view([-1, 1]));
+                let sum = sum_by_target(&edges, &of_edges);
+                let sum = if reduce == Reduce::Mean { sum / degrees(&edges) } else { sum };
+                if own { Tensor::cat(&[&rows.narrow(0, 0, targets as i64), &sum], 1) } else { sum }
+            };
+            let what = format!("{targets} targets, {reduce:?}, own {own}");
+            compare(&what, &[rows.copy()], &|t| aggregate(&edges, reduce, &t[0], None, own), &|t| torchs(&t[0], None));
+            compare(
+                &format!("{what}, weighted"),
+                &[rows.copy(), weights.copy()],
+                &|t| aggregate(&edges, reduce, &t[0], Some(&t[1]), own),
+                &|t| torchs(&t[0], Some(&t[1])),
+            );
+        }
+        let torchs = |rows: &Tensor| {
+            let largest = |target: usize| {
+                let of = edges.of(target);
+                let rows = rows.index_select(0, &from.narrow(0, of.start as i64, of.len() as i64));
+                if of.is_empty() {
+                    Tensor::zeros([dim as i64], (Kind::Double, Device::Cpu))
+                } else {
+                    rows.amax(0, false)
+                }
+            };
+            // A sum of nothing keeps the result in the graph where no target has edges.
+            Tensor::stack(&(0..targets).map(largest).collect::<Vec<_>>(), 0) + rows.sum(Kind::Double) * 0.0
+        };
+        compare("maxima", &[distinct(&edges, dim)], &|t| aggregate_max(&edges, &t[0]), &|t| torchs(&t[0]));
+    }
+}
+
+/// Rows without equal values: torch shares the gradient of a maximum among equals.
+fn distinct(edges: &Edges, dim: usize) -> Tensor {
+    random(1, [edges.num_sources(), dim])
+        + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu)).view([-1, dim as i64]) * 1e-3
+}
+
+#[test]
+fn oracle_attention() {
+    for (targets, sources, degree, heads, dim) in
+        [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)]
+    {
+        let edges = edges(targets, sources, degree);
+        let (from, to) = (index(edges.sources().iter().copied()), targets_of(&edges));
+        let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
+        let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
+        let (width, n) = (heads * dim, targets as i64);
+        let inputs = [
+            random(1, [sources as usize, width]),
+            random(2, [heads, dim]) * 3.0,
+            random(3, [heads, dim]) * 3.0,
+            random(4, [1, width]).view([-1]),
+        ];
+        let torchs = |t: &[Tensor]| {
+            let z = t[0].view([-1, heads as i64, dim as i64]);
+            let score = |a: &Tensor| (&z * a).sum_dim_intlist(-1, false, Kind::Double);
+            let score = score(&t[1]).index_select(0, &from) + score(&t[2]).index_select(0, &to);
+            let raised = score.maximum(&(&score * 0.2)).exp();
+            let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
+            let share = raised / total.index_select(0, &to);
+            let terms = z.index_select(0, &from) * share.unsqueeze(-1);
+            let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
+            (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
+        };
+        let finish = Finish { activation: Activation::Elu, dropout: None };
+        compare(
+            &format!("{targets} targets, {heads} heads of {dim}"),
+            &inputs,
+            &|t| attention(&edges, &t[0], &t[1], &t[2], &t[3], finish.clone()),
+            &torchs,
+        );
+    }
+}
+
+#[test]
+fn rows_that_are_not_contiguous_are_read_rightly() {
+    let edges = edges(20, 30, 4);
+    let (wide, tall) = (random(1, [12, 30]), random(2, [7, 12]));
+    let ours = |x: &Tensor, w: &Tensor| {
+        let rows = aggregate(&edges, Reduce::Sum, x, None, false).unwrap();
+        linear(Engine::Gemm, &rows, w, None, Finish::default()).unwrap()
+    };
+    let (x, w) = (wide.copy().set_requires_grad(true), tall.copy().set_requires_grad(true));
+    let strided = ours(&x.tr(), &w.tr());
+    let dense = ours(&wide.tr().contiguous(), &tall.tr().contiguous());
+    assert_eq!(strided.detach(), dense);
+    // The gradient of a sum is one value, expanded.
+    strided.sum(Kind::Float).backward();
+    assert_eq!((x.grad().size(), w.grad().size()), (vec![12, 30], vec![7, 12]));
+}
+
+#[test]
+fn products_are_the_same_for_any_number_of_threads() {
+    let run = |threads: usize| -> Vec<Vec<f32>> {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let (a, b) = (random(1, [3000, 130]), random(2, [130, 90]));
+            let product = |a, b| product(Engine::Gemm, a, b, |_| Ok(())).unwrap();
+            let forward = product(plain(&a), plain(&b));
+            let back = [product(transposed(&a), plain(&forward)), product(plain(&forward), transposed(&b))];
+            [forward].iter().chain(&back).map(|found| Vec::try_from(found.view([-1])).unwrap()).collect()
+        })
+    };
+    let first = run(1);
+    for threads in [2, 4, 8] {
+        assert_eq!(run(threads), first);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let message = |result: Result<Tensor>| result.map(|_| ()).unwrap_err().to_string();
+    let (edges, rows) = (edges(3, 5, 2), random(1, [5, 4]));
+    let none = Finish::default;
+    assert!(message(linear(Engine::Gemm, &rows, &rows, None, none())).contains("[5, 4]"));
+    assert!(message(linear(Engine::Gemm, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
+    assert!(message(linear(Engine::Gemm, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
+    let doubles = rows.to_kind(Kind::Double);
+    assert!(message(linear(Engine::Torch, &doubles, &doubles, None, none())).contains("f32"));
+    assert!(message(aggregate(&edges, Reduce::Sum, &random(1, [4, 4]), None, false)).contains("rows to aggregate"));
+    assert!(message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false)).contains("edge weights"));
+    assert!(message(aggregate_max(&edges, &random(1, [4, 4]))).contains("rows of the sources"));
+    let heads = random(2, [2, 2]);
+    let attend = |rows: &Tensor, bias: &Tensor| attention(&edges, rows, &heads, &heads, bias, none());
+    assert!(message(attend(&random(1, [5, 6]), &random(1, [1, 6]).view([-1]))).contains("width 6"));
+    assert!(message(attend(&random(1, [4, 4]), &random(1, [1, 4]).view([-1]))).contains("rows of the sources"));
+    assert!(message(attend(&rows, &random(1, [1, 3]).view([-1]))).contains("bias"));
+}
