@@ -5,7 +5,6 @@
 //! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per
 //! operation: `mod.rs` holds the contract, `cpu.rs` the implementation on host memory.
 
-#![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod comm;
@@ -14,6 +13,7 @@ mod dropout;
 mod error;
 mod gather;
 mod philox;
+mod prefetch;
 mod sample;
 pub mod schedule;
 mod split;
@@ -26,6 +26,8 @@ pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use error::{CommError, KernelError};
 pub use gather::{ScaledRow, StoredRow, Widen, gather_f32, gather_rows, scatter_add_f32};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
-pub use sample::{Fanout, Graph, SampledEdges, neighbours, sample_layer};
+pub use sample::{
+    Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
+};
 pub use split::{Split, split_by_owner};
-pub use unique::{Relabelled, unique, unique_frontier_first};
+pub use unique::unique;

@@ -49,6 +49,8 @@ pub enum Stream {
     Split = 6,
     /// Random assignment of vertices to parts.
     Assign = 7,
+    /// Seeds of the sequences that continue one of [`Stream::Sample`] which is too short, by vertex.
+    Pages = 8,
 }
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).
@@ -80,6 +82,37 @@ impl StreamKey {
     pub fn block(&self, item: u32, block: u16) -> [u32; 4] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16 | u32::from(block);
         philox4x32_10([item, what, self.step, self.epoch], [self.seed as u32, (self.seed >> 32) as u32])
+    }
+}
+
+/// Blocks that [`StreamKey::blocks`] computes at once.
+pub(crate) const BLOCKS: usize = 4;
+
+impl StreamKey {
+    /// Blocks `first .. first + BLOCKS` of the sequence of `item`, one after the other: what [`StreamKey::block`] gives, in lanes
+    /// that the compiler turns into vectors.
+    #[inline]
+    pub(crate) fn blocks(&self, item: u32, first: u16) -> [u32; 4 * BLOCKS] {
+        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
+        let mut c0 = [u64::from(item); BLOCKS];
+        let mut c1: [u64; BLOCKS] = std::array::from_fn(|lane| u64::from(what | u32::from(first.wrapping_add(lane as u16))));
+        let mut c2 = [u64::from(self.step); BLOCKS];
+        let mut c3 = [u64::from(self.epoch); BLOCKS];
+        let (mut k0, mut k1) = (self.seed as u32, (self.seed >> 32) as u32);
+        for _ in 0..10 {
+            for lane in 0..BLOCKS {
+                // The upper halves of c1 and c3 hold rubbish, which the products do not see.
+                let a = (c0[lane] & 0xFFFF_FFFF) * 0xD251_1F53;
+                let b = (c2[lane] & 0xFFFF_FFFF) * 0xCD9E_8D57;
+                c0[lane] = (b >> 32) ^ c1[lane] ^ u64::from(k0);
+                c2[lane] = (a >> 32) ^ c3[lane] ^ u64::from(k1);
+                c1[lane] = b;
+                c3[lane] = a;
+            }
+            k0 = k0.wrapping_add(0x9E37_79B9);
+            k1 = k1.wrapping_add(0xBB67_AE85);
+        }
+        std::array::from_fn(|i| [c0, c1, c2, c3][i % 4][i / 4] as u32)
     }
 }
 
@@ -203,6 +236,15 @@ mod tests {
         let words: Vec<u32> = (0..10).map(|_| draws.next_u32()).collect();
         let blocks: Vec<u32> = (0..3).flat_map(|block| KEY.block(42, block)).take(10).collect();
         assert_eq!(words, blocks);
+    }
+
+    #[test]
+    fn several_blocks_at_once_are_the_blocks() {
+        let key = StreamKey { seed: 0x0123_4567_89AB_CDEF, epoch: u32::MAX, step: 5, stream: Stream::Assign, layer: 255 };
+        for (item, first) in [(0, 0), (u32::MAX, 9), (77, u16::MAX - 3)] {
+            let expected: Vec<u32> = (first..=first + 3).flat_map(|block| key.block(item, block)).collect();
+            assert_eq!(key.blocks(item, first)[..], expected);
+        }
     }
 
     #[test]

@@ -4,14 +4,24 @@
 //! values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash table from id to position.
 //! Cost: one table look-up an id; memory for the distinct ids. Sequential: ranks run beside each other.
 
-use super::Relabelled;
 use crate::table::Table;
 
-/// The mixed frontier: `frontier`, then the `neighbours` that are not in it, each once; and where each neighbour
+/// A frontier extended by its sampled neighbours, and the neighbours renumbered into it.
+#[cfg(test)]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relabelled {
+    /// The mixed frontier: the frontier, then every other neighbour once, in order of first occurrence.
+    pub mixed: Vec<u32>,
+    /// `mixed[local[i]]` is `neighbours[i]`.
+    pub local: Vec<u32>,
+}
+
+/// What the sampler's numbering is tested against: `frontier`, then the `neighbours` that are not in it, each once; and where each neighbour
 /// stands in it.
 ///
 /// `frontier` must hold distinct vertices. (Of repeated ones, which all stay, neighbours point to the first.)
-pub fn unique_frontier_first(frontier: &[u32], neighbours: &[u32]) -> Relabelled {
+#[cfg(test)]
+pub(crate) fn unique_frontier_first(frontier: &[u32], neighbours: &[u32]) -> Relabelled {
     let mut numbering =
         Numbering { table: Table::with_capacity(frontier.len()), ids: Vec::with_capacity(2 * frontier.len()) };
     for (position, &v) in (0..).zip(frontier) {
