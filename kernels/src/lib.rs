@@ -26,8 +26,6 @@ pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use error::{CommError, KernelError};
 pub use gather::{ScaledRow, StoredRow, Widen, gather_f32, gather_rows, scatter_add_f32};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
-pub use sample::{
-    Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
-};
+pub use sample::{Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted};
 pub use split::{Split, split_by_owner};
 pub use unique::unique;

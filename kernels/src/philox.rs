@@ -95,7 +95,8 @@ impl StreamKey {
     pub(crate) fn blocks(&self, item: u32, first: u16) -> [u32; 4 * BLOCKS] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
         let mut c0 = [u64::from(item); BLOCKS];
-        let mut c1: [u64; BLOCKS] = std::array::from_fn(|lane| u64::from(what | u32::from(first.wrapping_add(lane as u16))));
+        let mut c1: [u64; BLOCKS] =
+            std::array::from_fn(|lane| u64::from(what | u32::from(first.wrapping_add(lane as u16))));
         let mut c2 = [u64::from(self.step); BLOCKS];
         let mut c3 = [u64::from(self.epoch); BLOCKS];
         let (mut k0, mut k1) = (self.seed as u32, (self.seed >> 32) as u32);
@@ -240,7 +241,8 @@ mod tests {
 
     #[test]
     fn several_blocks_at_once_are_the_blocks() {
-        let key = StreamKey { seed: 0x0123_4567_89AB_CDEF, epoch: u32::MAX, step: 5, stream: Stream::Assign, layer: 255 };
+        let key =
+            StreamKey { seed: 0x0123_4567_89AB_CDEF, epoch: u32::MAX, step: 5, stream: Stream::Assign, layer: 255 };
         for (item, first) in [(0, 0), (u32::MAX, 9), (77, u16::MAX - 3)] {
             let expected: Vec<u32> = (first..=first + 3).flat_map(|block| key.block(item, block)).collect();
             assert_eq!(key.blocks(item, first)[..], expected);

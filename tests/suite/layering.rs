@@ -52,6 +52,7 @@ fn unsafe_code_is_in_its_room() {
                 || code.contains(&format!("{word} fn"))
                 || code.contains(&format!("{word} impl"))
         });
-        assert!(!used || path.ends_with("store/src/mmap.rs"), "{}", path.display());
+        let room = ["store/src/mmap.rs", "kernels/src/prefetch.rs"].iter().any(|file| path.ends_with(file));
+        assert!(!used || room, "{}", path.display());
     }
 }

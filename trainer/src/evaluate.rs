@@ -3,7 +3,7 @@
 //! Vertices go through a layer in chunks of bounded edges; what a chunk needs is relabelled as in training, so a model's
 //! layers are the same code in both. Memory: the rows of two layers, 4 · n · (width below + width above) bytes.
 
-use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
+use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey, Uniform, gather_f32};
 use gsplit_store::Stage;
 
 use crate::batch::gather_features;
@@ -22,6 +22,7 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
     let (graph, features) = (&job.graph, &job.features);
     let n = graph.num_vertices();
     let mut below: Option<Vec<f32>> = None;
+    let mut sampler = Sampler::default();
     for index in 0..model.num_layers() {
         let in_dim = if index == 0 { features.dim() } else { model.out_dim(index - 1) };
         let mut above = with_room(n * model.out_dim(index))?;
@@ -35,7 +36,7 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
                 gather_f32(below, in_dim, vertices, &mut rows)?;
                 Ok(rows)
             };
-            above.extend(infer_chunk(model, index, graph, start as u32..end as u32, in_dim, rows_of)?);
+            above.extend(infer_chunk(model, index, &mut sampler, graph, start as u32..end as u32, in_dim, rows_of)?);
             stage.advance((end - start) as u64);
             start = end;
         }
@@ -65,19 +66,22 @@ fn chunk_end(graph: &Graph<'_>, start: usize) -> usize {
 fn infer_chunk(
     model: &Model,
     index: usize,
+    sampler: &mut Sampler,
     graph: &Graph<'_>,
     vertices: std::ops::Range<u32>,
     in_dim: usize,
     rows_of: impl Fn(&[u32]) -> Result<Vec<f32>>,
 ) -> Result<Vec<f32>> {
     let frontier: Vec<u32> = vertices.collect();
-    let all = sample_layer(graph, &frontier, Fanout::All, &StreamKey::new(0, Stream::Sample))?;
-    let relabelled = unique_frontier_first(&frontier, &neighbours(graph, &all.edges));
-    let rows = rows_of(&relabelled.mixed)?;
+    let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledLayer::default());
+    sampler.start(&frontier);
+    sampler.layer(graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
+    let mixed = sampler.mixed();
+    let rows = rows_of(mixed)?;
     tch::no_grad(|| {
-        let edges = LayerEdges::new(&all.indptr, &relabelled.local, relabelled.mixed.len());
-        let mixed = to_tensor(&rows, relabelled.mixed.len(), in_dim);
-        to_rows(&model.layer(index, &edges, &mixed, &frontier, None)?)
+        let edges = LayerEdges::new(&all.indptr, &all.local, mixed.len());
+        let rows = to_tensor(&rows, mixed.len(), in_dim);
+        to_rows(&model.layer(index, &edges, &rows, &frontier, None)?)
     })
 }
 

@@ -83,6 +83,13 @@ impl Default for Tuning {
     }
 }
 
+impl Default for Sampler {
+    /// A sampler that uses all threads of the present rayon pool.
+    fn default() -> Self {
+        Self::new(rayon::current_num_threads())
+    }
+}
+
 impl Sampler {
     /// A sampler that uses up to `threads` threads of the present rayon pool; with 1, only the calling one.
     pub fn new(threads: usize) -> Self {
@@ -221,12 +228,7 @@ impl<D: Draw> Frontier<'_, '_, D> {
 }
 
 /// Writes everything of `layer` but the positions, for which it makes room.
-fn write_edges(
-    segments: &[Segment],
-    frontier: usize,
-    keep: bool,
-    layer: &mut SampledLayer,
-) -> Result<(), KernelError> {
+fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut SampledLayer) -> Result<(), KernelError> {
     let total: usize = segments.iter().map(|segment| segment.sources.len()).sum();
     u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;
     layer.indptr.clear();

@@ -124,7 +124,7 @@ fn count(dataset: &Dataset, options: &Options, progress: &dyn Progress) -> Resul
     let num_batches = train.len().div_ceil(batch_size) as u64 * u64::from(options.epochs);
 
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
-    let mut sampler = Sampler::new(rayon::current_num_threads());
+    let mut sampler = Sampler::default();
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
         let seeds = epoch_seeds(&train, options.seed, epoch)?;
         for (step, seeds) in (0..).zip(seeds.chunks(batch_size)) {

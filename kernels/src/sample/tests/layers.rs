@@ -67,7 +67,9 @@ fn oracle_excluded_edges_are_never_drawn_and_cost_no_other() {
         let mut draws = Draws::new(&StreamKey::new(seed, Stream::Split), 0);
         let excluded: Vec<u64> = (0..graph.num_edges() as u64).filter(|_| draws.below(share) == 0).collect();
         let set = ExcludedEdges::new(excluded.iter().rev().copied().collect());
-        for (fanout, tuning) in [1, 15, 40, 90].into_iter().flat_map(|k| TUNINGS.map(|tuning| (Fanout::Take(k), tuning))) {
+        for (fanout, tuning) in
+            [1, 15, 40, 90].into_iter().flat_map(|k| TUNINGS.map(|tuning| (Fanout::Take(k), tuning)))
+        {
             let mut mixed = frontier.clone();
             let expected = oracle_layer(&graph, &mut mixed, fanout, &excluded, &KEY);
             let mut sampler = Sampler::tuned(2, tuning);

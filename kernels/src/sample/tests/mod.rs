@@ -95,7 +95,13 @@ fn oracle_layer(
 }
 
 /// One layer from `frontier`, with the ids of its edges.
-fn layer(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32], draw: &impl Draw, key: &StreamKey) -> SampledLayer {
+fn layer(
+    sampler: &mut Sampler,
+    graph: &Graph<'_>,
+    frontier: &[u32],
+    draw: &impl Draw,
+    key: &StreamKey,
+) -> SampledLayer {
     let mut layer = SampledLayer::default();
     sampler.start(frontier);
     sampler.layer(graph, draw, key, EdgeIds::Keep, &mut layer).unwrap();

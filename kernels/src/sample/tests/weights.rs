@@ -133,8 +133,9 @@ fn unsuitable_weights_are_refused() {
         let draw = Weighted::new(fanout, weights);
         sampler.layer(&graph, &draw, &KEY, EdgeIds::Drop, &mut SampledLayer::default()).unwrap_err()
     };
-    for (fanout, bad) in
-        [Fanout::Take(1), Fanout::Take(3), Fanout::All].into_iter().flat_map(|f| [-1.0, f32::NAN, f32::INFINITY].map(|w| (f, w)))
+    for (fanout, bad) in [Fanout::Take(1), Fanout::Take(3), Fanout::All]
+        .into_iter()
+        .flat_map(|f| [-1.0, f32::NAN, f32::INFINITY].map(|w| (f, w)))
     {
         let line = error(&[1.0, 1.0, bad, 1.0], fanout).to_string();
         assert!(line.contains("edge 2") && line.contains("finite number"), "{line}");
