@@ -25,8 +25,10 @@ use crate::table::Table;
 
 /// Vertices of a word of [`Bits::ranks`].
 const PER_RANK: usize = 32;
-/// Sources that the hash table's slots are fetched ahead.
+/// Vertices by which bits and slots are fetched ahead.
 const AHEAD: usize = 16;
+/// Positions that are fetched before the first is read.
+const GROUP: usize = 64;
 
 /// Numbers by counting bits.
 #[derive(Default)]
@@ -99,10 +101,9 @@ impl Bits {
         }
         let this = &*self;
         each(tasks, |(segment, (first, above), (position, fresh))| {
-            for (position, &v) in (first as u32..).zip(above.iter()) {
-                this.positions[this.rank(v)].store(position, Relaxed);
-            }
-            this.place(segment, position, fresh);
+            this.positions_of(above, |i, place| place.store((first + i) as u32, Relaxed));
+            keep_first(segment, fresh);
+            this.positions_of(fresh, |i, place| place.store((position + i) as u32, Relaxed));
         });
 
         let mut tasks = Vec::with_capacity(segments.len());
@@ -113,13 +114,7 @@ impl Bits {
             rest = others;
         }
         each(tasks, |(segment, local)| {
-            let sources = &segment.sources;
-            for (i, (local, &source)) in local.iter_mut().zip(sources).enumerate() {
-                if let Some(&later) = sources.get(i + AHEAD) {
-                    prefetch(&this.ranks, later as usize / PER_RANK);
-                }
-                *local = this.positions[this.rank(source)].load(Relaxed);
-            }
+            this.positions_of(&segment.sources, |i, place| local[i] = place.load(Relaxed));
         });
     }
 
@@ -170,19 +165,20 @@ impl Bits {
         (0..num_segments).map(|i| swept.iter().map(|(kept, _)| kept[i]).sum()).collect()
     }
 
-    /// Numbers the segment's own new vertices from `position` on.
-    fn place(&self, segment: &Segment, position: usize, fresh: &mut [u32]) {
-        let mut found = 0;
-        let found_by_segment = &segment.fresh[..segment.num_fresh];
-        for (i, &v) in found_by_segment.iter().enumerate() {
-            if let Some(&later) = found_by_segment.get(i + AHEAD) {
-                prefetch(&segment.seen, later as usize / 64);
-                prefetch(&self.ranks, later as usize / PER_RANK);
+    /// Visits the place of each member's position, with the member's index in `members`. Places are fetched a group at a time.
+    #[inline]
+    fn positions_of(&self, members: &[u32], mut visit: impl FnMut(usize, &AtomicU32)) {
+        let mut ranks = [0; GROUP];
+        for (first, group) in (0..).step_by(GROUP).zip(members.chunks(GROUP)) {
+            for (i, (&v, rank)) in group.iter().zip(&mut ranks).enumerate() {
+                if let Some(&later) = members.get(first + i + AHEAD) {
+                    prefetch(&self.ranks, later as usize / PER_RANK);
+                }
+                *rank = self.rank(v);
+                prefetch(&self.positions, *rank);
             }
-            if segment.seen[v as usize / 64] >> (v % 64) & 1 != 0 {
-                fresh[found] = v;
-                self.positions[self.rank(v)].store((position + found) as u32, Relaxed);
-                found += 1;
+            for (i, &rank) in ranks.iter().enumerate().take(group.len()) {
+                visit(first + i, &self.positions[rank]);
             }
         }
     }
@@ -193,6 +189,22 @@ impl Bits {
         let word = self.ranks[v as usize / PER_RANK];
         let before = word as u32 & ((1u32 << (v % PER_RANK as u32)) - 1);
         (word >> 32) as usize + before.count_ones() as usize
+    }
+}
+
+/// Copies to `kept` the vertices that are left to the segment.
+fn keep_first(segment: &Segment, kept: &mut [u32]) {
+    let fresh = &segment.fresh[..segment.num_fresh];
+    let mut places = kept.iter_mut();
+    for (i, &v) in fresh.iter().enumerate() {
+        if let Some(&later) = fresh.get(i + AHEAD) {
+            prefetch(&segment.seen, later as usize / 64);
+        }
+        if segment.seen[v as usize / 64] >> (v % 64) & 1 != 0
+            && let Some(place) = places.next()
+        {
+            *place = v;
+        }
     }
 }
 

@@ -191,7 +191,7 @@ fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result
     }
     let mut edges = 0u64;
     for &v in frontier {
-        edges = edges.saturating_add(fanout.kept(segment::vertex(graph, v)?.degree.into()));
+        edges = edges.saturating_add(fanout.kept(segment::look_up(graph, v)?.degree.into()));
     }
     if edges > u64::from(u32::MAX) {
         return Err(KernelError::TooManyEdges { edges });

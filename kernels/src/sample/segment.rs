@@ -83,13 +83,20 @@ impl Segment {
         key: &StreamKey,
         record: &mut impl Record,
     ) -> Result<(), KernelError> {
-        let mut drawn = [(0, Kept::All); GROUP];
-        self.picks.clear();
-        for (i, (&v, drawn)) in group.iter().zip(&mut drawn).enumerate() {
-            if let Some(&later) = next.get(i) {
-                prefetch(graph.indptr, later as usize);
+        // Translating an address that is new to the processor can take as long as fetching what is there. In a loop that does
+        // nothing else, several are on their way at a time.
+        let mut vertices = [Vertex { id: 0, start: 0, degree: 0 }; GROUP];
+        for (&v, vertex) in group.iter().zip(&mut vertices) {
+            *vertex = look_up(graph, v)?;
+            for edge in [vertex.start, (vertex.start + u64::from(vertex.degree)).saturating_sub(1)] {
+                prefetch(graph.indices, edge as usize);
+                record.expect(edge);
             }
-            let vertex = vertex(graph, v)?;
+        }
+        next.iter().take(GROUP).for_each(|&later| prefetch(graph.indptr, later as usize));
+        let mut drawn = [Kept::All; GROUP];
+        self.picks.clear();
+        for (&vertex, drawn) in vertices.iter().zip(&mut drawn).take(group.len()) {
             let from = self.picks.as_slice().len();
             let kept = draw.draw(vertex, key, &mut self.scratch, &mut self.picks)?;
             let fetch = |offset: u32| {
@@ -101,7 +108,7 @@ impl Segment {
                 Kept::All => (0..vertex.degree.min(4 * LINE as u32)).step_by(LINE).for_each(fetch),
                 Kept::Picked(_) => self.picks.as_slice()[from..].iter().copied().for_each(fetch),
             }
-            *drawn = (vertex.start, kept);
+            *drawn = kept;
             self.counts.push(match kept {
                 Kept::All => vertex.degree,
                 Kept::Picked(count) => count,
@@ -109,17 +116,17 @@ impl Segment {
         }
         let mut picks = self.picks.as_slice();
         let counts = &self.counts[self.counts.len() - group.len()..];
-        for ((&v, &(start, kept)), &count) in group.iter().zip(&drawn).zip(counts) {
+        for ((&Vertex { id, start, .. }, &kept), &count) in vertices.iter().zip(&drawn).zip(counts) {
             match kept {
                 Kept::All => {
                     self.sources.extend_from_slice(&graph.indices[start as usize..start as usize + count as usize]);
-                    record.record(v, (0..count).map(|offset| start + u64::from(offset)), &mut self.edges);
+                    record.record(id, (0..count).map(|offset| start + u64::from(offset)), &mut self.edges);
                 }
                 Kept::Picked(_) => {
                     let (mine, others) = picks.split_at(count as usize);
                     let indices = &graph.indices[start as usize..];
                     self.sources.extend(mine.iter().map(|&offset| indices[offset as usize]));
-                    record.record(v, mine.iter().map(|&offset| start + u64::from(offset)), &mut self.edges);
+                    record.record(id, mine.iter().map(|&offset| start + u64::from(offset)), &mut self.edges);
                     picks = others;
                 }
             }
@@ -153,7 +160,7 @@ impl Segment {
 
 /// Looks a vertex up.
 #[inline]
-pub(super) fn vertex(graph: &Graph<'_>, id: u32) -> Result<Vertex, KernelError> {
+pub(super) fn look_up(graph: &Graph<'_>, id: u32) -> Result<Vertex, KernelError> {
     let at = id as usize;
     let Some(&[start, end]) = graph.indptr.get(at..at + 2) else {
         return Err(KernelError::VertexOutOfRange { vertex: id, num_vertices: graph.num_vertices() });

@@ -7,5 +7,3 @@
 mod cpu;
 
 pub use cpu::unique;
-#[cfg(test)]
-pub(crate) use cpu::unique_frontier_first;
