@@ -4,12 +4,16 @@
 //! occurs twice, so threads that count a layer together never meet in a counter, and a plain load and store will do where
 //! an atomic addition, which waits for all memory traffic before it, would cost more than the sampling. That nobody
 //! counts another layer meanwhile is what `&mut` says.
-//! Cost: 12 bytes a vertex, 4 bytes an edge; one addition for each thing counted.
+//! The counters of a vertex's in-edges lie beside each other, so their lines are what costs: an edge has one byte, and the few
+//! that come to 256 go on in a table.
+//! Cost: 12 bytes a vertex, 1 byte an edge until the counts are read out, then 4; one addition for each thing counted.
 //! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch (without replacement), and a vertex's work
 //! at most its fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe. Beyond it,
 //! [`Counters::into_parts`] is an error.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -27,18 +31,21 @@ pub struct Counters {
     /// `appear` and `input` of each vertex, which are counted together.
     reached: Vec<[AtomicU32; 2]>,
     work: Vec<AtomicU32>,
-    edge: Vec<AtomicU32>,
+    /// The low byte of each edge's count.
+    edge: Vec<AtomicU8>,
+    /// The rest of it, where it is not 0.
+    high: Mutex<HashMap<u64, u32>>,
     overflowed: AtomicBool,
 }
 
 impl Counters {
     /// Zeros for a graph of this size.
     pub fn new(num_vertices: usize, num_edges: usize) -> Self {
-        let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         Self {
             reached: (0..num_vertices).map(|_| Default::default()).collect(),
-            work: zeros(num_vertices),
-            edge: zeros(num_edges),
+            work: (0..num_vertices).map(|_| AtomicU32::new(0)).collect(),
+            edge: (0..num_edges).map(|_| AtomicU8::new(0)).collect(),
+            high: Mutex::default(),
             overflowed: AtomicBool::new(false),
         }
     }
@@ -81,7 +88,7 @@ impl Counters {
     pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
         KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
         KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
-        Ok(EdgeCounts { work: &self.work, edge: &self.edge, overflowed: &self.overflowed })
+        Ok(EdgeCounts { work: &self.work, edge: &self.edge, high: &self.high, overflowed: &self.overflowed })
     }
 
     /// The counts.
@@ -89,13 +96,20 @@ impl Counters {
     /// # Errors
     /// [`KernelError::CounterOverflow`] if any of them passed `u32::MAX`.
     pub fn into_parts(self) -> Result<CounterParts, KernelError> {
-        if self.overflowed.into_inner() {
+        let mut edge: Vec<u32> = self.edge.into_iter().map(|low| low.into_inner().into()).collect();
+        let mut overflowed = self.overflowed.into_inner();
+        for (at, high) in self.high.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let count = &mut edge[at as usize];
+            overflowed |= high >= 1 << 24;
+            *count |= high.wrapping_shl(8);
+        }
+        if overflowed {
             return Err(KernelError::CounterOverflow);
         }
-        let plain = |counters: Vec<AtomicU32>| counters.into_iter().map(AtomicU32::into_inner).collect();
+        let work = self.work.into_iter().map(AtomicU32::into_inner).collect();
         let (appear, input) =
             self.reached.into_iter().map(|[appear, input]| (appear.into_inner(), input.into_inner())).unzip();
-        Ok(CounterParts { input, appear, work: plain(self.work), edge: plain(self.edge) })
+        Ok(CounterParts { input, appear, work, edge })
     }
 }
 
@@ -104,14 +118,21 @@ impl Counters {
 #[derive(Clone, Copy)]
 pub(crate) struct EdgeCounts<'a> {
     work: &'a [AtomicU32],
-    edge: &'a [AtomicU32],
+    edge: &'a [AtomicU8],
+    high: &'a Mutex<HashMap<u64, u32>>,
     overflowed: &'a AtomicBool,
 }
 
 impl EdgeCounts<'_> {
+    /// Begins to fetch the counter of work of `vertex`.
+    #[inline]
+    pub(crate) fn prefetch_work(&self, vertex: u32) {
+        prefetch(self.work, vertex as usize);
+    }
+
     /// Begins to fetch the counter of `edge`.
     #[inline]
-    pub(crate) fn prefetch(&self, edge: u64) {
+    pub(crate) fn prefetch_edge(&self, edge: u64) {
         prefetch(self.edge, edge as usize);
     }
 
@@ -119,7 +140,21 @@ impl EdgeCounts<'_> {
     #[inline]
     pub(crate) fn add(&self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>) {
         add(&self.work[vertex as usize], edges.len() as u32, self.overflowed);
-        edges.for_each(|edge| add(&self.edge[edge as usize], 1, self.overflowed));
+        for edge in edges {
+            let low = &self.edge[edge as usize];
+            let count = low.load(Relaxed).wrapping_add(1);
+            low.store(count, Relaxed);
+            if count == 0 {
+                self.carry(edge);
+            }
+        }
+    }
+
+    #[cold]
+    fn carry(&self, edge: u64) {
+        let mut high = self.high.lock().unwrap_or_else(PoisonError::into_inner);
+        let high = high.entry(edge).or_insert(0);
+        *high = high.saturating_add(1);
     }
 }
 
@@ -147,6 +182,23 @@ mod tests {
         let counts = counters.into_parts().unwrap();
         assert_eq!(counts.appear, [2, 1, 0, 1, 4, 2]);
         assert_eq!(counts.input, [1, 1, 0, 1, 2, 1]);
+    }
+
+    #[test]
+    fn edges_are_counted_beyond_a_byte() {
+        let graph = Graph::new(&[0, 1, 3], &[0, 0, 1]).unwrap();
+        let mut counters = Counters::new(2, 3);
+        let counts = counters.edges(&graph).unwrap();
+        (0..1000).for_each(|_| counts.add(1, [2u64].into_iter()));
+        (0..255).for_each(|_| counts.add(0, [0u64].into_iter()));
+        (0..256).for_each(|_| counts.add(1, [1u64].into_iter()));
+        let counts = counters.into_parts().unwrap();
+        assert_eq!((counts.edge, counts.work), (vec![255, 256, 1000], vec![255, 1256]));
+
+        let counters = Counters { high: Mutex::new(HashMap::from([(0, (1 << 24) - 1)])), ..Counters::new(0, 1) };
+        assert_eq!(counters.into_parts().unwrap().edge, [u32::MAX - 255]);
+        let counters = Counters { high: Mutex::new(HashMap::from([(0, 1 << 24)])), ..Counters::new(0, 1) };
+        assert_eq!(counters.into_parts(), Err(KernelError::CounterOverflow));
     }
 
     #[test]

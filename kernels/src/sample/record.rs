@@ -14,6 +14,9 @@ pub enum EdgeIds<'a> {
 
 /// Sees every edge as it is drawn, in order. `kept` is the segment's list.
 pub(super) trait Record {
+    /// Edges of `vertex` will be recorded soon.
+    fn expect_vertex(&self, vertex: u32);
+
     /// `edge` will be recorded soon.
     fn expect(&self, edge: u64);
 
@@ -26,6 +29,8 @@ pub(super) struct Nothing;
 
 impl Record for Nothing {
     #[inline]
+    fn expect_vertex(&self, _: u32) {}
+    #[inline]
     fn expect(&self, _: u64) {}
     #[inline]
     fn record(&mut self, _: u32, _: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {}
@@ -35,6 +40,8 @@ impl Record for Nothing {
 pub(super) struct Keep;
 
 impl Record for Keep {
+    #[inline]
+    fn expect_vertex(&self, _: u32) {}
     #[inline]
     fn expect(&self, _: u64) {}
     #[inline]
@@ -46,8 +53,12 @@ impl Record for Keep {
 /// [`EdgeIds::Count`].
 impl Record for EdgeCounts<'_> {
     #[inline]
+    fn expect_vertex(&self, vertex: u32) {
+        self.prefetch_work(vertex);
+    }
+    #[inline]
     fn expect(&self, edge: u64) {
-        self.prefetch(edge);
+        self.prefetch_edge(edge);
     }
     #[inline]
     fn record(&mut self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {

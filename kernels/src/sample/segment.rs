@@ -93,7 +93,10 @@ impl Segment {
                 record.expect(edge);
             }
         }
-        next.iter().take(GROUP).for_each(|&later| prefetch(graph.indptr, later as usize));
+        for &later in next.iter().take(GROUP) {
+            prefetch(graph.indptr, later as usize);
+            record.expect_vertex(later);
+        }
         let mut drawn = [Kept::All; GROUP];
         self.picks.clear();
         for (&vertex, drawn) in vertices.iter().zip(&mut drawn).take(group.len()) {
