@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """How many edges a second gsplit samples, beside DGL 2.1.0's fused sampler.
 
-Fanouts 15,15,15, mini-batches of 1024 seeds, two threads and one. Every run is a fresh process on the same two cores; rounds of all
-contenders follow one another. Seconds are those of the sampling alone: drawing, de-duplicating, renumbering and the CSC
-of every layer, after ten mini-batches that are not timed. Neither is charged for loading. "tuned" runs have glibc keep what is
-freed and ask for huge pages, which helps DGL; gsplit, which keeps its memory itself, is measured both ways, and its plain
-run is the one that is compared. Both must have sampled equally many edges a mini-batch, within one percent.
+Fanouts 15,15,15, mini-batches of 1024 seeds, two threads and one. Every run is a fresh process on the same two cores;
+rounds of all contenders follow one another. Seconds are those of the sampling alone: drawing, de-duplicating,
+renumbering and the CSC of every layer, after ten mini-batches that are not timed. Neither is charged for loading.
+"tuned" runs have glibc keep what is freed and ask for huge pages, which helps DGL; gsplit, which keeps its memory
+itself, is measured both ways, and its plain run is the one that is compared. Both must have sampled equally many edges
+a mini-batch, within one percent. Edges a CPU second say what is left of a difference where other work held the cores.
 
-Ends with one JSON line: the least ratio over the graphs of gsplit's edges a second to those of the faster DGL, with two threads
-(medians). ogbn-arxiv is taken from ../shared/data, or DATA=folder, and left out where it is not there.
+Ends with one JSON line: the least ratio over the graphs of gsplit's edges a second to those of the faster DGL, with
+two threads (medians). ogbn-arxiv is taken from ../shared/data, or DATA=folder, and left out where it is not there.
 """
 
 import argparse
@@ -28,7 +29,7 @@ REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
 SAMPLER = ROOT / "target" / "release" / "examples" / "sampling"
 FANOUTS, BATCH_SIZE, THREADS, ROUNDS = "15,15,15", 1024, (2, 1), 5
 PEER = "DGL 2.1.0 fused"
-# Keeps freed memory, and asks for huge pages: https://www.gnu.org/software/libc/manual/html_node/Malloc-Tunable-Parameters.html
+# Keeps freed memory, and asks for huge pages (the C library's manual, "Memory Allocation Tunables").
 TUNED = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "200000000000",
@@ -79,6 +80,7 @@ class Run(NamedTuple):
     edges_a_second: float
     edges_a_batch: float
     milliseconds: float
+    edges_a_cpu_second: float
     others_cpus: float
 
 
@@ -88,7 +90,8 @@ def one(contender, dgl, folder, batches, threads):
     child = measure.run([*command, folder, *sizes], PYTHONWARNINGS="ignore", **CONTENDERS[contender])
     said = json.loads(child.output.splitlines()[-1])
     edges, seconds = said["edges"], said["seconds"]
-    return Run(edges / seconds, edges / batches, 1e3 * seconds / batches, child.others_cpus)
+    milliseconds = 1e3 * seconds / batches
+    return Run(edges / seconds, edges / batches, milliseconds, edges / said["cpu_seconds"], child.others_cpus)
 
 
 def compare(dgl, graph, folder, rounds):
@@ -115,17 +118,19 @@ def median(runs, field="edges_a_second"):
 
 def show(graph, runs):
     """A row a contender. Returns gsplit's speed over that of the fastest peer, and its name; None without peers."""
-    peers = {contender: median(found) for (contender, threads), found in runs.items() if contender.startswith(PEER) and threads == THREADS[0]}
+    with_all = {contender: found for (contender, threads), found in runs.items() if threads == THREADS[0]}
+    peers = {contender: median(found) for contender, found in with_all.items() if contender.startswith(PEER)}
     for (contender, threads), found in runs.items():
         speed, speeds = median(found), [run.edges_a_second / 1e6 for run in found]
         tuned = runs.get((f"{PEER}, tuned", threads))
         row = [graph.name, contender, str(threads), f"{speed / 1e6:.1f}", f"{min(speeds):.1f} to {max(speeds):.1f}"]
         row += [f"{median(found, 'milliseconds'):.1f}", f"{speed / median(tuned):.2f}" if tuned else ""]
-        print("|", " | ".join([*row, f"{median(found, 'others_cpus'):.2f}"]), "|", flush=True)
+        row += [f"{median(found, 'edges_a_cpu_second') / 1e6:.1f}", f"{median(found, 'others_cpus'):.2f}"]
+        print("|", " | ".join(row), "|", flush=True)
     if not peers:
         return None
     fastest = max(peers, key=peers.get)
-    return median(runs["gsplit", THREADS[0]]) / peers[fastest], fastest
+    return median(with_all["gsplit"]) / peers[fastest], fastest
 
 
 def main():
@@ -141,11 +146,12 @@ def main():
     found = []
     try:
         if not os.access(SAMPLER, os.X_OK):
-            raise BenchError(f"{SAMPLER} is not there: run `cargo build --release -p gsplit-kernels --example sampling`")
+            raise BenchError(f"{SAMPLER} is not there: run `make bench-sampling`, which builds it")
         gsplit, python, dgl = measure.binary(), measure.environment(), measure.dgl_environment()
         with measure.alone():
-            print("| graph | | threads | million edges/s | range | ms a mini-batch | / tuned DGL | others' CPUs |")
-            print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
+            columns = ["graph", "", "threads", "million edges/s", "range", "ms a mini-batch", "/ tuned DGL"]
+            print("|", " | ".join([*columns, "million edges/CPU s", "others' CPUs"]), "|")
+            print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
             for graph in GRAPHS:
                 folder = None if args.graph and graph.name not in args.graph else dataset(gsplit, python, graph)
                 if folder is None:
@@ -157,7 +163,7 @@ def main():
     except BenchError as error:
         sys.exit(f"error: {error}")
     if not found:
-        sys.exit("error: no graph was measured beside DGL, whose environment could not be made or whose inputs are missing")
+        sys.exit("error: nothing was measured beside DGL: its environment could not be made, or the graph is missing")
     ratio, peer, graph = min(found)
     print("\n" + json.dumps({"bench": "sampling", "ratio": round(ratio, 3), "peer": peer, "graph": graph}))
 

@@ -1,9 +1,9 @@
 //! How fast mini-batches are sampled: what `make bench-sampling` runs.
 //!
-//! `sampling DATASET FANOUTS BATCH_SIZE BATCHES THREADS [count]` loads a dataset's topology, samples BATCHES mini-batches of the
-//! training split in the order of an epoch, and prints one JSON line: their seconds, CPU seconds, sampled edges, and vertices of the last mixed
-//! frontiers. Ten mini-batches before, which find cold caches and no memory, are not timed. With `count`, edges and vertices are counted as
-//! pre-sampling counts them.
+//! `sampling DATASET FANOUTS BATCH_SIZE BATCHES THREADS [count]` loads a dataset's topology, samples BATCHES
+//! mini-batches of the training split in the order of an epoch, and prints one JSON line: their seconds, CPU seconds,
+//! sampled edges, and vertices of the last mixed frontiers. Ten mini-batches before, which find cold caches and no
+//! memory, are not timed. With `count`, edges and vertices are counted as pre-sampling counts them.
 
 use std::error::Error;
 use std::fs::File;

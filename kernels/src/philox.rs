@@ -89,8 +89,8 @@ impl StreamKey {
 pub(crate) const BLOCKS: usize = 4;
 
 impl StreamKey {
-    /// Blocks `first .. first + BLOCKS` of the sequence of `item`, one after the other: what [`StreamKey::block`] gives, in lanes
-    /// that the compiler turns into vectors.
+    /// Blocks `first .. first + BLOCKS` of the sequence of `item`, one after the other: what [`StreamKey::block`]
+    /// gives, in lanes that the compiler turns into vectors.
     #[inline]
     pub(crate) fn blocks(&self, item: u32, first: u16) -> [u32; 4 * BLOCKS] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;

@@ -1,8 +1,8 @@
 //! A hint to the processor, and this crate's only unsafe code.
 #![allow(unsafe_code)]
 
-/// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result of a
-/// program never depends on it. Does nothing where the processor's instruction is not known here.
+/// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result
+/// of a program never depends on it. Does nothing where the processor's instruction is not known here.
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], index: usize) {
     #[cfg(target_arch = "x86_64")]

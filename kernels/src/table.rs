@@ -42,8 +42,8 @@ impl Table {
         value
     }
 
-    /// Forgets every key and keeps the memory. The table starts again from its smallest size, so that a small batch does not
-    /// pay for a large one before it.
+    /// Forgets every key and keeps the memory. The table starts again from its smallest size, so that a small batch
+    /// does not pay for a large one before it.
     pub(crate) fn clear(&mut self) {
         self.slots.clear();
         self.slots.resize(MIN_SLOTS, EMPTY);

@@ -1,15 +1,14 @@
 //! Pre-sample counters on the host.
 //!
-//! Returns: exact totals. Input: mini-batches of one graph, one after another. Idea: within one layer no edge and no vertex
-//! occurs twice, so threads that count a layer together never meet in a counter, and a plain load and store will do where
-//! an atomic addition, which waits for all memory traffic before it, would cost more than the sampling. That nobody
-//! counts another layer meanwhile is what `&mut` says.
-//! The counters of a vertex's in-edges lie beside each other, so their lines are what costs: an edge has one byte, and the few
-//! that come to 256 go on in a table.
+//! Returns: exact totals. Input: mini-batches of one graph, one after another. Idea: within one layer no edge and no
+//! vertex occurs twice, so threads that count a layer together never meet in a counter, and a plain load and store will
+//! do where an atomic addition, which waits for all memory traffic before it, would cost more than the sampling. That
+//! nobody counts another layer meanwhile is what `&mut` says. The counters of a vertex's in-edges lie beside each
+//! other, so their lines are what costs: an edge has one byte, and the few that come to 256 go on in a table.
 //! Cost: 12 bytes a vertex, 1 byte an edge until the counts are read out, then 4; one addition for each thing counted.
-//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch (without replacement), and a vertex's work
-//! at most its fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe. Beyond it,
-//! [`Counters::into_parts`] is an error.
+//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch (without replacement), and a
+//! vertex's work at most its fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe.
+//! Beyond it, [`Counters::into_parts`] is an error.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -50,13 +49,12 @@ impl Counters {
         }
     }
 
-    /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves them:
-    /// `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth `d`; the last size is
-    /// its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
+    /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
+    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth
+    /// `d`; the last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
-    /// # Errors
-    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; [`KernelError::VertexOutOfRange`],
-    /// other vertices may then have been counted.
+    /// # Errors [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`;
+    /// [`KernelError::VertexOutOfRange`], other vertices may then have been counted.
     pub fn count_vertices(&mut self, mixed: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
         KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
         let mut from = 0;
@@ -113,8 +111,8 @@ impl Counters {
     }
 }
 
-/// The counters of edges and of work, lent to the threads that draw one layer. An edge is counted by one thread, since its
-/// vertex is drawn by one.
+/// The counters of edges and of work, lent to the threads that draw one layer. An edge is counted by one thread, since
+/// its vertex is drawn by one.
 #[derive(Clone, Copy)]
 pub(crate) struct EdgeCounts<'a> {
     work: &'a [AtomicU32],

@@ -92,8 +92,8 @@ impl Picks {
         &mut self.offsets[from..self.len]
     }
 
-    /// The next `count` places and further ones that belong to nobody, [`LANES`] in all: what has a fixed size is cheaper
-    /// to fill.
+    /// The next `count` places and further ones that belong to nobody, [`LANES`] in all: what has a fixed size is
+    /// cheaper to fill.
     #[inline]
     pub(super) fn lanes(&mut self, count: usize) -> &mut [u32; LANES] {
         debug_assert!(count <= LANES);

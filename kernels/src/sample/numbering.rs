@@ -1,18 +1,19 @@
 //! Positions in the mixed frontier, for the sources that the segments drew.
 //!
-//! Returns: the mixed frontier extended by the new sources in order of first occurrence, and the position of every source.
+//! Returns: the mixed frontier extended by the new sources in order of first occurrence, and the position of every
+//! source.
 //! Input: segments in the order of the frontier, and the mixed frontier above them, of distinct vertices.
-//! Idea, for a layer whose edges are not few beside the vertices ([`Bits`]): a bitmap says who is in the mixed frontier. Its
-//! bits, counted up to a vertex, give the vertex's rank, and `positions[rank]` its position: a hash table without
-//! collisions, whose size is that of the mixed frontier, below a bitmap that fits into the cache. Each segment has found its own
-//! first occurrences; one sweep over all bitmaps takes those away that an earlier segment has, and counts what
-//! is left, so that every segment knows where its new vertices go.
-//! For a layer of few edges in a large graph ([`Sparse`]), where a sweep over the bitmap would take longer than
-//! everything else: a hash table, on one thread.
+//! Idea, for a layer whose edges are not few beside the vertices ([`Bits`]): a bitmap says who is in the mixed
+//! frontier. Its bits, counted up to a vertex, give the vertex's rank, and `positions[rank]` its position: a hash table
+//! without collisions, whose size is that of the mixed frontier, below a bitmap that fits into the cache. Each segment
+//! has found its own first occurrences; one sweep over all bitmaps takes those away that an earlier segment has, and
+//! counts what is left, so that every segment knows where its new vertices go. For a layer of few edges in a large
+//! graph ([`Sparse`]), where a sweep over the bitmap would take longer than everything else: a hash table, on one
+//! thread.
 //! Cost: [`Bits`] 3 bits a vertex of the graph and another for each segment; a cache hit and a miss to the third-level
 //! cache for each edge. [`Sparse`] about 10 ns an edge.
-//! Why not a hash table for all: with ten times the size of the positions it does not fit into the cache. Why not one position
-//! for each vertex of the graph: memory proportional to the graph for each worker.
+//! Why not a hash table for all: with ten times the size of the positions it does not fit into the cache. Why not one
+//! position for each vertex of the graph: memory proportional to the graph for each worker.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -118,8 +119,8 @@ impl Bits {
         });
     }
 
-    /// Leaves in each segment's bitmap the vertices that are new there and in no earlier one, adds them to the members, and
-    /// ranks the members. Returns how many are left of each segment.
+    /// Leaves in each segment's bitmap the vertices that are new there and in no earlier one, adds them to the members,
+    /// and ranks the members. Returns how many are left of each segment.
     fn sweep(&mut self, segments: &mut [Segment]) -> Vec<usize> {
         let num_segments = segments.len();
         let words = self.members.len();
@@ -165,7 +166,8 @@ impl Bits {
         (0..num_segments).map(|i| swept.iter().map(|(kept, _)| kept[i]).sum()).collect()
     }
 
-    /// Visits the place of each member's position, with the member's index in `members`. Places are fetched a group at a time.
+    /// Visits the place of each member's position, with the member's index in `members`. Places are fetched a group at
+    /// a time.
     #[inline]
     fn positions_of(&self, members: &[u32], mut visit: impl FnMut(usize, &AtomicU32)) {
         let mut ranks = [0; GROUP];

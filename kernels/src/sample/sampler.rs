@@ -1,8 +1,9 @@
 //! A mini-batch, sampled layer after layer.
 //!
 //! Returns: each layer's edges as CSC, and the mixed frontier. Input: distinct seeds, vertices of the graph.
-//! Idea: the frontier is cut into as many segments as there are threads, each is drawn by one ([`Segment`]), then all are
-//! numbered together. The frontier of a layer is the mixed frontier of the layer above, so what was numbered there stays.
+//! Idea: the frontier is cut into as many segments as there are threads, each is drawn by one ([`Segment`]), then all
+//! are numbered together. The frontier of a layer is the mixed frontier of the layer above, so what was numbered there
+//! stays.
 //! Cost: see the two parts. All memory is kept for the next layer and mini-batch: proportional to the largest one,
 //! and a few bits a vertex.
 
@@ -40,8 +41,8 @@ impl SampledLayer {
     }
 }
 
-/// Samples mini-batches, one after another; see the [module](self) for what is sampled. Results do not depend on the number of
-/// threads, nor on what the sampler has sampled before.
+/// Samples mini-batches, one after another; see the [module](self) for what is sampled. Results do not depend on the
+/// number of threads, nor on what the sampler has sampled before.
 ///
 /// ```
 /// use gsplit_kernels::schedule::layer_key;
@@ -126,10 +127,10 @@ impl Sampler {
     ///
     /// `key` holds seed, epoch, step and layer, its stream is normally [`Stream::Sample`](crate::Stream::Sample).
     ///
-    /// # Errors
-    /// [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the frontier holds a
-    /// vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges, [`KernelError::Length`] and
-    /// [`KernelError::Weight`] for unsuitable weights or counters. The mini-batch is then lost: [`start`](Self::start) another.
+    /// # Errors [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the
+    /// frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges, [`KernelError::Length`]
+    /// and [`KernelError::Weight`] for unsuitable weights or counters. The mini-batch is then lost:
+    /// [`start`](Self::start) another.
     pub fn layer(
         &mut self,
         graph: &Graph<'_>,

@@ -1,9 +1,10 @@
 //! A contiguous part of the frontier, drawn by one thread.
 //!
-//! Returns: the number of edges of each vertex, their sources, and, where asked for, the sources that the mixed frontier so
-//! far does not hold, once each, in order of first occurrence.
-//! Idea: vertices go in small groups. The edges of a whole group are drawn, and fetched into the cache, before the first is
-//! read; the degrees of the next group are fetched meanwhile. What is new is told by one bit a vertex, without branches.
+//! Returns: the number of edges of each vertex, their sources, and, where asked for, the sources that the mixed
+//! frontier so far does not hold, once each, in order of first occurrence.
+//! Idea: vertices go in small groups. The edges of a whole group are drawn, and fetched into the cache, before the
+//! first is read; the degrees of the next group are fetched meanwhile. What is new is told by one bit a vertex, without
+//! branches.
 //! Cost: one cache miss for each few edges of a vertex, most of them waited for together.
 
 use super::Graph;
@@ -39,8 +40,8 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Draws for `frontier`, a part of the layer's. `members` has a bit for each vertex of the mixed frontier so far, where
-    /// `seen` and `fresh` are wanted.
+    /// Draws for `frontier`, a part of the layer's. `members` has a bit for each vertex of the mixed frontier so far,
+    /// where `seen` and `fresh` are wanted.
     pub(super) fn draw(
         &mut self,
         graph: &Graph<'_>,
@@ -83,8 +84,8 @@ impl Segment {
         key: &StreamKey,
         record: &mut impl Record,
     ) -> Result<(), KernelError> {
-        // Translating an address that is new to the processor can take as long as fetching what is there. In a loop that does
-        // nothing else, several are on their way at a time.
+        // Translating an address that is new to the processor can take as long as fetching what is there. In a loop
+        // that does nothing else, several are on their way at a time.
         let mut vertices = [Vertex { id: 0, start: 0, degree: 0 }; GROUP];
         for (&v, vertex) in group.iter().zip(&mut vertices) {
             *vertex = look_up(graph, v)?;

@@ -1,10 +1,11 @@
 //! Every in-edge equally likely.
 //!
 //! Returns: ascending offsets of the edges drawn. Input: a vertex of fewer than 2^32 in-edges.
-//! Idea: Floyd's algorithm needs one draw a pick, whatever the degree, and a set of the picks so far. Up to 16 picks of up to
-//! 64 edges that set is one word, which holds the picks in order as well; of up to 1024, sixteen words, and the picks are
-//! ordered by counting for each the smaller ones, which takes no branches; of more, where a pick that repeats is rare,
-//! all are drawn first and compared with each other. Beyond 16 picks the earlier ones are searched, beyond 64 in a hash table.
+//! Idea: Floyd's algorithm needs one draw a pick, whatever the degree, and a set of the picks so far. Up to 16 picks of
+//! up to 64 edges that set is one word, which holds the picks in order as well; of up to 1024, sixteen words, and the
+//! picks are ordered by counting for each the smaller ones, which takes no branches; of more, where a pick that repeats
+//! is rare, all are drawn first and compared with each other. Beyond 16 picks the earlier ones are searched, beyond 64
+//! in a hash table.
 //! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
 //! Cost: O(picks) for the usual fanouts.
 
@@ -33,8 +34,8 @@ impl<'a> Uniform<'a> {
         Self { fanout, replace: false, excluded: None }
     }
 
-    /// Draws every edge anew from all of them: `fanout` in-edges of each vertex that has any, some repeatedly. [`Fanout::All`]
-    /// still takes each once.
+    /// Draws every edge anew from all of them: `fanout` in-edges of each vertex that has any, some repeatedly.
+    /// [`Fanout::All`] still takes each once.
     pub fn with_replacement(self) -> Self {
         Self { replace: true, ..self }
     }

@@ -1,13 +1,13 @@
 //! In-edges drawn by their weights.
 //!
-//! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph, finite and not negative. An edge
-//! of weight 0 is never drawn.
-//! Idea, without replacement: each candidate gets an exponentially distributed time with its weight as rate, from a word of its
-//! own, and the first ones win. That is the same as drawing one after another, each time in proportion to the weights
-//! that are left. With replacement: weights are rounded to whole multiples of 2^-31 of the vertex's largest, whose sums are exact in
-//! any order, and 64 random bits choose a place in the sum.
-//! All arithmetic is in integers and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so
-//! every device gets the same bits.
+//! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph, finite and not negative.
+//! An edge of weight 0 is never drawn.
+//! Idea, without replacement: each candidate gets an exponentially distributed time with its weight as rate, from a
+//! word of its own, and the first ones win. That is the same as drawing one after another, each time in proportion to
+//! the weights that are left. With replacement: weights are rounded to whole multiples of 2^-31 of the vertex's
+//! largest, whose sums are exact in any order, and 64 random bits choose a place in the sum. All arithmetic is in
+//! integers and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so every
+//! device gets the same bits.
 //! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006.
 //! Cost: one random word and one logarithm for each in-edge of a vertex that has more than the fanout.
 
@@ -36,7 +36,10 @@ macro_rules! weight {
     };
 }
 
-weight!(f32: std::convert::identity, f64: |x| x as f32, f16: f16::to_f32, bf16: bf16::to_f32, i64: |x| x as f32, u32: |x| x as f32);
+weight!(
+    f32: std::convert::identity, f64: |x| x as f32, f16: f16::to_f32, bf16: bf16::to_f32, i64: |x| x as f32,
+    u32: |x| x as f32
+);
 
 /// Draws every in-edge with a probability that grows with its weight, without replacement unless asked otherwise.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +51,8 @@ pub struct Weighted<'a, W> {
 }
 
 impl<'a, W: Weight> Weighted<'a, W> {
-    /// `fanout` distinct in-edges of each vertex, all of positive weight where there are no more. `weights` are aligned with the
-    /// graph's `indices`.
+    /// `fanout` distinct in-edges of each vertex, all of positive weight where there are no more. `weights` are aligned
+    /// with the graph's `indices`.
     pub fn new(fanout: Fanout, weights: &'a [W]) -> Self {
         Self { fanout, weights, replace: false, excluded: None }
     }
@@ -184,8 +187,8 @@ impl<W: Weight> DrawVertex for Weighted<'_, W> {
     }
 }
 
-/// Words of one vertex's sequence by number, however many. Those beyond [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) are of further
-/// sequences, whose seeds come from [`Stream::Pages`].
+/// Words of one vertex's sequence by number, however many. Those beyond [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) are
+/// of further sequences, whose seeds come from [`Stream::Pages`].
 struct Words<'a> {
     key: &'a StreamKey,
     item: u32,
@@ -223,8 +226,8 @@ impl<'a> Words<'a> {
 
 /// An exponentially distributed time of rate 1 from a random word: −ln of (2^33 − (2 · word + 1)) / 2^33.
 ///
-/// With that number = m · 2^−e, m within a factor of √2 of 1, it is e · ln 2 − ln m, and ln m = 2 (s + s³/3 + s⁵/5 + ..) for
-/// s = (m − 1) / (m + 1). Times near 0, which decide the race, keep their full precision: m − 1 is exact there.
+/// With that number = m · 2^−e, m within a factor of √2 of 1, it is e · ln 2 − ln m, and ln m = 2 (s + s³/3 + s⁵/5 +
+/// ..) for s = (m − 1) / (m + 1). Times near 0, which decide the race, keep their full precision: m − 1 is exact there.
 #[inline]
 fn exponential(word: u32) -> f32 {
     const ONE: i64 = 1 << 33;
