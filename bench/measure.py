@@ -109,6 +109,15 @@ def environment():
     return python
 
 
+def dgl_environment():
+    """The Python that `make test-peers` has DGL in; None where it cannot be installed."""
+    # In a process of its own: making it takes memory, which would show in every later child's peak.
+    make = [sys.executable, "-c", "import run; print(run.environment('dgl'))"]
+    *told, python = run(make, PYTHONPATH=str(ROOT / "tests" / "peers")).output.splitlines()
+    print("".join(f"{line}\n" for line in told), end="", file=sys.stderr, flush=True)
+    return None if python == "None" else Path(python)
+
+
 def need_disk(folder, num_bytes):
     """Fails where the disk of `folder` has less room."""
     folder.mkdir(parents=True, exist_ok=True)

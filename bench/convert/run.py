@@ -170,15 +170,6 @@ def inputs(python, lines):
     return folder
 
 
-def dgl_environment():
-    """The Python that `make test-peers` has DGL in; None where it cannot be installed."""
-    # In a process of its own: making it takes memory, which would show in every later child's peak.
-    make = [sys.executable, "-c", "import run; print(run.environment('dgl'))"]
-    *told, python = measure.run(make, PYTHONPATH=str(ROOT / "tests" / "peers")).output.splitlines()
-    print("".join(f"{line}\n" for line in told), end="", file=sys.stderr, flush=True)
-    return None if python == "None" else Path(python)
-
-
 def main():
     parser = argparse.ArgumentParser(description="Time gsplit convert and its peers.")
     parser.add_argument("--quick", action="store_true", help="5 million lines, one round: whether all of it runs")
@@ -186,7 +177,7 @@ def main():
     lines, rounds = (QUICK_LINES, 1) if args.quick else (LINES, ROUNDS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     try:
-        gsplit, python, dgl = measure.binary(), measure.environment(), dgl_environment()
+        gsplit, python, dgl = measure.binary(), measure.environment(), measure.dgl_environment()
         DATASET.with_name("scratch").mkdir(parents=True, exist_ok=True)
         with measure.alone():
             data = inputs(python, lines)

@@ -32,6 +32,20 @@ pub enum KernelError {
         /// Indices must be below this.
         num_edges: usize,
     },
+    /// A frontier that holds a vertex twice.
+    #[error("vertex {vertex} occurs twice in the frontier of a layer; give each seed once")]
+    RepeatedVertex {
+        /// The vertex.
+        vertex: u32,
+    },
+    /// A weight that no edge can be drawn by.
+    #[error("the weight of edge {edge}: expected a finite number from 0, got {got}; correct the column of weights")]
+    Weight {
+        /// The index into `indices`.
+        edge: u64,
+        /// The weight.
+        got: f32,
+    },
     /// A fanout that cannot be drawn.
     #[error(
         "fanout: expected a number from 1 to {DRAWS_PER_ITEM}, or `all`, got {got:?}; write `all` to take every neighbour"

@@ -28,24 +28,27 @@ pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [c0, c1, c2, c3]
 }
 
-/// [`philox4x32_10`] of `N` counters whose second words are `c1`, word by word, so that it vectorises.
+/// [`philox4x32_10`] of `N` counters whose second words are `c1`, word by word. Lanes are as wide as the products, so that
+/// the compiler makes vectors of them.
 #[inline(always)]
 pub(crate) fn philox_lanes<const N: usize>([c0, c2, c3]: [u32; 3], c1: [u32; N], key: [u32; 2]) -> [[u32; N]; 4] {
     let [mut k0, mut k1] = key;
-    let [mut c0, mut c1, mut c2, mut c3] = [[c0; N], c1, [c2; N], [c3; N]];
+    let wide = |word: u32| [u64::from(word); N];
+    let [mut c0, mut c1, mut c2, mut c3] = [wide(c0), c1.map(u64::from), wide(c2), wide(c3)];
     for _ in 0..10 {
         for lane in 0..N {
-            let p0 = u64::from(c0[lane]) * 0xD251_1F53;
-            let p1 = u64::from(c2[lane]) * 0xCD9E_8D57;
-            c0[lane] = (p1 >> 32) as u32 ^ c1[lane] ^ k0;
-            c1[lane] = p1 as u32;
-            c2[lane] = (p0 >> 32) as u32 ^ c3[lane] ^ k1;
-            c3[lane] = p0 as u32;
+            // The upper halves of c1 and c3 hold rubbish, which the products do not see.
+            let a = (c0[lane] & 0xFFFF_FFFF) * 0xD251_1F53;
+            let b = (c2[lane] & 0xFFFF_FFFF) * 0xCD9E_8D57;
+            c0[lane] = (b >> 32) ^ c1[lane] ^ u64::from(k0);
+            c2[lane] = (a >> 32) ^ c3[lane] ^ u64::from(k1);
+            c1[lane] = b;
+            c3[lane] = a;
         }
         k0 = k0.wrapping_add(0x9E37_79B9);
         k1 = k1.wrapping_add(0xBB67_AE85);
     }
-    [c0, c1, c2, c3]
+    [c0, c1, c2, c3].map(|words| words.map(|word| word as u32))
 }
 
 /// What random numbers are drawn for. Streams of one seed never meet. The numbers are part of every result: never
@@ -69,6 +72,8 @@ pub enum Stream {
     Split = 6,
     /// Random assignment of vertices to parts.
     Assign = 7,
+    /// Seeds of the sequences that continue one of [`Stream::Sample`] which is too short, by vertex.
+    Pages = 8,
 }
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).
@@ -103,6 +108,9 @@ impl StreamKey {
     }
 }
 
+/// Blocks whose words [`StreamKey::words`] gives at once.
+pub(crate) const BLOCKS: usize = 4;
+
 impl StreamKey {
     /// [`StreamKey::block`] of `N` blocks from `first` on: word `w` of block `first + i` is `[w][i]`.
     #[inline(always)]
@@ -110,6 +118,13 @@ impl StreamKey {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
         let second = std::array::from_fn(|i| what | u32::from(first.wrapping_add(i as u16)));
         philox_lanes([item, self.step, self.epoch], second, [self.seed as u32, (self.seed >> 32) as u32])
+    }
+
+    /// The words of blocks `first .. first + BLOCKS` of the sequence of `item`, one block after the other.
+    #[inline]
+    pub(crate) fn words(&self, item: u32, first: u16) -> [u32; 4 * BLOCKS] {
+        let lanes = self.blocks::<BLOCKS>(item, first);
+        std::array::from_fn(|i| lanes[i % 4][i / 4])
     }
 }
 
@@ -233,6 +248,16 @@ mod tests {
         let words: Vec<u32> = (0..10).map(|_| draws.next_u32()).collect();
         let blocks: Vec<u32> = (0..3).flat_map(|block| KEY.block(42, block)).take(10).collect();
         assert_eq!(words, blocks);
+    }
+
+    #[test]
+    fn several_blocks_at_once_are_the_blocks() {
+        let key =
+            StreamKey { seed: 0x0123_4567_89AB_CDEF, epoch: u32::MAX, step: 5, stream: Stream::Assign, layer: 255 };
+        for (item, first) in [(0, 0), (u32::MAX, 9), (77, u16::MAX - 3)] {
+            let expected: Vec<u32> = (first..=first + 3).flat_map(|block| key.block(item, block)).collect();
+            assert_eq!(key.words(item, first)[..], expected);
+        }
     }
 
     #[test]

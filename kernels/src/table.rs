@@ -6,6 +6,8 @@
 //! Cost: 16 to 32 bytes a key, one cache miss for most look-ups. Why not `HashMap`: it hashes more and stores control
 //! bytes apart from the entries.
 
+use crate::prefetch::prefetch;
+
 const MIN_SLOTS: usize = 16;
 /// No entry looks like this, because no value is `u32::MAX`.
 const EMPTY: u64 = u64::MAX;
@@ -14,12 +16,14 @@ const EMPTY: u64 = u64::MAX;
 pub(crate) struct Table {
     slots: Vec<u64>,
     len: usize,
+    /// Entries on their way to a larger table.
+    moving: Vec<u64>,
 }
 
 impl Table {
     /// An empty table with room for `items` keys before it grows.
     pub(crate) fn with_capacity(items: usize) -> Self {
-        Self { slots: vec![EMPTY; (2 * items).next_power_of_two().max(MIN_SLOTS)], len: 0 }
+        Self { slots: vec![EMPTY; (2 * items).next_power_of_two().max(MIN_SLOTS)], len: 0, moving: Vec::new() }
     }
 
     /// The value of `key`, which becomes `value` if the key is new.
@@ -38,10 +42,18 @@ impl Table {
         value
     }
 
-    /// Forgets every key and keeps the memory. Costs the table's size.
+    /// Forgets every key and keeps the memory. The table starts again from its smallest size, so that a small batch
+    /// does not pay for a large one before it.
     pub(crate) fn clear(&mut self) {
-        self.slots.fill(EMPTY);
+        self.slots.clear();
+        self.slots.resize(MIN_SLOTS, EMPTY);
         self.len = 0;
+    }
+
+    /// Begins to fetch the slot of `key`.
+    #[inline]
+    pub(crate) fn prefetch(&self, key: u32) {
+        prefetch(&self.slots, self.first_slot(key));
     }
 
     /// The slot that holds `key`, or the free one where it belongs. There is one: the table is never more than half
@@ -49,22 +61,31 @@ impl Table {
     #[inline]
     fn find(&self, key: u32) -> usize {
         let mask = self.slots.len() - 1;
-        let hash = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let mut slot = (hash >> (64 - self.slots.len().trailing_zeros())) as usize;
+        let mut slot = self.first_slot(key);
         while self.slots[slot] != EMPTY && (self.slots[slot] >> 32) as u32 != key {
             slot = (slot + 1) & mask;
         }
         slot
     }
 
+    #[inline]
+    fn first_slot(&self, key: u32) -> usize {
+        let hash = u64::from(key).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (hash >> (64 - self.slots.len().trailing_zeros())) as usize
+    }
+
     #[cold]
     fn grow(&mut self) {
-        let doubled = vec![EMPTY; 2 * self.slots.len()];
-        let old = std::mem::replace(&mut self.slots, doubled);
-        for entry in old.into_iter().filter(|&entry| entry != EMPTY) {
+        let mut entries = std::mem::take(&mut self.moving);
+        entries.extend(self.slots.iter().copied().filter(|&entry| entry != EMPTY));
+        let doubled = 2 * self.slots.len();
+        self.slots.clear();
+        self.slots.resize(doubled, EMPTY);
+        for entry in entries.drain(..) {
             let slot = self.find((entry >> 32) as u32);
             self.slots[slot] = entry;
         }
+        self.moving = entries;
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_kernels::{EdgeIds, Graph, SampledLayer, Sampler, Uniform};
 use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, RowLoads, Split};
 
 use crate::support::{community, content, fails, gsplit, json, ok};
@@ -175,12 +175,13 @@ fn what_is_missing_or_stale_is_one_line_with_its_remedy() {
 /// The vertices whose rows `seeds` load.
 fn inputs(graph: &Graph<'_>, seeds: &[u32], seed: u64, epoch: u32, step: u32) -> Vec<u32> {
     let fanouts: Fanouts = FANOUTS.parse().unwrap();
-    let mut frontier = seeds.to_vec();
+    let mut sampler = Sampler::new(1);
+    sampler.start(seeds);
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let sampled = sample_layer(graph, &frontier, fanout, &layer_key(seed, epoch, step, depth)).unwrap();
-        frontier = unique_frontier_first(&frontier, &neighbours(graph, &sampled.edges)).mixed;
+        let (draw, key) = (Uniform::new(fanout), layer_key(seed, epoch, step, depth));
+        sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut SampledLayer::default()).unwrap();
     }
-    frontier
+    sampler.mixed().to_vec()
 }
 
 /// Row loads of a fresh mini-batch, in the mean, by where `placement` serves them from.

@@ -2,7 +2,7 @@
 //! by the number of pre-sampled mini-batches (GSplit, section 4), measured on fresh mini-batches.
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
-use gsplit_kernels::{Graph, Solo};
+use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::Ownership;
 use gsplit_trainer::batch::{Seeds, sample};
@@ -45,7 +45,7 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
         for (step, batch) in order.chunks(128).enumerate() {
             let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
             let at = (seed, epoch, step as u32);
-            let sampled = sample(&graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+            let sampled = sample(&mut Sampler::new(2), &graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
             let mut crossing = 0;
             for layer in &sampled.layers {
                 for (i, &v) in layer.frontier.iter().enumerate() {

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::Communicator;
 use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_kernels::{Communicator, Sampler};
 use gsplit_store::Stage;
 
 use crate::batch::{Seeds, load, sample};
@@ -26,13 +26,14 @@ pub fn train_epoch(
     let config = job.config;
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let mut sums = StepReport::default();
+    let mut sampler = Sampler::default();
     for (step, global) in order.chunks(config.batch_size).enumerate() {
         job.check_stop()?;
         let step = step as u32;
         let at = (config.seed, epoch, step);
         let started = Instant::now();
         let seeds = Seeds::of(global, job.ownership, comm.rank(), comm.size());
-        let sampled = sample(&job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
+        let sampled = sample(&mut sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
         let sample_s = started.elapsed().as_secs_f64();
         let loading = Instant::now();
         let batch = load(&job.features, sampled)?;

@@ -3,7 +3,7 @@
 //! Vertices go through a layer in chunks of bounded edges; what a chunk needs is relabelled as in training, so a model's
 //! layers are the same code in both. Memory: the rows of two layers, 4 · n · (width below + width above) bytes.
 
-use gsplit_kernels::{Fanout, Graph, Stream, StreamKey, gather_f32, neighbours, sample_layer, unique_frontier_first};
+use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey, Uniform, gather_f32};
 use gsplit_store::{FeatureTable, Stage};
 
 use crate::autograd::Buffer;
@@ -23,6 +23,7 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
     let (graph, features) = (&job.graph, &job.features);
     let n = graph.num_vertices();
     let mut below: Option<Vec<f32>> = None;
+    let mut sampler = Sampler::default();
     for index in 0..model.num_layers() {
         let in_dim = if index == 0 { features.dim() } else { model.out_dim(index - 1) };
         let mut above = with_room(n * model.out_dim(index))?;
@@ -30,8 +31,8 @@ pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>
         while start < n {
             job.check_stop()?;
             let end = chunk_end(graph, start);
-            let below = below.as_deref().map(|rows| (rows, in_dim));
-            above.extend(infer_chunk(model, index, graph, start as u32..end as u32, features, below)?);
+            let (chunk, below) = (start as u32..end as u32, below.as_deref().map(|rows| (rows, in_dim)));
+            above.extend(infer_chunk(model, index, &mut sampler, graph, chunk, features, below)?);
             stage.advance((end - start) as u64);
             start = end;
         }
@@ -61,15 +62,17 @@ fn chunk_end(graph: &Graph<'_>, start: usize) -> usize {
 fn infer_chunk(
     model: &Model,
     index: usize,
+    sampler: &mut Sampler,
     graph: &Graph<'_>,
     vertices: std::ops::Range<u32>,
     features: &FeatureTable,
     below: Option<(&[f32], usize)>,
 ) -> Result<Vec<f32>> {
     let frontier: Vec<u32> = vertices.collect();
-    let all = sample_layer(graph, &frontier, Fanout::All, &StreamKey::new(0, Stream::Sample))?;
-    let relabelled = unique_frontier_first(&frontier, &neighbours(graph, &all.edges));
-    let vertices = &relabelled.mixed;
+    let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledLayer::default());
+    sampler.start(&frontier);
+    sampler.layer(graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
+    let vertices = sampler.mixed();
     let hidden = below.map(|(below, dim)| {
         let mut rows = Buffer::new(vertices.len() * dim)?;
         gather_f32(below, dim, vertices, rows.as_mut_slice())?;
@@ -77,7 +80,7 @@ fn infer_chunk(
     });
     let hidden = hidden.transpose()?;
     tch::no_grad(|| {
-        let edges = LayerEdges::new(&all.indptr, &relabelled.local, vertices.len());
+        let edges = LayerEdges::new(&all.indptr, &all.local, vertices.len());
         let mixed = hidden.as_ref().map_or(Rows::Stored { features, vertices }, Rows::Hidden);
         to_rows(&model.layer(index, &edges, mixed, &frontier, None)?)
     })

@@ -1,76 +1,92 @@
 //! Pre-sample counters on the host.
 //!
-//! Returns: exact totals. Input: batches of one graph, from any number of threads at once. Idea: relaxed atomic
-//! additions, whose total is the same in any order. Cost: 12 bytes a vertex, 4 bytes an edge; one addition for each
-//! thing counted.
-//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch, and a vertex's work at most its
-//! fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe. Beyond it,
-//! [`Counters::into_parts`] is an error.
+//! Returns: exact totals. Input: mini-batches of one graph, one after another. Idea: within one layer no edge and no
+//! vertex occurs twice, so threads that count a layer together never meet in a counter, and a plain load and store will
+//! do where an atomic addition, which waits for all memory traffic before it, would cost more than the sampling. That
+//! nobody counts another layer meanwhile is what `&mut` says. The counters of a vertex's in-edges lie beside each
+//! other, so their lines are what costs: an edge has one byte, and the few that come to 256 go on in a table.
+//! Cost: 12 bytes a vertex, 1 byte an edge until the counts are read out, then 4; one addition for each thing counted.
+//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch (without replacement), and a
+//! vertex's work at most its fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe.
+//! Beyond it, [`Counters::into_parts`] is an error.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
 use super::CounterParts;
 use crate::error::KernelError;
-use crate::sample::SampledEdges;
+use crate::prefetch::prefetch;
+use crate::sample::Graph;
 
-/// Shared counters; every method may be called from any thread.
+/// Vertices that the counters are fetched ahead.
+const AHEAD: usize = 16;
+
+/// Counts of a graph's vertices and edges.
 #[derive(Debug)]
 pub struct Counters {
-    input: Vec<AtomicU32>,
-    appear: Vec<AtomicU32>,
+    /// `appear` and `input` of each vertex, which are counted together.
+    reached: Vec<[AtomicU32; 2]>,
     work: Vec<AtomicU32>,
-    edge: Vec<AtomicU32>,
+    /// The low byte of each edge's count.
+    edge: Vec<AtomicU8>,
+    /// The rest of it, where it is not 0.
+    high: Mutex<HashMap<u64, u32>>,
     overflowed: AtomicBool,
 }
 
 impl Counters {
     /// Zeros for a graph of this size.
     pub fn new(num_vertices: usize, num_edges: usize) -> Self {
-        let zeros = |len| (0..len).map(|_| AtomicU32::new(0)).collect();
         Self {
-            input: zeros(num_vertices),
-            appear: zeros(num_vertices),
-            work: zeros(num_vertices),
-            edge: zeros(num_edges),
+            reached: (0..num_vertices).map(|_| Default::default()).collect(),
+            work: (0..num_vertices).map(|_| AtomicU32::new(0)).collect(),
+            edge: (0..num_edges).map(|_| AtomicU8::new(0)).collect(),
+            high: Mutex::default(),
             overflowed: AtomicBool::new(false),
         }
     }
 
-    /// Adds 1 to `input` for each of `ids`: the bottom frontier of one batch.
+    /// Counts the vertices of a mini-batch whose layers have nested frontiers, as a [`Sampler`](crate::Sampler) leaves
+    /// them: `mixed` is the last mixed frontier, and starts with the frontier of `sizes[d]` vertices for each depth
+    /// `d`; the last size is its own. `appear` gains 1 for each frontier that a vertex is in, `input` gains 1.
     ///
-    /// # Errors
-    /// [`KernelError::VertexOutOfRange`]; the other ids may have been counted.
-    pub fn count_input(&self, ids: &[u32]) -> Result<(), KernelError> {
-        self.count_vertices(&self.input, ids)
+    /// # Errors [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`;
+    /// [`KernelError::VertexOutOfRange`], other vertices may then have been counted.
+    pub fn count_vertices(&mut self, mixed: &[u32], sizes: &[usize]) -> Result<(), KernelError> {
+        KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
+        let mut from = 0;
+        for (depth, &size) in sizes.iter().enumerate() {
+            if size < from || size > mixed.len() {
+                return Err(KernelError::Length { what: "frontier of a layer", expected: from, got: size });
+            }
+            let appearances = (sizes.len() - depth) as u32;
+            mixed[from..size].par_chunks(4096).try_for_each(|vertices| self.count_reached(vertices, appearances))?;
+            from = size;
+        }
+        Ok(())
     }
 
-    /// Adds 1 to `appear` for each of `ids`: the frontier of one layer of one batch.
-    ///
-    /// # Errors
-    /// [`KernelError::VertexOutOfRange`]; the other ids may have been counted.
-    pub fn count_appear(&self, ids: &[u32]) -> Result<(), KernelError> {
-        self.count_vertices(&self.appear, ids)
+    fn count_reached(&self, vertices: &[u32], appearances: u32) -> Result<(), KernelError> {
+        for (i, &vertex) in vertices.iter().enumerate() {
+            if let Some(&later) = vertices.get(i + AHEAD) {
+                prefetch(&self.reached, later as usize);
+            }
+            let out_of_range = KernelError::VertexOutOfRange { vertex, num_vertices: self.reached.len() };
+            let [appear, input] = self.reached.get(vertex as usize).ok_or(out_of_range)?;
+            add(appear, appearances, &self.overflowed);
+            add(input, 1, &self.overflowed);
+        }
+        Ok(())
     }
 
-    /// Adds 1 to `edge` for each sampled edge, and to `work` of each frontier vertex the number of its sampled
-    /// in-edges.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if `sampled` is of another frontier, [`KernelError::VertexOutOfRange`],
-    /// [`KernelError::EdgeOutOfRange`]; other edges may have been counted.
-    pub fn count_edges(&self, frontier: &[u32], sampled: &SampledEdges) -> Result<(), KernelError> {
-        KernelError::check_len("indptr of the sampled edges", frontier.len() + 1, sampled.indptr.len())?;
-        frontier.par_iter().zip(sampled.indptr.par_windows(2)).with_min_len(256).try_for_each(|(&v, ends)| {
-            self.add(self.vertex(&self.work, v)?, ends[1] - ends[0]);
-            Ok(())
-        })?;
-        sampled.edges.par_iter().with_min_len(4096).try_for_each(|&edge| {
-            let out_of_range = KernelError::EdgeOutOfRange { edge, num_edges: self.edge.len() };
-            self.add(self.edge.get(edge as usize).ok_or(out_of_range)?, 1);
-            Ok(())
-        })
+    /// Where a layer drawn from `graph` is counted.
+    pub(crate) fn edges(&mut self, graph: &Graph<'_>) -> Result<EdgeCounts<'_>, KernelError> {
+        KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
+        KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
+        Ok(EdgeCounts { work: &self.work, edge: &self.edge, high: &self.high, overflowed: &self.overflowed })
     }
 
     /// The counts.
@@ -78,114 +94,131 @@ impl Counters {
     /// # Errors
     /// [`KernelError::CounterOverflow`] if any of them passed `u32::MAX`.
     pub fn into_parts(self) -> Result<CounterParts, KernelError> {
-        if self.overflowed.into_inner() {
+        let mut edge: Vec<u32> = self.edge.into_iter().map(|low| low.into_inner().into()).collect();
+        let mut overflowed = self.overflowed.into_inner();
+        for (at, high) in self.high.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            let count = &mut edge[at as usize];
+            overflowed |= high >= 1 << 24;
+            *count |= high.wrapping_shl(8);
+        }
+        if overflowed {
             return Err(KernelError::CounterOverflow);
         }
-        let plain = |counters: Vec<AtomicU32>| counters.into_iter().map(AtomicU32::into_inner).collect();
-        Ok(CounterParts {
-            input: plain(self.input),
-            appear: plain(self.appear),
-            work: plain(self.work),
-            edge: plain(self.edge),
-        })
+        let work = self.work.into_iter().map(AtomicU32::into_inner).collect();
+        let (appear, input) =
+            self.reached.into_iter().map(|[appear, input]| (appear.into_inner(), input.into_inner())).unzip();
+        Ok(CounterParts { input, appear, work, edge })
+    }
+}
+
+/// The counters of edges and of work, lent to the threads that draw one layer. An edge is counted by one thread, since
+/// its vertex is drawn by one.
+#[derive(Clone, Copy)]
+pub(crate) struct EdgeCounts<'a> {
+    work: &'a [AtomicU32],
+    edge: &'a [AtomicU8],
+    high: &'a Mutex<HashMap<u64, u32>>,
+    overflowed: &'a AtomicBool,
+}
+
+impl EdgeCounts<'_> {
+    /// Begins to fetch the counter of work of `vertex`.
+    #[inline]
+    pub(crate) fn prefetch_work(&self, vertex: u32) {
+        prefetch(self.work, vertex as usize);
     }
 
-    fn count_vertices(&self, counters: &[AtomicU32], ids: &[u32]) -> Result<(), KernelError> {
-        ids.par_iter().with_min_len(4096).try_for_each(|&v| {
-            self.add(self.vertex(counters, v)?, 1);
-            Ok(())
-        })
+    /// Begins to fetch the counter of `edge`.
+    #[inline]
+    pub(crate) fn prefetch_edge(&self, edge: u64) {
+        prefetch(self.edge, edge as usize);
     }
 
-    fn vertex<'a>(&self, counters: &'a [AtomicU32], vertex: u32) -> Result<&'a AtomicU32, KernelError> {
-        let out_of_range = KernelError::VertexOutOfRange { vertex, num_vertices: counters.len() };
-        counters.get(vertex as usize).ok_or(out_of_range)
-    }
-
-    fn add(&self, counter: &AtomicU32, amount: u32) {
-        if counter.fetch_add(amount, Relaxed).checked_add(amount).is_none() {
-            self.overflowed.store(true, Relaxed);
+    /// Counts the `edges` drawn for `vertex`, both of the graph.
+    #[inline]
+    pub(crate) fn add(&self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>) {
+        add(&self.work[vertex as usize], edges.len() as u32, self.overflowed);
+        for edge in edges {
+            let low = &self.edge[edge as usize];
+            let count = low.load(Relaxed).wrapping_add(1);
+            low.store(count, Relaxed);
+            if count == 0 {
+                self.carry(edge);
+            }
         }
+    }
+
+    #[cold]
+    fn carry(&self, edge: u64) {
+        let mut high = self.high.lock().unwrap_or_else(PoisonError::into_inner);
+        let high = high.entry(edge).or_insert(0);
+        *high = high.saturating_add(1);
+    }
+}
+
+/// Adds to a counter that no other thread uses at the time.
+#[inline]
+fn add(counter: &AtomicU32, amount: u32, overflowed: &AtomicBool) {
+    let (sum, beyond) = counter.load(Relaxed).overflowing_add(amount);
+    counter.store(sum, Relaxed);
+    if beyond {
+        overflowed.store(true, Relaxed);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::philox::{Draws, Stream, StreamKey};
-    use crate::sample::{Fanout, Graph, sample_layer};
 
-    fn topology() -> (Vec<u64>, Vec<u32>) {
-        let mut draws = Draws::new(&StreamKey::new(3, Stream::Generate), 0);
-        let mut indptr = vec![0];
-        (0..300).for_each(|v| indptr.push(indptr[v] + u64::from(draws.below(30))));
-        let indices = (0..indptr[300]).map(|_| draws.below(300)).collect();
-        (indptr, indices)
+    // What is counted while sampling is tested with the sampler.
+
+    #[test]
+    fn vertices_count_for_every_frontier_they_are_in() {
+        let mut counters = Counters::new(6, 0);
+        counters.count_vertices(&[4, 0, 5, 1], &[1, 3, 4]).unwrap();
+        counters.count_vertices(&[4, 3], &[0, 2]).unwrap();
+        let counts = counters.into_parts().unwrap();
+        assert_eq!(counts.appear, [2, 1, 0, 1, 4, 2]);
+        assert_eq!(counts.input, [1, 1, 0, 1, 2, 1]);
     }
 
     #[test]
-    fn oracle_counts_from_many_threads() {
-        let (indptr, indices) = topology();
-        let graph = Graph::new(&indptr, &indices).unwrap();
-        let batches: Vec<_> = (0..40)
-            .map(|step| {
-                let key = StreamKey { step, ..StreamKey::new(4, Stream::Sample) };
-                let frontier = crate::permute(300, &key)[..100].to_vec();
-                let sampled = sample_layer(&graph, &frontier, Fanout::Take(6), &key).unwrap();
-                (frontier, sampled)
-            })
-            .collect();
-        let mut expected = CounterParts {
-            input: vec![0; 300],
-            appear: vec![0; 300],
-            work: vec![0; 300],
-            edge: vec![0; indices.len()],
-        };
-        let counters = Counters::new(300, indices.len());
-        std::thread::scope(|scope| {
-            for (frontier, sampled) in &batches {
-                let counters = &counters;
-                scope.spawn(move || {
-                    counters.count_input(&frontier[..10]).unwrap();
-                    counters.count_appear(frontier).unwrap();
-                    counters.count_edges(frontier, sampled).unwrap();
-                });
-                frontier[..10].iter().for_each(|&v| expected.input[v as usize] += 1);
-                for (i, &v) in frontier.iter().enumerate() {
-                    expected.appear[v as usize] += 1;
-                    expected.work[v as usize] += sampled.of(i).len() as u32;
-                }
-                sampled.edges.iter().for_each(|&e| expected.edge[e as usize] += 1);
-            }
-        });
+    fn edges_are_counted_beyond_a_byte() {
+        let graph = Graph::new(&[0, 1, 3], &[0, 0, 1]).unwrap();
+        let mut counters = Counters::new(2, 3);
+        let counts = counters.edges(&graph).unwrap();
+        (0..1000).for_each(|_| counts.add(1, [2u64].into_iter()));
+        (0..255).for_each(|_| counts.add(0, [0u64].into_iter()));
+        (0..256).for_each(|_| counts.add(1, [1u64].into_iter()));
         let counts = counters.into_parts().unwrap();
-        assert_eq!(counts, expected);
-        assert_eq!(counts.work.iter().sum::<u32>(), counts.edge.iter().sum());
+        assert_eq!((counts.edge, counts.work), (vec![255, 256, 1000], vec![255, 1256]));
+
+        let counters = Counters { high: Mutex::new(HashMap::from([(0, (1 << 24) - 1)])), ..Counters::new(0, 1) };
+        assert_eq!(counters.into_parts().unwrap().edge, [u32::MAX - 255]);
+        let counters = Counters { high: Mutex::new(HashMap::from([(0, 1 << 24)])), ..Counters::new(0, 1) };
+        assert_eq!(counters.into_parts(), Err(KernelError::CounterOverflow));
     }
 
     #[test]
     fn overflow_is_an_error() {
-        let sampled = |n| SampledEdges { indptr: vec![0, n], edges: vec![] };
-        let counters = Counters::new(1, 0);
-        counters.count_edges(&[0], &sampled(u32::MAX)).unwrap();
-        counters.count_edges(&[0], &sampled(1)).unwrap();
+        let (overflowed, counter) = (AtomicBool::new(false), AtomicU32::new(0));
+        add(&counter, u32::MAX, &overflowed);
+        assert_eq!((counter.load(Relaxed), overflowed.load(Relaxed)), (u32::MAX, false));
+        add(&counter, 1, &overflowed);
+        assert!(overflowed.load(Relaxed));
+        let counters = Counters { overflowed, ..Counters::new(1, 0) };
         assert_eq!(counters.into_parts(), Err(KernelError::CounterOverflow));
-        let counters = Counters::new(1, 0);
-        counters.count_edges(&[0], &sampled(u32::MAX)).unwrap();
-        assert_eq!(counters.into_parts().unwrap().work, [u32::MAX]);
     }
 
     #[test]
     fn bad_input_is_refused() {
-        let counters = Counters::new(2, 1);
-        let sampled = SampledEdges { indptr: vec![0, 1], edges: vec![1] };
+        let mut counters = Counters::new(2, 1);
         let beyond = Err(KernelError::VertexOutOfRange { vertex: 2, num_vertices: 2 });
-        assert_eq!(counters.count_input(&[0, 2]), beyond);
-        assert_eq!(counters.count_appear(&[2]), beyond);
-        assert_eq!(counters.count_edges(&[2], &sampled), beyond);
-        let error = counters.count_edges(&[0], &sampled);
-        assert_eq!(error, Err(KernelError::EdgeOutOfRange { edge: 1, num_edges: 1 }));
-        assert!(matches!(counters.count_edges(&[0, 1], &sampled), Err(KernelError::Length { .. })));
-        counters.count_edges(&[], &SampledEdges { indptr: vec![0], edges: vec![] }).unwrap();
+        assert_eq!(counters.count_vertices(&[0, 2], &[2]), beyond);
+        for sizes in [&[][..], &[1], &[2, 1], &[3, 2], &[3]] {
+            let error = counters.count_vertices(&[0, 1], sizes);
+            assert!(matches!(error, Err(KernelError::Length { .. })), "{sizes:?}");
+        }
+        assert_eq!(counters.count_vertices(&[], &[]), Ok(()));
     }
 }

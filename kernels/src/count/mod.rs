@@ -8,6 +8,7 @@
 mod cpu;
 
 pub use cpu::Counters;
+pub(crate) use cpu::EdgeCounts;
 
 /// The counts, read out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

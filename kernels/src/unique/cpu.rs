@@ -4,23 +4,7 @@
 //! values, as the ids of a [`Graph`](crate::Graph) do. Idea: one pass with a hash table from id to position.
 //! Cost: one table look-up an id; memory for the distinct ids. Sequential: ranks run beside each other.
 
-use super::Relabelled;
 use crate::table::Table;
-
-/// The mixed frontier: `frontier`, then the `neighbours` that are not in it, each once; and where each neighbour
-/// stands in it.
-///
-/// `frontier` must hold distinct vertices. (Of repeated ones, which all stay, neighbours point to the first.)
-pub fn unique_frontier_first(frontier: &[u32], neighbours: &[u32]) -> Relabelled {
-    let mut numbering =
-        Numbering { table: Table::with_capacity(frontier.len()), ids: Vec::with_capacity(2 * frontier.len()) };
-    for (position, &v) in (0..).zip(frontier) {
-        numbering.table.get_or_insert(v, position);
-    }
-    numbering.ids.extend_from_slice(frontier);
-    let local = neighbours.iter().map(|&u| numbering.position(u)).collect();
-    Relabelled { mixed: numbering.ids, local }
-}
 
 /// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list after list.
 pub fn unique(lists: &[&[u32]]) -> (Vec<u32>, Vec<u32>) {
@@ -94,24 +78,8 @@ mod tests {
     }
 
     #[test]
-    fn oracle_unique_frontier_first() {
-        for seed in 0..20 {
-            let (frontier, _) = oracle(ids(seed, 200, 1000));
-            let neighbours = ids(seed + 100, 3000, 1500);
-            let relabelled = unique_frontier_first(&frontier, &neighbours);
-            let (mixed, positions) = oracle(frontier.iter().chain(&neighbours).copied());
-            assert_eq!(relabelled.mixed, mixed, "seed {seed}");
-            assert_eq!(relabelled.local, positions[frontier.len()..], "seed {seed}");
-            assert_eq!(relabelled.mixed[..frontier.len()], frontier);
-        }
-    }
-
-    #[test]
     fn empty_inputs() {
         assert_eq!(unique(&[]), (vec![], vec![]));
         assert_eq!(unique(&[&[], &[]]), (vec![], vec![]));
-        assert_eq!(unique_frontier_first(&[], &[]), Relabelled::default());
-        assert_eq!(unique_frontier_first(&[], &[4, 4]), Relabelled { mixed: vec![4], local: vec![0, 0] });
-        assert_eq!(unique_frontier_first(&[4], &[]), Relabelled { mixed: vec![4], local: vec![] });
     }
 }

@@ -6,13 +6,4 @@
 
 mod cpu;
 
-pub use cpu::{unique, unique_frontier_first};
-
-/// A frontier extended by its sampled neighbours, and the neighbours renumbered into it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Relabelled {
-    /// The mixed frontier: the frontier, then every other neighbour once, in order of first occurrence.
-    pub mixed: Vec<u32>,
-    /// `mixed[local[i]]` is `neighbours[i]`.
-    pub local: Vec<u32>,
-}
+pub use cpu::unique;

@@ -1,16 +1,14 @@
 //! The mini-batch that one rank alone would sample: what all ranks sample together.
 
 use gsplit_kernels::schedule::{Fanouts, layer_key};
-use gsplit_kernels::{Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_kernels::{EdgeIds, Graph, SampledLayer, Sampler, Uniform};
 
 use crate::Result;
 
 /// One layer of a mini-batch, of all ranks together.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    indptr: Vec<u32>,
-    /// Source of each sampled edge, as a position in `mixed`.
-    sources: Vec<u32>,
+    csc: SampledLayer,
     /// Mixed frontier: the vertices that this layer computes, then the others that it reads. It is the frontier of the layer
     /// below.
     pub mixed: Vec<u32>,
@@ -19,17 +17,17 @@ pub(super) struct Layer {
 impl Layer {
     /// Number of vertices that this layer computes: the first ones of `mixed`.
     pub fn num_vertices(&self) -> usize {
-        self.indptr.len() - 1
+        self.csc.num_vertices()
     }
 
     /// Number of sampled edges.
     pub fn num_edges(&self) -> usize {
-        self.sources.len()
+        self.csc.num_edges()
     }
 
     /// The sampled in-neighbours of frontier position `i`, as positions in `mixed`.
     pub fn sources_of(&self, i: usize) -> &[u32] {
-        &self.sources[self.indptr[i] as usize..self.indptr[i + 1] as usize]
+        &self.csc.local[self.csc.indptr[i] as usize..self.csc.indptr[i + 1] as usize]
     }
 }
 
@@ -43,17 +41,18 @@ pub(super) struct MiniBatch {
 impl MiniBatch {
     /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of step `step` of `epoch`.
     pub fn sample(
+        sampler: &mut Sampler,
         graph: &Graph<'_>,
         seeds: &[u32],
         fanouts: &Fanouts,
         (seed, epoch, step): (u64, u32, u32),
     ) -> Result<Self> {
         let mut layers: Vec<Layer> = Vec::with_capacity(fanouts.len());
+        sampler.start(seeds);
         for (depth, fanout) in (0..).zip(fanouts.iter()) {
-            let frontier = layers.last().map_or(seeds, |above| &above.mixed);
-            let sampled = sample_layer(graph, frontier, fanout, &layer_key(seed, epoch, step, depth))?;
-            let relabelled = unique_frontier_first(frontier, &neighbours(graph, &sampled.edges));
-            layers.push(Layer { indptr: sampled.indptr, sources: relabelled.local, mixed: relabelled.mixed });
+            let (key, mut csc) = (layer_key(seed, epoch, step, depth), SampledLayer::default());
+            sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+            layers.push(Layer { csc, mixed: sampler.mixed().to_vec() });
         }
         Ok(Self { layers })
     }

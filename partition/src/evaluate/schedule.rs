@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gsplit_kernels::Graph;
 use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_kernels::{Graph, Sampler};
 use gsplit_store::{Progress, Unit};
 use rayon::prelude::*;
 
@@ -81,12 +81,17 @@ pub(super) fn measure(
         let epoch = past as u32 + 1;
         let order = epoch_seeds(train, setting.seed, epoch)?;
         let steps = order.par_chunks(batch_size).enumerate().take(batches - past * an_epoch);
-        let records = steps.map(|(step, seeds)| {
-            let at = (setting.seed, epoch, step as u32);
-            let record = count(&MiniBatch::sample(graph, seeds, &setting.fanouts, at)?, candidates, &work);
-            stage.advance(1);
-            Ok(record)
-        });
+        // Mini-batches side by side: each is sampled by one thread.
+        let records = steps.map_init(
+            || Sampler::new(1),
+            |sampler, (step, seeds)| {
+                let at = (setting.seed, epoch, step as u32);
+                let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, at)?;
+                let record = count(&batch, candidates, &work);
+                stage.advance(1);
+                Ok(record)
+            },
+        );
         records.collect::<Result<Vec<_>>>()
     });
     let records = epochs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();

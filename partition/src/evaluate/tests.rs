@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{Graph, sample_layer};
+use gsplit_kernels::{EdgeIds, Graph, SampledLayer, Sampler, Uniform};
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
 use super::data::DataCounts;
@@ -45,7 +45,9 @@ fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, at: (u64, u32, u32)
         let key = layer_key(at.0, at.1, at.2, depth);
         let mut edges = Vec::new();
         for &v in &frontier {
-            let sampled = sample_layer(graph, &[v], fanout, &key).unwrap();
+            let (mut sampler, mut sampled) = (Sampler::new(1), SampledLayer::default());
+            sampler.start(&[v]);
+            sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Keep, &mut sampled).unwrap();
             edges.extend(sampled.edges.iter().map(|&e| (graph.indices[e as usize], v)));
         }
         let below = frontier.iter().copied().chain(edges.iter().map(|edge| edge.0)).collect();

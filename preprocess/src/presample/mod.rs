@@ -1,21 +1,20 @@
 //! Pre-sampling: the training sampler run for a few epochs, to learn how often training touches each vertex and edge.
 //!
 //! Returns: the four counters of [`gsplit_store::Counters`], stored under a key. Input: a dataset with a training split.
-//! Idea: the mini-batches are drawn as training draws them ([`gsplit_kernels::schedule`]), in epochs of their own; every one is
-//! sampled on its own and counted, so batches are spread over threads and the counts do not depend on them.
+//! Idea: the mini-batches are drawn as training draws them ([`gsplit_kernels::schedule`]), in epochs of their own, and their edges
+//! are counted as they are drawn. All threads work on one mini-batch, so that no two ever count the same thing at a time.
 //! Source: GSplit, section 4 (splitting algorithm, pre-sampling). Its weight of a vertex is `appear` / batches, where a vertex
 //! appears once for each layer it is in: among the seeds, and in the mixed frontier of every layer below. A mixed frontier
 //! holds the frontier above it, because a layer computes a vertex from its own row as well as from its neighbours'; a seed of
 //! an L-layer model thus appears L + 1 times. Its weight of an edge is `edge` / batches.
-//! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch for each thread.
+//! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch.
 
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{Counters, Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_kernels::{Counters, EdgeIds, Graph, SampledLayer, Sampler, Uniform};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit, artifact_key};
-use rayon::prelude::*;
 
 use crate::{Error, Result};
 
@@ -120,44 +119,43 @@ fn count(dataset: &Dataset, options: &Options, progress: &dyn Progress) -> Resul
     let topology = dataset.topology();
     topology.check_indices()?;
     let graph = Graph::new(topology.indptr(), topology.indices())?;
-    let counters = Counters::new(graph.num_vertices(), graph.num_edges());
+    let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
     let batch_size = usize::try_from(options.batch_size).unwrap_or(usize::MAX).min(train.len());
     let num_batches = train.len().div_ceil(batch_size) as u64 * u64::from(options.epochs);
 
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
-    (0..options.epochs).into_par_iter().try_for_each(|epoch| {
-        let epoch = FIRST_PRESAMPLE_EPOCH + epoch;
+    let mut sampler = Sampler::default();
+    for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
         let seeds = epoch_seeds(&train, options.seed, epoch)?;
-        seeds.par_chunks(batch_size).enumerate().try_for_each(|(step, seeds)| {
-            count_batch(&graph, options, epoch, step as u32, seeds, &counters)?;
+        for (step, seeds) in (0..).zip(seeds.chunks(batch_size)) {
+            count_batch(&graph, options, (epoch, step), seeds, &mut sampler, &mut counters)?;
             stage.advance(1);
-            Ok::<_, Error>(())
-        })
-    })?;
+        }
+    }
     let counts = counters.into_parts()?;
     let counters =
         gsplit_store::Counters { input: counts.input, appear: counts.appear, work: counts.work, edge: counts.edge };
     Ok((counters, num_batches))
 }
 
-/// Samples one mini-batch, layer by layer from its seeds down.
+/// Samples and counts one mini-batch, layer by layer from its seeds down.
 fn count_batch(
     graph: &Graph<'_>,
     options: &Options,
-    epoch: u32,
-    step: u32,
+    (epoch, step): (u32, u32),
     seeds: &[u32],
-    counters: &Counters,
+    sampler: &mut Sampler,
+    counters: &mut Counters,
 ) -> Result<()> {
-    counters.count_appear(seeds)?;
-    let mut frontier = seeds.to_vec();
+    let mut sizes = vec![seeds.len()];
+    let mut layer = SampledLayer::default();
+    sampler.start(seeds);
     for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
-        let sampled = sample_layer(graph, &frontier, fanout, &layer_key(options.seed, epoch, step, depth))?;
-        counters.count_edges(&frontier, &sampled)?;
-        frontier = unique_frontier_first(&frontier, &neighbours(graph, &sampled.edges)).mixed;
-        counters.count_appear(&frontier)?;
+        let key = layer_key(options.seed, epoch, step, depth);
+        sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Count(counters), &mut layer)?;
+        sizes.push(sampler.mixed().len());
     }
-    Ok(counters.count_input(&frontier)?)
+    Ok(counters.count_vertices(sampler.mixed(), &sizes)?)
 }
 
 #[cfg(test)]

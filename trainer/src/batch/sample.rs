@@ -13,7 +13,7 @@
 //! [`Ownership::Mine`] nothing is exchanged and the next local frontier is the mixed frontier itself: data parallelism.
 
 use gsplit_kernels::schedule::{Fanouts, layer_key};
-use gsplit_kernels::{Communicator, Graph, neighbours, sample_layer, unique_frontier_first};
+use gsplit_kernels::{Communicator, EdgeIds, Graph, Sampler, Uniform};
 
 use super::{Ownership, Seeds};
 use crate::{Exchange, Result};
@@ -54,9 +54,10 @@ impl Sampled {
     }
 }
 
-/// Samples the mini-batch of this rank. Collective under a partition map: every rank calls it for every mini-batch, with
+/// Samples the mini-batch of this rank with what `sampler` has kept of earlier ones. Collective under a partition map: every rank calls it for every mini-batch, with
 /// no seeds if it owns none.
 pub fn sample(
+    sampler: &mut Sampler,
     graph: &Graph<'_>,
     seeds: Seeds,
     fanouts: &Fanouts,
@@ -67,20 +68,20 @@ pub fn sample(
     let mut frontier = seeds.local;
     let mut layers = Vec::with_capacity(fanouts.len());
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let sampled = sample_layer(graph, &frontier, fanout, &layer_key(seed, epoch, step, depth))?;
-        let relabelled = unique_frontier_first(&frontier, &neighbours(graph, &sampled.edges));
+        let mut csc = gsplit_kernels::SampledLayer::default();
+        // The mixed frontier that the sampler holds is the next local frontier only where nothing is exchanged.
+        if depth == 0 || matches!(ownership, Ownership::Map(_)) {
+            sampler.start(&frontier);
+        }
+        let key = layer_key(seed, epoch, step, depth);
+        sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+        let mixed = sampler.mixed().to_vec();
         let (below, exchange) = match ownership {
-            Ownership::Mine => (relabelled.mixed.clone(), Exchange::Identity),
-            Ownership::Map(part) => Exchange::shuffle(comm, &relabelled.mixed, |v| part[v as usize] as usize)?,
+            Ownership::Mine => (mixed.clone(), Exchange::Identity),
+            Ownership::Map(part) => Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize)?,
         };
         let frontier = std::mem::replace(&mut frontier, below);
-        layers.push(SampledLayer {
-            frontier,
-            indptr: sampled.indptr,
-            local: relabelled.local,
-            mixed: relabelled.mixed,
-            exchange,
-        });
+        layers.push(SampledLayer { frontier, indptr: csc.indptr, local: csc.local, mixed, exchange });
     }
     Ok(Sampled { layers, input: frontier })
 }

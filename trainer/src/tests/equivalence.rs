@@ -1,6 +1,6 @@
 //! Invariant 4: losses and gradients do not depend on parallelism, rank count or partition.
 
-use gsplit_kernels::{Communicator, Solo};
+use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
 use super::fixture::{CLASSES, Cut, config, dataset, on_ranks, store_partition};
@@ -20,7 +20,7 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     let model = Model::new(config, job.features.dim(), job.classes);
     let mut adam = Adam::new(model.parameters(), config.lr);
     let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
-    let sampled = sample(&job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+    let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let loaded = load(&job.features, sampled).unwrap();
     let dropout = DropoutKey { probability: config.dropout, at };
     let report = train_step(&model, &mut adam, loaded, Targets::of(batch, &job.labels), dropout, comm).unwrap();
@@ -91,7 +91,8 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let at = (config.seed, 1, 0);
         let mine = Seeds::of(&seeds, job.ownership, 0, 1);
-        let sampled = sample(&job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
+        let sampled =
+            sample(&mut Sampler::new(2), &job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
         let loaded = load(&job.features, sampled).unwrap();
         let pass = forward(&model, loaded, None, &Solo, &mut StepReport::default()).unwrap();
         let forward = to_rows(pass.logits()).unwrap();

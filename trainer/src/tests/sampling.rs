@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
-use gsplit_kernels::{Graph, Solo};
+use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
@@ -48,13 +48,13 @@ fn oracle_split_samples_are_the_single_sample() {
             for (step, batch) in [&order[..1], &order[..7], &order[10..]].into_iter().enumerate() {
                 let at = (seed, 1, step as u32);
                 let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
-                let single = sample(&graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+                let single = sample(&mut Sampler::new(2), &graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
                 for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
                     let part = cut.assignment(n as usize, ranks);
                     let owner = Ownership::Map(&part);
                     let split = on_ranks(ranks, |comm| {
                         let seeds = Seeds::of(batch, owner, comm.rank(), ranks);
-                        sample(&graph, seeds, &fanouts, at, owner, comm).unwrap()
+                        sample(&mut Sampler::new(2), &graph, seeds, &fanouts, at, owner, comm).unwrap()
                     });
                     check(&single, &split, &part, &format!("graph {seed}, {fanouts}, {ranks} ranks, {cut:?}"));
                 }
@@ -89,12 +89,14 @@ fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
     let batch: Vec<u32> = (0..41).map(|i| i * 7).collect();
     let fanouts: Fanouts = "4,3".parse().unwrap();
     let all = Seeds::of(&batch, Ownership::Mine, 0, 1);
-    let single = edges_by_target(&sample(&graph, all, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap());
+    let single = edges_by_target(
+        &sample(&mut Sampler::new(2), &graph, all, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap(),
+    );
     let mut seen = Vec::new();
     for rank in 0..8 {
         let seeds = Seeds::of(&batch, Ownership::Mine, rank, 8);
         seen.extend(seeds.local.clone());
-        let sampled = sample(&graph, seeds, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap();
+        let sampled = sample(&mut Sampler::new(2), &graph, seeds, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap();
         for (mine, whole) in edges_by_target(&sampled).iter().zip(&single) {
             assert!(mine.iter().all(|(v, sources)| whole.get(v) == Some(sources)));
         }

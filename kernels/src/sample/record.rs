@@ -1,0 +1,67 @@
+//! What becomes of the ids of the sampled edges.
+
+use crate::count::{Counters, EdgeCounts};
+
+/// What becomes of the ids of a layer's edges, which not everybody needs.
+pub enum EdgeIds<'a> {
+    /// Nothing.
+    Drop,
+    /// [`SampledLayer::edges`](super::SampledLayer::edges) holds them.
+    Keep,
+    /// They are counted as they are drawn: `edge` of each, and `work` of each frontier vertex.
+    Count(&'a mut Counters),
+}
+
+/// Sees every edge as it is drawn, in order. `kept` is the segment's list.
+pub(super) trait Record {
+    /// Edges of `vertex` will be recorded soon.
+    fn expect_vertex(&self, vertex: u32);
+
+    /// `edge` will be recorded soon.
+    fn expect(&self, edge: u64);
+
+    /// `edges` were drawn for `vertex`.
+    fn record(&mut self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>, kept: &mut Vec<u64>);
+}
+
+/// [`EdgeIds::Drop`].
+pub(super) struct Nothing;
+
+impl Record for Nothing {
+    #[inline]
+    fn expect_vertex(&self, _: u32) {}
+    #[inline]
+    fn expect(&self, _: u64) {}
+    #[inline]
+    fn record(&mut self, _: u32, _: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {}
+}
+
+/// [`EdgeIds::Keep`].
+pub(super) struct Keep;
+
+impl Record for Keep {
+    #[inline]
+    fn expect_vertex(&self, _: u32) {}
+    #[inline]
+    fn expect(&self, _: u64) {}
+    #[inline]
+    fn record(&mut self, _: u32, edges: impl ExactSizeIterator<Item = u64>, kept: &mut Vec<u64>) {
+        kept.extend(edges);
+    }
+}
+
+/// [`EdgeIds::Count`].
+impl Record for EdgeCounts<'_> {
+    #[inline]
+    fn expect_vertex(&self, vertex: u32) {
+        self.prefetch_work(vertex);
+    }
+    #[inline]
+    fn expect(&self, edge: u64) {
+        self.prefetch_edge(edge);
+    }
+    #[inline]
+    fn record(&mut self, vertex: u32, edges: impl ExactSizeIterator<Item = u64>, _: &mut Vec<u64>) {
+        self.add(vertex, edges);
+    }
+}

@@ -1,0 +1,258 @@
+//! A mini-batch, sampled layer after layer.
+//!
+//! Returns: each layer's edges as CSC, and the mixed frontier. Input: distinct seeds, vertices of the graph.
+//! Idea: the frontier is cut into as many segments as there are threads, each is drawn by one ([`Segment`]), then all
+//! are numbered together. The frontier of a layer is the mixed frontier of the layer above, so what was numbered there
+//! stays.
+//! Cost: see the two parts. All memory is kept for the next layer and mini-batch: proportional to the largest one,
+//! and a few bits a vertex.
+
+use rayon::prelude::*;
+
+use super::draw::Draw;
+use super::numbering::{Bits, Sparse};
+use super::record::{EdgeIds, Keep, Nothing, Record};
+use super::segment::{self, Segment};
+use super::{Fanout, Graph};
+use crate::error::KernelError;
+use crate::philox::StreamKey;
+
+/// One layer of a mini-batch. A caller that passes the same one again saves the allocations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SampledLayer {
+    /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
+    pub indptr: Vec<u32>,
+    /// The source of each edge, as a position in the mixed frontier.
+    pub local: Vec<u32>,
+    /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; empty unless
+    /// [kept](EdgeIds::Keep).
+    pub edges: Vec<u64>,
+}
+
+impl SampledLayer {
+    /// Number of vertices that this layer computes: the frontier's.
+    pub fn num_vertices(&self) -> usize {
+        self.indptr.len().saturating_sub(1)
+    }
+
+    /// Number of sampled edges.
+    pub fn num_edges(&self) -> usize {
+        self.local.len()
+    }
+}
+
+/// Samples mini-batches, one after another; see the [module](self) for what is sampled. Results do not depend on the
+/// number of threads, nor on what the sampler has sampled before.
+///
+/// ```
+/// use gsplit_kernels::schedule::layer_key;
+/// use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, Uniform};
+///
+/// let graph = Graph::new(&[0, 2, 3, 3], &[1, 2, 0])?;
+/// let (mut sampler, mut layer) = (Sampler::new(2), SampledLayer::default());
+/// sampler.start(&[1]);
+/// for (depth, fanout) in [15, 10].into_iter().enumerate() {
+///     let draw = Uniform::new(Fanout::Take(fanout));
+///     sampler.layer(&graph, &draw, &layer_key(0, 1, 0, depth as u8), EdgeIds::Drop, &mut layer)?;
+/// }
+/// assert_eq!(sampler.mixed(), [1, 0, 2]);
+/// assert_eq!((layer.indptr, layer.local), (vec![0, 1, 3], vec![1, 0, 2]));
+/// # Ok::<(), gsplit_kernels::KernelError>(())
+/// ```
+pub struct Sampler {
+    threads: usize,
+    tuning: Tuning,
+    mixed: Vec<u32>,
+    num_vertices: usize,
+    segments: Vec<Segment>,
+    bits: Bits,
+    sparse: Sparse,
+}
+
+/// What is decided by size, and by tests. No result depends on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tuning {
+    /// Edges that are worth another thread.
+    pub segment_edges: u64,
+    /// Vertices of the graph for each edge of a layer, up to which sweeping over their bits is worth while.
+    pub swept_per_edge: u64,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self { segment_edges: 8192, swept_per_edge: 256 }
+    }
+}
+
+impl Default for Sampler {
+    /// A sampler that uses all threads of the present rayon pool.
+    fn default() -> Self {
+        Self::new(rayon::current_num_threads())
+    }
+}
+
+impl Sampler {
+    /// A sampler that uses up to `threads` threads of the present rayon pool; with 1, only the calling one.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            threads: threads.max(1),
+            tuning: Tuning::default(),
+            mixed: Vec::new(),
+            num_vertices: 0,
+            segments: Vec::new(),
+            bits: Bits::default(),
+            sparse: Sparse::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn tuned(threads: usize, tuning: Tuning) -> Self {
+        Self { tuning, ..Self::new(threads) }
+    }
+
+    /// Begins a mini-batch: `frontier` is that of its first layer.
+    pub fn start(&mut self, frontier: &[u32]) {
+        self.bits.restart(&self.mixed, self.num_vertices);
+        self.sparse.restart();
+        self.mixed.clear();
+        self.mixed.extend_from_slice(frontier);
+    }
+
+    /// The frontier of the next layer: after a layer, its mixed frontier, which starts with that layer's frontier.
+    pub fn mixed(&self) -> &[u32] {
+        &self.mixed
+    }
+
+    /// Samples the next layer into `layer`, and extends the mixed frontier.
+    ///
+    /// `key` holds seed, epoch, step and layer, its stream is normally [`Stream::Sample`](crate::Stream::Sample).
+    ///
+    /// # Errors [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the
+    /// frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges, [`KernelError::Length`]
+    /// and [`KernelError::Weight`] for unsuitable weights or counters. The mini-batch is then lost:
+    /// [`start`](Self::start) another.
+    pub fn layer(
+        &mut self,
+        graph: &Graph<'_>,
+        draw: &impl Draw,
+        key: &StreamKey,
+        edges: EdgeIds<'_>,
+        layer: &mut SampledLayer,
+    ) -> Result<(), KernelError> {
+        draw.fanout().check()?;
+        draw.check(graph)?;
+        if self.num_vertices != graph.num_vertices() {
+            self.bits.restart(&self.mixed, 0);
+            self.num_vertices = graph.num_vertices();
+        }
+        let expected = expected_edges(graph, &self.mixed, draw.fanout())?;
+        let num_segments = (expected / self.tuning.segment_edges).clamp(1, self.threads as u64) as usize;
+        let dense = expected.saturating_mul(self.tuning.swept_per_edge) >= self.num_vertices as u64;
+        while self.segments.len() < num_segments {
+            self.segments.push(Segment::default());
+        }
+        let Self { mixed, segments, bits, sparse, num_vertices, .. } = self;
+        let segments = &mut segments[..num_segments];
+        let members = match dense {
+            true => Some(bits.members(mixed, *num_vertices)?),
+            false => {
+                sparse.add(mixed, *num_vertices)?;
+                None
+            }
+        };
+        let frontier = Frontier { graph, mixed, members, draw, key };
+        let keep = matches!(edges, EdgeIds::Keep);
+        match edges {
+            EdgeIds::Drop => frontier.draw(segments, || Nothing)?,
+            EdgeIds::Keep => frontier.draw(segments, || Keep)?,
+            EdgeIds::Count(counters) => {
+                let counts = counters.edges(graph)?;
+                frontier.draw(segments, || counts)?;
+            }
+        }
+        write_edges(segments, mixed.len(), keep, layer)?;
+        if dense {
+            bits.number(segments, mixed, &mut layer.local);
+        } else {
+            sparse.number(segments, mixed, &mut layer.local);
+        }
+        Ok(())
+    }
+}
+
+/// About how many edges a layer will have, whatever the number of threads; refuses more than there are positions.
+fn expected_edges(graph: &Graph<'_>, frontier: &[u32], fanout: Fanout) -> Result<u64, KernelError> {
+    let most = match fanout {
+        Fanout::Take(fanout) => (frontier.len() as u64).saturating_mul(u64::from(fanout)),
+        Fanout::All => u64::MAX,
+    };
+    if most <= u64::from(u32::MAX) {
+        let degree = (graph.num_edges() as u64).div_ceil(graph.num_vertices().max(1) as u64);
+        return Ok(frontier.len() as u64 * fanout.kept(degree));
+    }
+    let mut edges = 0u64;
+    for &v in frontier {
+        edges = edges.saturating_add(fanout.kept(segment::look_up(graph, v)?.degree.into()));
+    }
+    if edges > u64::from(u32::MAX) {
+        return Err(KernelError::TooManyEdges { edges });
+    }
+    Ok(edges)
+}
+
+/// What all segments of a layer share.
+struct Frontier<'a, 'g, D> {
+    graph: &'a Graph<'g>,
+    mixed: &'a [u32],
+    members: Option<&'a [u64]>,
+    draw: &'a D,
+    key: &'a StreamKey,
+}
+
+impl<D: Draw> Frontier<'_, '_, D> {
+    /// Draws a part of the frontier into each segment. The first error in the order of the frontier is returned.
+    fn draw<R: Record>(&self, segments: &mut [Segment], record: impl Fn() -> R + Sync) -> Result<(), KernelError> {
+        let share = self.mixed.len().div_ceil(segments.len()).max(1);
+        let draw = |(i, segment): (usize, &mut Segment)| {
+            let from = (i * share).min(self.mixed.len());
+            let part = &self.mixed[from..(from + share).min(self.mixed.len())];
+            segment.draw(self.graph, part, self.members, self.draw, self.key, &mut record())
+        };
+        match segments {
+            [segment] => draw((0, segment)),
+            segments => {
+                let results: Vec<_> = segments.par_iter_mut().enumerate().map(draw).collect();
+                results.into_iter().collect()
+            }
+        }
+    }
+}
+
+/// Writes everything of `layer` but the positions, for which it makes room.
+fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut SampledLayer) -> Result<(), KernelError> {
+    let total: usize = segments.iter().map(|segment| segment.sources.len()).sum();
+    u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;
+    layer.indptr.clear();
+    layer.indptr.reserve(frontier + 1);
+    layer.indptr.push(0);
+    let mut sum = 0;
+    for segment in segments {
+        layer.indptr.extend(segment.counts.iter().map(|&count| {
+            sum += count;
+            sum
+        }));
+    }
+    layer.edges.clear();
+    if keep {
+        segments.iter().for_each(|segment| layer.edges.extend_from_slice(&segment.edges));
+    }
+    if layer.local.len() < total {
+        layer.local.resize(total, 0);
+    }
+    layer.local.truncate(total);
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "tests/mod.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+//! A contiguous part of the frontier, drawn by one thread.
+//!
+//! Returns: the number of edges of each vertex, their sources, and, where asked for, the sources that the mixed
+//! frontier so far does not hold, once each, in order of first occurrence.
+//! Idea: vertices go in small groups. The edges of a whole group are drawn, and fetched into the cache, before the
+//! first is read; the degrees of the next group are fetched meanwhile. What is new is told by one bit a vertex, without
+//! branches.
+//! Cost: one cache miss for each few edges of a vertex, most of them waited for together.
+
+use super::Graph;
+use super::draw::{DrawVertex, Kept, Picks, Scratch, Vertex};
+use super::record::Record;
+use crate::error::KernelError;
+use crate::philox::StreamKey;
+use crate::prefetch::prefetch;
+
+/// Vertices whose edges are drawn before the first of these is read.
+const GROUP: usize = 32;
+/// Edges of one cache line.
+const LINE: usize = 16;
+/// Bits that are fetched ahead of the one that is tested.
+const AHEAD: usize = 16;
+
+/// What one thread draws, and what it draws with; all of it is used again for the next layer.
+#[derive(Default)]
+pub(super) struct Segment {
+    /// For each vertex, the number of its sampled edges.
+    pub counts: Vec<u32>,
+    /// Source of each sampled edge.
+    pub sources: Vec<u32>,
+    /// The ids of the edges, where they are kept.
+    pub edges: Vec<u64>,
+    /// One bit a vertex: whether it is in the mixed frontier above, or among the sources here.
+    pub seen: Vec<u64>,
+    /// The first `num_fresh` ones are the sources that set their bit.
+    pub fresh: Vec<u32>,
+    pub num_fresh: usize,
+    picks: Picks,
+    scratch: Scratch,
+}
+
+impl Segment {
+    /// Draws for `frontier`, a part of the layer's. `members` has a bit for each vertex of the mixed frontier so far,
+    /// where `seen` and `fresh` are wanted.
+    pub(super) fn draw(
+        &mut self,
+        graph: &Graph<'_>,
+        frontier: &[u32],
+        members: Option<&[u64]>,
+        draw: &impl DrawVertex,
+        key: &StreamKey,
+        record: &mut impl Record,
+    ) -> Result<(), KernelError> {
+        self.counts.clear();
+        self.sources.clear();
+        self.edges.clear();
+        self.num_fresh = 0;
+        if let Some(members) = members {
+            self.seen.clear();
+            self.seen.extend_from_slice(members);
+        }
+        for vertex in frontier.iter().take(GROUP) {
+            prefetch(graph.indptr, *vertex as usize);
+        }
+        for (i, group) in frontier.chunks(GROUP).enumerate() {
+            let next = frontier.get((i + 1) * GROUP..).unwrap_or_default();
+            let from = self.sources.len();
+            self.draw_group(graph, group, next, draw, key, record)?;
+            if members.is_some() {
+                self.mark(from);
+            }
+        }
+        Ok(())
+    }
+
+    /// Draws and reads the edges of a few vertices; `next` will follow.
+    #[inline]
+    fn draw_group(
+        &mut self,
+        graph: &Graph<'_>,
+        group: &[u32],
+        next: &[u32],
+        draw: &impl DrawVertex,
+        key: &StreamKey,
+        record: &mut impl Record,
+    ) -> Result<(), KernelError> {
+        // Translating an address that is new to the processor can take as long as fetching what is there. In a loop
+        // that does nothing else, several are on their way at a time.
+        let mut vertices = [Vertex { id: 0, start: 0, degree: 0 }; GROUP];
+        for (&v, vertex) in group.iter().zip(&mut vertices) {
+            *vertex = look_up(graph, v)?;
+            for edge in [vertex.start, (vertex.start + u64::from(vertex.degree)).saturating_sub(1)] {
+                prefetch(graph.indices, edge as usize);
+                record.expect(edge);
+            }
+        }
+        for &later in next.iter().take(GROUP) {
+            prefetch(graph.indptr, later as usize);
+            record.expect_vertex(later);
+        }
+        let mut drawn = [Kept::All; GROUP];
+        self.picks.clear();
+        for (&vertex, drawn) in vertices.iter().zip(&mut drawn).take(group.len()) {
+            let from = self.picks.as_slice().len();
+            let kept = draw.draw(vertex, key, &mut self.scratch, &mut self.picks)?;
+            let fetch = |offset: u32| {
+                let edge = vertex.start + u64::from(offset);
+                prefetch(graph.indices, edge as usize);
+                record.expect(edge);
+            };
+            match kept {
+                Kept::All => (0..vertex.degree.min(4 * LINE as u32)).step_by(LINE).for_each(fetch),
+                Kept::Picked(_) => self.picks.as_slice()[from..].iter().copied().for_each(fetch),
+            }
+            *drawn = kept;
+            self.counts.push(match kept {
+                Kept::All => vertex.degree,
+                Kept::Picked(count) => count,
+            });
+        }
+        let mut picks = self.picks.as_slice();
+        let counts = &self.counts[self.counts.len() - group.len()..];
+        for ((&Vertex { id, start, .. }, &kept), &count) in vertices.iter().zip(&drawn).zip(counts) {
+            match kept {
+                Kept::All => {
+                    self.sources.extend_from_slice(&graph.indices[start as usize..start as usize + count as usize]);
+                    record.record(id, (0..count).map(|offset| start + u64::from(offset)), &mut self.edges);
+                }
+                Kept::Picked(_) => {
+                    let (mine, others) = picks.split_at(count as usize);
+                    let indices = &graph.indices[start as usize..];
+                    self.sources.extend(mine.iter().map(|&offset| indices[offset as usize]));
+                    record.record(id, mine.iter().map(|&offset| start + u64::from(offset)), &mut self.edges);
+                    picks = others;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the bits of the sources from `from` on.
+    #[inline]
+    fn mark(&mut self, from: usize) {
+        let sources = &self.sources[from..];
+        if self.fresh.len() < self.num_fresh + sources.len() {
+            self.fresh.resize(2 * (self.num_fresh + sources.len()), 0);
+        }
+        let fresh = &mut self.fresh[self.num_fresh..self.num_fresh + sources.len()];
+        let mut found = 0;
+        for (i, &source) in sources.iter().enumerate() {
+            if let Some(&later) = sources.get(i + AHEAD) {
+                prefetch(&self.seen, later as usize / 64);
+            }
+            let word = &mut self.seen[source as usize / 64];
+            let is_new = *word >> (source % 64) & 1 ^ 1;
+            *word |= 1 << (source % 64);
+            // Written in any case, and kept where it is new.
+            fresh[found] = source;
+            found += is_new as usize;
+        }
+        self.num_fresh += found;
+    }
+}
+
+/// Looks a vertex up.
+#[inline]
+pub(super) fn look_up(graph: &Graph<'_>, id: u32) -> Result<Vertex, KernelError> {
+    let at = id as usize;
+    let Some(&[start, end]) = graph.indptr.get(at..at + 2) else {
+        return Err(KernelError::VertexOutOfRange { vertex: id, num_vertices: graph.num_vertices() });
+    };
+    // The whole degree must fit: it bounds the draws.
+    let degree = u32::try_from(end - start).map_err(|_| KernelError::TooManyEdges { edges: end - start })?;
+    Ok(Vertex { id, start, degree })
+}

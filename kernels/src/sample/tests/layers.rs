@@ -1,0 +1,195 @@
+//! Whole mini-batches, edge for edge.
+
+use super::*;
+
+#[test]
+fn oracle_every_vertex_of_every_fanout() {
+    for seed in 0..2 {
+        let (indptr, indices) = topology(seed, 700);
+        let graph = Graph::new(&indptr, &indices).unwrap();
+        let frontier: Vec<u32> = (0..700).rev().collect();
+        for (fanout, tuning) in FANOUTS.into_iter().flat_map(|fanout| TUNINGS.map(|tuning| (fanout, tuning))) {
+            let mut mixed = frontier.clone();
+            let expected = oracle_layer(&graph, &mut mixed, fanout, &[], &KEY);
+            let mut sampler = Sampler::tuned(3, tuning);
+            let sampled = layer(&mut sampler, &graph, &frontier, &Uniform::new(fanout), &KEY);
+            assert!(sampled == expected && sampler.mixed() == mixed, "seed {seed}, fanout {fanout}, {tuning:?}");
+            for (i, &v) in frontier.iter().enumerate() {
+                let edges = edges_of(&sampled, i);
+                assert_eq!(edges.len() as u64, fanout.kept(graph.degree(v)));
+                assert!(edges.windows(2).all(|w| w[0] < w[1]), "ascending, without repeats");
+                assert!(edges.iter().all(|e| graph.in_edges(v).contains(e)), "subset");
+            }
+        }
+    }
+}
+
+#[test]
+fn oracle_batches_of_one_sampler_after_another() {
+    let graphs = [topology(3, 5000), topology(4, 60), topology(5, 900)];
+    for (threads, tuning) in [1, 2, 4, 8].into_iter().flat_map(|threads| TUNINGS.map(|tuning| (threads, tuning))) {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| {
+            let mut sampler = Sampler::tuned(threads, tuning);
+            let mut sampled = SampledLayer::default();
+            for step in 0..9 {
+                let (indptr, indices) = &graphs[step % 3];
+                let graph = Graph::new(indptr, indices).unwrap();
+                let key = StreamKey { step: step as u32, ..KEY };
+                let seeds = crate::permute(indptr.len() as u32 - 1, &key);
+                let seeds = &seeds[..seeds.len().min([40, 3, 0, 1][step % 4])];
+                let mut mixed = seeds.to_vec();
+                sampler.start(seeds);
+                for (depth, fanout) in [5, 20, 3].into_iter().enumerate() {
+                    // Layers may be numbered in different ways, and the edges be wanted or not.
+                    sampler.tuning = TUNINGS[(step * depth + threads) % 2];
+                    let key = StreamKey { layer: depth as u8, ..key };
+                    let mut expected = oracle_layer(&graph, &mut mixed, Fanout::Take(fanout), &[], &key);
+                    let ids = if depth == 1 { EdgeIds::Drop } else { EdgeIds::Keep };
+                    sampler.layer(&graph, &Uniform::new(Fanout::Take(fanout)), &key, ids, &mut sampled).unwrap();
+                    if depth == 1 {
+                        expected.edges.clear();
+                    }
+                    let what = format!("{threads} threads, step {step}, depth {depth}");
+                    assert!(sampled == expected && sampler.mixed() == mixed, "{what}");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn oracle_excluded_edges_are_never_drawn_and_cost_no_other() {
+    let (indptr, indices) = topology(6, 300);
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    let frontier: Vec<u32> = (0..300).collect();
+    for (seed, share) in [(1, 2), (2, 10), (3, 100), (4, 1)] {
+        let mut draws = Draws::new(&StreamKey::new(seed, Stream::Split), 0);
+        let excluded: Vec<u64> = (0..graph.num_edges() as u64).filter(|_| draws.below(share) == 0).collect();
+        let set = ExcludedEdges::new(excluded.iter().rev().copied().collect());
+        for (fanout, tuning) in
+            [1, 15, 40, 90].into_iter().flat_map(|k| TUNINGS.map(|tuning| (Fanout::Take(k), tuning)))
+        {
+            let mut mixed = frontier.clone();
+            let expected = oracle_layer(&graph, &mut mixed, fanout, &excluded, &KEY);
+            let mut sampler = Sampler::tuned(2, tuning);
+            let sampled = layer(&mut sampler, &graph, &frontier, &Uniform::new(fanout).without(&set), &KEY);
+            assert!(sampled == expected && sampler.mixed() == mixed, "seed {seed}, fanout {fanout}");
+        }
+    }
+    let (all, none) = (ExcludedEdges::new((0..graph.num_edges() as u64).collect()), ExcludedEdges::default());
+    let mut sampler = Sampler::new(1);
+    for fanout in FANOUTS {
+        let draw = Uniform::new(fanout);
+        assert_eq!(layer(&mut sampler, &graph, &frontier, &draw.without(&all), &KEY).num_edges(), 0);
+        let without_replacement = layer(&mut sampler, &graph, &frontier, &draw, &KEY);
+        assert_eq!(layer(&mut sampler, &graph, &frontier, &draw.without(&none), &KEY), without_replacement);
+    }
+}
+
+#[test]
+fn order_and_company_of_the_frontier_change_nothing() {
+    let (indptr, indices) = topology(10, 700);
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    let weights: Vec<f32> = (0..indices.len()).map(|i| (i % 7) as f32).collect();
+    fn check(graph: &Graph<'_>, draw: &impl Draw) {
+        let mut sampler = Sampler::tuned(4, TUNINGS[0]);
+        let all: Vec<u32> = (0..700).collect();
+        let whole = layer(&mut sampler, graph, &all, draw, &KEY);
+        for seed in 0..4 {
+            let shuffled = crate::permute(700, &StreamKey::new(seed, Stream::Shuffle));
+            let frontier = &shuffled[..700 / (seed as usize + 1)];
+            let sampled = layer(&mut sampler, graph, frontier, draw, &KEY);
+            for (i, &v) in frontier.iter().enumerate() {
+                assert_eq!(edges_of(&sampled, i), edges_of(&whole, v as usize), "seed {seed}, vertex {v}");
+            }
+        }
+    }
+    check(&graph, &Uniform::new(Fanout::Take(6)));
+    check(&graph, &Uniform::new(Fanout::Take(6)).with_replacement());
+    check(&graph, &Weighted::new(Fanout::Take(6), &weights));
+    check(&graph, &Weighted::new(Fanout::Take(6), &weights).with_replacement());
+}
+
+#[test]
+fn every_part_of_the_key_changes_the_sample() {
+    let (indptr, indices) = topology(11, 700);
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    let frontier: Vec<u32> = (0..700).collect();
+    let keys = [
+        KEY,
+        StreamKey { seed: 2, ..KEY },
+        StreamKey { epoch: 0, ..KEY },
+        StreamKey { step: 0, ..KEY },
+        StreamKey { layer: 0, ..KEY },
+    ];
+    let draw = Uniform::new(Fanout::Take(5));
+    let samples = keys.map(|key| layer(&mut Sampler::new(1), &graph, &frontier, &draw, &key).edges);
+    for (i, a) in samples.iter().enumerate() {
+        assert!(samples[..i].iter().all(|b| a != b));
+    }
+}
+
+#[test]
+fn fixed_result() {
+    // Pins the definition: every implementation and every later version draws exactly this. Computed by another
+    // program.
+    let (indptr, indices) = ([0, 1000, 1010], vec![0; 1010]);
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    let sampled = layer(&mut Sampler::new(1), &graph, &[0, 1], &Uniform::new(Fanout::Take(4)), &KEY);
+    assert_eq!(sampled.indptr, [0, 4, 8]);
+    assert_eq!(sampled.edges, [27, 31, 471, 512, 1003, 1005, 1007, 1009]);
+    assert_eq!(sampled.local, [0; 8]);
+}
+
+#[test]
+fn empty_frontiers_and_isolated_vertices() {
+    let graph = Graph::new(&[0, 0, 0], &[]).unwrap();
+    for (fanout, tuning) in FANOUTS.into_iter().flat_map(|fanout| TUNINGS.map(|tuning| (fanout, tuning))) {
+        let mut sampler = Sampler::tuned(2, tuning);
+        for draw in [Uniform::new(fanout), Uniform::new(fanout).with_replacement()] {
+            let nothing = layer(&mut sampler, &graph, &[], &draw, &KEY);
+            assert_eq!(nothing, SampledLayer { indptr: vec![0], ..SampledLayer::default() });
+            let isolated = layer(&mut sampler, &graph, &[1, 0], &draw, &KEY);
+            assert_eq!(isolated, SampledLayer { indptr: vec![0; 3], ..SampledLayer::default() });
+            assert_eq!((isolated.num_vertices(), sampler.mixed()), (2, &[1, 0][..]));
+        }
+    }
+}
+
+#[test]
+fn oracle_counts_while_drawing() {
+    let (indptr, indices) = topology(8, 900);
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    let (mut counters, mut sampler) = (Counters::new(900, indices.len()), Sampler::tuned(4, TUNINGS[0]));
+    let mut expected = crate::CounterParts {
+        input: vec![0; 900],
+        appear: vec![0; 900],
+        work: vec![0; 900],
+        edge: vec![0; indices.len()],
+    };
+    for step in 0..30 {
+        let key = StreamKey { step, ..KEY };
+        let seeds = &crate::permute(900, &key)[..60];
+        let (mut mixed, mut sizes, mut sampled) = (seeds.to_vec(), vec![60], SampledLayer::default());
+        seeds.iter().for_each(|&v| expected.appear[v as usize] += 1);
+        sampler.start(seeds);
+        for (depth, fanout) in [15, 100].into_iter().enumerate() {
+            let key = StreamKey { layer: depth as u8, ..key };
+            let draw = Uniform::new(Fanout::Take(fanout));
+            sampler.layer(&graph, &draw, &key, EdgeIds::Count(&mut counters), &mut sampled).unwrap();
+            assert!(sampled.edges.is_empty());
+            sizes.push(sampler.mixed().len());
+            let frontier = mixed.clone();
+            let layer = oracle_layer(&graph, &mut mixed, Fanout::Take(fanout), &[], &key);
+            layer.edges.iter().for_each(|&edge| expected.edge[edge as usize] += 1);
+            for (i, &v) in frontier.iter().enumerate() {
+                expected.work[v as usize] += edges_of(&layer, i).len() as u32;
+            }
+            mixed.iter().for_each(|&v| expected.appear[v as usize] += 1);
+        }
+        mixed.iter().for_each(|&v| expected.input[v as usize] += 1);
+        counters.count_vertices(sampler.mixed(), &sizes).unwrap();
+    }
+    assert!(counters.into_parts().unwrap() == expected);
+}

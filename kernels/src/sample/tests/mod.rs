@@ -1,0 +1,132 @@
+//! Tests of the host sampler: against an independent version, and against what is meant by random.
+
+mod layers;
+mod random;
+mod refused;
+mod weights;
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::*;
+use crate::count::Counters;
+use crate::philox::{Draws, Stream};
+use crate::sample::{ExcludedEdges, Fanout, Uniform, Weight, Weighted};
+
+const KEY: StreamKey = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Sample, layer: 1 };
+
+/// Both ways to number, and segments of few edges.
+const TUNINGS: [Tuning; 2] =
+    [Tuning { segment_edges: 50, swept_per_edge: u64::MAX }, Tuning { segment_edges: 50, swept_per_edge: 0 }];
+
+const FANOUTS: [Fanout; 11] = [
+    Fanout::Take(1),
+    Fanout::Take(4),
+    Fanout::Take(5),
+    Fanout::Take(15),
+    Fanout::Take(16),
+    Fanout::Take(17),
+    Fanout::Take(64),
+    Fanout::Take(65),
+    Fanout::Take(500),
+    Fanout::Take(1 << 18),
+    Fanout::All,
+];
+
+/// Degrees from 0 to 90, a few up to 1000 and two of thousands, in a random order; neighbours are arbitrary.
+fn topology(seed: u64, n: u32) -> (Vec<u64>, Vec<u32>) {
+    let mut draws = Draws::new(&StreamKey::new(seed, Stream::Generate), 0);
+    let mut indptr = vec![0];
+    for v in 0..n {
+        let degree = match v {
+            7 | 13 => 1025 + draws.below(5000),
+            _ if v % 50 == 49 => 100 + draws.below(900),
+            _ if v % 5 == 4 => 60 + draws.below(30),
+            _ => draws.below(25),
+        };
+        indptr.push(indptr[v as usize] + u64::from(degree));
+    }
+    let indices = (0..indptr[n as usize]).map(|_| draws.below(n)).collect();
+    (indptr, indices)
+}
+
+/// Floyd's algorithm with a set, for one vertex, among its edges that are not excluded.
+fn oracle_edges(graph: &Graph<'_>, v: u32, fanout: Fanout, excluded: &[u64], key: &StreamKey) -> Vec<u64> {
+    let candidates: Vec<u64> = graph.in_edges(v).filter(|edge| !excluded.contains(edge)).collect();
+    let degree = candidates.len();
+    let mut draws = Draws::new(key, v);
+    let mut picked = BTreeSet::new();
+    match fanout {
+        Fanout::Take(k) if (k as usize) < degree => {
+            for j in degree - k as usize..degree {
+                let t = draws.below(j as u32 + 1) as usize;
+                if !picked.insert(t) {
+                    picked.insert(j);
+                }
+            }
+        }
+        _ => picked.extend(0..degree),
+    }
+    picked.into_iter().map(|at| candidates[at]).collect()
+}
+
+/// A layer by [`oracle_edges`] and a hash map, vertex after vertex; extends `mixed`.
+fn oracle_layer(
+    graph: &Graph<'_>,
+    mixed: &mut Vec<u32>,
+    fanout: Fanout,
+    excluded: &[u64],
+    key: &StreamKey,
+) -> SampledLayer {
+    let mut position: HashMap<u32, u32> = mixed.iter().copied().zip(0..).collect();
+    let mut layer = SampledLayer { indptr: vec![0], ..SampledLayer::default() };
+    for v in mixed.clone() {
+        for edge in oracle_edges(graph, v, fanout, excluded, key) {
+            let source = graph.indices[edge as usize];
+            let at = *position.entry(source).or_insert_with(|| {
+                mixed.push(source);
+                mixed.len() as u32 - 1
+            });
+            layer.local.push(at);
+            layer.edges.push(edge);
+        }
+        layer.indptr.push(layer.edges.len() as u32);
+    }
+    layer
+}
+
+/// One layer from `frontier`, with the ids of its edges.
+fn layer(
+    sampler: &mut Sampler,
+    graph: &Graph<'_>,
+    frontier: &[u32],
+    draw: &impl Draw,
+    key: &StreamKey,
+) -> SampledLayer {
+    let mut layer = SampledLayer::default();
+    sampler.start(frontier);
+    sampler.layer(graph, draw, key, EdgeIds::Keep, &mut layer).unwrap();
+    layer
+}
+
+/// The edges drawn for frontier position `i`.
+fn edges_of(layer: &SampledLayer, i: usize) -> &[u64] {
+    &layer.edges[layer.indptr[i] as usize..layer.indptr[i + 1] as usize]
+}
+
+/// Samples of one vertex with `degree` in-edges in `trials` different steps.
+fn trials(degree: u64, draw: &impl Draw, trials: u32) -> impl Iterator<Item = Vec<u64>> {
+    let (indptr, indices) = ([0, degree], vec![0; degree as usize]);
+    let mut sampler = Sampler::new(1);
+    (0..trials).map(move |step| {
+        let graph = Graph::new(&indptr, &indices).unwrap();
+        layer(&mut sampler, &graph, &[0], draw, &StreamKey { step, ..KEY }).edges
+    })
+}
+
+/// Fails unless the counts are what the probabilities, which add up to `picks` a trial, say. A count's variance is
+/// `spread` times that of independent picks.
+fn chi_square(what: &str, counts: &[f64], expected: &[f64], spread: f64) {
+    let chi2: f64 = counts.iter().zip(expected).map(|(c, e)| (c - e).powi(2) / e).sum::<f64>() / spread;
+    let d = counts.len() as f64 - 1.0;
+    assert!(chi2 < d + 4.5 * (2.0 * (d + 1.0)).sqrt(), "{what}: chi-square {chi2} with {d} degrees of freedom");
+}

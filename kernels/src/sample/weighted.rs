@@ -1,0 +1,248 @@
+//! In-edges drawn by their weights.
+//!
+//! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph, finite and not negative.
+//! An edge of weight 0 is never drawn.
+//! Idea, without replacement: each candidate gets an exponentially distributed time with its weight as rate, from a
+//! word of its own, and the first ones win. That is the same as drawing one after another, each time in proportion to
+//! the weights that are left. With replacement: weights are rounded to whole multiples of 2^-31 of the vertex's
+//! largest, whose sums are exact in any order, and 64 random bits choose a place in the sum. All arithmetic is in
+//! integers and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so every
+//! device gets the same bits.
+//! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006.
+//! Cost: one random word and one logarithm for each in-edge of a vertex that has more than the fanout.
+
+use half::{bf16, f16};
+
+use super::draw::{Draw, DrawVertex, Kept, Picks, Scratch, Vertex};
+use super::excluded::ExcludedEdges;
+use super::{Fanout, Graph};
+use crate::error::KernelError;
+use crate::philox::{BLOCKS, Stream, StreamKey};
+
+/// A number that weighs an edge.
+pub trait Weight: Copy + Send + Sync {
+    /// The number as `f32`, to the nearest.
+    fn weight(self) -> f32;
+}
+
+macro_rules! weight {
+    ($($number:ty: $convert:expr),*) => {
+        $(impl Weight for $number {
+            #[inline]
+            fn weight(self) -> f32 {
+                $convert(self)
+            }
+        })*
+    };
+}
+
+weight!(
+    f32: std::convert::identity, f64: |x| x as f32, f16: f16::to_f32, bf16: bf16::to_f32, i64: |x| x as f32,
+    u32: |x| x as f32
+);
+
+/// Draws every in-edge with a probability that grows with its weight, without replacement unless asked otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Weighted<'a, W> {
+    fanout: Fanout,
+    weights: &'a [W],
+    replace: bool,
+    excluded: Option<&'a ExcludedEdges>,
+}
+
+impl<'a, W: Weight> Weighted<'a, W> {
+    /// `fanout` distinct in-edges of each vertex, all of positive weight where there are no more. `weights` are aligned
+    /// with the graph's `indices`.
+    pub fn new(fanout: Fanout, weights: &'a [W]) -> Self {
+        Self { fanout, weights, replace: false, excluded: None }
+    }
+
+    /// Draws every edge anew from all of them: `fanout` in-edges of each vertex that has any of positive weight, some
+    /// repeatedly; one below 2^-32 of the vertex's largest weight never. [`Fanout::All`] still takes each once.
+    pub fn with_replacement(self) -> Self {
+        Self { replace: true, ..self }
+    }
+
+    /// Draws none of the `excluded` edges.
+    pub fn without(self, excluded: &'a ExcludedEdges) -> Self {
+        Self { excluded: Some(excluded), ..self }
+    }
+
+    /// Calls `visit` with the offset and weight of every candidate, and returns their number.
+    fn candidates(&self, vertex: Vertex, mut visit: impl FnMut(u32, f32)) -> Result<u32, KernelError> {
+        let Vertex { start, degree, .. } = vertex;
+        let end = start + u64::from(degree);
+        let mut excluded = self.excluded.map_or(&[][..], |excluded| excluded.within(start..end)).iter().peekable();
+        let mut count = 0;
+        for (offset, weight) in (0..degree).zip(&self.weights[start as usize..end as usize]) {
+            let (edge, weight) = (start + u64::from(offset), weight.weight());
+            if !(0.0..f32::INFINITY).contains(&weight) {
+                return Err(KernelError::Weight { edge, got: weight });
+            }
+            if excluded.next_if_eq(&&edge).is_none() && weight > 0.0 {
+                count += 1;
+                visit(offset, weight);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Without replacement: the `fanout` first times.
+    fn race(
+        &self,
+        vertex: Vertex,
+        fanout: u32,
+        key: &StreamKey,
+        keys: &mut Vec<u64>,
+        picks: &mut Picks,
+    ) -> Result<u32, KernelError> {
+        keys.clear();
+        let mut words = Words::new(key, vertex.id);
+        let count = self.candidates(vertex, |offset, weight| {
+            let time = exponential(words.get(u64::from(offset))) / weight;
+            // Positive floats are ordered as their bits are; of equal times the first edge's is the earlier.
+            keys.push(u64::from(time.to_bits()) << 32 | u64::from(offset));
+        })?;
+        let kept = count.min(fanout);
+        if count > fanout {
+            keys.select_nth_unstable(fanout as usize - 1);
+        }
+        let places = picks.places(kept as usize);
+        places.iter_mut().zip(keys.iter()).for_each(|(place, &key)| *place = key as u32);
+        places.sort_unstable();
+        Ok(kept)
+    }
+
+    /// With replacement: `fanout` places in the sum of the rounded weights.
+    fn spin(
+        &self,
+        vertex: Vertex,
+        fanout: u32,
+        key: &StreamKey,
+        keys: &mut Vec<u64>,
+        picks: &mut Picks,
+    ) -> Result<u32, KernelError> {
+        let mut largest = 0f32;
+        self.candidates(vertex, |_, weight| largest = largest.max(weight))?;
+        let share = |weight: f32| (f64::from(weight) / f64::from(largest) * f64::from(1u32 << 31)).round() as u64;
+        let mut total = 0;
+        self.candidates(vertex, |_, weight| total += share(weight))?;
+        if total == 0 {
+            return Ok(0);
+        }
+        let mut words = Words::new(key, vertex.id);
+        keys.clear();
+        keys.extend((0..u64::from(fanout)).map(|pick| {
+            let random = u64::from(words.get(2 * pick)) << 32 | u64::from(words.get(2 * pick + 1));
+            ((u128::from(random) * u128::from(total)) >> 64) as u64
+        }));
+        keys.sort_unstable();
+        let mut places = picks.places(fanout as usize).iter_mut().zip(keys.iter()).peekable();
+        let mut sum = 0;
+        self.candidates(vertex, |offset, weight| {
+            sum += share(weight);
+            while let Some((place, _)) = places.next_if(|&(_, &at)| at < sum) {
+                *place = offset;
+            }
+        })?;
+        Ok(fanout)
+    }
+}
+
+impl<W: Weight> Draw for Weighted<'_, W> {}
+
+impl<W: Weight> DrawVertex for Weighted<'_, W> {
+    fn fanout(&self) -> Fanout {
+        self.fanout
+    }
+
+    fn check(&self, graph: &Graph<'_>) -> Result<(), KernelError> {
+        self.fanout.check()?;
+        KernelError::check_len("edge weights", graph.num_edges(), self.weights.len())
+    }
+
+    fn draw(
+        &self,
+        vertex: Vertex,
+        key: &StreamKey,
+        scratch: &mut Scratch,
+        picks: &mut Picks,
+    ) -> Result<Kept, KernelError> {
+        let Scratch { keys, .. } = scratch;
+        let count = match self.fanout {
+            Fanout::Take(fanout) if self.replace => self.spin(vertex, fanout, key, keys, picks)?,
+            Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, keys, picks)?,
+            _ => {
+                keys.clear();
+                let count = self.candidates(vertex, |offset, _| keys.push(u64::from(offset)))?;
+                if count == vertex.degree {
+                    return Ok(Kept::All);
+                }
+                let places = picks.places(count as usize);
+                places.iter_mut().zip(keys.iter()).for_each(|(place, &offset)| *place = offset as u32);
+                count
+            }
+        };
+        Ok(Kept::Picked(count))
+    }
+}
+
+/// Words of one vertex's sequence by number, however many. Those beyond [`DRAWS_PER_ITEM`](crate::DRAWS_PER_ITEM) are
+/// of further sequences, whose seeds come from [`Stream::Pages`].
+struct Words<'a> {
+    key: &'a StreamKey,
+    item: u32,
+    /// The words from `first` on.
+    words: [u32; 4 * BLOCKS],
+    first: u64,
+}
+
+impl<'a> Words<'a> {
+    fn new(key: &'a StreamKey, item: u32) -> Self {
+        Self { key, item, words: [0; 4 * BLOCKS], first: u64::MAX }
+    }
+
+    #[inline]
+    fn get(&mut self, number: u64) -> u32 {
+        let first = number - number % (4 * BLOCKS as u64);
+        if first != self.first {
+            self.first = first;
+            self.words = self.read(first / 4);
+        }
+        self.words[(number - first) as usize]
+    }
+
+    #[inline]
+    fn read(&self, block: u64) -> [u32; 4 * BLOCKS] {
+        let (page, block) = ((block >> 16) as u16, block as u16);
+        if page == 0 {
+            return self.key.words(self.item, block);
+        }
+        let [low, high, ..] = StreamKey { stream: Stream::Pages, ..*self.key }.block(self.item, page);
+        let seed = u64::from(high) << 32 | u64::from(low);
+        StreamKey { seed, ..*self.key }.words(self.item, block)
+    }
+}
+
+/// An exponentially distributed time of rate 1 from a random word: −ln of (2^33 − (2 · word + 1)) / 2^33.
+///
+/// With that number = m · 2^−e, m within a factor of √2 of 1, it is e · ln 2 − ln m, and ln m = 2 (s + s³/3 + s⁵/5 +
+/// ..) for s = (m − 1) / (m + 1). Times near 0, which decide the race, keep their full precision: m − 1 is exact there.
+#[inline]
+fn exponential(word: u32) -> f32 {
+    const ONE: i64 = 1 << 33;
+    /// 2^33 / √2.
+    const ROOT: i64 = 6_074_001_000;
+    let number = ONE - (2 * i64::from(word) + 1);
+    // The number is below 2^33, so it has 31 leading zeros or more.
+    let mut shift = number.leading_zeros() - 31;
+    if number << shift < ROOT {
+        shift += 1;
+    }
+    let mantissa = number << shift;
+    let difference = (mantissa - ONE) as f32 / ONE as f32;
+    let s = difference / (2.0 + difference);
+    let square = s * s;
+    let series = 1.0 + square * (1.0 / 3.0 + square * (1.0 / 5.0 + square * (1.0 / 7.0 + square * (1.0 / 9.0))));
+    shift as f32 * std::f32::consts::LN_2 - 2.0 * s * series
+}
