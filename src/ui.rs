@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use gsplit_store::{NoProgress, Progress, Stage, Unit, staging};
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
 /// Options of every subcommand.
@@ -101,6 +102,9 @@ fn on_panic(info: &PanicHookInfo<'_>) {
 
 /// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), Ctrl-C included.
 pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> ExitCode {
+    if let Err(error) = wait_for_sigterm() {
+        complain(&format!("warning: SIGTERM will leave a hidden unfinished directory: {error}"));
+    }
     if let Err(error) = ctrlc::set_handler(on_interrupt) {
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
@@ -131,6 +135,19 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             ExitCode::FAILURE
         }
     }
+}
+
+/// Takes SIGTERM on a thread of its own, as an interrupt. Every other thread keeps it blocked, those too that start later:
+/// METIS would handle it by a jump out of whatever it is doing, and a jump out of malloc leaves malloc locked for good.
+fn wait_for_sigterm() -> std::io::Result<()> {
+    let signals: SigSet = [Signal::SIGTERM].into_iter().collect();
+    signals.thread_block()?;
+    let wait = move || {
+        if signals.wait().is_ok() {
+            on_interrupt();
+        }
+    };
+    std::thread::Builder::new().name("sigterm".into()).spawn(wait).map(drop)
 }
 
 fn start_threads(threads: Option<u16>) -> anyhow::Result<()> {

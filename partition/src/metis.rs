@@ -10,10 +10,11 @@
 //! Why not the best of several tries (METIS's NCUTS): four cut 1 to 10 % less, in three times the time; and they are
 //! compared before the repair. Several tries are several calls here, on request.
 //!
-//! While it runs METIS takes SIGTERM and SIGABRT for its own errors: it raises them itself, and returns early. On a valid
-//! graph it raises SIGTERM nowhere but in checks of its own consistency (after a line on standard error), so an unknown
-//! failure is taken for a SIGTERM from outside: [`Error::Interrupted`]. Call it on the main thread of a process that may
-//! be terminated: the system hands the signal to that thread, and METIS's handler is sound on METIS's thread alone.
+//! While it runs METIS takes SIGTERM and SIGABRT for its own errors: it raises them itself, leaves what it does by a jump, and
+//! returns early. On a valid graph it raises SIGTERM nowhere but in checks of its own consistency (after a line on standard
+//! error), so an unknown failure is taken for a SIGTERM from outside: [`Error::Interrupted`]. A program that may be
+//! terminated should keep SIGTERM blocked on every thread and wait for it on one of its own, as gsplit's binaries do: a jump
+//! out of malloc leaves malloc locked for good.
 
 use std::sync::{Mutex, PoisonError};
 
