@@ -41,7 +41,7 @@ impl SampledLayer {
     }
 }
 
-/// Samples mini-batches, one after another; see the [module](self) for what is sampled. Results do not depend on the
+/// Samples mini-batches, one after another; `sample/mod.rs` says what is sampled. Results do not depend on the
 /// number of threads, nor on what the sampler has sampled before.
 ///
 /// ```
