@@ -26,13 +26,14 @@ pub struct Partitioned {
 /// Partitions `dataset`. `presample` gives the weights that the options ask for; where they ask for none it still serves
 /// the report and the cache order.
 ///
-/// No part of the result is empty. With the multilevel partitioner, METIS and the streaming ones every part weighs at most 1 + ε times the
-/// mean, in each of the weights that were balanced; where the weights do not allow that, a note to `progress` says so and
-/// why. A process that may get SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never return.
+/// No part of the result is empty. With the multilevel partitioner, METIS and the streaming ones every part weighs at most
+/// 1 + ε times the mean, in each of the weights that were balanced; where the weights do not allow that, a note to `progress`
+/// says so and why. A process that may get SIGTERM keeps it blocked on all threads meanwhile, or METIS may take it and never
+/// return.
 ///
-/// Fails on options without sense, on weights that need a presample when there is none, on more parts than vertices,
-/// on a number of servers that does not divide the parts, on a partition to refine that is not there or has another number of parts,
-/// on graphs beyond METIS's 32-bit indices, and on a damaged topology.
+/// Fails on options without sense, on weights that need a presample when there is none, on more parts than vertices, on a
+/// number of servers that does not divide the parts, on a partition to refine that is not there or has another number of
+/// parts, on graphs beyond METIS's 32-bit indices, and on a damaged topology.
 pub fn partition(
     dataset: &Dataset,
     presample: Option<&Presample>,

@@ -1,4 +1,4 @@
-//! Dense products, by the faster of two engines for this machine.
+//! Dense products, by the one of two engines that suits this machine.
 //!
 //! The `gemm` crate uses AVX-512 where the processor has it; torch's MKL does so on Intel's processors only, and takes
 //! AVX2 elsewhere. Without AVX-512, or with neither, torch's own is chosen. `GSPLIT_GEMM=torch` or `GSPLIT_GEMM=gemm`
