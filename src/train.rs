@@ -52,9 +52,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         dataset.name(),
         dataset.num_vertices(),
         dataset.topology().num_edges(),
-        config.model,
-        config.layers,
-        config.hidden,
+        config.model.kind,
+        config.model.layers,
+        config.model.hidden,
         config.num_ranks(),
         config.parallelism,
     ));

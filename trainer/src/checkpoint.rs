@@ -96,7 +96,7 @@ impl Inputs {
 
 impl Document for Checkpoint {
     const FORMAT: &'static str = "gsplit-checkpoint";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
 /// Writes the checkpoint after the last epoch of `history` and removes the oldest beyond those that are kept.

@@ -30,7 +30,7 @@ mod tests;
 mod train;
 
 pub use batch::Ownership;
-pub use config::{Device, ModelKind, Parallelism, TrainConfig};
+pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use report::{EpochReport, Summary, Timings};

@@ -141,7 +141,7 @@ impl Run<'_> {
         let (job, config) = (&self.job, self.job.config);
         self.share_threads(comm.size());
         let model = Model::new(config, job.features.dim(), job.classes);
-        let mut adam = Adam::new(model.parameters(), config.lr);
+        let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {
             checkpoint::restore(resume, model.parameters(), &mut adam)?;

@@ -68,7 +68,7 @@ pub struct Model {
 pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
     /// What a rank holds of each parameter while it updates: value, gradient (twice), two moments, change.
     const COPIES: f64 = 6.0;
-    let hidden = std::iter::repeat_n(config.hidden, config.layers - 1);
+    let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
     let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();
     let values: f64 = widths.windows(2).map(|pair| 2.0 * (pair[0] + 1.0) * pair[1]).sum();
     let bytes = values * COPIES * size_of::<f32>() as f64 * config.num_ranks() as f64;
@@ -79,8 +79,8 @@ pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result
         false => Ok(()),
         true => Err(Error::Option(format!(
             "--hidden {}: training {} layers on {} ranks takes {:.0} GiB, more than there is: choose a smaller --hidden",
-            config.hidden,
-            config.layers,
+            config.model.hidden,
+            config.model.layers,
             config.num_ranks(),
             bytes / f64::from(1 << 30)
         ))),
@@ -92,13 +92,13 @@ impl Model {
     pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
         let mut parameters = Parameters::new(config.seed);
         let mut width = in_dim;
-        let layers = (0..config.layers)
+        let layers = (0..config.model.layers)
             .map(|index| {
-                let last = index + 1 == config.layers;
-                let out = if last { classes } else { config.hidden };
-                let heads = if last { 1 } else { config.heads };
+                let last = index + 1 == config.model.layers;
+                let out = if last { classes } else { config.model.hidden };
+                let heads = if last { 1 } else { config.model.heads };
                 let mut named = parameters.below(format!("layers.{index}"));
-                let layer: Box<dyn Layer> = match config.model {
+                let layer: Box<dyn Layer> = match config.model.kind {
                     ModelKind::Sage => Box::new(sage::Sage::new(&mut named, width, out)),
                     ModelKind::Gat => Box::new(gat::Gat::new(&mut named, width, out, heads)),
                 };
@@ -106,7 +106,7 @@ impl Model {
                 layer
             })
             .collect();
-        Self { kind: config.model, layers, parameters }
+        Self { kind: config.model.kind, layers, parameters }
     }
 
     /// Number of layers.

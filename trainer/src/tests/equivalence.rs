@@ -3,7 +3,7 @@
 use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
-use super::fixture::{CLASSES, Cut, config, dataset, on_ranks, store_partition};
+use super::fixture::{CLASSES, Cut, changed, config, dataset, on_ranks, store_partition};
 use crate::batch::{Seeds, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::evaluate::infer;
@@ -18,11 +18,11 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     let config = job.config;
     let at = (config.seed, 1, 0);
     let model = Model::new(config, job.features.dim(), job.classes);
-    let mut adam = Adam::new(model.parameters(), config.lr);
+    let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
     let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let loaded = load(&job.features, sampled).unwrap();
-    let dropout = DropoutKey { probability: config.dropout, at };
+    let dropout = DropoutKey { probability: config.model.dropout, at };
     let report = train_step(&model, &mut adam, loaded, Targets::of(batch, &job.labels), dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
@@ -109,8 +109,9 @@ fn dropout_changes_the_loss_and_a_seed_changes_the_weights() {
     let base = config(ModelKind::Sage, Parallelism::Single, 1);
     let (loss, _) = run(&fixture.dataset, &base, &batch);
     let (again, _) = run(&fixture.dataset, &base, &batch);
-    let (plain, _) = run(&fixture.dataset, &TrainConfig { dropout: 0.0, ..base.clone() }, &batch);
-    let (other, _) = run(&fixture.dataset, &TrainConfig { seed: 4, dropout: 0.0, ..base }, &batch);
+    let (plain, _) = run(&fixture.dataset, &changed(&base, |config| config.model.dropout = 0.0), &batch);
+    let (other, _) =
+        run(&fixture.dataset, &changed(&base, |config| (config.seed, config.model.dropout) = (4, 0.0)), &batch);
     assert_eq!(loss, again);
     assert!(loss != plain && plain != other);
 }

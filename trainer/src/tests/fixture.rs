@@ -6,7 +6,7 @@ use gsplit_store::{
 };
 use tempfile::TempDir;
 
-use crate::config::{Device, ModelKind, Parallelism, TrainConfig};
+use crate::config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
 
 /// Classes of every fixture.
 pub const CLASSES: usize = 4;
@@ -120,18 +120,21 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         ranks: Some(ranks),
         device: Device::Cpu,
         partition: None,
-        model,
-        layers: 3,
-        hidden: 8,
-        heads: 2,
+        model: ModelConfig { kind: model, layers: 3, hidden: 8, heads: 2, dropout: 0.4 },
         fanouts: "4,3,2".parse().unwrap(),
         batch_size: 50,
         epochs: 2,
-        lr: 0.01,
-        dropout: 0.4,
+        optimizer: OptimizerConfig { lr: 0.01 },
         seed: 3,
         eval_every: 1,
     }
+}
+
+/// `base` with a change.
+pub fn changed(base: &TrainConfig, change: impl FnOnce(&mut TrainConfig)) -> TrainConfig {
+    let mut config = base.clone();
+    change(&mut config);
+    config
 }
 
 /// Runs `body` once a rank and returns the results in rank order.

@@ -2,8 +2,8 @@
 
 use tch::Tensor;
 
-use super::fixture::config;
-use crate::config::{ModelKind, Parallelism, TrainConfig};
+use super::fixture::{changed, config};
+use crate::config::{ModelKind, Parallelism};
 use crate::model::{LayerEdges, Model};
 use crate::step::{to_rows, to_tensor};
 
@@ -16,7 +16,10 @@ const MIXED: usize = 5;
 
 /// A model of one layer, which has no activation and one head.
 fn model(kind: ModelKind) -> Model {
-    let config = TrainConfig { layers: 1, fanouts: "3".parse().unwrap(), ..config(kind, Parallelism::Single, 1) };
+    let config = changed(&config(kind, Parallelism::Single, 1), |config| {
+        config.model.layers = 1;
+        config.fanouts = "3".parse().unwrap();
+    });
     Model::new(&config, IN, OUT)
 }
 

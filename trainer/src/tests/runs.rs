@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use gsplit_store::NoProgress;
 
-use super::fixture::{Cut, Fixture, config, dataset, store_partition};
+use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::{EpochReport, RunOptions, Summary, train};
 
@@ -54,7 +54,10 @@ fn single_data_and_split_learn_the_same() {
     store_partition(&fixture.dataset, Cut::Ranges, 4);
     let runs =
         [(Parallelism::Single, 1), (Parallelism::Data, 4), (Parallelism::Split, 4)].map(|(parallelism, ranks)| {
-            let config = TrainConfig { epochs: 14, dropout: 0.1, ..config(ModelKind::Sage, parallelism, ranks) };
+            let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+                config.epochs = 14;
+                config.model.dropout = 0.1;
+            });
             run(&fixture, &config, &RunOptions::default()).unwrap().epochs
         });
     let [single, data, split] = &runs;
@@ -74,7 +77,10 @@ fn single_data_and_split_learn_the_same() {
 #[test]
 fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
     let fixture = dataset(23, 200, 5);
-    let config = TrainConfig { lr: 1e30, epochs: 3, ..config(ModelKind::Sage, Parallelism::Data, 2) };
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
+        config.optimizer.lr = 1e30;
+        config.epochs = 3;
+    });
     let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
     assert!(message.contains("at epoch") && message.contains("lower --lr"), "{message}");
 }
@@ -108,17 +114,21 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     refused(&split, &none, "choose with --partition");
     let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
     refused(&TrainConfig { ranks: Some(3), ..named.clone() }, &none, "2 parts, --ranks is 3");
-    refused(&TrainConfig { layers: 2, ..named.clone() }, &none, "--layers 2");
+    refused(&changed(&named, |config| config.model.layers = 2), &none, "--layers 2");
     refused(
         &TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() },
         &none,
         "single needs 1",
     );
-    refused(&TrainConfig { heads: 3, model: ModelKind::Gat, ..named.clone() }, &none, "--heads 3");
+    refused(
+        &changed(&named, |config| (config.model.heads, config.model.kind) = (3, ModelKind::Gat)),
+        &none,
+        "--heads 3",
+    );
     refused(&named, &options(&fixture, true), "no checkpoint");
     run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, false)).unwrap();
     refused(
-        &TrainConfig { hidden: 16, ..named.clone() },
+        &changed(&named, |config| config.model.hidden = 16),
         &options(&fixture, true),
         "--hidden is 16, the checkpoint has 8",
     );
@@ -187,12 +197,10 @@ fn what_cannot_be_kept_is_not_begun() {
 #[test]
 fn a_model_beyond_any_memory_is_refused() {
     let fixture = dataset(29, 100, 4);
-    let config = TrainConfig {
-        hidden: 1 << 16,
-        layers: 255,
-        fanouts: ["2"; 255].join(",").parse().unwrap(),
-        ..config(ModelKind::Sage, Parallelism::Data, 64)
-    };
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 64), |config| {
+        (config.model.hidden, config.model.layers) = (1 << 16, 255);
+        config.fanouts = ["2"; 255].join(",").parse().unwrap();
+    });
     let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
     assert!(message.contains("--hidden 65536") && message.contains("GiB"), "{message}");
 }

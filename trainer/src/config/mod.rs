@@ -1,7 +1,15 @@
 //! Everything that determines a training run, as command-line options and as it is stored in every checkpoint.
 
+use std::collections::BTreeMap;
+
 use gsplit_kernels::schedule::Fanouts;
 use serde::{Deserialize, Serialize};
+
+mod model;
+mod optimizer;
+
+pub use model::{ModelConfig, ModelKind};
+pub use optimizer::OptimizerConfig;
 
 use crate::{Error, Result};
 
@@ -38,16 +46,6 @@ pub enum Device {
     Cpu,
 }
 
-/// The kinds of layers there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum ModelKind {
-    /// GraphSAGE with the mean aggregator (Hamilton et al., 2017)
-    Sage,
-    /// Graph attention network (Veličković et al., 2018)
-    Gat,
-}
-
 /// A training run. Two runs with the same values, dataset, partition map and threads have the same losses, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -64,18 +62,9 @@ pub struct TrainConfig {
     /// Key of the partition map that split uses [default: the only one with as many parts as ranks]
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub partition: Option<String>,
-    /// Kind of layers
-    #[arg(long, value_enum, default_value = "sage")]
-    pub model: ModelKind,
-    /// Number of layers; one fanout is needed for each
-    #[arg(long, default_value_t = 3)]
-    pub layers: usize,
-    /// Width of the hidden layers
-    #[arg(long, default_value_t = 256)]
-    pub hidden: usize,
-    /// Attention heads of GAT's hidden layers, a divisor of --hidden; the last layer has one
-    #[arg(long, default_value_t = 4)]
-    pub heads: usize,
+    /// Which model
+    #[command(flatten)]
+    pub model: ModelConfig,
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
     #[arg(long, default_value = "15,10,5")]
     pub fanouts: Fanouts,
@@ -85,12 +74,9 @@ pub struct TrainConfig {
     /// Passes over the training split
     #[arg(long, default_value_t = 10)]
     pub epochs: u32,
-    /// Learning rate of Adam
-    #[arg(long, default_value_t = 1e-3)]
-    pub lr: f64,
-    /// Share of the hidden values that dropout zeroes
-    #[arg(long, default_value_t = 0.5)]
-    pub dropout: f64,
+    /// How it is updated
+    #[command(flatten)]
+    pub optimizer: OptimizerConfig,
     /// Seed of every random choice: weights, batches, samples, dropout
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -107,14 +93,12 @@ impl TrainConfig {
 
     /// Refuses options that contradict each other.
     pub fn check(&self) -> Result<()> {
-        let fanouts = self.fanouts.len();
-        let problem = if fanouts != self.layers {
+        let (fanouts, layers) = (self.fanouts.len(), self.model.layers);
+        let problem = if fanouts != layers {
             format!(
-                "--layers {} needs {0} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
-                self.layers, self.fanouts
+                "--layers {layers} needs {layers} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
+                self.fanouts
             )
-        } else if self.layers > usize::from(u8::MAX) {
-            format!("--layers {}: expected at most {}", self.layers, u8::MAX)
         } else if self.num_ranks() == 0 || (self.parallelism == Parallelism::Single && self.num_ranks() > 1) {
             format!(
                 "--parallelism {} cannot run on --ranks {}: single needs 1, the others 1 or more",
@@ -125,16 +109,10 @@ impl TrainConfig {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
         } else if self.batch_size == 0 || self.batch_size > u32::MAX as usize {
             format!("--batch-size {}: expected 1 to {}", self.batch_size, u32::MAX)
-        } else if self.hidden == 0 || self.hidden > 1 << 16 {
-            format!("--hidden {}: expected 1 to 65536", self.hidden)
-        } else if self.model == ModelKind::Gat && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
-            format!("--heads {} does not divide --hidden {}: choose a divisor", self.heads, self.hidden)
-        } else if !(self.lr > 0.0 && self.lr.is_finite()) {
-            format!("--lr {}: expected a positive number", self.lr)
-        } else if !(0.0..1.0).contains(&self.dropout) {
-            format!("--dropout {}: expected at least 0 and below 1", self.dropout)
         } else if self.epochs == 0 {
             "--epochs 0: expected 1 or more".to_string()
+        } else if let Some(problem) = self.model.problem().or_else(|| self.optimizer.problem()) {
+            problem
         } else {
             return Ok(());
         };
@@ -149,11 +127,26 @@ impl TrainConfig {
             let ranks = Some(config.num_ranks());
             Self { epochs: 0, eval_every: 0, ranks, partition: None, ..config.clone() }
         };
-        let texts = [self, other].map(|config| serde_json::to_value(neutral(config)));
-        let [Ok(serde_json::Value::Object(mine)), Ok(serde_json::Value::Object(theirs))] = texts else { return None };
+        let [mine, theirs] = [self, other].map(|config| options(&neutral(config)));
         mine.iter().find(|&(name, value)| theirs.get(name) != Some(value)).map(|(name, value)| {
             let theirs = theirs.get(name).unwrap_or(&serde_json::Value::Null);
-            format!("--{} is {value}, the checkpoint has {theirs}", name.replace('_', "-"))
+            format!("--{name} is {value}, the checkpoint has {theirs}")
         })
     }
+}
+
+/// The options of `config` by their names on the command line.
+fn options(config: &TrainConfig) -> BTreeMap<String, serde_json::Value> {
+    fn add(name: &str, value: serde_json::Value, to: &mut BTreeMap<String, serde_json::Value>) {
+        match value {
+            serde_json::Value::Object(fields) => fields.into_iter().for_each(|(name, value)| add(&name, value, to)),
+            value => {
+                let name = if name == "kind" { "model" } else { name };
+                to.insert(name.replace('_', "-"), value);
+            }
+        }
+    }
+    let mut options = BTreeMap::new();
+    add("", serde_json::to_value(config).unwrap_or_default(), &mut options);
+    options
 }
