@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-train bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -48,12 +48,15 @@ test-python: $(python_env)/ready ## lint, type-check and test the Python package
 bench-convert: $(if $(GSPLIT),,build) ## time convert beside pyarrow, polars, pandas, DGL, GraphBolt (8 GB of disk, 15 minutes)
 	@python3 bench/convert/run.py $(ARGS)
 
-bench-partition: $(if $(GSPLIT),,build) ## time the partitioner beside METIS and KaMinPar (5 GB of disk, 20 minutes)
+bench-partition: $(if $(GSPLIT),,build) ## time the partitioner beside METIS and KaMinPar (5 GB of disk, 18 GB of memory, 40 minutes)
 	@python3 bench/partition/run.py $(ARGS)
 
 bench-sampling: $(if $(GSPLIT),,build) ## time the sampler beside DGL's (4 GB of disk and memory, 30 minutes)
 	cargo build --release --package gsplit-kernels --example sampling
 	@python3 bench/sampling/run.py $(ARGS)
+
+bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
+	@python3 bench/train/run.py $(ARGS)
 
 bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
 	@python3 bench/scale/run.py $(ARGS)

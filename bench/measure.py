@@ -20,6 +20,13 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "target" / "bench"
 MIB = 1 << 20
+# Keeps freed memory, and asks for huge pages (the C library's manual, "Memory Allocation Tunables").
+TUNED = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "200000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+}
 
 
 class BenchError(Exception):

@@ -29,13 +29,19 @@ WITHIN_COMMUNITY, WITHIN_CLASS = 0.45, 0.36
 CHUNK = 1 << 23
 
 
-def draw(n, count, rng):
-    """About `count` pairs of vertices, duplicates and loops included; vertices of a community lie side by side."""
+def shape(n, rng):
+    """The expected degrees of `n` vertices, up to a factor, and where each class begins."""
     weight = np.minimum(rng.pareto(1.6, n) + 1, 600)
-    total = np.concatenate(([0], np.cumsum(weight)))
     share = rng.pareto(1.2, CLASSES) + 0.15
     classes = np.concatenate(([0], (np.cumsum(share / share.sum()) * n).astype(np.int64)))
     classes[-1] = n
+    return weight, classes
+
+
+def draw(weight, classes, count, rng):
+    """About `count` pairs of vertices, duplicates and loops included; vertices of a community lie side by side."""
+    n = len(weight)
+    total = np.concatenate(([0], np.cumsum(weight)))
     communities = np.unique(np.concatenate((np.arange(0, n, COMMUNITY), classes)))
     every = np.repeat(np.arange(n), rng.poisson(weight * (count / total[-1])))
     for first in range(0, len(every), CHUNK):
@@ -51,10 +57,11 @@ def draw(n, count, rng):
 
 
 def graph(n, lines, rng):
-    """`lines` distinct edges u < v in order, as int32."""
+    """`lines` distinct edges u < v in order, as int32, and the class of each vertex, as int32."""
     ids = rng.permutation(n)
+    weight, classes = shape(n, rng)
     keys = []
-    for u, v in draw(n, lines * 1.25, rng):
+    for u, v in draw(weight, classes, lines * 1.25, rng):
         u, v = ids[u], ids[v]
         keys.append((np.minimum(u, v) * n + np.maximum(u, v))[u != v])
     key = np.concatenate(keys)
@@ -66,7 +73,9 @@ def graph(n, lines, rng):
     keep = np.ones(len(key), bool)
     keep[rng.choice(len(key), len(key) - lines, replace=False, shuffle=False)] = False
     u, v = np.divmod(key[keep], n)
-    return u.astype(np.int32), v.astype(np.int32)
+    label = np.empty(n, np.int32)
+    label[ids] = np.repeat(np.arange(CLASSES, dtype=np.int32), np.diff(classes))
+    return u.astype(np.int32), v.astype(np.int32), label
 
 
 def write(path, u, v, delimiter, header=""):
@@ -82,7 +91,7 @@ def main(folder, lines):
     raw.mkdir(parents=True)
     n = lines * 48 // 1000
     rng = np.random.default_rng(1)
-    u, v = graph(n, lines, rng)
+    u, v, _ = graph(n, lines, rng)
     present = np.zeros(n, bool)
     present[u] = present[v] = True
     if not present.all():

@@ -15,6 +15,7 @@ two threads (medians). ogbn-arxiv is taken from ../shared/data, or DATA=folder, 
 import argparse
 import json
 import os
+import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -23,19 +24,12 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import measure  # noqa: E402
-from measure import ROOT, WORK, BenchError  # noqa: E402
+from measure import ROOT, TUNED, WORK, BenchError  # noqa: E402
 
 REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
 SAMPLER = ROOT / "target" / "release" / "examples" / "sampling"
 FANOUTS, BATCH_SIZE, THREADS, ROUNDS = "15,15,15", 1024, (2, 1), 5
 PEER = "DGL 2.1.0 fused"
-# Keeps freed memory, and asks for huge pages (the C library's manual, "Memory Allocation Tunables").
-TUNED = {
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TRIM_THRESHOLD_": "200000000000",
-    "MALLOC_TOP_PAD_": "268435456",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
-}
 CONTENDERS = {"gsplit": {}, "gsplit, tuned": TUNED, f"{PEER}, tuned": TUNED, PEER: {}}
 
 
@@ -64,13 +58,13 @@ def dataset(gsplit, python, graph):
         print(f"{graph.name}: {make[1]} is not there: left out", file=sys.stderr, flush=True)
         return None
     if isinstance(make[0], int):
-        edges = folder.with_name(f"{graph.name}.npy")
+        raw = folder.with_name(f"{graph.name}-raw")
         if not (folder / "dataset.json").is_file():
             print(f"making {folder.relative_to(ROOT)}", file=sys.stderr, flush=True)
-            measure.run([python, HERE / "graphs.py", edges, *make])
-            command = ["convert", edges, "--symmetrise", "--random-split", "0.2,0.05,0.05"]
+            measure.run([python, HERE / "graphs.py", raw, *make])
+            command = ["convert", raw, "--symmetrise", "--random-split", "0.2,0.05,0.05"]
             measure.run([gsplit, *command, "--out", folder, "--quiet"])
-            edges.unlink()
+            shutil.rmtree(raw)
         return folder
     measure.run([gsplit, *make, "--out", folder, "--quiet"])
     return folder

@@ -26,7 +26,7 @@ mod spmm;
 mod table;
 mod unique;
 
-pub use activation::{Activation, Epilogue, column_sums};
+pub use activation::{Activation, Epilogue, add_rows, column_sums};
 pub use attention::{Attention, AttentionGradient, head_products, head_products_backward};
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 pub use count::{CounterParts, Counters};

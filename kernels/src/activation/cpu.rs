@@ -43,40 +43,49 @@ impl Epilogue<'_> {
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses.
     pub fn apply(&self, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
+        if let Some((ids, rate, key)) = self.dropout {
+            KernelError::check_len("vertices of the rows", rows.len().checked_div(dim).unwrap_or(0), ids.len())?;
+            RowMask::new(rate, dim, &key)?;
+        }
+        let pieces = rows.par_chunks_mut((ROWS * dim).max(1)).enumerate();
+        pieces.try_for_each(|(piece, rows)| self.apply_part(piece * ROWS, rows, dim))
+    }
+
+    /// [`Epilogue::apply`] to a part of the rows, from row `first` on, by the calling thread alone.
+    ///
+    /// # Errors
+    /// As [`Epilogue::apply`].
+    pub fn apply_part(&self, first: usize, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
         let count = rows.len().checked_div(dim).unwrap_or(0);
         KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
-        if dim == 0 {
-            return Ok(());
-        }
         let mask = match &self.dropout {
             None => None,
             Some((ids, rate, key)) => {
-                KernelError::check_len("vertices of the rows", count, ids.len())?;
-                Some((ids, RowMask::new(*rate, dim, key)?))
+                let got = ids.len().saturating_sub(first);
+                let missing = KernelError::Length { what: "vertices of the rows", expected: count, got };
+                Some((ids.get(first..first + count).ok_or(missing)?, RowMask::new(*rate, dim, key)?))
             }
         };
-        if self.bias.is_none() && self.activation == Activation::Identity && mask.is_none() {
+        if dim == 0 || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none()) {
             return Ok(());
         }
-        rows.par_chunks_mut(ROWS * dim).enumerate().for_each(|(piece, rows)| {
-            vectorised(|| {
-                for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
-                    if let Some(bias) = self.bias {
-                        bias.add_to(1.0, row);
-                    }
-                    match self.activation {
-                        Activation::Identity => {}
-                        Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
-                        Activation::Elu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { x.exp_m1() } else { *x }),
-                    }
-                    if let Some((ids, mask)) = &mask {
-                        mask.multiply(ids[piece * ROWS + i], row);
-                    }
+        vectorised(|| {
+            for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
+                if let Some(bias) = self.bias {
+                    bias.add_to(1.0, row);
                 }
-            });
+                match self.activation {
+                    Activation::Identity => {}
+                    Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+                    Activation::Elu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { x.exp_m1() } else { *x }),
+                }
+                if let Some((ids, mask)) = &mask {
+                    mask.multiply(ids[i], row);
+                }
+            }
         });
         Ok(())
     }
@@ -89,28 +98,36 @@ impl Epilogue<'_> {
     pub fn backward(&self, rows: &[f32], gradient: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
-        let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
-        let drops = self.dropout.is_some();
         const VALUES: usize = 1 << 14;
         let parts = rows.par_chunks(VALUES).zip(gradient.par_chunks(VALUES)).zip(out.par_chunks_mut(VALUES));
-        parts.for_each(|((rows, gradient), out)| {
-            vectorised(|| {
-                let triples = out.iter_mut().zip(gradient).zip(rows);
-                match self.activation {
-                    Activation::Identity => triples.for_each(|((out, &gradient), &value)| {
-                        *out = if drops && value == 0.0 { 0.0 } else { factor * gradient };
-                    }),
-                    // A NaN passes, as it did forwards.
-                    Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
-                        *out = if value <= 0.0 { 0.0 } else { factor * gradient };
-                    }),
-                    // Below zero the derivative is e^x, times the factor: the value and the factor.
-                    Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
-                        let slope = if value < 0.0 { value + factor } else { factor };
-                        *out = if drops && value == 0.0 { 0.0 } else { slope * gradient };
-                    }),
-                }
-            });
+        parts.try_for_each(|((rows, gradient), out)| self.backward_part(rows, gradient, out))
+    }
+
+    /// [`Epilogue::backward`] of a part of the values, by the calling thread alone.
+    ///
+    /// # Errors
+    /// As [`Epilogue::backward`].
+    pub fn backward_part(&self, rows: &[f32], gradient: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+        KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
+        KernelError::check_len("gradient of the product", rows.len(), out.len())?;
+        let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
+        let drops = self.dropout.is_some();
+        vectorised(|| {
+            let triples = out.iter_mut().zip(gradient).zip(rows);
+            match self.activation {
+                Activation::Identity => triples.for_each(|((out, &gradient), &value)| {
+                    *out = if drops && value == 0.0 { 0.0 } else { factor * gradient };
+                }),
+                // A NaN passes, as it did forwards.
+                Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
+                    *out = if value <= 0.0 { 0.0 } else { factor * gradient };
+                }),
+                // Below zero the derivative is e^x, times the factor: the value and the factor.
+                Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
+                    let slope = if value < 0.0 { value + factor } else { factor };
+                    *out = if drops && value == 0.0 { 0.0 } else { slope * gradient };
+                }),
+            }
         });
         Ok(())
     }
@@ -130,13 +147,22 @@ pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
     }
     let pieces = values.par_chunks(8 * ROWS * dim).map(|rows| {
         let mut sums = vec![0f32; dim];
-        vectorised(|| rows.chunks_exact(dim).for_each(|row| row.add_to(1.0, &mut sums)));
+        add_rows(rows, &mut sums);
         sums
     });
     for piece in pieces.collect::<Vec<_>>() {
         piece.as_slice().add_to(1.0, out);
     }
     Ok(())
+}
+
+/// Adds the rows of `values`, which are as wide, to `sums`, by the calling thread alone. What is left of a row at the end is
+/// not added.
+pub fn add_rows(values: &[f32], sums: &mut [f32]) {
+    let dim = sums.len();
+    if dim > 0 {
+        vectorised(|| values.chunks_exact(dim).for_each(|row| row.add_to(1.0, sums)));
+    }
 }
 
 #[cfg(test)]

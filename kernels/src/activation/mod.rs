@@ -7,4 +7,4 @@
 
 mod cpu;
 
-pub use cpu::{Activation, Epilogue, column_sums};
+pub use cpu::{Activation, Epilogue, add_rows, column_sums};

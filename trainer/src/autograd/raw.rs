@@ -281,7 +281,8 @@ pub struct Matrix<'a> {
     pub column_stride: usize,
 }
 
-/// `out = a × b`, or `out += a × b` with `add`. `out` is stored row after row, `a.rows × b.columns`.
+/// `out = a × b`, or `out += a × b` with `add`, by the calling thread alone. `out` is stored row after row,
+/// `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
@@ -322,7 +323,7 @@ pub fn gemm(out: &mut [f32], add: bool, a: Matrix<'_>, b: Matrix<'_>) {
             false,
             false,
             false,
-            gemm::Parallelism::Rayon(0),
+            gemm::Parallelism::None,
         );
     }
 }

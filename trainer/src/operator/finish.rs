@@ -30,6 +30,11 @@ pub struct Dropout {
 }
 
 impl Finish {
+    /// Whether nothing follows.
+    pub(super) fn is_none(&self) -> bool {
+        self.activation == Activation::Identity && self.dropout.is_none()
+    }
+
     /// For the rows of an operator that adds `bias` too.
     pub(super) fn epilogue<'a>(&'a self, bias: Option<&'a [f32]>) -> Epilogue<'a> {
         let dropout = self.dropout.as_ref().map(|dropout| (&dropout.ids[..], dropout.probability, dropout.key));
@@ -39,7 +44,7 @@ impl Finish {
     /// From the gradient of finished rows, `rows`, to that of the unfinished ones.
     pub(super) fn backward(&self, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
         let given = gradient.contiguous();
-        if self.activation == Activation::Identity && self.dropout.is_none() {
+        if self.is_none() {
             return Ok(given);
         }
         let shape: Vec<usize> = rows.size().iter().map(|&dim| dim as usize).collect();

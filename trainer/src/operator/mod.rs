@@ -6,20 +6,21 @@
 
 mod aggregate;
 mod attention;
+mod engine;
 mod finish;
 mod linear;
-mod product;
 mod rows;
 #[cfg(test)]
 mod tests;
+mod tiles;
 
 pub use gsplit_kernels::{Activation, Reduce};
 
 pub use aggregate::{aggregate, aggregate_max};
 pub use attention::attention;
+pub use engine::{Engine, engine};
 pub use finish::{Dropout, Finish, finished};
 pub use linear::linear;
-pub use product::{Engine, engine};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use gsplit_kernels::{Draws, Edges, Stream, StreamKey, dropout_mask};
 use tch::{Device, Kind, Tensor};
 
-use super::product::{plain, product, transposed};
 use super::*;
 use crate::autograd::backward;
 
@@ -238,21 +237,45 @@ fn rows_that_are_not_contiguous_are_read_rightly() {
     assert_eq!((x.grad().size(), w.grad().size()), (vec![12, 30], vec![7, 12]));
 }
 
+/// A layer's rows and gradients: enough rows for several groups of tiles, the last ones ragged.
+fn tall_product(engine: Engine, rows: usize) -> Vec<Vec<f32>> {
+    let [x, w] = [(1, [rows, 70]), (2, [70, 50])].map(|(seed, size)| random(seed, size).set_requires_grad(true));
+    let bias = random(3, [1, 50]).view([-1]).set_requires_grad(true);
+    let dropout = Dropout {
+        ids: (0..rows as u32).map(|row| row * 5 % 977).collect(),
+        probability: 0.25,
+        key: StreamKey::new(5, Stream::Dropout),
+    };
+    let finish = Finish { activation: Activation::Relu, dropout: Some(dropout) };
+    let y = linear(engine, &x, &w, Some(&bias), finish).unwrap();
+    (&y * random(4, [rows, 50])).sum(Kind::Float).backward();
+    [y.detach(), x.grad(), w.grad(), bias.grad()]
+        .iter()
+        .map(|t| Vec::try_from(t.contiguous().view([-1])).unwrap())
+        .collect()
+}
+
 #[test]
 fn products_are_the_same_for_any_number_of_threads() {
-    let run = |threads: usize| -> Vec<Vec<f32>> {
+    let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| {
-            let (a, b) = (random(1, [3000, 130]), random(2, [130, 90]));
-            let product = |a, b| product(Engine::Gemm, a, b, |_| Ok(())).unwrap();
-            let forward = product(plain(&a), plain(&b));
-            let back = [product(transposed(&a), plain(&forward)), product(plain(&forward), transposed(&b))];
-            [forward].iter().chain(&back).map(|found| Vec::try_from(found.view([-1])).unwrap()).collect()
-        })
+        pool.install(|| tall_product(Engine::Gemm, 3000))
     };
     let first = run(1);
     for threads in [2, 4, 8] {
         assert_eq!(run(threads), first);
+    }
+}
+
+#[test]
+fn products_in_tiles_are_those_of_whole_matrices() {
+    for rows in [0, 1, 63, 64, 1025, 17_000, 17_001] {
+        for (tiled, whole) in tall_product(Engine::Gemm, rows).iter().zip(tall_product(Engine::Torch, rows)) {
+            assert_eq!(tiled.len(), whole.len());
+            let largest = whole.iter().fold(1f32, |largest, value| largest.max(value.abs()));
+            let apart = tiled.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(apart <= 2e-5 * largest, "{rows} rows: {apart} apart, the largest is {largest}");
+        }
     }
 }
 
@@ -264,7 +287,7 @@ fn what_does_not_fit_is_refused() {
     assert!(message(linear(Engine::Gemm, &rows, &rows, None, none())).contains("[5, 4]"));
     assert!(message(linear(Engine::Gemm, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
     assert!(message(linear(Engine::Gemm, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
-    let doubles = rows.to_kind(Kind::Double);
+    let doubles = random(1, [4, 4]).to_kind(Kind::Double);
     assert!(message(linear(Engine::Torch, &doubles, &doubles, None, none())).contains("f32"));
     assert!(message(aggregate(&edges, Reduce::Sum, &random(1, [4, 4]), None, false)).contains("rows to aggregate"));
     assert!(message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false)).contains("edge weights"));

@@ -1,0 +1,151 @@
+//! `finish(x W + b)` and its gradients by the `gemm` crate, a tile of rows at a time.
+//!
+//! Returns: the rows, and the gradients that are asked for. Input: matrices of matching sizes. Idea: each task takes a tile
+//! of rows through product and epilogue, backwards through the epilogue and both products, while they are in its
+//! second-level cache; so the finished rows are written once and the unfinished gradient never leaves the cache. Tasks meet
+//! only in the sums over all rows, the gradients of `W` and `b`: those are taken in groups of tiles, then over the groups in
+//! order. Tiles and groups follow from the number of rows, so no result depends on the number of threads.
+//! Cost: the products, one read of `x` and one write of the rows; backwards two reads of the rows' size, one of `x`'s.
+//! (One product over all rows, shared out by the crate itself, ran at 176 GFLOP/s forwards and 137 for the gradient of `W`
+//! where tiles run at 195 and 173, with two threads that have 231.)
+
+use gsplit_kernels::add_rows;
+use rayon::prelude::*;
+
+use super::Finish;
+use crate::Result;
+use crate::autograd::{Buffer, Matrix, gemm};
+
+/// Rows of a tile, at most and at least.
+const TILE: (usize, usize) = (1024, 64);
+/// Groups of tiles, at most: each holds a gradient of `W`.
+const GROUPS: usize = 16;
+/// Values that all groups' gradients of `W` may have.
+const GROUP_VALUES: usize = 1 << 24;
+
+/// The sizes of `x W`, with rows of `input` values and of `output` values.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    pub rows: usize,
+    pub input: usize,
+    pub output: usize,
+}
+
+impl Sizes {
+    fn tile(&self) -> usize {
+        (self.rows / GROUPS).next_multiple_of(TILE.1).clamp(TILE.1, TILE.0)
+    }
+
+    /// Tiles of a group.
+    fn group(&self) -> usize {
+        let most = (GROUP_VALUES / (self.input * self.output).max(1)).clamp(1, GROUPS);
+        self.rows.div_ceil(self.tile()).div_ceil(most).max(1)
+    }
+}
+
+/// A matrix whose rows of `columns` values follow one another, and its transpose.
+fn matrix(values: &[f32], rows: usize, columns: usize) -> Matrix<'_> {
+    Matrix { values, rows, columns, row_stride: columns, column_stride: 1 }
+}
+
+fn transposed(values: &[f32], rows: usize, columns: usize) -> Matrix<'_> {
+    Matrix { values, rows: columns, columns: rows, row_stride: 1, column_stride: columns }
+}
+
+/// The part of `values`, rows of `width` values, that belongs to tile `index`.
+fn tile_of(values: &[f32], index: usize, tile: usize, width: usize) -> &[f32] {
+    let start = index * tile * width;
+    &values[start..values.len().min(start + tile * width)]
+}
+
+/// `out`, `[rows, output]`, becomes the finished product of `x`, `[rows, input]`, and `w`, `[input, output]`.
+pub fn forward(
+    sizes: Sizes,
+    x: &[f32],
+    w: &[f32],
+    bias: Option<&[f32]>,
+    finish: &Finish,
+    out: &mut [f32],
+) -> Result<()> {
+    let Sizes { input, output, .. } = sizes;
+    let (tile, epilogue) = (sizes.tile(), finish.epilogue(bias));
+    out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
+        let rows = out.len() / output;
+        gemm(out, false, matrix(tile_of(x, index, tile, input), rows, input), matrix(w, input, output));
+        Ok(epilogue.apply_part(index * tile, out, output)?)
+    })
+}
+
+/// What [`backward`] starts from, and what it is to fill.
+pub struct Backward<'a> {
+    pub x: &'a [f32],
+    pub w: &'a [f32],
+    /// The finished rows and their gradient, both `[rows, output]`.
+    pub y: &'a [f32],
+    pub gradient: &'a [f32],
+    pub finish: &'a Finish,
+    /// Gradients of `x` and `w`.
+    pub of_input: Option<&'a mut [f32]>,
+    pub of_weight: Option<&'a mut [f32]>,
+    /// Gradient of the bias.
+    pub of_bias: Option<&'a mut [f32]>,
+}
+
+/// Fills in the gradients.
+pub fn backward(sizes: Sizes, mut to: Backward<'_>) -> Result<()> {
+    let Sizes { rows, input, output } = sizes;
+    let (tile, group) = (sizes.tile(), sizes.group());
+    let Backward { x, w, y, gradient, finish, .. } = to;
+    let (with_weight, with_bias) = (to.of_weight.is_some(), to.of_bias.is_some());
+    let mut given: Vec<Option<&mut [f32]>> = match to.of_input.take() {
+        Some(of_input) => of_input.chunks_mut((group * tile * input).max(1)).map(Some).collect(),
+        None => Vec::new(),
+    };
+    given.resize_with(rows.div_ceil(group * tile), || None);
+    let sums = given.into_par_iter().enumerate().map(|(index, of_input)| {
+        let mut weight = Buffer::new(if with_weight { input * output } else { 0 })?;
+        let mut bias = vec![0f32; if with_bias { output } else { 0 }];
+        let mut unfinished = Buffer::new(tile * output)?;
+        let mut of_input = of_input.map(|rows| rows.chunks_mut((tile * input).max(1)));
+        for (at, index) in (index * group..rows.div_ceil(tile).min((index + 1) * group)).enumerate() {
+            let [x, y, g] = [(x, input), (y, output), (gradient, output)]
+                .map(|(values, width)| tile_of(values, index, tile, width));
+            let rows = y.len() / output.max(1);
+            let g = if finish.is_none() {
+                g
+            } else {
+                let unfinished = &mut unfinished.as_mut_slice()[..y.len()];
+                finish.epilogue(None).backward_part(y, g, unfinished)?;
+                &*unfinished
+            };
+            if with_weight {
+                gemm(weight.as_mut_slice(), at > 0, transposed(x, rows, input), matrix(g, rows, output));
+            }
+            add_rows(g, &mut bias);
+            if let Some(of_input) = of_input.as_mut().and_then(Iterator::next) {
+                gemm(of_input, false, matrix(g, rows, output), transposed(w, input, output));
+            }
+        }
+        Ok((weight, bias))
+    });
+    let sums = sums.collect::<Result<Vec<_>>>()?;
+    if let Some(out) = to.of_weight {
+        add_up(sums.iter().map(|(weight, _)| weight.as_slice()), out);
+    }
+    if let Some(out) = to.of_bias {
+        add_up(sums.iter().map(|(_, bias)| bias.as_slice()), out);
+    }
+    Ok(())
+}
+
+/// `out` becomes the sum of `parts`, in their order.
+fn add_up<'a>(parts: impl Iterator<Item = &'a [f32]>, out: &mut [f32]) {
+    const VALUES: usize = 1 << 13;
+    let parts: Vec<&[f32]> = parts.collect();
+    out.par_chunks_mut(VALUES).enumerate().for_each(|(piece, out)| {
+        out.fill(0.0);
+        for part in &parts {
+            add_rows(&part[piece * VALUES..][..out.len()], out);
+        }
+    });
+}
