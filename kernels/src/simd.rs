@@ -46,7 +46,7 @@ impl Prefetch {
 /// How many rows of `dim` values ahead of its use a row is fetched.
 #[inline(always)]
 pub(crate) fn ahead(dim: usize) -> usize {
-    const VALUES: usize = 512;
+    const VALUES: usize = 1024;
     (VALUES / dim.max(1)).clamp(2, 16)
 }
 

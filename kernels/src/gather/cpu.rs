@@ -12,7 +12,7 @@ use crate::error::KernelError;
 use crate::simd::{Prefetch, ahead, vectorised};
 
 /// Rows in one parallel task.
-const ROWS: usize = 64;
+const ROWS: usize = 512;
 
 /// Row `i` of `out` (`ids.len()` × `dim`) becomes `rows(ids[i])`, widened to `f32`.
 ///

@@ -12,7 +12,8 @@ use crate::autograd::{attach, values};
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
 ///
-/// Stored rows are aggregated where they lie.
+/// Stored rows are aggregated where they lie if hardly any is read twice; else they are gathered first, since reading a row
+/// again costs less where they lie close together.
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit the edges.
@@ -32,7 +33,7 @@ pub fn aggregate<'a>(
         filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out))
     };
     let rows = match stored {
-        Rows::Stored { .. } if weights.is_none() => return output(stored),
+        Rows::Stored { .. } if weights.is_none() && read_about_once(edges) => return output(stored),
         other => other.tensor()?,
     };
     let x = rows.detach().contiguous();
@@ -62,6 +63,12 @@ pub fn aggregate<'a>(
         }
         Ok(gradients)
     })
+}
+
+/// Whether aggregating rows where they lie is cheaper than gathering them first. With rows of 400 bytes out of 1.2 GB and 1.7
+/// edges a row it took 44 to 50 ms where gathering and aggregating took 31.
+fn read_about_once(edges: &Edges) -> bool {
+    edges.num_edges() + edges.num_targets() <= edges.num_sources() + edges.num_sources() / 4
 }
 
 /// For each target the largest value of each column among its sources' rows, zeros without edges: f32 `[targets, width]`
