@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use gsplit_store::Dataset;
-use gsplit_trainer::{EpochReport, Error, RunOptions, TrainConfig, train};
+use gsplit_trainer::{EpochReport, Error, FeaturePlace, RunOptions, TrainConfig, train};
 use serde_json::json;
 
 use gsplit::ui::{Ui, stop_gently, usage};
@@ -35,6 +35,9 @@ pub struct Args {
     /// Go on after the newest checkpoint in --checkpoint DIR
     #[arg(long, requires = "checkpoint")]
     resume: bool,
+    /// Where feature rows are read from
+    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
+    load_features: FeaturePlace,
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
@@ -64,6 +67,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         resume: args.resume,
         log: args.log,
         threads: ui.threads(),
+        features: args.load_features,
         stop: Some(stop_gently()),
     };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;

@@ -22,7 +22,6 @@ pub mod evaluate;
 mod import;
 mod layout;
 mod loads;
-mod memory;
 mod metis;
 mod multilevel;
 mod options;

@@ -24,8 +24,8 @@ use metis::option::Seed;
 use metis::{Graph, Idx};
 use rayon::prelude::*;
 
-use crate::memory::{Memory, shown};
 use crate::{Adjacency, Error, Result, VertexWeights};
+use gsplit_store::memory::{Memory, shown};
 
 /// Bound of the sum of the vertex weights of a constraint.
 const MAX_TOTAL: u64 = 1 << 30;

@@ -4,13 +4,13 @@ use gsplit_store::{Progress, Topology, Unit};
 
 use crate::baseline::{Hash, Random};
 use crate::loads::Loads;
-use crate::memory::Memory;
 use crate::multilevel::{Multilevel, Quality};
 use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
 use crate::streaming::{Fennel, Ldg};
 use crate::{Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis};
+use gsplit_store::memory::Memory;
 
 /// A graph to be cut into parts.
 pub(crate) struct Problem<'a> {

@@ -1,5 +1,5 @@
-//! The gsplit dataset directory: the one place that knows how artifacts lie on disk; and [`Progress`], to which whoever
-//! reads or writes them reports.
+//! The gsplit dataset directory: the one place that knows how artifacts lie on disk; [`Progress`], to which whoever
+//! reads or writes them reports; and how much [`memory`] there is for them.
 //!
 //! Every other crate meets the others here: `preprocess` writes what `partition` and `trainer` read.
 //!
@@ -40,6 +40,7 @@ mod features;
 mod journal;
 mod labels;
 mod manifest;
+pub mod memory;
 mod mmap;
 mod names;
 mod npy;

@@ -3,11 +3,39 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_kernels::Graph;
+use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
 use crate::batch::Ownership;
 use crate::config::{Parallelism, TrainConfig};
+use crate::train::RunOptions;
 use crate::{Error, Result};
+
+/// Where feature rows are read from; the values are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum FeaturePlace {
+    /// Memory if they take at most a quarter of what is left, else the mapped file
+    #[default]
+    Auto,
+    /// Copied into memory first, on huge pages: rows are then read faster
+    Memory,
+    /// The mapped file, of which the system keeps in memory what it can
+    Mapped,
+}
+
+impl FeaturePlace {
+    fn bring(self, features: FeatureTable) -> Result<FeatureTable> {
+        let bytes = features.num_bytes() as u64;
+        match self {
+            Self::Mapped => Ok(features),
+            Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
+            Self::Auto => Ok(features.in_memory().unwrap_or(features)),
+            Self::Memory => features.in_memory().map_err(|_| {
+                Error::Option(format!("--load-features memory: {} are more than there is: pass `mapped`", shown(bytes)))
+            }),
+        }
+    }
+}
 
 /// The artifacts of a run, mapped once.
 pub struct Artifacts {
@@ -60,12 +88,12 @@ impl<'a> Job<'a> {
         dataset: &'a Dataset,
         artifacts: &'a Artifacts,
         config: &'a TrainConfig,
-        stop: Option<&'static AtomicBool>,
+        options: &RunOptions,
     ) -> Result<Self> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         let topology = dataset.topology();
         topology.check_indices()?;
-        let (features, labels) = (dataset.features()?, dataset.labels()?);
+        let (features, labels) = (options.features.bring(dataset.features()?)?, dataset.labels()?);
         let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
         if classes == 0 {
             return Err(problem("no vertex has a label: training needs at least one class".into()));
@@ -94,7 +122,7 @@ impl<'a> Job<'a> {
             train,
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
-            stop,
+            stop: options.stop,
             ownership: config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment)),
         })
     }

@@ -33,5 +33,6 @@ pub use batch::Ownership;
 pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
+pub use job::FeaturePlace;
 pub use report::{EpochReport, Summary, Timings};
 pub use train::{RunOptions, train};

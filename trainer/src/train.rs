@@ -14,7 +14,7 @@ use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{accuracy, infer};
-use crate::job::{Artifacts, Job};
+use crate::job::{Artifacts, FeaturePlace, Job};
 use crate::model::{Model, check_size};
 use crate::optimizer::Adam;
 use crate::report::{EpochReport, Log, Summary};
@@ -31,6 +31,8 @@ pub struct RunOptions {
     pub log: Option<PathBuf>,
     /// Threads for torch's operators, over all ranks together; the machine's cores when `None`.
     pub threads: Option<usize>,
+    /// Where feature rows are read from.
+    pub features: FeaturePlace,
     /// Becomes true when the run is to stop before its next mini-batch.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -45,7 +47,7 @@ pub fn train(
 ) -> Result<Summary> {
     config.check()?;
     let artifacts = Artifacts::open(dataset, config)?;
-    let job = Job::new(dataset, &artifacts, config, options.stop)?;
+    let job = Job::new(dataset, &artifacts, config, options)?;
     let ranks = config.num_ranks();
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1));

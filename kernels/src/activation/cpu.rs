@@ -43,7 +43,7 @@ impl Epilogue<'_> {
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses.
     pub fn apply(&self, rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
-        if let Some((ids, rate, key)) = self.dropout {
+        if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
             KernelError::check_len("vertices of the rows", rows.len().checked_div(dim).unwrap_or(0), ids.len())?;
             RowMask::new(rate, dim, &key)?;
         }

@@ -1,9 +1,9 @@
 //! Dropout masks drawn by vertex.
 //!
 //! Contract, on every device: the mask of a vertex is a function of the key and the vertex, so it is the same on
-//! every rank and in every batch order. One Philox group of four words serves eight features: feature `8 b + 2 w`
-//! takes the low half of word `w` of group `b`, feature `8 b + 2 w + 1` its high half. A feature is dropped if its 16
-//! bits are below `p · 2^16`.
+//! every rank and in every batch order. One Philox group of four words serves eight features, and 16 groups 128 of
+//! them: feature `128 r + 32 w + 16 h + b` takes half `h` (0 for the low one) of word `w` of group `16 r + b`, so that
+//! neighbours are decided alike on vector units. A feature is dropped if its 16 bits are below `p · 2^16`.
 
 mod cpu;
 

@@ -1,13 +1,18 @@
 //! Reading feature rows where they lie.
 
+use std::ops::Range;
 use std::path::Path;
 
 use arrow_buffer::Buffer;
 use bytemuck::Pod;
+use memmap2::MmapMut;
 
 use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, described};
 use crate::arrow::{ArrowFile, Batch};
 use crate::{Error, Result};
+
+/// Where each batch of rows begins in memory.
+const ALIGN: usize = 64;
 
 /// Feature rows of all vertices, mapped.
 #[derive(Clone, Debug)]
@@ -56,6 +61,40 @@ impl FeatureTable {
         self.batches.push(values.slice_with_length(0, used));
         self.rows += batch.rows;
         Some(())
+    }
+
+    /// Bytes of all rows.
+    pub fn num_bytes(&self) -> usize {
+        self.batches.iter().chain(&self.scales).map(Buffer::len).sum()
+    }
+
+    /// The same rows in memory of their own, on huge pages where the kernel has them. Rows that are read again and again, in
+    /// random order, cost less there: a mapped file has small pages, and every row then waits for an address to be
+    /// translated first. Costs [`FeatureTable::num_bytes`] of memory and one read of the file.
+    ///
+    /// # Errors
+    /// If there is not that much memory.
+    pub fn in_memory(&self) -> std::io::Result<Self> {
+        let buffers = || self.batches.iter().chain(&self.scales);
+        let total: usize = buffers().map(|buffer| buffer.len().next_multiple_of(ALIGN)).sum();
+        let mut memory = MmapMut::map_anon(total.max(1))?;
+        #[cfg(target_os = "linux")]
+        // A kernel without huge pages says so; small ones will do.
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        let mut end = 0;
+        let mut place = |buffer: &Buffer| {
+            let range = end..end + buffer.len();
+            memory[range.clone()].copy_from_slice(buffer);
+            end = range.end.next_multiple_of(ALIGN);
+            range
+        };
+        let batches: Vec<_> = self.batches.iter().map(&mut place).collect();
+        let scales: Vec<_> = self.scales.iter().map(&mut place).collect();
+        let memory = Buffer::from(bytes::Bytes::from_owner(memory));
+        let parts = |places: Vec<Range<usize>>| {
+            places.into_iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
+        };
+        Ok(Self { batches: parts(batches), scales: parts(scales), ..*self })
     }
 
     /// Type of the stored values.

@@ -19,6 +19,8 @@ fn round_trip(dtype: FeatureDtype, rows: usize, dim: usize) {
     assert_eq!(crate::checksum_file(&path).unwrap(), (written.record.bytes, written.record.checksum));
     let table = FeatureTable::open(&path).unwrap();
     assert_eq!((table.num_rows(), table.dim(), table.dtype()), (rows, dim, dtype));
+    let copied = table.in_memory().unwrap();
+    assert_eq!((copied.num_rows(), copied.num_bytes()), (rows, table.num_bytes()));
     for v in [0, 1, rows / 2, rows.saturating_sub(1)].into_iter().filter(|&v| v < rows) {
         let expected = &values[v * dim..(v + 1) * dim];
         let found: Vec<f32> = match dtype {
@@ -36,6 +38,13 @@ fn round_trip(dtype: FeatureDtype, rows: usize, dim: usize) {
             _ => (a - b).abs() <= b.abs() / 256.0,
         });
         assert!(close, "row {v}: {found:?} against {expected:?}");
+        let bytes = |table: &FeatureTable| match dtype.bytes() {
+            1 => table.row::<u8>(v as u32).to_vec(),
+            2 => bytemuck::cast_slice(table.row::<u16>(v as u32)).to_vec(),
+            _ => bytemuck::cast_slice(table.row::<u32>(v as u32)).to_vec(),
+        };
+        assert_eq!(bytes(&copied), bytes(&table));
+        assert_eq!(copied.scale(v as u32), table.scale(v as u32));
     }
 }
 

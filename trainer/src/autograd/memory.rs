@@ -1,8 +1,9 @@
 //! Memory for activations and gradients that is used again.
 //!
 //! Every mini-batch needs about the same tensors as the one before. A [`Buffer`] takes the smallest free piece of memory
-//! that holds it without waste and gives it back when it is dropped, with the tensor on it if there was one. Free
-//! pieces that have become too small go when larger ones are made, so what is kept follows the largest mini-batch.
+//! that holds it without waste and gives it back when it is dropped, with the tensor on it if there was one. Sizes come in
+//! eighths of a power of two, so that mini-batches of about the same size ask for the same. Free pieces go, those
+//! that lay longest first, when with what is in use they are more than a quarter above the most that was ever in use.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,10 +17,19 @@ const SMALLEST: usize = 1 << 14;
 /// A piece may be this many times larger than needed.
 const WASTE: usize = 2;
 
-static FREE: Mutex<Vec<Pages>> = Mutex::new(Vec::new());
+static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), in_use: 0, most: 0 });
 
-fn free() -> MutexGuard<'static, Vec<Pages>> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Memory between uses. Lengths are numbers of values.
+struct Pool {
+    /// In the order in which they came back.
+    free: Vec<Pages>,
+    in_use: usize,
+    /// The most that was ever in use.
+    most: usize,
+}
+
+fn pool() -> MutexGuard<'static, Pool> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `f32` values to write to; what they hold at first is arbitrary.
@@ -36,13 +46,15 @@ impl Buffer {
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) if `len` is beyond any memory.
     pub fn new(len: usize) -> Result<Self> {
-        let reused = take(len);
+        if len < SMALLEST {
+            return Ok(Self { pages: Some(Pages::zeroed(len)?), len });
+        }
+        let reused = pool().take(len);
         let pages = match reused {
             Some(pages) => pages,
-            // The next mini-batch may be a little larger.
-            None if len >= SMALLEST => Pages::zeroed(len.saturating_add(len / 8))?,
-            None => Pages::zeroed(len)?,
+            None => Pages::zeroed(size_class(len))?,
         };
+        pool().lend(&pages);
         Ok(Self { pages: Some(pages), len })
     }
 
@@ -76,31 +88,88 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let Some(pages) = self.pages.take() else { return };
         if pages.len() >= SMALLEST {
-            free().push(pages);
+            let gone = pool().give_back(pages);
+            drop(gone);
         }
     }
 }
 
-/// The best free piece for `len` values; if all are too small, the largest that is nearly enough goes.
-fn take(len: usize) -> Option<Pages> {
-    if len < SMALLEST {
-        return None;
+/// The least length of a piece for `len` values: a multiple of an eighth of the power of two below.
+fn size_class(len: usize) -> usize {
+    let eighth = (1usize << len.max(8).ilog2()) / 8;
+    len.checked_next_multiple_of(eighth).unwrap_or(len)
+}
+
+impl Pool {
+    /// The smallest free piece that holds `len` values without waste.
+    fn take(&mut self, len: usize) -> Option<Pages> {
+        let fits = size_class(len)..size_class(len).saturating_mul(WASTE);
+        let fitting = self.free.iter().enumerate().filter(|(_, pages)| fits.contains(&pages.len()));
+        let best = fitting.min_by_key(|(_, pages)| pages.len()).map(|(at, _)| at);
+        best.map(|at| self.free.remove(at))
     }
-    let mut free = free();
-    let pick = |from: usize, to: usize, largest: bool| {
-        let within = free.iter().enumerate().filter(|(_, pages)| (from..to).contains(&pages.len()));
-        let best = match largest {
-            true => within.max_by_key(|(_, pages)| pages.len()),
-            false => within.min_by_key(|(_, pages)| pages.len()),
+
+    fn lend(&mut self, pages: &Pages) {
+        self.in_use += pages.len();
+        self.most = self.most.max(self.in_use);
+    }
+
+    /// Keeps `pages`, and returns the pieces that are to go.
+    fn give_back(&mut self, pages: Pages) -> Vec<Pages> {
+        self.in_use = self.in_use.saturating_sub(pages.len());
+        self.free.push(pages);
+        let kept = self.in_use + self.free.iter().map(Pages::len).sum::<usize>();
+        let mut beyond = kept.saturating_sub(self.most + self.most / 4);
+        let gone = self.free.iter().take_while(|pages| {
+            let goes = beyond > 0;
+            beyond = beyond.saturating_sub(pages.len());
+            goes
+        });
+        let gone = gone.count();
+        self.free.drain(..gone).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(pool: &mut Pool, len: usize) -> Pages {
+        let pages = pool.take(len).unwrap_or_else(|| Pages::zeroed(size_class(len)).unwrap());
+        pool.lend(&pages);
+        pages
+    }
+
+    #[test]
+    fn a_batch_of_about_the_same_size_makes_nothing_new() {
+        let mut pool = Pool { free: Vec::new(), in_use: 0, most: 0 };
+        let batch = |pool: &mut Pool, sizes: [usize; 4]| -> Vec<*const f32> {
+            let pieces = sizes.map(|len| piece(pool, len));
+            let places = pieces.iter().map(|pages| pages.as_slice().as_ptr()).collect();
+            for (pages, len) in pieces.into_iter().zip(sizes) {
+                assert!(pages.len() >= len);
+                drop(pool.give_back(pages));
+            }
+            places
         };
-        best.map(|(at, _)| at)
-    };
-    let (fitting, outgrown) = (pick(len, len.saturating_mul(WASTE), false), pick(len / WASTE, len, true));
-    if let Some(at) = fitting {
-        return Some(free.swap_remove(at));
+        let first = batch(&mut pool, [100_000, 150_000, 200_000, 190_000]);
+        let mut second = batch(&mut pool, [99_000, 151_000, 189_000, 201_000]);
+        assert!(second.iter().all(|place| first.contains(place)), "{first:?} {second:?}");
+        second.sort_unstable();
+        second.dedup();
+        assert_eq!(second.len(), 4, "no piece is in use twice");
     }
-    let gone = outgrown.map(|at| free.swap_remove(at));
-    std::mem::drop(free);
-    std::mem::drop(gone);
-    None
+
+    #[test]
+    fn what_is_kept_follows_what_was_in_use() {
+        let mut pool = Pool { free: Vec::new(), in_use: 0, most: 0 };
+        for shift in 0..6 {
+            let pages = piece(&mut pool, SMALLEST << shift);
+            drop(pool.give_back(pages));
+            let kept: usize = pool.free.iter().map(Pages::len).sum();
+            assert!(kept <= (SMALLEST << shift) * 5 / 4, "{kept} kept after {}", SMALLEST << shift);
+        }
+        assert!(pool.take(SMALLEST).is_none(), "waste");
+        assert!(pool.take(SMALLEST << 5).is_some());
+    }
 }

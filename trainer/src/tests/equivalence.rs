@@ -4,6 +4,7 @@ use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
 use super::fixture::{CLASSES, Cut, changed, config, dataset, on_ranks, store_partition};
+use crate::RunOptions;
 use crate::batch::{Seeds, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::evaluate::infer;
@@ -32,7 +33,7 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
 
 fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
-    let job = Job::new(dataset, &artifacts, config, None).unwrap();
+    let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
         tch::set_num_threads(1);
         loss_and_gradient(&job, batch, comm)
@@ -85,7 +86,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
     for kind in [ModelKind::Sage, ModelKind::Gat] {
         let config = TrainConfig { fanouts: "all,all,all".parse().unwrap(), ..config(kind, Parallelism::Single, 1) };
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, None).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
         let model = Model::new(&config, job.features.dim(), job.classes);
         let logits = infer(&model, &job, &NoProgress).unwrap();
         let seeds: Vec<u32> = (0..300).step_by(7).collect();

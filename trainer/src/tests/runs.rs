@@ -6,7 +6,7 @@ use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
-use crate::{EpochReport, RunOptions, Summary, train};
+use crate::{EpochReport, FeaturePlace, RunOptions, Summary, train};
 
 fn options(fixture: &Fixture, resume: bool) -> RunOptions {
     RunOptions {
@@ -14,7 +14,7 @@ fn options(fixture: &Fixture, resume: bool) -> RunOptions {
         resume,
         log: Some(fixture.folder.path().join("log.jsonl")),
         threads: Some(2),
-        stop: None,
+        ..RunOptions::default()
     }
 }
 
@@ -46,6 +46,15 @@ fn a_resumed_run_continues_exactly() {
             log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
         assert_eq!(logged, [1, 2, 3, 4, 5]);
     }
+}
+
+#[test]
+fn rows_are_the_same_in_memory_and_mapped() {
+    let fixture = dataset(30, 200, 5);
+    let config = config(ModelKind::Sage, Parallelism::Data, 2);
+    let [copied, mapped] = [FeaturePlace::Memory, FeaturePlace::Mapped]
+        .map(|features| losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap()));
+    assert_eq!(copied, mapped);
 }
 
 #[test]

@@ -8,24 +8,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Memory that is still to be had.
-pub(crate) struct Memory {
+#[derive(Clone, Copy, Debug)]
+pub struct Memory {
     available: u64,
 }
 
 impl Memory {
     /// What this machine, or what confines this process on it, has left now.
-    pub(crate) fn of_this_machine() -> Self {
+    pub fn of_this_machine() -> Self {
         Self::below(Path::new("/"))
     }
 
     /// So many bytes.
-    #[cfg(test)]
-    pub(crate) fn of(available: u64) -> Self {
+    pub fn of(available: u64) -> Self {
         Self { available }
     }
 
     /// Bytes.
-    pub(crate) fn available(&self) -> u64 {
+    pub fn available(&self) -> u64 {
         self.available
     }
 
@@ -83,7 +83,7 @@ fn field(path: &Path, name: &str) -> Option<u64> {
 }
 
 /// `bytes` for people, as `1.5 GiB`.
-pub(crate) fn shown(bytes: u64) -> String {
+pub fn shown(bytes: u64) -> String {
     const MIB: f64 = (1 << 20) as f64;
     let mib = bytes as f64 / MIB;
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
