@@ -9,7 +9,7 @@ use crate::dropout::RowMask;
 use crate::error::KernelError;
 use crate::gather::StoredRow;
 use crate::philox::StreamKey;
-use crate::simd::vectorised;
+use crate::simd::{exp_m1_below_zero, vectorised};
 
 /// Rows in one parallel task, and in one partial sum.
 const ROWS: usize = 128;
@@ -80,7 +80,9 @@ impl Epilogue<'_> {
                 match self.activation {
                     Activation::Identity => {}
                     Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
-                    Activation::Elu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { x.exp_m1() } else { *x }),
+                    Activation::Elu => {
+                        row.iter_mut().for_each(|x| *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x })
+                    }
                 }
                 if let Some((ids, mask)) = &mask {
                     mask.multiply(ids[i], row);
