@@ -35,6 +35,9 @@ pub struct Args {
     /// Go on after the newest checkpoint in --checkpoint DIR
     #[arg(long, requires = "checkpoint")]
     resume: bool,
+    /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    prefetch: usize,
     /// Where feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeaturePlace,
@@ -68,6 +71,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         log: args.log,
         threads: ui.threads(),
         features: args.load_features,
+        prefetch: args.prefetch,
         stop: Some(stop_gently()),
     };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;

@@ -21,14 +21,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Train(train::Args),
+    Train(Box<train::Args>),
     Compare(compare::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     ui::guard(cli.output, |ui| match cli.command {
-        Command::Train(args) => train::run(args, ui),
+        Command::Train(args) => train::run(*args, ui),
         Command::Compare(args) => compare::run(args, ui),
     })
 }

@@ -62,6 +62,8 @@ pub struct Job<'a> {
     pub test: Option<Column<u32>>,
     /// Who owns which vertex.
     pub ownership: Ownership<'a>,
+    /// Mini-batches that are prepared ahead.
+    pub prefetch: usize,
     /// Becomes true when the run is to stop.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -122,6 +124,7 @@ impl<'a> Job<'a> {
             train,
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
+            prefetch: options.prefetch,
             stop: options.stop,
             ownership: config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment)),
         })

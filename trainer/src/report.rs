@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 
-/// Where the time of a rank went, in seconds.
+/// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
+/// too, so that the parts may add up to more than the whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timings {
     /// Drawing, relabelling, splitting, and the exchange of ids that belongs to it.

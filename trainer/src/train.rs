@@ -10,6 +10,7 @@ use std::time::Instant;
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Unit};
 
+use crate::batch::Comms;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
@@ -33,6 +34,8 @@ pub struct RunOptions {
     pub threads: Option<usize>,
     /// Where feature rows are read from.
     pub features: FeaturePlace,
+    /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
+    pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -86,19 +89,24 @@ struct Run<'a> {
     on_epoch: &'a (dyn Fn(&EpochReport) + Sync),
 }
 
+/// One end of a new group for each rank.
+fn group(ranks: usize) -> Vec<Box<dyn Communicator>> {
+    match ranks {
+        1 => vec![Box::new(Solo)],
+        _ => Threads::group(ranks).into_iter().map(|comm| Box::new(comm) as Box<dyn Communicator>).collect(),
+    }
+}
+
 type RankResult = Result<(Vec<EpochReport>, usize)>;
 
 impl Run<'_> {
     /// One thread a rank; the first failure stops all of them and is the one reported.
     fn on_all_ranks(&self) -> RankResult {
         let ranks = self.job.config.num_ranks();
-        let comms: Vec<Box<dyn Communicator>> = match ranks {
-            1 => vec![Box::new(Solo)],
-            _ => Threads::group(ranks).into_iter().map(|comm| Box::new(comm) as Box<dyn Communicator>).collect(),
-        };
+        let comms = group(ranks).into_iter().zip(group(ranks));
+        let comms: Vec<Comms> = comms.map(|(sampling, computing)| Comms { sampling, computing }).collect();
         let results: Vec<RankResult> = thread::scope(|scope| {
-            let handles: Vec<_> =
-                comms.into_iter().map(|comm| scope.spawn(move || self.on_rank(comm.as_ref()))).collect();
+            let handles: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || self.on_rank(&comm))).collect();
             handles
                 .into_iter()
                 .enumerate()
@@ -120,12 +128,12 @@ impl Run<'_> {
         first.unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
     }
 
-    fn on_rank(&self, comm: &dyn Communicator) -> RankResult {
-        let result = catch_unwind(AssertUnwindSafe(|| self.epochs(comm)));
+    fn on_rank(&self, comms: &Comms) -> RankResult {
+        let result = catch_unwind(AssertUnwindSafe(|| self.epochs(comms)));
         match result {
             Ok(result) => {
                 if let Err(error) = &result {
-                    comm.fail(&error.to_string());
+                    comms.fail(&error.to_string());
                 }
                 result
             }
@@ -133,14 +141,14 @@ impl Run<'_> {
                 let text = panic.downcast_ref::<String>().map(String::as_str);
                 let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
                 let reason = first_line(text).to_string();
-                comm.fail(&reason);
-                Err(Error::Rank { rank: comm.rank(), reason })
+                comms.fail(&reason);
+                Err(Error::Rank { rank: comms.computing.rank(), reason })
             }
         }
     }
 
-    fn epochs(&self, comm: &dyn Communicator) -> RankResult {
-        let (job, config) = (&self.job, self.job.config);
+    fn epochs(&self, comms: &Comms) -> RankResult {
+        let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
         self.share_threads(comm.size());
         let model = Model::new(config, job.features.dim(), job.classes);
         let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
@@ -157,7 +165,7 @@ impl Run<'_> {
                 0 => self.progress.stage(&name, Some(steps), Unit::Items("batches")),
                 _ => Box::new(gsplit_store::NoProgress),
             };
-            let sums = train_epoch(job, epoch, &model, &mut adam, comm, stage.as_ref())?.reduce(comm)?;
+            let sums = train_epoch(job, epoch, &model, &mut adam, comms, stage.as_ref())?.reduce(comm)?;
             drop(stage);
             let mut report = EpochReport {
                 epoch,

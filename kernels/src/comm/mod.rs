@@ -25,7 +25,7 @@ use crate::error::CommError;
 /// Each method: [`CommError::PeerFailed`] when a rank has left, [`CommError::Mismatch`] when sizes differ between
 /// ranks, [`CommError::Argument`] when sizes contradict each other on this rank, [`CommError::Order`] when ranks call
 /// different collectives.
-pub trait Communicator: Send {
+pub trait Communicator: Send + Sync {
     /// This rank, below [`size`](Self::size).
     fn rank(&self) -> usize;
 

@@ -7,8 +7,8 @@
 //! Cost: two copies of each byte, one of what a rank sends to itself; a mailbox keeps the memory of its largest
 //! message.
 
-use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
@@ -18,12 +18,13 @@ use crate::error::CommError;
 
 /// One rank of a group whose ranks are threads of this process.
 ///
-/// Move each to a thread of its own, never to a task of a thread pool: a rank that waits blocks its thread. Dropping
+/// Move each to a thread of its own, never to a task of a thread pool: a rank that waits blocks its thread. Only `fail` may be
+/// called while a collective is under way on another thread. Dropping
 /// one ends the group for the others; if its thread is panicking, they are told so.
 #[derive(Debug)]
 pub struct Threads {
     rank: usize,
-    round: Cell<usize>,
+    round: AtomicUsize,
     shared: Arc<Shared>,
 }
 
@@ -59,7 +60,7 @@ impl Threads {
             gate: Mutex::default(),
             wake: Condvar::new(),
         });
-        (0..n).map(|rank| Self { rank, round: Cell::new(0), shared: Arc::clone(&shared) }).collect()
+        (0..n).map(|rank| Self { rank, round: AtomicUsize::new(0), shared: Arc::clone(&shared) }).collect()
     }
 
     /// Waits until every rank has called the collective `called`.
@@ -100,8 +101,8 @@ impl Threads {
         mut incoming: impl FnMut(usize, &[u8]) -> Result<(), CommError>,
     ) -> Result<(), CommError> {
         let Shared { size, ref mail, .. } = *self.shared;
-        let set = self.round.get() % 2;
-        self.round.set(self.round.get() + 1);
+        let set = self.round.load(Ordering::Relaxed) % 2;
+        self.round.store(self.round.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         for to in (0..size).filter(|&to| to != self.rank) {
             let mut message = lock(&mail[self.rank * size + to][set]);
             message.clear();

@@ -1,6 +1,7 @@
 //! Loading the feature rows of a mini-batch's bottom local frontier, each once.
 //!
-//! Where no other rank needs them, there is nothing to do: the bottom layer reads them where they are stored.
+//! Where no other rank needs them, there is nothing to do: the bottom layer reads them where they are stored. Only a
+//! mini-batch that is prepared ahead of time takes them along all the same, while another is computed.
 
 use gsplit_store::FeatureTable;
 
@@ -13,15 +14,15 @@ use crate::{Exchange, Result};
 pub struct Loaded<'a> {
     /// What to compute.
     pub sampled: Sampled,
-    /// One feature row for each vertex of [`Sampled::input`], as f32, where they are to be exchanged.
+    /// One feature row for each vertex of [`Sampled::input`], as f32, where they are to be exchanged or came ahead of time.
     pub input_rows: Option<Buffer>,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
 
-/// Reads the input rows of `sampled` and widens them to f32, unless the bottom layer reads them itself.
-pub fn load(features: &FeatureTable, sampled: Sampled) -> Result<Loaded<'_>> {
-    let stays = sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
+/// Reads the input rows of `sampled` and widens them to f32, unless the bottom layer reads them itself; with `ahead` always.
+pub fn load(features: &FeatureTable, sampled: Sampled, ahead: bool) -> Result<Loaded<'_>> {
+    let stays = !ahead && sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
     let input_rows = match stays {
         true => None,
         false => {

@@ -22,7 +22,7 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
     let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
-    let loaded = load(&job.features, sampled).unwrap();
+    let loaded = load(&job.features, sampled, false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
     let report = train_step(&model, &mut adam, loaded, Targets::of(batch, &job.labels), dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
@@ -94,7 +94,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let mine = Seeds::of(&seeds, job.ownership, 0, 1);
         let sampled =
             sample(&mut Sampler::new(2), &job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
-        let loaded = load(&job.features, sampled).unwrap();
+        let loaded = load(&job.features, sampled, false).unwrap();
         let pass = forward(&model, loaded, None, &Solo, &mut StepReport::default()).unwrap();
         let forward = to_rows(pass.logits()).unwrap();
         let rows = seeds.iter().flat_map(|&v| &logits[v as usize * CLASSES..(v as usize + 1) * CLASSES]);

@@ -1,6 +1,7 @@
 //! Whole runs: they learn, resume exactly, and stop with a reason.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_store::NoProgress;
 
@@ -84,14 +85,44 @@ fn single_data_and_split_learn_the_same() {
 }
 
 #[test]
+fn losses_do_not_depend_on_what_is_prepared_ahead() {
+    let fixture = dataset(31, 300, 5);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::Single, 1)] {
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
+        let [none, one, many] = [0, 1, 100].map(|prefetch| {
+            let summary = run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
+            let counts: Vec<_> = summary.epochs.iter().map(|epoch| (epoch.edges, epoch.rows_loaded)).collect();
+            (losses(&summary), counts)
+        });
+        assert_eq!(one, none, "{parallelism}");
+        assert_eq!(many, none, "{parallelism}");
+    }
+}
+
+#[test]
+fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let fixture = dataset(32, 300, 5);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    let config = TrainConfig { epochs: 50, ..config(ModelKind::Sage, Parallelism::Split, 3) };
+    let options = RunOptions { prefetch: 2, stop: Some(&STOP), ..RunOptions::default() };
+    let stopped = train(&fixture.dataset, &config, &options, &NoProgress, &|_| STOP.store(true, Ordering::Relaxed));
+    assert!(matches!(stopped, Err(crate::Error::Interrupted)), "{stopped:?}");
+}
+
+#[test]
 fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
     let fixture = dataset(23, 200, 5);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
         config.optimizer.lr = 1e30;
         config.epochs = 3;
     });
-    let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
-    assert!(message.contains("at epoch") && message.contains("lower --lr"), "{message}");
+    for prefetch in [0, 1, 3] {
+        let options = RunOptions { prefetch, ..RunOptions::default() };
+        let message = run(&fixture, &config, &options).unwrap_err().to_string();
+        assert!(message.contains("at epoch") && message.contains("lower --lr"), "{prefetch} ahead: {message}");
+    }
 }
 
 #[test]

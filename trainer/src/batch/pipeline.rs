@@ -1,0 +1,118 @@
+//! Mini-batches, prepared ahead of the one that is being computed.
+//!
+//! [`for_each_batch`] gives the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
+//! each is sampled and loaded when it is needed; else a thread of its own stays up to that many ahead. Samples are a
+//! function of (seed, epoch, step, layer, vertex), so both give the same. The preparing thread talks to the other ranks
+//! through communicators of its own: their calls may fall between those of any step of the computing threads.
+//! Memory: the mini-batches that are ahead, with their feature rows where other ranks need them.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+use std::time::Instant;
+
+use gsplit_kernels::{Communicator, Sampler};
+
+use super::{Loaded, Seeds, load, sample};
+use crate::job::Job;
+use crate::{Error, Result};
+
+/// A rank's ends of two groups of the same ranks.
+pub struct Comms {
+    /// For ids, while mini-batches are sampled.
+    pub sampling: Box<dyn Communicator>,
+    /// For rows and gradients.
+    pub computing: Box<dyn Communicator>,
+}
+
+impl Comms {
+    /// Tells the others in both groups that this rank is leaving.
+    pub fn fail(&self, reason: &str) {
+        self.sampling.fail(reason);
+        self.computing.fail(reason);
+    }
+}
+
+/// A mini-batch that is ready to compute.
+pub struct Prepared<'a> {
+    /// From 0.
+    pub step: u32,
+    /// Its seeds on all ranks.
+    pub global: &'a [u32],
+    /// This rank's part.
+    pub batch: Loaded<'a>,
+    /// Seconds that sampling took.
+    pub sample_s: f64,
+    /// Seconds that loading took.
+    pub load_s: f64,
+}
+
+/// Calls `compute` for each mini-batch of `epoch`, whose seeds are `order`. Collective.
+///
+/// # Errors
+/// The first of `compute` or of the preparation; the other ranks are told of it.
+pub fn for_each_batch<'a>(
+    job: &'a Job<'_>,
+    epoch: u32,
+    order: &'a [u32],
+    comms: &Comms,
+    mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
+) -> Result<()> {
+    let mut sampler = Sampler::default();
+    let sampling = comms.sampling.as_ref();
+    let mut prepared = (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
+        job.check_stop()?;
+        prepare(job, &mut sampler, (epoch, step), global, sampling)
+    });
+    if job.prefetch == 0 {
+        return prepared.try_for_each(|batch| compute(batch?));
+    }
+    thread::scope(|scope| {
+        // One more is being made, and one waits to be put in.
+        let (sender, receiver) = sync_channel(job.prefetch - 1);
+        scope.spawn(move || {
+            for batch in prepared {
+                let last = batch.is_err();
+                // The receiver is gone once computing has failed.
+                if sender.send(batch).is_err() || last {
+                    break;
+                }
+            }
+        });
+        let outcome = receive(&receiver, order.len().div_ceil(job.config.batch_size), &mut compute);
+        // A thread that waits for other ranks, or for room, is to end before the scope does.
+        drop(receiver);
+        if let Err(error) = &outcome {
+            comms.fail(&error.to_string());
+        }
+        outcome
+    })
+}
+
+fn receive<'a>(
+    batches: &Receiver<Result<Prepared<'a>>>,
+    count: usize,
+    compute: &mut impl FnMut(Prepared<'a>) -> Result<()>,
+) -> Result<()> {
+    for _ in 0..count {
+        let died = |_| Error::Option("preparing a mini-batch panicked, see the line above".into());
+        compute(batches.recv().map_err(died)??)?;
+    }
+    Ok(())
+}
+
+fn prepare<'a>(
+    job: &'a Job<'_>,
+    sampler: &mut Sampler,
+    (epoch, step): (u32, u32),
+    global: &'a [u32],
+    comm: &dyn Communicator,
+) -> Result<Prepared<'a>> {
+    let (config, started) = (job.config, Instant::now());
+    let seeds = Seeds::of(global, job.ownership, comm.rank(), comm.size());
+    let at = (config.seed, epoch, step);
+    let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
+    let sample_s = started.elapsed().as_secs_f64();
+    let loading = Instant::now();
+    let batch = load(&job.features, sampled, job.prefetch > 0)?;
+    Ok(Prepared { step, global, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
+}
