@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-train bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -54,6 +54,10 @@ bench-partition: $(if $(GSPLIT),,build) ## time the partitioner beside METIS and
 bench-sampling: $(if $(GSPLIT),,build) ## time the sampler beside DGL's (4 GB of disk and memory, 30 minutes)
 	cargo build --release --package gsplit-kernels --example sampling
 	@python3 bench/sampling/run.py $(ARGS)
+
+bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTorch's (4 GB of disk and memory, 5 minutes)
+	cargo build --release --package gsplit-trainer --example gather
+	@python3 bench/gather/run.py
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)

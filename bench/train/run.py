@@ -86,7 +86,7 @@ def one(contender, dgl, folder, model, seeds):
         edges, loss = said["edges"], said["loss"]
     else:
         shape = ["--model", model, "--hidden", HIDDEN, "--heads", 2, "--fanouts", FANOUTS, "--batch-size", BATCH_SIZE]
-        run = ["--parallelism", "single", "--epochs", 2, "--eval-every", 0, "--threads", THREADS, "--json"]
+        run = ["--parallelism", "single", "--prefetch", 0, "--epochs", 2, "--eval-every", 0, "--threads", THREADS, "--json"]
         child = measure.run([measure.binary(), "train", folder, *shape, *run], **CONTENDERS[contender])
         said = json.loads(child.output.splitlines()[-1])["summary"]["epochs"][-1]
         # The last mini-batch is a part of one.
