@@ -23,6 +23,7 @@ mod job;
 pub mod model;
 pub mod operator;
 mod optimizer;
+mod pass;
 mod report;
 mod step;
 #[cfg(test)]
@@ -30,7 +31,9 @@ mod tests;
 mod train;
 
 pub use batch::Ownership;
-pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
+pub use config::{
+    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TrainConfig,
+};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use report::{EpochReport, Summary, Timings};

@@ -8,9 +8,11 @@ use tch::Tensor;
 pub struct Parameters {
     seed: u64,
     tensors: Vec<(String, Tensor)>,
+    buffers: Vec<(String, Tensor)>,
 }
 
-/// A view of [`Parameters`] that puts a prefix before every name.
+/// A view of [`Parameters`] that puts a layer's prefix before every name.
+#[derive(Debug)]
 pub struct Named<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
@@ -18,7 +20,7 @@ pub struct Named<'a> {
 
 impl Parameters {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, tensors: Vec::new() }
+        Self { seed, tensors: Vec::new(), buffers: Vec::new() }
     }
 
     pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
@@ -30,7 +32,13 @@ impl Parameters {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Number of values in all.
+    /// Names and tensors of all that a checkpoint keeps: the parameters, then what is learnt without gradients (running
+    /// statistics). All are f32.
+    pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.iter().chain(self.buffers.iter().map(|(name, tensor)| (name.as_str(), tensor)))
+    }
+
+    /// Number of trained values in all.
     pub fn num_values(&self) -> usize {
         self.tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
     }
@@ -55,6 +63,18 @@ impl Named<'_> {
     /// A row of zeros.
     pub fn zeros(&mut self, name: &str, length: usize) -> Tensor {
         self.add(name, Tensor::from_slice(&vec![0f32; length]))
+    }
+
+    /// A row of ones.
+    pub fn ones(&mut self, name: &str, length: usize) -> Tensor {
+        self.add(name, Tensor::from_slice(&vec![1f32; length]))
+    }
+
+    /// A row of `value`s that is kept with the parameters but has no gradient.
+    pub(super) fn buffer(&mut self, name: &str, value: f32, length: usize) -> Tensor {
+        let tensor = Tensor::from_slice(&vec![value; length]);
+        self.parameters.buffers.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
+        tensor
     }
 
     fn add(&mut self, name: &str, tensor: Tensor) -> Tensor {
