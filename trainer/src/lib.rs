@@ -11,6 +11,10 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+// For the example that a test runs.
+#[cfg(test)]
+extern crate self as gsplit_trainer;
+
 mod autograd;
 pub mod batch;
 mod checkpoint;

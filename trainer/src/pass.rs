@@ -9,9 +9,10 @@
 //! logits. The latter two read the first rows alone, because a local frontier starts with the one above it: they
 //! need no exchange, and their gradients are added to those rows.
 //!
-//! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016) forward keeps what
-//! layers read, and backward computes what they have inside again: the same operations on the same values, so the same
-//! bits. Statistics of batch norm are kept, so nothing collective is repeated.
+//! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016) forward keeps one
+//! matrix a layer, and backward computes what layers have inside again: the same operations on the same values, so the same
+//! bits. Kept are the rows that a layer reads; in pre-activation models, where these follow from the sums below, the sums.
+//! Rows that came from other ranks and the statistics of batch norm are kept too, so nothing collective is repeated.
 
 use std::time::Instant;
 
@@ -40,7 +41,7 @@ pub struct Pass<'a> {
 
 /// A layer that was computed.
 struct Taped {
-    /// The rows of the mixed frontier: a leaf, if these were not stored rows.
+    /// The rows of the mixed frontier: a leaf, if these were not stored rows and are not to be computed again.
     mixed: Option<Tensor>,
     /// The frontier's rows of the sums of the layer below, where they were added: a leaf.
     below: Option<Tensor>,
@@ -86,6 +87,20 @@ impl Pass<'_> {
         self.model.tail(index, sums, moments, &self.layer(index).frontier, self.dropout)
     }
 
+    /// Whether the rows that layer `index` reads are what a tail makes of sums that the tape holds.
+    fn follows_from_sums(&self, index: usize) -> bool {
+        index > 0 && self.model.has_tail(index - 1) && self.layer(index).exchange == Exchange::Identity
+    }
+
+    /// The rows that layer `index` read, a leaf, where they were not stored rows. Layer `index` is off the tape already.
+    fn mixed_again(&self, index: usize) -> Result<Option<Tensor>> {
+        let Some(Taped { tail: Some(tail), .. }) = self.tape.last().filter(|_| self.follows_from_sums(index)) else {
+            return Ok(None);
+        };
+        let rows = recorded(false, || self.tail(index - 1, &tail.sums, tail.moments.as_ref()))?;
+        Ok(Some(rows.set_requires_grad(true)))
+    }
+
     /// Computes layer `index`, puts it on the tape and returns its rows. Collective where batch norm is.
     fn compute(
         &mut self,
@@ -122,6 +137,7 @@ impl Pass<'_> {
             }
             false => None,
         };
+        let mixed = mixed.filter(|_| keep || !self.follows_from_sums(index));
         self.tape.push(Taped { mixed, below, body: keep.then_some(body), tail });
         Ok(rows)
     }
@@ -183,17 +199,21 @@ pub fn backward(mut pass: Pass<'_>, loss: Tensor, comm: &dyn Communicator, repor
             of_rows = tail_backward(&pass, index, tail, of_rows, comm, report)?;
             of_rows = with_first(of_rows, of_sums, shape);
         }
+        let mixed = match taped.mixed {
+            None => pass.mixed_again(index)?,
+            mixed => mixed,
+        };
         if of_rows.defined() && shape[0] > 0 {
             let body = match &taped.body {
                 Some(body) => body.shallow_clone(),
-                None => pass.body(index, taped.mixed.as_ref(), taped.below.as_ref())?,
+                None => pass.body(index, mixed.as_ref(), taped.below.as_ref())?,
             };
             if body.requires_grad() {
                 autograd::backward(&body, &of_rows)?;
             }
         }
         of_sums = taped.below.map_or_else(Tensor::new, |below| below.grad());
-        let (Some(mixed), true) = (taped.mixed, index > 0) else { break };
+        let (Some(mixed), true) = (mixed, index > 0) else { break };
         let (layer, dim) = (pass.layer(index), mixed.size()[1] as usize);
         let gradient = mixed.grad();
         drop(mixed);

@@ -15,7 +15,7 @@ use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{accuracy, infer};
 use crate::job::{Artifacts, Job};
-use crate::model::{Model, check_size};
+use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Adam;
 use crate::report::{EpochReport, Log, Summary};
 use crate::{Error, Result, TrainConfig};
@@ -33,6 +33,9 @@ pub struct RunOptions {
     pub threads: Option<usize>,
     /// Becomes true when the run is to stop before its next mini-batch.
     pub stop: Option<&'static AtomicBool>,
+    /// A program's own layers, which take the place of those that [`ModelKind`](crate::ModelKind) names; all other options of
+    /// the model apply to them too. A checkpoint does not say whose layers its parameters are.
+    pub layer: Option<OwnLayer>,
 }
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
@@ -140,7 +143,7 @@ impl Run<'_> {
     fn epochs(&self, comm: &dyn Communicator) -> RankResult {
         let (job, config) = (&self.job, self.job.config);
         self.share_threads(comm.size());
-        let model = Model::new(config, job.features.dim(), job.classes);
+        let model = Model::with_layers(config, job.features.dim(), job.classes, self.options.layer.as_ref());
         let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {

@@ -4,7 +4,7 @@ use super::block::{Block, Residual};
 use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
-use super::{Layer, LayerShape, MakeLayer, Model, gat, gatv2, gcn, gin, pool, sage};
+use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
 use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, TrainConfig};
 use crate::operator::Activation;
 use crate::{Error, Result};
@@ -16,7 +16,7 @@ impl Model {
     }
 
     /// Like [`Model::new`], with layers by `make` where it is given, instead of those that the configuration names.
-    pub fn with_layers(config: &TrainConfig, in_dim: usize, classes: usize, make: Option<&MakeLayer>) -> Self {
+    pub fn with_layers(config: &TrainConfig, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
         let (seed, config) = (config.seed, &config.model);
         let mut parameters = Parameters::new(seed);
         let has_head = config.has_head();
@@ -31,7 +31,7 @@ impl Model {
         }
         let shape = [config.layers, config.hidden, classes];
         let head = has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape));
-        let pre_activation = config.kind == ModelKind::Resgcn && make.is_none();
+        let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
         Self { blocks, pre_activation, head, classes, checkpoint_activations, parameters }
     }
@@ -43,14 +43,14 @@ fn block(
     shape: &LayerShape,
     in_dim: usize,
     classes: usize,
-    make: Option<&MakeLayer>,
+    make: Option<&OwnLayer>,
 ) -> Block {
     let (kind, index) = (config.kind, shape.index);
     let mut named = parameters.below(format!("layers.{index}"));
     let heads = if shape.hidden { config.heads } else { 1 };
     let (input, out) = (shape.input, shape.out);
     let layer: Box<dyn Layer> = match (make, kind) {
-        (Some(make), _) => make(&mut named, shape),
+        (Some(make), _) => make.make(&mut named, shape),
         (_, ModelKind::Sage) => Box::new(sage::Sage::new(&mut named, input, out)),
         (_, ModelKind::SagePool) => Box::new(pool::Pool::new(&mut named, input, out)),
         (_, ModelKind::Gcn | ModelKind::Resgcn) => Box::new(gcn::Gcn::new(&mut named, input, out)),
@@ -60,7 +60,7 @@ fn block(
         (_, ModelKind::Gatv2) => Box::new(gatv2::GatV2::new(&mut named, input, out, heads)),
     };
     let linear = kind == ModelKind::Sgc && make.is_none();
-    let pre_activation = kind == ModelKind::Resgcn && make.is_none();
+    let pre_activation = kind == ModelKind::Resgcn;
     if !shape.hidden || linear {
         let (residual, norm, activation) = (Residual::None, Norm::None, Activation::Identity);
         return Block { layer, residual, norm, activation, dropout: false, tail: false };

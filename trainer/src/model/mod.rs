@@ -5,7 +5,36 @@
 //! is the same for all: `block.rs`, `head.rs`.
 //!
 //! To add a model, implement [`Layer`] in a file of its own (`sage.rs` is one screen) and name it in `build.rs`. A program
-//! that uses this crate trains its own layer without touching it: `examples/own_layer.rs` is one file with one.
+//! that uses this crate trains its own layer without touching it; `examples/own_layer.rs` is a whole one in one file:
+//!
+//! ```no_run
+//! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
+//! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, engine, linear};
+//! use gsplit_trainer::{Result, RunOptions};
+//! use tch::Tensor;
+//!
+//! /// h' = W (sum of h(u) over the sampled in-edges u → v)
+//! struct Sum {
+//!     weight: Tensor,
+//!     out: usize,
+//! }
+//!
+//! impl Layer for Sum {
+//!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+//!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
+//!         linear(engine(), &sum, &self.weight, None, finish)
+//!     }
+//!
+//!     fn out_dim(&self) -> usize {
+//!         self.out
+//!     }
+//! }
+//!
+//! let layer = OwnLayer::new(|named, shape| {
+//!     Box::new(Sum { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
+//! });
+//! let options = RunOptions { layer: Some(layer), ..RunOptions::default() }; // for gsplit_trainer::train
+//! ```
 
 mod block;
 mod build;
@@ -21,6 +50,8 @@ mod order;
 mod parameters;
 mod pool;
 mod sage;
+
+use std::sync::Arc;
 
 use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
@@ -64,8 +95,28 @@ pub struct LayerShape {
     pub hidden: bool,
 }
 
-/// Makes a layer, and its parameters by name.
-pub type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync;
+type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync;
+
+/// How a program makes its own layers, for [`RunOptions::layer`](crate::RunOptions::layer).
+#[derive(Clone)]
+pub struct OwnLayer(Arc<MakeLayer>);
+
+impl OwnLayer {
+    /// `make` is called for each layer on each rank, from the features upwards. Parameters get the layer's name before their own.
+    pub fn new(make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    fn make(&self, named: &mut Named<'_>, shape: &LayerShape) -> Box<dyn Layer> {
+        (self.0)(named, shape)
+    }
+}
+
+impl std::fmt::Debug for OwnLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnLayer")
+    }
+}
 
 /// What dropout needs to know.
 #[derive(Clone, Copy, Debug)]
