@@ -28,7 +28,7 @@ impl Diffusion {
         Self {
             rate: named.zeros("rate", 1),
             weight: named.glorot("weight", [shape.input, shape.out]),
-            bias: named.zeros("bias", shape.out),
+            bias: named.bias("bias", shape.out),
             out: shape.out,
         }
     }

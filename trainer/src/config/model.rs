@@ -69,7 +69,7 @@ pub struct ModelConfig {
     /// Share of the hidden values that dropout zeroes
     #[arg(long, default_value_t = 0.5)]
     pub dropout: f64,
-    /// What is normalised before the activation of hidden layers [default: none; layer for resgcn]
+    /// What is normalised before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
     #[arg(long, value_enum)]
     pub norm: Option<NormKind>,
     /// Add to each hidden layer what it reads for the vertex, by a trained matrix where widths differ

@@ -47,6 +47,11 @@ fn block(
 ) -> Block {
     let (kind, index) = (config.kind, shape.index);
     let mut named = parameters.below(format!("layers.{index}"));
+    let linear = kind == ModelKind::Sgc && make.is_none();
+    let norm = if shape.hidden && !linear { config.norm() } else { NormKind::None };
+    if norm == NormKind::Batch {
+        named.centre();
+    }
     let heads = if shape.hidden { config.heads } else { 1 };
     let (input, out) = (shape.input, shape.out);
     let layer: Box<dyn Layer> = match (make, kind) {
@@ -59,7 +64,6 @@ fn block(
         (_, ModelKind::Gat) => Box::new(gat::Gat::new(&mut named, input, out, heads)),
         (_, ModelKind::Gatv2) => Box::new(gatv2::GatV2::new(&mut named, input, out, heads)),
     };
-    let linear = kind == ModelKind::Sgc && make.is_none();
     let pre_activation = kind == ModelKind::Resgcn;
     if !shape.hidden || linear {
         let (residual, norm, activation) = (Residual::None, Norm::None, Activation::Identity);
@@ -71,7 +75,7 @@ fn block(
         () if input == out => Residual::Identity,
         () => Residual::Projection(named.glorot("residual", [input, out])),
     };
-    let norm = Norm::new(&mut named, config.norm(), out);
+    let norm = Norm::new(&mut named, norm, out);
     let tail = pre_activation || norm.needs_moments();
     Block { residual, norm, activation: layer.activation(), dropout: true, tail, layer }
 }
@@ -84,7 +88,12 @@ impl ModelConfig {
 
     /// The normalisation, by default the one that the kind of model is known for.
     pub(crate) fn norm(&self) -> NormKind {
-        self.norm.unwrap_or(if self.kind == ModelKind::Resgcn { NormKind::Layer } else { NormKind::None })
+        self.norm.unwrap_or(match self.kind {
+            ModelKind::Resgcn => NormKind::Layer,
+            // As its authors have it: sums over neighbourhoods of any size grow from layer to layer.
+            ModelKind::Gin => NormKind::Batch,
+            _ => NormKind::None,
+        })
     }
 }
 

@@ -26,7 +26,7 @@ impl Gat {
             weight: named.glorot("weight", [input, out]),
             attention_source: named.glorot("attention_source", [heads, each]),
             attention_target: named.glorot("attention_target", [heads, each]),
-            bias: named.zeros("bias", out),
+            bias: named.bias("bias", out),
             out,
         }
     }

@@ -29,7 +29,7 @@ impl GatV2 {
             weight_target: named.glorot("weight_target", [input, out]),
             bias_target: named.zeros("bias_target", out),
             attention: named.glorot("attention", [heads, out / heads]),
-            bias: named.zeros("bias", out),
+            bias: named.bias("bias", out),
             out,
         }
     }

@@ -27,7 +27,7 @@ pub struct Gcn {
 impl Gcn {
     /// A layer from rows of `input` values to rows of `out`.
     pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
-        Self { weight: Some(named.glorot("weight", [input, out])), bias: Some(named.zeros("bias", out)), out }
+        Self { weight: Some(named.glorot("weight", [input, out])), bias: Some(named.bias("bias", out)), out }
     }
 
     /// Layer `index` of `layers` of S-GCN, from features of `input` values to `classes`. W stands where rows are narrowest
@@ -35,7 +35,7 @@ impl Gcn {
     pub fn simplified(named: &mut Named<'_>, index: usize, layers: usize, input: usize, classes: usize) -> Self {
         let with_weight = if classes <= input { 0 } else { layers - 1 };
         let weight = (index == with_weight).then(|| named.glorot("weight", [input, classes]));
-        let bias = (index + 1 == layers).then(|| named.zeros("bias", classes));
+        let bias = (index + 1 == layers).then(|| named.bias("bias", classes));
         Self { weight, bias, out: if index < with_weight { input } else { classes } }
     }
 }

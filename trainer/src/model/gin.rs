@@ -31,7 +31,7 @@ impl Gin {
             weight_1: named.glorot("weight_1", [input, out]),
             bias_1: named.zeros("bias_1", out),
             weight_2: named.glorot("weight_2", [out, out]),
-            bias_2: named.zeros("bias_2", out),
+            bias_2: named.bias("bias_2", out),
             out,
         }
     }

@@ -16,6 +16,8 @@ pub struct Parameters {
 pub struct Named<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
+    /// Whether what is added to all rows is taken away again.
+    centred: bool,
 }
 
 impl Parameters {
@@ -24,7 +26,7 @@ impl Parameters {
     }
 
     pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
-        Named { parameters: self, prefix }
+        Named { parameters: self, prefix, centred: false }
     }
 
     /// Names and tensors; all are f32 leaves that require gradients.
@@ -58,6 +60,20 @@ impl Named<'_> {
             })
             .collect();
         self.add(name, Tensor::from_slice(&values).view([rows as i64, columns as i64]))
+    }
+
+    /// What a layer adds to all of its rows: a row of zeros, trained unless batch norm follows. That takes it away again, so its
+    /// gradient would be the rounding errors of zero, which Adam makes as large as any other.
+    pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
+        match self.centred {
+            true => Tensor::from_slice(&vec![0f32; length]),
+            false => self.zeros(name, length),
+        }
+    }
+
+    /// Tells [`Named::bias`] that batch norm follows.
+    pub(super) fn centre(&mut self) {
+        self.centred = true;
     }
 
     /// A row of zeros.

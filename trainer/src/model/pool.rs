@@ -27,7 +27,7 @@ impl Pool {
             bias_pool: named.zeros("bias_pool", input),
             weight_self: named.glorot("weight_self", [input, out]),
             weight_neigh: named.glorot("weight_neigh", [input, out]),
-            bias: named.zeros("bias", out),
+            bias: named.bias("bias", out),
             out,
         }
     }

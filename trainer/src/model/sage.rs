@@ -26,7 +26,7 @@ impl Sage {
         Self {
             weight_self: named.glorot("weight_self", [input, out]),
             weight_neigh: named.glorot("weight_neigh", [input, out]),
-            bias: named.zeros("bias", out),
+            bias: named.bias("bias", out),
             out,
         }
     }

@@ -159,6 +159,7 @@ pub fn models() -> Vec<ModelConfig> {
         .chain([
             with(M::Sage, N::Layer, true, J::Cat),
             with(M::Gcn, N::Batch, false, J::Max),
+            with(M::Gin, N::None, false, J::None),
             with(M::Gin, N::Batch, true, J::None),
             with(M::Gatv2, N::None, true, J::Max),
             with(M::Resgcn, N::Batch, false, J::None),

@@ -106,7 +106,9 @@ fn formula(kind: ModelKind, g: &Given) -> Tensor {
     match kind {
         ModelKind::Sage => {
             let mean = g.matrix(|_, _, sampled| 1.0 / sampled).matmul(x);
-            g.own().matmul(p("weight_self")) + mean.matmul(p("weight_neigh")) + p("bias")
+            // Where batch norm follows there is none.
+            let bias = g.parameters.get("layers.0.bias").map_or(Tensor::from(0.0), Tensor::shallow_clone);
+            g.own().matmul(p("weight_self")) + mean.matmul(p("weight_neigh")) + bias
         }
         ModelKind::SagePool => {
             let pooled = (x.matmul(p("weight_pool")) + p("bias_pool")).relu();
