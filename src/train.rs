@@ -23,7 +23,11 @@ Example:
       --fanouts 15,10,5 --epochs 10 --log runs/split.jsonl --checkpoint runs/split
 
 Ctrl-C loses the epoch under way and nothing else: the same command with --resume goes on after the last
-finished epoch, with exactly the losses of a run that was never interrupted (on the same number of threads).")]
+finished epoch, with exactly the losses of a run that was never interrupted (on the same number of threads).
+
+A deep model in little memory:
+  gsplit train products --parallelism split --ranks 4 --model resgcn --layers 28 --hidden 64 --norm batch \\
+      --fanouts $(yes 2 | head -28 | paste -sd,) --checkpoint-activations")]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
@@ -73,6 +77,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         features: args.load_features,
         prefetch: args.prefetch,
         stop: Some(stop_gently()),
+        ..RunOptions::default()
     };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
     if summary.epochs.is_empty() {

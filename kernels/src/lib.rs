@@ -15,6 +15,7 @@ mod dropout;
 mod edges;
 mod error;
 mod gather;
+mod norm;
 mod philox;
 mod prefetch;
 mod sample;
@@ -27,13 +28,16 @@ mod table;
 mod unique;
 
 pub use activation::{Activation, Epilogue, add_rows, column_sums};
-pub use attention::{Attention, AttentionGradient, head_products, head_products_backward};
+pub use attention::{
+    Attention, AttentionGradient, DynamicGradient, DynamicRows, head_products, head_products_backward,
+};
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 pub use count::{CounterParts, Counters};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{ScaledRow, StoredRow, Widen, gather_f32, gather_rows, scatter_add_f32};
+pub use norm::{ColumnNorm, column_moments, layer_norm, layer_norm_backward};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use sample::{Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted};

@@ -17,7 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [dataset, rows, rounds] = &words[..] else { return Err("expected DATASET ROWS ROUNDS".into()) };
     let (rows, rounds): (usize, u32) = (rows.parse()?, rounds.parse()?);
-    let mapped = Dataset::open(&PathBuf::from(dataset))?.features()?;
+    let mapped = Dataset::open(PathBuf::from(dataset))?.features()?;
     let memory = mapped.in_memory()?;
     let (mut from_file, mut from_memory) = (Vec::new(), Vec::new());
     for round in 0..=rounds {

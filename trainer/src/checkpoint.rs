@@ -1,7 +1,7 @@
 //! Checkpoints: after every epoch, everything that the next one starts from.
 //!
 //! ```text
-//! DIR/epoch-00007/model.safetensors       parameters by name, f32
+//! DIR/epoch-00007/model.safetensors       parameters and running statistics by name, f32
 //! DIR/epoch-00007/optimizer.safetensors   Adam's `first_moment` and `second_moment`, flat, in the parameters' order
 //! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, checksums
 //! ```
@@ -109,7 +109,7 @@ pub fn save(
 ) -> Result<()> {
     let epoch = history.last().map_or(0, |report| report.epoch);
     let staging = Staging::begin(folder.join(format!("epoch-{epoch:05}")), true)?;
-    let weights: Vec<(&str, &Tensor)> = parameters.iter().collect();
+    let weights: Vec<(&str, &Tensor)> = parameters.state().collect();
     let moments = [("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
     let mut files = Files::new();
     for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &moments[..])] {
@@ -214,7 +214,7 @@ fn unusable(error: gsplit_store::Error) -> Error {
 
 /// Overwrites `parameters` and `adam` with what the checkpoint holds.
 pub fn restore(resume: &Resume, parameters: &Parameters, adam: &mut Adam) -> Result<()> {
-    let targets = parameters.iter().collect();
+    let targets = parameters.state().collect();
     copy_from(&resume.path.join("model.safetensors"), targets)?;
     let moments = vec![("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
     copy_from(&resume.path.join("optimizer.safetensors"), moments)?;

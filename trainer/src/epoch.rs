@@ -28,7 +28,8 @@ pub fn train_epoch(
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
-        let mut report = train_step(model, adam, batch, Targets::of(global, &job.labels), dropout, comm)?;
+        let targets = Targets::of(global, &job.labels);
+        let mut report = train_step(model, adam, batch, job.graph, targets, dropout, comm)?;
         if !report.loss.is_finite() {
             return Err(Error::Diverged { loss: report.loss, epoch, step: step + 1 });
         }

@@ -79,11 +79,9 @@ fn infer_chunk(
         rows.into_tensor(&[vertices.len() as i64, dim as i64])
     });
     let hidden = hidden.transpose()?;
-    tch::no_grad(|| {
-        let edges = LayerEdges::new(&all.indptr, &all.local, vertices.len());
-        let mixed = hidden.as_ref().map_or(Rows::Stored { features, vertices }, Rows::Hidden);
-        to_rows(&model.layer(index, &edges, mixed, &frontier, None)?)
-    })
+    let edges = LayerEdges::new(*graph, &all.indptr, &all.local, vertices);
+    let below = hidden.as_ref().map_or(Rows::Stored { features, vertices }, Rows::Hidden);
+    to_rows(&model.infer_layer(index, &edges, below)?)
 }
 
 /// Share of `vertices` whose largest logit is their label; unlabelled ones are left out. `None` when none is labelled.

@@ -11,6 +11,10 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+// For the example that a test runs.
+#[cfg(test)]
+extern crate self as gsplit_trainer;
+
 mod autograd;
 pub mod batch;
 mod checkpoint;
@@ -23,6 +27,7 @@ mod job;
 pub mod model;
 pub mod operator;
 mod optimizer;
+mod pass;
 mod report;
 mod step;
 #[cfg(test)]
@@ -30,7 +35,9 @@ mod tests;
 mod train;
 
 pub use batch::Ownership;
-pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
+pub use config::{
+    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TrainConfig,
+};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use job::FeaturePlace;

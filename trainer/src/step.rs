@@ -1,20 +1,18 @@
 //! One mini-batch on one rank: forward, loss, backward, update.
 //!
-//! torch's autograd works inside a layer; between layers stand the exchanges. Each layer reads a leaf tensor, and its
-//! backward is started on its own once the gradient of its output has come back through the exchange above. No collective
-//! ever runs inside torch's backward pass, so ranks that share a device cannot wait for each other there.
+//! Forward and backward, with the exchanges between layers: `pass.rs`.
 
 use std::time::Instant;
 
-use gsplit_kernels::Communicator;
+use gsplit_kernels::{Communicator, Graph};
 use tch::{Kind, Reduction, Tensor};
 
 use crate::batch::Loaded;
-use crate::model::{DropoutKey, LayerEdges, Model};
-use crate::operator::Rows;
+use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
+use crate::pass::{Pass, backward, forward};
 use crate::report::StepReport;
-use crate::{Exchange, Result, autograd};
+use crate::{Result, autograd};
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
@@ -41,13 +39,14 @@ pub fn train_step(
     model: &Model,
     adam: &mut Adam,
     batch: Loaded<'_>,
+    graph: Graph<'_>,
     targets: Targets<'_>,
     dropout: DropoutKey,
     comm: &dyn Communicator,
 ) -> Result<StepReport> {
     let started = Instant::now();
     let mut report = StepReport::default();
-    let pass = forward(model, batch, Some(dropout), comm, &mut report)?;
+    let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
     let (loss, correct, counted) = loss(&pass, targets);
     report.loss = loss.double_value(&[]);
     (report.correct, report.counted) = (correct, counted);
@@ -59,57 +58,9 @@ pub fn train_step(
     Ok(report)
 }
 
-/// What forward leaves for backward.
-pub struct Pass<'a> {
-    batch: Loaded<'a>,
-    /// For each layer from the features upwards: the leaf it read, if these were not stored rows, and what it returned.
-    tape: Vec<(Option<Tensor>, Tensor)>,
-}
-
-impl Pass<'_> {
-    /// f32 `[my seeds, classes]`, or empty.
-    pub fn logits(&self) -> &Tensor {
-        &self.tape[self.tape.len() - 1].1
-    }
-}
-
-/// Computes the logits of this rank's seeds. Collective.
-pub fn forward<'a>(
-    model: &Model,
-    mut batch: Loaded<'a>,
-    dropout: Option<DropoutKey>,
-    comm: &dyn Communicator,
-    report: &mut StepReport,
-) -> Result<Pass<'a>> {
-    let mut tape: Vec<(Option<Tensor>, Tensor)> = Vec::with_capacity(model.num_layers());
-    let mut dim = batch.features.dim();
-    let shape = [batch.sampled.input.len() as i64, dim as i64];
-    let mut rows = batch.input_rows.take().map(|rows| rows.into_tensor(&shape)).transpose()?;
-    for (index, layer) in batch.sampled.layers.iter().rev().enumerate() {
-        let exchanging = Instant::now();
-        let mixed = match (&layer.exchange, rows) {
-            (Exchange::Identity, rows) => rows,
-            (exchange, rows) => {
-                let rows = rows.as_ref().map(to_rows).transpose()?.unwrap_or_default();
-                Some(from_rows(exchange.forward(comm, rows, dim)?, layer.mixed.len(), dim)?)
-            }
-        };
-        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
-        let leaf = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
-        let edges = LayerEdges::new(&layer.indptr, &layer.local, layer.mixed.len());
-        let stored = Rows::Stored { features: batch.features, vertices: &layer.mixed };
-        let input = leaf.as_ref().map_or(stored, Rows::Hidden);
-        let out = model.layer(index, &edges, input, &layer.frontier, dropout)?;
-        dim = model.out_dim(index);
-        rows = Some(out.detach());
-        tape.push((leaf, out));
-    }
-    Ok(Pass { batch, tape })
-}
-
 /// This rank's share of the mean loss over the global mini-batch, the seeds it classified rightly, and those it counted.
 fn loss(pass: &Pass<'_>, targets: Targets<'_>) -> (Tensor, u64, u64) {
-    let seeds = &pass.batch.sampled.layers[0].frontier;
+    let seeds = pass.seeds();
     let options = (Kind::Float, tch::Device::Cpu);
     if seeds.is_empty() {
         return (Tensor::zeros([] as [i64; 0], options), 0, 0);
@@ -122,44 +73,9 @@ fn loss(pass: &Pass<'_>, targets: Targets<'_>) -> (Tensor, u64, u64) {
     (sum / targets.labelled.max(1) as f64, correct as u64, counted)
 }
 
-/// Gradients of the parameters, from the top layer down. Collective.
-fn backward(mut pass: Pass<'_>, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
-    if loss.requires_grad() {
-        loss.f_backward()?;
-    }
-    for layer in &pass.batch.sampled.layers {
-        // What the layer kept for backward is free from here on.
-        let Some((Some(leaf), _)) = pass.tape.pop() else { break };
-        let Some((_, below)) = pass.tape.last() else { break };
-        let dim = leaf.size()[1] as usize;
-        let gradient = leaf.grad();
-        drop(leaf);
-        let exchanging = Instant::now();
-        let summed = match &layer.exchange {
-            Exchange::Identity if !gradient.defined() => continue,
-            Exchange::Identity => gradient,
-            exchange => {
-                let rows = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
-                from_rows(exchange.backward(comm, rows, dim)?, below.size()[0] as usize, dim)?
-            }
-        };
-        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
-        if below.requires_grad() {
-            autograd::backward(below, &summed)?;
-        }
-    }
-    Ok(())
-}
-
 /// A tensor of `rows × dim` values, on their memory.
 pub fn from_rows(values: Vec<f32>, rows: usize, dim: usize) -> Result<Tensor> {
     autograd::adopt(values, &[rows as i64, dim as i64])
-}
-
-/// A tensor of `rows × dim` values.
-#[cfg(test)]
-pub fn to_tensor(values: &[f32], rows: usize, dim: usize) -> Tensor {
-    Tensor::from_slice(values).view([rows as i64, dim as i64])
 }
 
 /// The values of a tensor, row after row.

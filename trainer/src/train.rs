@@ -16,7 +16,7 @@ use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{accuracy, infer};
 use crate::job::{Artifacts, FeaturePlace, Job};
-use crate::model::{Model, check_size};
+use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Adam;
 use crate::report::{EpochReport, Log, Summary};
 use crate::{Error, Result, TrainConfig};
@@ -38,6 +38,9 @@ pub struct RunOptions {
     pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.
     pub stop: Option<&'static AtomicBool>,
+    /// A program's own layers, which take the place of those that [`ModelKind`](crate::ModelKind) names; all other options of
+    /// the model apply to them too. A checkpoint does not say whose layers its parameters are.
+    pub layer: Option<OwnLayer>,
 }
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
@@ -150,7 +153,7 @@ impl Run<'_> {
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
         self.share_threads(comm.size());
-        let model = Model::new(config, job.features.dim(), job.classes);
+        let model = Model::with_layers(config, job.features.dim(), job.classes, self.options.layer.as_ref());
         let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {

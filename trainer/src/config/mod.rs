@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 mod model;
 mod optimizer;
 
-pub use model::{ModelConfig, ModelKind};
+pub use model::{JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::OptimizerConfig;
 
 use crate::{Error, Result};
@@ -125,7 +125,9 @@ impl TrainConfig {
     pub fn difference(&self, other: &Self) -> Option<String> {
         let neutral = |config: &Self| {
             let ranks = Some(config.num_ranks());
-            Self { epochs: 0, eval_every: 0, ranks, partition: None, ..config.clone() }
+            // The same losses to the bit, computed otherwise.
+            let model = ModelConfig { checkpoint_activations: false, ..config.model.clone() };
+            Self { epochs: 0, eval_every: 0, ranks, partition: None, model, ..config.clone() }
         };
         let [mine, theirs] = [self, other].map(|config| options(&neutral(config)));
         mine.iter().find(|&(name, value)| theirs.get(name) != Some(value)).map(|(name, value)| {

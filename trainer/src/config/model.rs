@@ -4,12 +4,50 @@ use serde::{Deserialize, Serialize};
 
 /// The kinds of layers there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ModelKind {
     /// GraphSAGE with the mean aggregator (Hamilton et al., 2017)
     Sage,
+    /// GraphSAGE with the max-pooling aggregator
+    SagePool,
+    /// Graph convolutional network (Kipf and Welling, 2017)
+    Gcn,
+    /// Simplified GCN, "S-GCN" (Wu et al., 2019): propagation and one product; --hidden and --dropout do not apply
+    #[value(alias = "s-gcn")]
+    Sgc,
+    /// Graph isomorphism network (Xu et al., 2019)
+    Gin,
     /// Graph attention network (Veličković et al., 2018)
     Gat,
+    /// GAT with dynamic attention (Brody et al., 2022)
+    Gatv2,
+    /// ResGCN+ (Li et al., 2020): norm, ReLU, dropout, graph convolution, addition; for deep models
+    #[value(alias = "resgcn+")]
+    Resgcn,
+}
+
+/// What is normalised before a hidden layer's activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormKind {
+    /// Nothing
+    None,
+    /// Each row (Ba et al., 2016)
+    Layer,
+    /// Each column over the rows of all ranks (Ioffe and Szegedy, 2015)
+    Batch,
+}
+
+/// Which layers' rows the logits are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum JumpingKnowledge {
+    /// The last layer's
+    None,
+    /// Those of every layer, side by side
+    Cat,
+    /// The largest value of each column over all layers
+    Max,
 }
 
 /// A model's shape.
@@ -25,25 +63,47 @@ pub struct ModelConfig {
     /// Width of the hidden layers
     #[arg(long, default_value_t = 256)]
     pub hidden: usize,
-    /// Attention heads of GAT's hidden layers, a divisor of --hidden; the last layer has one
+    /// Attention heads of GAT's and GATv2's hidden layers, a divisor of --hidden; a layer that returns logits has one
     #[arg(long, default_value_t = 4)]
     pub heads: usize,
     /// Share of the hidden values that dropout zeroes
     #[arg(long, default_value_t = 0.5)]
     pub dropout: f64,
+    /// What is normalised before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
+    #[arg(long, value_enum)]
+    pub norm: Option<NormKind>,
+    /// Add to each hidden layer what it reads for the vertex, by a trained matrix where widths differ
+    #[arg(long)]
+    pub residual: bool,
+    /// Make the logits, by one more product, of the rows of several layers (Xu et al., 2018)
+    #[arg(long, value_enum, default_value = "none")]
+    pub jumping_knowledge: JumpingKnowledge,
+    /// Compute what is inside each layer again in the backward pass instead of keeping it: less memory, more time, the
+    /// same losses to the bit
+    #[arg(long)]
+    pub checkpoint_activations: bool,
 }
 
 impl ModelConfig {
     /// What is wrong with these options, if anything.
     pub(super) fn problem(&self) -> Option<String> {
-        if self.layers > usize::from(u8::MAX) {
-            Some(format!("--layers {}: expected at most {}", self.layers, u8::MAX))
+        let attends = matches!(self.kind, ModelKind::Gat | ModelKind::Gatv2);
+        let extras = self.norm.is_some_and(|norm| norm != NormKind::None)
+            || self.residual
+            || self.jumping_knowledge != JumpingKnowledge::None;
+        if self.layers == 0 || self.layers > usize::from(u8::MAX) {
+            Some(format!("--layers {}: expected 1 to {}", self.layers, u8::MAX))
         } else if self.hidden == 0 || self.hidden > 1 << 16 {
             Some(format!("--hidden {}: expected 1 to 65536", self.hidden))
-        } else if self.kind == ModelKind::Gat && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
+        } else if attends && (self.heads == 0 || !self.hidden.is_multiple_of(self.heads)) {
             Some(format!("--heads {} does not divide --hidden {}: choose a divisor", self.heads, self.hidden))
         } else if !(0.0..1.0).contains(&self.dropout) {
             Some(format!("--dropout {}: expected at least 0 and below 1", self.dropout))
+        } else if self.kind == ModelKind::Sgc && extras {
+            let options = "--norm, --residual and --jumping-knowledge";
+            Some(format!("--model sgc has no hidden layers for {options}: leave them out, or choose gcn"))
+        } else if self.kind == ModelKind::Resgcn && self.residual {
+            Some("--residual: resgcn adds its layers up already: leave it out".into())
         } else {
             None
         }

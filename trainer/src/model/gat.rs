@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, attention, engine, linear};
+use crate::operator::{Activation, Finish, Rows, attention, engine, linear};
 
 /// One graph-attention layer.
 pub struct Gat {
@@ -26,19 +26,23 @@ impl Gat {
             weight: named.glorot("weight", [input, out]),
             attention_source: named.glorot("attention_source", [heads, each]),
             attention_target: named.glorot("attention_target", [heads, each]),
-            bias: named.zeros("bias", out),
+            bias: named.bias("bias", out),
             out,
         }
     }
 }
 
 impl Layer for Gat {
-    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let z = linear(engine(), &mixed.tensor()?, &self.weight, None, Finish::default())?;
         attention(&edges.edges, &z, &self.attention_source, &self.attention_target, &self.bias, finish)
     }
 
     fn out_dim(&self) -> usize {
         self.out
+    }
+
+    fn activation(&self) -> Activation {
+        Activation::Elu
     }
 }

@@ -1,51 +1,121 @@
 //! Models, as stacks of [`Layer`]s written with the [operators](crate::operator) and with plain `tch`.
 //!
 //! No layer knows about ranks: it is given the hidden rows of its mixed frontier, wherever they came from, and returns
-//! those of its local frontier. To add a model, implement [`Layer`] in a file of its own (`sage.rs` is one screen) and
-//! name it in [`Model::new`].
+//! those of its local frontier. What surrounds a layer (residual, normalisation, activation, dropout, jumping knowledge)
+//! is the same for all: `block.rs`, `head.rs`.
+//!
+//! To add a model, implement [`Layer`] in a file of its own (`sage.rs` is one screen) and name it in `build.rs`. A program
+//! that uses this crate trains its own layer without touching it; `examples/own_layer.rs` is a whole one in one file:
+//!
+//! ```no_run
+//! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
+//! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, engine, linear};
+//! use gsplit_trainer::{Result, RunOptions};
+//! use tch::Tensor;
+//!
+//! /// h' = W (sum of h(u) over the sampled in-edges u → v)
+//! struct Sum {
+//!     weight: Tensor,
+//!     out: usize,
+//! }
+//!
+//! impl Layer for Sum {
+//!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+//!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
+//!         linear(engine(), &sum, &self.weight, None, finish)
+//!     }
+//!
+//!     fn out_dim(&self) -> usize {
+//!         self.out
+//!     }
+//! }
+//!
+//! let layer = OwnLayer::new(|named, shape| {
+//!     Box::new(Sum { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
+//! });
+//! let options = RunOptions { layer: Some(layer), ..RunOptions::default() }; // for gsplit_trainer::train
+//! ```
 
+mod block;
+mod build;
+mod edges;
 mod gat;
+mod gatv2;
+mod gcn;
+mod gin;
+mod head;
+mod infer;
+mod norm;
 mod order;
 mod parameters;
+mod pool;
 mod sage;
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Edges, Stream, StreamKey};
+use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
-use crate::config::{ModelKind, TrainConfig};
-use crate::operator::{Activation, Dropout, Finish, Rows};
-use crate::{Error, Result};
-pub use parameters::Parameters;
-
-/// The sampled edges of one layer, and what of them a layer computes.
-#[derive(Clone, Debug)]
-pub struct LayerEdges {
-    /// Edges from rows of the mixed frontier to rows of the frontier; row `i` of the frontier is row `i` of the mixed
-    /// frontier.
-    pub edges: Arc<Edges>,
-}
-
-impl LayerEdges {
-    /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]` of the mixed frontier.
-    ///
-    /// # Panics
-    /// If these are not the arrays of a sample.
-    pub fn new(indptr: &[u32], local: &[u32], num_mixed: usize) -> Self {
-        let edges = Edges::new(indptr.to_vec(), local.to_vec(), num_mixed);
-        Self { edges: Arc::new(edges.unwrap_or_else(|problem| panic!("a sampled layer: {problem}"))) }
-    }
-}
+use crate::Result;
+use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
+use block::{Block, Residual};
+pub use build::check_size;
+pub use edges::LayerEdges;
+use head::Head;
+pub use parameters::{Named, Parameters};
 
 /// One layer of a graph neural network.
 pub trait Layer {
     /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier, f32
-    /// `[num_frontier, out]`, with `finish` applied. Never called with an empty frontier.
-    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
+    /// `[num_frontier, out]`, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
+    ///
+    /// # Errors
+    /// Those of the operators: shapes that do not fit.
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor>;
 
     /// Width of the rows it returns.
     fn out_dim(&self) -> usize;
+
+    /// What follows a hidden layer of this kind.
+    fn activation(&self) -> Activation {
+        Activation::Relu
+    }
+}
+
+/// Where a layer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerShape {
+    /// Its number, from 0 at the features.
+    pub index: usize,
+    /// Width of the rows that it reads.
+    pub input: usize,
+    /// Width of those that it is to return.
+    pub out: usize,
+    /// Whether another layer or a product follows; if not it returns logits.
+    pub hidden: bool,
+}
+
+type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync;
+
+/// How a program makes its own layers, for [`RunOptions::layer`](crate::RunOptions::layer).
+#[derive(Clone)]
+pub struct OwnLayer(Arc<MakeLayer>);
+
+impl OwnLayer {
+    /// `make` is called for each layer on each rank, from the features upwards. Parameters get the layer's name before their own.
+    pub fn new(make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+
+    fn make(&self, named: &mut Named<'_>, shape: &LayerShape) -> Box<dyn Layer> {
+        (self.0)(named, shape)
+    }
+}
+
+impl std::fmt::Debug for OwnLayer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnLayer")
+    }
 }
 
 /// What dropout needs to know.
@@ -59,59 +129,19 @@ pub struct DropoutKey {
 
 /// A stack of layers with its parameters.
 pub struct Model {
-    kind: ModelKind,
-    layers: Vec<Box<dyn Layer>>,
+    blocks: Vec<Block>,
+    /// Whether what a block adds to is the sums of the block below, not its rows.
+    pre_activation: bool,
+    head: Option<Head>,
+    classes: usize,
+    checkpoint_activations: bool,
     parameters: Parameters,
 }
 
-/// Refuses a model that the machine would never have the memory for, before training dies of it half-way.
-pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result<()> {
-    /// What a rank holds of each parameter while it updates: value, gradient (twice), two moments, change.
-    const COPIES: f64 = 6.0;
-    let hidden = std::iter::repeat_n(config.model.hidden, config.model.layers - 1);
-    let widths: Vec<f64> = std::iter::once(in_dim).chain(hidden).chain([classes]).map(|width| width as f64).collect();
-    let values: f64 = widths.windows(2).map(|pair| 2.0 * (pair[0] + 1.0) * pair[1]).sum();
-    let bytes = values * COPIES * size_of::<f32>() as f64 * config.num_ranks() as f64;
-    let mut room: Vec<u8> = Vec::new();
-    let refused = room.try_reserve_exact(bytes as usize).is_err();
-    std::hint::black_box(&room); // or the compiler leaves the attempt out
-    match refused {
-        false => Ok(()),
-        true => Err(Error::Option(format!(
-            "--hidden {}: training {} layers on {} ranks takes {:.0} GiB, more than there is: choose a smaller --hidden",
-            config.model.hidden,
-            config.model.layers,
-            config.num_ranks(),
-            bytes / f64::from(1 << 30)
-        ))),
-    }
-}
-
 impl Model {
-    /// Builds the model of `config` for `in_dim` features and `classes` outputs, initialised from the seed alone.
-    pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
-        let mut parameters = Parameters::new(config.seed);
-        let mut width = in_dim;
-        let layers = (0..config.model.layers)
-            .map(|index| {
-                let last = index + 1 == config.model.layers;
-                let out = if last { classes } else { config.model.hidden };
-                let heads = if last { 1 } else { config.model.heads };
-                let mut named = parameters.below(format!("layers.{index}"));
-                let layer: Box<dyn Layer> = match config.model.kind {
-                    ModelKind::Sage => Box::new(sage::Sage::new(&mut named, width, out)),
-                    ModelKind::Gat => Box::new(gat::Gat::new(&mut named, width, out, heads)),
-                };
-                width = out;
-                layer
-            })
-            .collect();
-        Self { kind: config.model.kind, layers, parameters }
-    }
-
     /// Number of layers.
     pub fn num_layers(&self) -> usize {
-        self.layers.len()
+        self.blocks.len()
     }
 
     /// The parameters, in a fixed order.
@@ -119,37 +149,101 @@ impl Model {
         &self.parameters
     }
 
-    /// Width of what layer `index`, counted from the features upwards, returns.
-    pub fn out_dim(&self, index: usize) -> usize {
-        self.layers[index].out_dim()
+    /// Width of the rows of layer `index`, counted from the features upwards.
+    pub fn width(&self, index: usize) -> usize {
+        self.blocks[index].layer.out_dim()
     }
 
-    /// Layer `index`, counted from the features upwards, with activation and, when given, dropout; the last layer
-    /// returns logits. `frontier` holds the vertices of the rows computed: dropout is drawn by vertex, so it is the same
-    /// whichever rank computes a row. An empty frontier gives an empty tensor without gradient.
-    pub fn layer<'a>(
+    /// Whether what layers compute inside is computed again in the backward pass instead of kept.
+    pub fn checkpoints_activations(&self) -> bool {
+        self.checkpoint_activations
+    }
+
+    /// Whether [`Model::tail`] is to follow the [`Model::body`] of layer `index`.
+    pub fn has_tail(&self, index: usize) -> bool {
+        self.blocks[index].tail
+    }
+
+    /// Whether layer `index` adds the sums of the one below, which are its first rows.
+    pub fn adds_sums(&self, index: usize) -> bool {
+        matches!(self.blocks[index].residual, Residual::Sums)
+    }
+
+    /// Whether the tail of layer `index` needs the moments of its sums over all ranks, while training.
+    pub fn needs_moments(&self, index: usize) -> bool {
+        self.blocks[index].norm.needs_moments()
+    }
+
+    /// Takes a mini-batch's moments of layer `index` into those that are used when not training.
+    pub fn observe(&self, index: usize, moments: &Moments) {
+        self.blocks[index].norm.observe(moments);
+    }
+
+    /// The rows of layer `index`, counted from the features upwards, f32 `[num_frontier, width]`, or the sums that its tail
+    /// takes. `below` holds the frontier's rows of the sums of the layer below, where they are added. `frontier` holds the vertices of
+    /// the rows: dropout is drawn by vertex, so it is the same whichever rank computes a row. An empty
+    /// frontier gives an empty tensor without gradient.
+    pub fn body<'a>(
         &self,
         index: usize,
-        edges: &LayerEdges,
+        edges: &LayerEdges<'_>,
         mixed: impl Into<Rows<'a>>,
+        below: Option<&Tensor>,
         frontier: &[u32],
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
-        let dim = self.out_dim(index);
         if frontier.is_empty() {
-            return Ok(Tensor::zeros([0, dim as i64], (Kind::Float, Device::Cpu)));
+            return Ok(self.no_rows(index));
         }
-        let last = index + 1 == self.layers.len();
-        let activation = match self.kind {
-            _ if last => Activation::Identity,
-            ModelKind::Sage => Activation::Relu,
-            ModelKind::Gat => Activation::Elu,
-        };
-        let dropout = dropout.filter(|dropout| !last && dropout.probability > 0.0).map(|dropout| {
+        self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))
+    }
+
+    /// The rows of layer `index` from its sums, of the same shape. While training, batch norm takes `moments`.
+    pub fn tail(
+        &self,
+        index: usize,
+        sums: &Tensor,
+        moments: Option<&Moments>,
+        frontier: &[u32],
+        dropout: Option<DropoutKey>,
+    ) -> Result<Tensor> {
+        if frontier.is_empty() {
+            return Ok(self.no_rows(index));
+        }
+        self.blocks[index].tail(sums, moments, self.finish(index, frontier, dropout))
+    }
+
+    /// The layers whose rows of the seeds [`Model::logits`] takes, from the features upwards.
+    pub fn logits_of(&self) -> std::ops::Range<usize> {
+        let layers = self.blocks.len();
+        match self.head.as_ref().is_some_and(Head::reads_all) {
+            true => 0..layers,
+            false => layers - 1..layers,
+        }
+    }
+
+    /// Logits of the seeds, f32 `[seeds, classes]`, from their rows in the layers [`Model::logits_of`].
+    pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
+        match &self.head {
+            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::zeros([0, self.classes as i64], OPTIONS)),
+            Some(head) => head.logits(rows),
+            None => Ok(rows[0].shallow_clone()),
+        }
+    }
+
+    fn no_rows(&self, index: usize) -> Tensor {
+        Tensor::zeros([0, self.width(index) as i64], OPTIONS)
+    }
+
+    fn finish(&self, index: usize, frontier: &[u32], dropout: Option<DropoutKey>) -> Finish {
+        let block = &self.blocks[index];
+        let dropout = dropout.filter(|dropout| block.dropout && dropout.probability > 0.0).map(|dropout| {
             let (seed, epoch, step) = dropout.at;
             let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
             Dropout { ids: frontier.into(), probability: dropout.probability as f32, key }
         });
-        self.layers[index].forward(edges, mixed.into(), Finish { activation, dropout })
+        Finish { activation: block.activation, dropout }
     }
 }
+
+const OPTIONS: (Kind, Device) = (Kind::Float, Device::Cpu);

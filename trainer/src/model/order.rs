@@ -22,19 +22,26 @@ pub enum Order {
 /// billion values.
 const OPERATIONS_PER_VALUE: f64 = 40.0;
 
-/// The cheaper order for a layer with an own row and a mean, from `mixed` to rows of `out` values.
-pub fn cheaper(edges: &Edges, mixed: Rows<'_>, out: usize) -> Result<Order> {
+/// The cheaper order from `mixed` to rows of `out` values, for a layer with one product, or with another for its own row
+/// (`own_product`), whose place in the order does not change.
+pub fn cheaper(edges: &Edges, mixed: Rows<'_>, out: usize, own_product: bool) -> Result<Order> {
     let (sources, width) = mixed.shape()?;
-    Ok(choose([edges.num_targets(), sources, edges.num_edges()], [width, out], mixed.requires_grad()))
+    let own_rows = if own_product { edges.num_targets() } else { 0 };
+    let shape = [edges.num_targets(), own_rows, sources, edges.num_edges()];
+    Ok(choose(shape, [width, out], mixed.requires_grad()))
 }
 
-fn choose([targets, sources, edges]: [usize; 3], [input, output]: [usize; 2], input_needs_gradient: bool) -> Order {
+fn choose(
+    [targets, own_rows, sources, edges]: [usize; 4],
+    [input, output]: [usize; 2],
+    input_needs_gradient: bool,
+) -> Order {
     let product = |rows: usize| 2.0 * rows as f64 * input as f64 * output as f64 / OPERATIONS_PER_VALUE;
     let aggregation = |width: usize| edges as f64 * width as f64;
     let products = if input_needs_gradient { 3.0 } else { 2.0 };
     let aggregations = if input_needs_gradient { 2.0 } else { 1.0 };
-    let aggregate_first = aggregations * aggregation(input) + products * 2.0 * product(targets);
-    let transform_first = 2.0 * aggregation(output) + products * (product(targets) + product(sources));
+    let aggregate_first = aggregations * aggregation(input) + products * (product(own_rows) + product(targets));
+    let transform_first = 2.0 * aggregation(output) + products * (product(own_rows) + product(sources));
     if transform_first < aggregate_first { Order::TransformFirst } else { Order::AggregateFirst }
 }
 
@@ -45,12 +52,12 @@ mod tests {
     #[test]
     fn wide_rows_are_narrowed_before_they_are_aggregated() {
         // A sampled layer has several times more sources than targets, a full one as many.
-        let (sampled, full) = ([1_000, 9_000, 10_000], [1_000, 1_000, 50_000]);
+        let (sampled, full) = ([1_000, 1_000, 9_000, 10_000], [1_000, 1_000, 1_000, 50_000]);
         assert_eq!(choose(sampled, [256, 256], true), Order::AggregateFirst);
         assert_eq!(choose(sampled, [100, 256], false), Order::AggregateFirst);
         assert_eq!(choose(full, [256, 256], true), Order::AggregateFirst);
         assert_eq!(choose(full, [256, 47], true), Order::TransformFirst);
         assert_eq!(choose(full, [1433, 16], false), Order::TransformFirst);
-        assert_eq!(choose([5, 5, 0], [1433, 16], false), Order::AggregateFirst);
+        assert_eq!(choose([5, 5, 5, 0], [1433, 16], false), Order::AggregateFirst);
     }
 }

@@ -8,21 +8,25 @@ use tch::Tensor;
 pub struct Parameters {
     seed: u64,
     tensors: Vec<(String, Tensor)>,
+    buffers: Vec<(String, Tensor)>,
 }
 
-/// A view of [`Parameters`] that puts a prefix before every name.
+/// A view of [`Parameters`] that puts a layer's prefix before every name.
+#[derive(Debug)]
 pub struct Named<'a> {
     parameters: &'a mut Parameters,
     prefix: String,
+    /// Whether what is added to all rows is taken away again.
+    centred: bool,
 }
 
 impl Parameters {
     pub(super) fn new(seed: u64) -> Self {
-        Self { seed, tensors: Vec::new() }
+        Self { seed, tensors: Vec::new(), buffers: Vec::new() }
     }
 
     pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
-        Named { parameters: self, prefix }
+        Named { parameters: self, prefix, centred: false }
     }
 
     /// Names and tensors; all are f32 leaves that require gradients.
@@ -30,7 +34,13 @@ impl Parameters {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    /// Number of values in all.
+    /// Names and tensors of all that a checkpoint keeps: the parameters, then what is learnt without gradients (running
+    /// statistics). All are f32.
+    pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
+        self.iter().chain(self.buffers.iter().map(|(name, tensor)| (name.as_str(), tensor)))
+    }
+
+    /// Number of trained values in all.
     pub fn num_values(&self) -> usize {
         self.tensors.iter().map(|(_, tensor)| tensor.numel()).sum()
     }
@@ -52,9 +62,35 @@ impl Named<'_> {
         self.add(name, Tensor::from_slice(&values).view([rows as i64, columns as i64]))
     }
 
+    /// What a layer adds to all of its rows: a row of zeros, trained unless batch norm follows. That takes it away again, so its
+    /// gradient would be the rounding errors of zero, which Adam makes as large as any other.
+    pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
+        match self.centred {
+            true => Tensor::from_slice(&vec![0f32; length]),
+            false => self.zeros(name, length),
+        }
+    }
+
+    /// Tells [`Named::bias`] that batch norm follows.
+    pub(super) fn centre(&mut self) {
+        self.centred = true;
+    }
+
     /// A row of zeros.
     pub fn zeros(&mut self, name: &str, length: usize) -> Tensor {
         self.add(name, Tensor::from_slice(&vec![0f32; length]))
+    }
+
+    /// A row of ones.
+    pub fn ones(&mut self, name: &str, length: usize) -> Tensor {
+        self.add(name, Tensor::from_slice(&vec![1f32; length]))
+    }
+
+    /// A row of `value`s that is kept with the parameters but has no gradient.
+    pub(super) fn buffer(&mut self, name: &str, value: f32, length: usize) -> Tensor {
+        let tensor = Tensor::from_slice(&vec![value; length]);
+        self.parameters.buffers.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
+        tensor
     }
 
     fn add(&mut self, name: &str, tensor: Tensor) -> Tensor {

@@ -26,16 +26,16 @@ impl Sage {
         Self {
             weight_self: named.glorot("weight_self", [input, out]),
             weight_neigh: named.glorot("weight_neigh", [input, out]),
-            bias: named.zeros("bias", out),
+            bias: named.bias("bias", out),
             out,
         }
     }
 }
 
 impl Layer for Sage {
-    fn forward(&self, edges: &LayerEdges, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let edges = &edges.edges;
-        match cheaper(edges, mixed, self.out)? {
+        match cheaper(edges, mixed, self.out, true)? {
             Order::AggregateFirst => {
                 let beside = aggregate(edges, Reduce::Mean, mixed, None, true)?;
                 let weight = Tensor::f_cat(&[&self.weight_self, &self.weight_neigh], 0)?;

@@ -33,7 +33,9 @@ pub fn aggregate<'a>(
         filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out))
     };
     let rows = match stored {
-        Rows::Stored { .. } if weights.is_none() && read_about_once(edges) => return output(stored),
+        Rows::Stored { .. } if !weights.is_some_and(Tensor::requires_grad) && read_about_once(edges) => {
+            return output(stored);
+        }
         other => other.tensor()?,
     };
     let x = rows.detach().contiguous();

@@ -83,6 +83,6 @@ pub fn attention(
     })
 }
 
-fn over(edges: &Edges, heads: usize, head_dim: usize) -> Attention<'_> {
+pub(super) fn over(edges: &Edges, heads: usize, head_dim: usize) -> Attention<'_> {
     Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true }
 }

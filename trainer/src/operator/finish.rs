@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Activation, Epilogue, StreamKey};
+use gsplit_kernels::{Activation, Epilogue, StreamKey, column_sums};
 use tch::Tensor;
 
 use super::filled;
@@ -57,15 +57,31 @@ impl Finish {
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if dropout does not fit.
 pub fn finished(input: &Tensor, finish: Finish) -> Result<Tensor> {
-    let x = input.detach().contiguous();
+    biased(input, None, finish)
+}
+
+/// `finish` of a matrix, f32 `[rows, width]`, to each row of which `bias`, `[width]`, is added first.
+///
+/// # Errors
+/// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not fit.
+pub fn biased(input: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
+    let (x, b) = (input.detach().contiguous(), bias.map(|bias| bias.detach().contiguous()));
     let (rows, columns) = super::shape("rows to finish", &x)?;
     let output = filled(&[rows, columns], |out| {
         out.copy_from_slice(values(&x)?);
-        Ok(finish.epilogue(None).apply(out, columns)?)
+        Ok(finish.epilogue(b.as_ref().map(values).transpose()?).apply(out, columns)?)
     })?;
+    let inputs: Vec<&Tensor> = [input].into_iter().chain(bias).collect();
     let result = output.shallow_clone();
-    attach(&[input], &[&result], output, move |gradient| {
+    attach(&inputs, &[&result], output, move |gradient| {
         let [y] = gradient.saved()?;
-        Ok(vec![Some(finish.backward(y, &gradient.output)?)])
+        let of_sum = finish.backward(y, &gradient.output)?;
+        let mut gradients = vec![Some(of_sum)];
+        if gradient.needed.len() > 1 {
+            let of_bias = |sum: &Tensor| filled(&[columns], |out| Ok(column_sums(values(sum)?, out)?));
+            let found = gradients[0].as_ref().filter(|_| gradient.needed[1]).map(of_bias).transpose()?;
+            gradients.push(found);
+        }
+        Ok(gradients)
     })
 }

@@ -6,21 +6,25 @@
 
 mod aggregate;
 mod attention;
+mod dynamic;
 mod engine;
 mod finish;
 mod linear;
+mod norm;
 mod rows;
 #[cfg(test)]
 mod tests;
 mod tiles;
 
-pub use gsplit_kernels::{Activation, Reduce};
+pub use gsplit_kernels::{Activation, Edges, Reduce};
 
 pub use aggregate::{aggregate, aggregate_max};
 pub use attention::attention;
+pub use dynamic::dynamic_attention;
 pub use engine::{Engine, engine};
-pub use finish::{Dropout, Finish, finished};
+pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
+pub use norm::{Moments, layer_norm, standardise};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;
 
@@ -40,6 +44,14 @@ fn shape(what: &str, tensor: &Tensor) -> Result<(usize, usize)> {
 /// An error about shapes.
 fn mismatch(problem: String) -> Error {
     Error::Torch(tch::TchError::Shape(problem))
+}
+
+/// A column of values, f32 `[rows, 1]`.
+pub(crate) fn column(values: impl ExactSizeIterator<Item = f32>) -> Result<Tensor> {
+    filled(&[values.len(), 1], |out| {
+        out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
+        Ok(())
+    })
 }
 
 /// A new tensor of `shape`, filled by `fill`.

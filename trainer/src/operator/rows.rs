@@ -87,6 +87,20 @@ impl Rows<'_> {
         }
     }
 
+    /// The first `count` of them, f32 `[count, width]`: a layer's own rows, where `count` is the size of its frontier.
+    ///
+    /// # Errors
+    /// [`Error::Torch`](crate::Error::Torch) if there are fewer.
+    pub fn first(&self, count: usize) -> Result<Tensor> {
+        match *self {
+            Self::Hidden(tensor) => Ok(tensor.f_narrow(0, 0, count as i64)?),
+            Self::Stored { features, vertices } => match vertices.get(..count) {
+                Some(vertices) => Rows::Stored { features, vertices }.tensor(),
+                None => Err(super::mismatch(format!("the first {count} of {} rows", vertices.len()))),
+            },
+        }
+    }
+
     /// [`Aggregation::forward`] of these rows.
     pub(super) fn aggregate(&self, op: &Aggregation<'_>, out: &mut [f32]) -> Result<()> {
         let (rows, dim) = self.shape()?;

@@ -1,12 +1,15 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
+use clap::ValueEnum;
 use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
     Balance, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Provenance, Split,
 };
 use tempfile::TempDir;
 
-use crate::config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
+use crate::config::{
+    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TrainConfig,
+};
 
 /// Classes of every fixture.
 pub const CLASSES: usize = 4;
@@ -120,7 +123,17 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         ranks: Some(ranks),
         device: Device::Cpu,
         partition: None,
-        model: ModelConfig { kind: model, layers: 3, hidden: 8, heads: 2, dropout: 0.4 },
+        model: ModelConfig {
+            kind: model,
+            layers: 3,
+            hidden: 8,
+            heads: 2,
+            dropout: 0.4,
+            norm: None,
+            residual: false,
+            jumping_knowledge: JumpingKnowledge::None,
+            checkpoint_activations: false,
+        },
         fanouts: "4,3,2".parse().unwrap(),
         batch_size: 50,
         epochs: 2,
@@ -128,6 +141,32 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         seed: 3,
         eval_every: 1,
     }
+}
+
+/// Every kind of model, and the options of models in combinations that use every part of the pass.
+pub fn models() -> Vec<ModelConfig> {
+    use {JumpingKnowledge as J, ModelKind as M, NormKind as N};
+    let base = config(M::Sage, Parallelism::Single, 1).model;
+    let with = |kind, norm, residual, jumping_knowledge| ModelConfig {
+        kind,
+        norm: Some(norm),
+        residual,
+        jumping_knowledge,
+        ..base.clone()
+    };
+    let plain = M::value_variants().iter().map(|&kind| ModelConfig { kind, ..base.clone() });
+    plain
+        .chain([
+            with(M::Sage, N::Layer, true, J::Cat),
+            with(M::Gcn, N::Batch, false, J::Max),
+            with(M::Gin, N::None, false, J::None),
+            with(M::Gin, N::Batch, true, J::None),
+            with(M::Gatv2, N::None, true, J::Max),
+            with(M::Resgcn, N::Batch, false, J::None),
+            with(M::Resgcn, N::None, false, J::Max),
+            with(M::Resgcn, N::Batch, false, J::Cat),
+        ])
+        .collect()
 }
 
 /// `base` with a change.

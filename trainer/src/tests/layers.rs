@@ -1,127 +1,330 @@
-//! Each kind of layer against its formula, written out with loops; and gradients against finite differences.
+//! Each kind of layer, and what surrounds it, against its formula in f64 written with torch's own operators, values and all
+//! gradients; and graph convolution against the dense formula.
 
-use tch::Tensor;
+use std::collections::BTreeMap;
+
+use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
+use tch::{Device, Kind, Tensor};
 
 use super::fixture::{changed, config};
-use crate::config::{ModelKind, Parallelism};
+use crate::config::{JumpingKnowledge, ModelKind, NormKind, Parallelism};
 use crate::model::{LayerEdges, Model};
-use crate::step::{to_rows, to_tensor};
+use crate::operator::Moments;
 
 const IN: usize = 3;
 const OUT: usize = 4;
 /// Frontier rows 0 to 2 with 2, 0 and 3 sampled in-edges, among 5 mixed rows.
 const INDPTR: [u32; 4] = [0, 2, 2, 5];
 const SOURCES: [u32; 5] = [1, 4, 0, 3, 4];
-const MIXED: usize = 5;
+const VERTICES: [u32; 5] = [2, 0, 4, 1, 3];
+/// In-degrees 4, 2, 3, 0, 5 of the graph's vertices; all but the mixed rows' degrees is of no consequence.
+const GRAPH: [u64; 6] = [0, 4, 6, 9, 9, 14];
+const DEGREES: [f64; 5] = [3.0, 4.0, 5.0, 2.0, 0.0];
+const NEIGHBOURS: [u32; 14] = [0; 14];
 
-/// A model of one layer, which has no activation and one head.
+fn random(seed: u32, rows: usize, columns: usize) -> Tensor {
+    let mut draws = Draws::new(&StreamKey::new(5, Stream::Generate), seed);
+    let values: Vec<f32> = (0..rows * columns).map(|_| draws.unit_f32() * 2.0 - 1.0).collect();
+    Tensor::from_slice(&values).view([rows as i64, columns as i64])
+}
+
+/// A model of one layer, which has no activation and one head, with random parameters.
 fn model(kind: ModelKind) -> Model {
-    let config = changed(&config(kind, Parallelism::Single, 1), |config| {
-        config.model.layers = 1;
-        config.fanouts = "3".parse().unwrap();
-    });
-    Model::new(&config, IN, OUT)
+    let config = changed(&config(kind, Parallelism::Single, 1), |config| config.model.layers = 1);
+    shaken(Model::new(&config, IN, OUT))
 }
 
-fn input() -> Vec<f32> {
-    (0..MIXED * IN).map(|i| ((i * 37 % 11) as f32 - 5.0) / 4.0).collect()
-}
-
-fn run(model: &Model, input: &Tensor) -> Tensor {
-    let edges = LayerEdges::new(&INDPTR, &SOURCES, MIXED);
-    model.layer(0, &edges, input, &[10, 11, 12], None).unwrap()
-}
-
-fn parameter(model: &Model, name: &str) -> Vec<f32> {
-    let (_, tensor) = model.parameters().iter().find(|(found, _)| *found == format!("layers.0.{name}")).unwrap();
-    to_rows(tensor).unwrap()
-}
-
-/// `row × matrix`, the matrix stored row after row with `OUT` columns.
-fn times(row: &[f32], matrix: &[f32]) -> Vec<f32> {
-    (0..OUT).map(|column| row.iter().enumerate().map(|(i, value)| value * matrix[i * OUT + column]).sum()).collect()
-}
-
-fn edges_of(target: usize) -> Vec<usize> {
-    SOURCES[INDPTR[target] as usize..INDPTR[target + 1] as usize].iter().map(|&source| source as usize).collect()
-}
-
-fn row(values: &[f32], index: usize, width: usize) -> &[f32] {
-    &values[index * width..(index + 1) * width]
-}
-
-fn assert_close(found: &Tensor, expected: &[f32]) {
-    let found = to_rows(found).unwrap();
-    assert_eq!(found.len(), expected.len());
-    assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{found:?}, expected {expected:?}");
-}
-
-#[test]
-fn oracle_sage_is_its_formula() {
-    let model = model(ModelKind::Sage);
-    let (input, own, neigh) = (input(), parameter(&model, "weight_self"), parameter(&model, "weight_neigh"));
-    let mut expected = Vec::new();
-    for target in 0..3 {
-        let sources = edges_of(target);
-        let mut mean = [0f32; IN];
-        for &source in &sources {
-            mean.iter_mut().zip(row(&input, source, IN)).for_each(|(sum, value)| *sum += value / sources.len() as f32);
-        }
-        let (a, b) = (times(row(&input, target, IN), &own), times(&mean, &neigh));
-        expected.extend(a.iter().zip(&b).map(|(a, b)| a + b));
+/// Biases and the like do not start from random values; these do.
+fn shaken(model: Model) -> Model {
+    for (seed, (_, tensor)) in (100..).zip(model.parameters().iter()) {
+        let _ = tch::no_grad(|| tensor.shallow_clone().g_add_(&random(seed, 1, tensor.numel()).view_as(tensor)));
     }
-    assert_close(&run(&model, &to_tensor(&input, MIXED, IN)), &expected);
+    model
 }
 
-#[test]
-fn oracle_gat_is_its_formula() {
-    let model = model(ModelKind::Gat);
-    let (input, weight) = (input(), parameter(&model, "weight"));
-    let (source_part, target_part) = (parameter(&model, "attention_source"), parameter(&model, "attention_target"));
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    let z: Vec<Vec<f32>> = (0..MIXED).map(|v| times(row(&input, v, IN), &weight)).collect();
-    let mut expected = Vec::new();
-    for target in 0..3 {
-        let sources = [vec![target], edges_of(target)].concat();
-        let score = |&source: &usize| {
-            let sum = dot(&z[source], &source_part) + dot(&z[target], &target_part);
-            if sum > 0.0 { sum } else { 0.2 * sum }
+/// What a formula is made of: the parameters by name, the rows, and the edges of the sample.
+struct Given {
+    parameters: BTreeMap<String, Tensor>,
+    rows: Tensor,
+}
+
+impl Given {
+    fn get(&self, name: &str) -> &Tensor {
+        self.parameters.get(&format!("layers.0.{name}")).unwrap_or_else(|| panic!("no parameter {name}"))
+    }
+
+    fn own(&self) -> Tensor {
+        self.rows.narrow(0, 0, 3)
+    }
+
+    /// `[3, 5]`: entry (t, s) is `weight(t, s, edges of t)` where there is an edge, else 0.
+    fn matrix(&self, weight: impl Fn(usize, usize, f64) -> f64) -> Tensor {
+        let mut values = [[0f64; 5]; 3];
+        for (target, values) in values.iter_mut().enumerate() {
+            let of = INDPTR[target] as usize..INDPTR[target + 1] as usize;
+            for &source in &SOURCES[of.clone()] {
+                values[source as usize] += weight(target, source as usize, of.len() as f64);
+            }
+        }
+        Tensor::from_slice(values.as_flattened()).view([3, 5])
+    }
+
+    /// The convolution's matrix: loops, and sampled edges for all.
+    fn symmetric(&self) -> Tensor {
+        let root = |row: usize| (DEGREES[row] + 1.0).sqrt();
+        let edges = self.matrix(|t, s, sampled| DEGREES[t] / sampled / (root(t) * root(s)));
+        let loops: Vec<f64> =
+            (0..15).map(|i| if i / 5 == i % 5 { 1.0 / (DEGREES[i / 5] + 1.0) } else { 0.0 }).collect();
+        edges + Tensor::from_slice(&loops).view([3, 5])
+    }
+
+    /// Softmax of `score(target, source)`, a scalar, over each target's edges and itself, times the rows `of`.
+    fn attend(&self, score: impl Fn(i64, i64) -> Tensor, of: &Tensor) -> Tensor {
+        let target = |t: usize| {
+            let sources: Vec<i64> = [t as i64]
+                .into_iter()
+                .chain(SOURCES[INDPTR[t] as usize..INDPTR[t + 1] as usize].iter().map(|&s| i64::from(s)))
+                .collect();
+            let scores: Vec<Tensor> = sources.iter().map(|&s| score(t as i64, s)).collect();
+            let shares = Tensor::stack(&scores, 0).softmax(0, Kind::Double);
+            (of.index_select(0, &Tensor::from_slice(&sources)) * shares.view([-1, 1])).sum_dim_intlist(
+                0,
+                false,
+                Kind::Double,
+            )
         };
-        let raised: Vec<f32> = sources.iter().map(|source| score(source).exp()).collect();
-        let total: f32 = raised.iter().sum();
-        let mut sum = [0f32; OUT];
-        for (source, raised) in sources.iter().zip(&raised) {
-            sum.iter_mut().zip(&z[*source]).for_each(|(sum, value)| *sum += raised / total * value);
-        }
-        expected.extend(sum);
+        Tensor::stack(&(0..3).map(target).collect::<Vec<_>>(), 0)
     }
-    assert_close(&run(&model, &to_tensor(&input, MIXED, IN)), &expected);
+}
+
+fn leaky(x: Tensor) -> Tensor {
+    x.maximum(&(&x * 0.2))
+}
+
+fn formula(kind: ModelKind, g: &Given) -> Tensor {
+    let (x, p) = (&g.rows, |name: &str| g.get(name));
+    match kind {
+        ModelKind::Sage => {
+            let mean = g.matrix(|_, _, sampled| 1.0 / sampled).matmul(x);
+            // Where batch norm follows there is none.
+            let bias = g.parameters.get("layers.0.bias").map_or(Tensor::from(0.0), Tensor::shallow_clone);
+            g.own().matmul(p("weight_self")) + mean.matmul(p("weight_neigh")) + bias
+        }
+        ModelKind::SagePool => {
+            let pooled = (x.matmul(p("weight_pool")) + p("bias_pool")).relu();
+            let largest = |t: usize| match &SOURCES[INDPTR[t] as usize..INDPTR[t + 1] as usize] {
+                [] => Tensor::zeros([IN as i64], (Kind::Double, Device::Cpu)),
+                of => {
+                    let of: Vec<i64> = of.iter().map(|&s| i64::from(s)).collect();
+                    pooled.index_select(0, &Tensor::from_slice(&of)).amax(0, false)
+                }
+            };
+            let largest = Tensor::stack(&[0, 1, 2].map(largest), 0);
+            g.own().matmul(p("weight_self")) + largest.matmul(p("weight_neigh")) + p("bias")
+        }
+        ModelKind::Gcn | ModelKind::Sgc => g.symmetric().matmul(x).matmul(p("weight")) + p("bias"),
+        ModelKind::Gin => {
+            let sum = g.matrix(|t, _, sampled| DEGREES[t] / sampled).matmul(x) + g.own() * (p("epsilon") + 1.0);
+            (sum.matmul(p("weight_1")) + p("bias_1")).relu().matmul(p("weight_2")) + p("bias_2")
+        }
+        ModelKind::Gat => {
+            let z = x.matmul(p("weight"));
+            let (by_source, by_target) = (z.matmul(&p("attention_source").tr()), z.matmul(&p("attention_target").tr()));
+            g.attend(|t, s| leaky(by_source.get(s).get(0) + by_target.get(t).get(0)), &z) + p("bias")
+        }
+        ModelKind::Gatv2 => {
+            let (l, r) =
+                (x.matmul(p("weight_source")) + p("bias_source"), x.matmul(p("weight_target")) + p("bias_target"));
+            g.attend(|t, s| leaky(l.get(s) + r.get(t)).dot(&p("attention").get(0)), &l) + p("bias")
+        }
+        ModelKind::Resgcn => {
+            let sums = g.symmetric().matmul(x).matmul(p("weight")) + p("bias");
+            let normed = sums.layer_norm([8], Some(p("norm.scale")), Some(p("norm.shift")), 1e-5, false);
+            let head = |name: &str| &g.parameters[&format!("head.{name}")];
+            normed.relu().matmul(head("weight")) + head("bias")
+        }
+    }
+}
+
+fn assert_close(found: &Tensor, expected: &Tensor, what: &str) {
+    assert_eq!(found.size(), expected.size(), "{what}");
+    let off = (found.to_kind(Kind::Double) - expected).abs().max().double_value(&[]);
+    let scale = expected.abs().max().double_value(&[]).max(1e-2);
+    assert!(off <= 1e-5 * scale, "{what}: off by {off} of {scale}");
+}
+
+/// Compares what `run` returns, and its gradients of the rows and of the parameters that `of` picks, with `formula` of the
+/// same in f64.
+fn compare_some(
+    what: &str,
+    model: &Model,
+    of: &dyn Fn(&(&str, &Tensor)) -> bool,
+    run: &dyn Fn(&Tensor) -> Tensor,
+    formula: &dyn Fn(&Given) -> Tensor,
+) {
+    let rows = random(1, VERTICES.len(), IN);
+    let wide = |tensor: &Tensor| tensor.detach().to_kind(Kind::Double).set_requires_grad(true);
+    let picked: Vec<(&str, &Tensor)> = model.parameters().iter().filter(of).collect();
+    let parameters = picked.iter().map(|(name, tensor)| (name.to_string(), wide(tensor))).collect();
+    let given = Given { parameters, rows: wide(&rows) };
+    let leaf = rows.copy().set_requires_grad(true);
+    let (found, expected) = (run(&leaf), formula(&given));
+    assert_close(&found.detach(), &expected.detach(), what);
+    let upstream = random(2, found.size()[0] as usize, found.size()[1] as usize);
+    (&found * &upstream).sum(Kind::Float).backward();
+    (&expected * &upstream).sum(Kind::Double).backward();
+    assert_close(&leaf.grad(), &given.rows.grad(), &format!("{what}, gradient of the rows"));
+    for (name, tensor) in picked {
+        let expected = given.parameters[name].grad();
+        assert!(tensor.grad().defined() && expected.defined(), "{what}: {name} has no gradient");
+        assert_close(&tensor.grad(), &expected, &format!("{what}, gradient of {name}"));
+    }
+}
+
+/// [`compare_some`] for all parameters.
+fn compare(what: &str, model: &Model, run: &dyn Fn(&Tensor) -> Tensor, formula: &dyn Fn(&Given) -> Tensor) {
+    compare_some(what, model, &|_| true, run, formula);
+}
+
+fn edges() -> LayerEdges<'static> {
+    LayerEdges::new(Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), &INDPTR, &SOURCES, &VERTICES)
+}
+
+/// The logits of a model of one layer.
+fn logits(model: &Model, rows: &Tensor) -> Tensor {
+    let frontier = &VERTICES[..3];
+    let body = model.body(0, &edges(), rows, None, frontier, None).unwrap();
+    let out = if model.has_tail(0) { model.tail(0, &body, None, frontier, None).unwrap() } else { body };
+    model.logits(&[&out]).unwrap()
 }
 
 #[test]
-fn gradients_are_the_finite_differences() {
-    for kind in [ModelKind::Sage, ModelKind::Gat] {
+fn oracle_every_kind_is_its_formula() {
+    use clap::ValueEnum;
+    for &kind in ModelKind::value_variants() {
         let model = model(kind);
-        let weights: Vec<f32> = (0..3 * OUT).map(|i| (i * 5 % 7) as f32 - 3.0).collect();
-        let weights = to_tensor(&weights, 3, OUT);
-        let objective = |input: &Tensor| (run(&model, input) * &weights).sum(tch::Kind::Float);
-        let input = input();
-        let leaf = to_tensor(&input, MIXED, IN).set_requires_grad(true);
-        objective(&leaf).backward();
-        let gradient = to_rows(&leaf.grad()).unwrap();
-        const STEP: f32 = 1e-2;
-        for position in 0..input.len() {
-            let at = |change: f32| {
-                let mut moved = input.clone();
-                moved[position] += change;
-                objective(&to_tensor(&moved, MIXED, IN)).double_value(&[])
+        compare(&format!("{kind:?}"), &model, &|rows| logits(&model, rows), &|given| formula(kind, given));
+    }
+}
+
+/// A hidden layer of three, without head: what surrounds a layer shows in it.
+#[test]
+fn oracle_norms_and_residuals_are_their_formulas() {
+    for (norm, residual, input) in [NormKind::None, NormKind::Layer, NormKind::Batch]
+        .into_iter()
+        .flat_map(|n| [(n, false), (n, true)])
+        .flat_map(|(n, r)| [(n, r, IN), (n, r, 8)])
+    {
+        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+            (config.model.norm, config.model.residual) = (Some(norm), residual);
+            config.model.hidden = if input == IN { 8 } else { IN };
+        });
+        // With hidden width IN the residual is the row itself.
+        let whole = shaken(Model::new(&config, IN, OUT));
+        let hidden = config.model.hidden as i64;
+        let run = |rows: &Tensor| {
+            let body = whole.body(0, &edges(), rows, None, &VERTICES[..3], None).unwrap();
+            if !whole.has_tail(0) {
+                return body;
+            }
+            // Moments as constants: what depends on them is tested where ranks are.
+            let moments = Moments::of(&body, None, &gsplit_kernels::Solo).unwrap();
+            whole.tail(0, &body, Some(&moments), &VERTICES[..3], None).unwrap()
+        };
+        let formula = |g: &Given| {
+            let mut sums = formula(ModelKind::Sage, g);
+            if residual {
+                let projected = || g.own().matmul(g.get("residual"));
+                sums += if hidden == IN as i64 { g.own() } else { projected() };
+            }
+            let normed = match norm {
+                NormKind::None => sums,
+                NormKind::Layer => {
+                    sums.layer_norm([hidden], Some(g.get("norm.scale")), Some(g.get("norm.shift")), 1e-5, false)
+                }
+                NormKind::Batch => {
+                    let fixed = sums.detach();
+                    let mean = fixed.mean_dim(0, true, Kind::Double);
+                    let variance = (&fixed - &mean).square().mean_dim(0, true, Kind::Double);
+                    (sums - mean) / (variance + 1e-5).sqrt() * g.get("norm.scale") + g.get("norm.shift")
+                }
             };
-            let difference = (at(STEP) - at(-STEP)) / f64::from(2.0 * STEP);
-            let found = f64::from(gradient[position]);
-            assert!(
-                (found - difference).abs() < 2e-2 * (1.0 + difference.abs()),
-                "{kind:?}, {position}: {found}, {difference}"
-            );
+            normed.relu()
+        };
+        let what = format!("{norm:?}, residual {residual}, hidden {hidden}");
+        let first = |(name, _): &(&str, &Tensor)| name.starts_with("layers.0");
+        compare_some(&what, &whole, &first, &run, &formula);
+    }
+}
+
+#[test]
+fn oracle_jumping_knowledge_is_its_formula() {
+    for mode in [JumpingKnowledge::Cat, JumpingKnowledge::Max] {
+        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+            config.model.jumping_knowledge = mode;
+            config.model.hidden = IN;
+        });
+        let model = shaken(Model::new(&config, IN, OUT));
+        assert_eq!(model.logits_of(), 0..3);
+        let head = |(name, _): &(&str, &Tensor)| name.starts_with("head");
+        let parts = |rows: &Tensor| [0, 1, 2].map(|at| rows.narrow(0, at, 3));
+        let run = |rows: &Tensor| model.logits(&parts(rows).each_ref()).unwrap();
+        let formula = |g: &Given| {
+            let [a, b, c] = parts(&g.rows);
+            let joined = match mode {
+                JumpingKnowledge::Cat => Tensor::cat(&[a, b, c], 1),
+                _ => a.maximum(&b).maximum(&c),
+            };
+            joined.matmul(&g.parameters["head.weight"]) + &g.parameters["head.bias"]
+        };
+        compare_some(&format!("{mode:?}"), &model, &head, &run, &formula);
+    }
+}
+
+/// With all neighbours, layers of GCN and S-GCN are D⁻¹ᐟ² (A + I) D⁻¹ᐟ² X W + b with the dense matrix of the graph.
+#[test]
+fn oracle_convolution_with_all_neighbours_is_the_dense_formula() {
+    let n = 30usize;
+    let mut dense = vec![0f64; n * n];
+    let mut draws = Draws::new(&StreamKey::new(6, Stream::Generate), 0);
+    for _ in 0..60 {
+        let (u, v) = (draws.below(n as u32) as usize, draws.below(n as u32) as usize);
+        if u != v {
+            (dense[u * n + v], dense[v * n + u]) = (1.0, 1.0);
         }
+    }
+    let neighbours = |v: usize| (0..n as u32).filter(|&u| dense[v * n + u as usize] > 0.0).collect::<Vec<_>>();
+    let mut indptr = vec![0u64];
+    let mut indices = Vec::new();
+    for v in 0..n {
+        indices.extend(neighbours(v));
+        indptr.push(indices.len() as u64);
+    }
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    let vertices: Vec<u32> = (0..n as u32).collect();
+    let local: Vec<u32> = indptr.iter().map(|&at| at as u32).collect();
+    let edges = LayerEdges::new(graph, &local, &indices, &vertices);
+    let a = Tensor::from_slice(&dense).view([n as i64, n as i64]) + Tensor::eye(n as i64, (Kind::Double, Device::Cpu));
+    let root = a.sum_dim_intlist(1, false, Kind::Double).rsqrt();
+    let a = root.view([-1, 1]) * a * root.view([1, -1]);
+    for (kind, classes) in [(ModelKind::Gcn, 4), (ModelKind::Sgc, 4), (ModelKind::Sgc, 9)] {
+        let config = changed(&config(kind, Parallelism::Single, 1), |config| config.model.layers = 2);
+        let model = shaken(Model::new(&config, 6, classes));
+        let x = random(3, n, 6);
+        let hidden = model.body(0, &edges, &x, None, &vertices, None).unwrap();
+        let found = model.body(1, &edges, &hidden, None, &vertices, None).unwrap();
+        let p = |name: &str| {
+            let (_, tensor) = model.parameters().iter().find(|(found, _)| *found == name)?;
+            Some(tensor.to_kind(Kind::Double))
+        };
+        let x = x.to_kind(Kind::Double);
+        let expected = match (p("layers.0.weight"), p("layers.1.weight"), p("layers.0.bias")) {
+            (Some(first), Some(second), Some(bias)) => {
+                a.matmul(&(a.matmul(&x).matmul(&first) + bias).relu()).matmul(&second)
+            }
+            (Some(weight), None, None) | (None, Some(weight), None) => a.matmul(&a.matmul(&x)).matmul(&weight),
+            other => panic!("parameters {other:?}"),
+        } + p("layers.1.bias").unwrap();
+        assert_close(&found.detach(), &expected.detach(), &format!("{kind:?} with {classes} classes"));
     }
 }

@@ -5,5 +5,6 @@ mod equivalence;
 mod exchange;
 mod fixture;
 mod layers;
+mod own_layer;
 mod runs;
 mod sampling;

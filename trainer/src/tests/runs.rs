@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
-use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::config::{JumpingKnowledge, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::{EpochReport, FeaturePlace, RunOptions, Summary, train};
 
 fn options(fixture: &Fixture, resume: bool) -> RunOptions {
@@ -29,14 +29,18 @@ fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
 
 #[test]
 fn a_resumed_run_continues_exactly() {
-    for (model, parallelism, ranks) in [
-        (ModelKind::Sage, Parallelism::Split, 3),
-        (ModelKind::Gat, Parallelism::Data, 2),
-        (ModelKind::Sage, Parallelism::Single, 1),
+    for (model, norm, parallelism, ranks) in [
+        (ModelKind::Sage, NormKind::None, Parallelism::Split, 3),
+        (ModelKind::Gat, NormKind::Layer, Parallelism::Data, 2),
+        (ModelKind::Sage, NormKind::None, Parallelism::Single, 1),
+        // Its running statistics have no gradient, but decide the accuracies.
+        (ModelKind::Gcn, NormKind::Batch, Parallelism::Split, 3),
     ] {
         let fixture = dataset(21, 200, 5);
         store_partition(&fixture.dataset, Cut::Random, 3);
-        let whole = TrainConfig { epochs: 5, ..config(model, parallelism, ranks) };
+        let whole = changed(&config(model, parallelism, ranks), |config| {
+            (config.epochs, config.model.norm) = (5, Some(norm));
+        });
         let straight = run(&fixture, &whole, &RunOptions::default()).unwrap();
         let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &options(&fixture, false)).unwrap();
         let rest = run(&fixture, &whole, &options(&fixture, true)).unwrap();
@@ -165,6 +169,19 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
         &none,
         "--heads 3",
     );
+    for (kind, norm, residual, jumping_knowledge, words) in [
+        (ModelKind::Sgc, Some(NormKind::Layer), false, JumpingKnowledge::None, "--model sgc"),
+        (ModelKind::Sgc, None, true, JumpingKnowledge::None, "--model sgc"),
+        (ModelKind::Sgc, None, false, JumpingKnowledge::Cat, "choose gcn"),
+        (ModelKind::Resgcn, None, true, JumpingKnowledge::None, "--residual: resgcn"),
+    ] {
+        let config = changed(&named, |config| {
+            let model = &mut config.model;
+            (model.kind, model.norm, model.residual, model.jumping_knowledge) =
+                (kind, norm, residual, jumping_knowledge);
+        });
+        refused(&config, &none, words);
+    }
     refused(&named, &options(&fixture, true), "no checkpoint");
     run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, false)).unwrap();
     refused(

@@ -1,0 +1,392 @@
+//! Dynamic attention (Brody, Alon and Yahav, ICLR 2022, "GATv2", equation 7) on the host, forwards and backwards.
+//!
+//! Returns: the weighted sums, and the shares for backward; backwards, the gradients of the sources' rows, the targets' rows and
+//! the vector. Input: checked [`Edges`](crate::Edges), matrices of matching sizes. A score is the product of a vector with
+//! LeakyReLU(source's row + target's row) for each head, so here every edge needs both rows, but what is kept of
+//! an edge is one number a head: LeakyReLU's argument is added up again backwards. A pass over the targets gives the
+//! gradients of the scores, the targets and the vector; one over the sources, with the edges grouped by source, that of the
+//! sources. Nothing is scattered. Cost: forwards one read of a row for each edge, backwards three.
+
+use super::Attention;
+use crate::edges::{Part, for_balanced_rows};
+use crate::error::KernelError;
+use crate::segment::{softmax, softmax_backward};
+use crate::simd::{Prefetch, ahead, dot, vectorised};
+
+/// What dynamic attention reads.
+#[derive(Clone, Copy, Debug)]
+pub struct DynamicRows<'a> {
+    /// Sources × [`Attention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
+    pub sources: &'a [f32],
+    /// Targets × [`Attention::dim`]: the targets' part.
+    pub targets: &'a [f32],
+    /// [`Attention::dim`] factors of LeakyReLU's values.
+    pub vector: &'a [f32],
+}
+
+/// Where [`Attention::backward_dynamic`] writes.
+#[derive(Debug)]
+pub struct DynamicGradient<'a> {
+    /// Of the sources' rows, as long as they are.
+    pub sources: &'a mut [f32],
+    /// Of the targets' rows, as long as they are.
+    pub targets: &'a mut [f32],
+    /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    pub vector: &'a mut [f32],
+}
+
+impl Attention<'_> {
+    /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ share · source's row, and `shares` ([`Attention::num_shares`]
+    /// values) the shares, target after target, edge after edge, head after head.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
+    /// row of its own.
+    pub fn forward_dynamic(
+        &self,
+        rows: DynamicRows<'_>,
+        out: &mut [f32],
+        shares: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let (edges, dim) = (self.edges, self.dim());
+        self.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
+        KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
+        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        if dim == 0 {
+            return Ok(());
+        }
+        let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
+        let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
+        for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
+            vectorised(|| {
+                let prefetch = Prefetch::new();
+                let mut left = shares.values;
+                for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
+                    let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
+                    left = rest;
+                    let of_target = &rows.targets[target * dim..][..dim];
+                    for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
+                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                            prefetch.slice(row(next));
+                        }
+                        let pairs = row(self.source(target, i)).chunks_exact(self.head_dim);
+                        let pairs = pairs.zip(of_target.chunks_exact(self.head_dim));
+                        let heads = pairs.zip(rows.vector.chunks_exact(self.head_dim));
+                        for (score, ((source, of_target), vector)) in scores.iter_mut().zip(heads) {
+                            *score = leaky_product(source, of_target, vector, self.slope);
+                        }
+                    }
+                    softmax(shares, self.heads);
+                    out.fill(0.0);
+                    for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
+                        self.add_heads(shares, row(self.source(target, i)), out);
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// Fills `out` with the gradients of what [`Attention::forward_dynamic`] read, where `gradient` (targets ×
+    /// [`Attention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    ///
+    /// # Errors
+    /// As [`Attention::forward_dynamic`].
+    pub fn backward_dynamic(
+        &self,
+        rows: DynamicRows<'_>,
+        shares: &[f32],
+        gradient: &[f32],
+        scratch: &mut [f32],
+        out: DynamicGradient<'_>,
+    ) -> Result<(), KernelError> {
+        self.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
+        self.check_dynamic(out.sources, out.targets, rows.vector.len())?;
+        let targets = self.edges.num_targets();
+        KernelError::check_matrix("gradient of attention", targets, self.dim(), gradient.len())?;
+        KernelError::check_matrix("gradient of the vector", targets, self.dim(), out.vector.len())?;
+        KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
+        if self.dim() == 0 {
+            return Ok(());
+        }
+        self.targets_backward(rows, shares, gradient, scratch, out.targets, out.vector);
+        self.sources_backward(rows, shares, scratch, gradient, out.sources);
+        Ok(())
+    }
+
+    /// Gradient of every edge's score, and what follows from it target by target.
+    fn targets_backward(
+        &self,
+        rows: DynamicRows<'_>,
+        shares: &[f32],
+        gradient: &[f32],
+        of_scores: &mut [f32],
+        of_targets: &mut [f32],
+        of_vector: &mut [f32],
+    ) {
+        let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
+        let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
+        let parts = (
+            (Part::rows(of_targets, dim), Part::rows(of_vector, dim)),
+            Part::edges(of_scores, heads, self.own_edges() * heads),
+        );
+        for_balanced_rows(edges.indptr(), dim, parts, &|targets, ((of_targets, of_vector), of_scores)| {
+            vectorised(|| {
+                let prefetch = Prefetch::new();
+                let mut left = of_scores.values;
+                let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
+                for (target, (of_target, of_vector)) in targets.zip(outs) {
+                    let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                    left = rest;
+                    let gradient = &gradient[target * dim..][..dim];
+                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                            prefetch.slice(row(next));
+                        }
+                        let source = row(self.source(target, i)).chunks_exact(self.head_dim);
+                        let pairs = source.zip(gradient.chunks_exact(self.head_dim));
+                        mine.iter_mut().zip(pairs).for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
+                    }
+                    softmax_backward(&shares[self.start(target) * heads..][..mine.len()], mine, heads);
+                    of_target.fill(0.0);
+                    of_vector.fill(0.0);
+                    let own = &rows.targets[target * dim..][..dim];
+                    for (i, mine) in mine.chunks_exact(heads).enumerate() {
+                        let source = row(self.source(target, i));
+                        for (head, &of_score) in mine.iter().enumerate() {
+                            let at = head * self.head_dim..(head + 1) * self.head_dim;
+                            let pairs = source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
+                            let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
+                            for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
+                                let sum = source + own;
+                                let slope = of_score * if sum > 0.0 { 1.0 } else { self.slope };
+                                *of_target += slope * vector;
+                                *of_vector += slope * sum;
+                            }
+                        }
+                    }
+                }
+            });
+        });
+    }
+
+    /// Sums over each source's edges: share × gradient of the target's row, and what the scores contribute.
+    fn sources_backward(
+        &self,
+        rows: DynamicRows<'_>,
+        shares: &[f32],
+        of_scores: &[f32],
+        gradient: &[f32],
+        of_sources: &mut [f32],
+    ) {
+        let (by_source, dim, heads) = (self.edges.by_source(), self.dim(), self.heads);
+        let of = |matrix, target: u32| row_of(matrix, target as usize, dim);
+        for_balanced_rows(&by_source.indptr, dim, Part::rows(of_sources, dim), &|sources, of_sources| {
+            vectorised(|| {
+                let prefetch = Prefetch::new();
+                for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
+                    of_source.fill(0.0);
+                    let own = row_of(rows.sources, source, dim);
+                    let mut add = |target: u32, edge: usize| {
+                        let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
+                        for head in 0..heads {
+                            let (share, of_score) = (shares[edge * heads + head], of_scores[edge * heads + head]);
+                            let at = head * self.head_dim..(head + 1) * self.head_dim;
+                            let pairs = own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
+                            let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
+                            for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
+                                let slope = of_score * if own + theirs > 0.0 { 1.0 } else { self.slope };
+                                *out += share * gradient + slope * vector;
+                            }
+                        }
+                    };
+                    if self.self_loops && source < self.edges.num_targets() {
+                        add(source as u32, self.start(source));
+                    }
+                    for place in by_source.of(source) {
+                        if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
+                            prefetch.slice(of(gradient, next));
+                            prefetch.slice(of(rows.targets, next));
+                        }
+                        let target = by_source.targets[place];
+                        let edge = by_source.edges[place] as usize;
+                        add(target, edge + self.own_edges() * (target as usize + 1));
+                    }
+                }
+            });
+        });
+    }
+
+    fn check_dynamic(&self, sources: &[f32], targets: &[f32], vector: usize) -> Result<(), KernelError> {
+        let (num_sources, num_targets) = (self.edges.num_sources(), self.edges.num_targets());
+        KernelError::check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
+        KernelError::check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
+        KernelError::check_len("vector of the heads", self.dim(), vector)?;
+        match self.self_loops && num_targets > num_sources {
+            true => Err(KernelError::RowOutOfRange { position: num_sources as u32, rows: num_sources }),
+            false => Ok(()),
+        }
+    }
+}
+
+#[inline(always)]
+fn row_of(matrix: &[f32], row: usize, dim: usize) -> &[f32] {
+    &matrix[row * dim..][..dim]
+}
+
+/// The product of `vector` with LeakyReLU of the sum of two rows, in the same order of sums wherever it runs.
+#[inline(always)]
+fn leaky_product(a: &[f32], b: &[f32], vector: &[f32], slope: f32) -> f32 {
+    const LANES: usize = 16;
+    let term = |a: f32, b: f32, factor: f32| {
+        let sum = a + b;
+        factor * if sum > 0.0 { sum } else { slope * sum }
+    };
+    let mut sums = [0f32; LANES];
+    let whole = a.len() - a.len() % LANES;
+    let rest: f32 = (whole..a.len()).map(|i| term(a[i], b[i], vector[i])).sum();
+    let chunks = a.chunks_exact(LANES).zip(b.chunks_exact(LANES)).zip(vector.chunks_exact(LANES));
+    for ((a, b), vector) in chunks {
+        for lane in 0..LANES {
+            sums[lane] += term(a[lane], b[lane], vector[lane]);
+        }
+    }
+    sums.iter().sum::<f32>() + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::edges::Edges;
+    use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
+
+    const SLOPE: f64 = 0.2;
+
+    /// The formula; inputs: rows of the sources, rows of the targets, vector.
+    fn naive(op: &Attention<'_>, [sources, targets, vector]: [&[f64]; 3]) -> Vec<f64> {
+        let (head_dim, dim) = (op.head_dim, op.dim());
+        let mut out = vec![0.0; op.edges.num_targets() * dim];
+        for target in 0..op.edges.num_targets() {
+            let own = op.self_loops.then_some(target);
+            let of: Vec<usize> =
+                own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
+            for head in 0..op.heads {
+                let columns = head * head_dim..(head + 1) * head_dim;
+                let raised = |source: usize| {
+                    let term = |column: usize| {
+                        let sum = sources[source * dim + column] + targets[target * dim + column];
+                        vector[column] * if sum > 0.0 { sum } else { SLOPE * sum }
+                    };
+                    columns.clone().map(term).sum::<f64>().exp()
+                };
+                let raised: Vec<f64> = of.iter().map(|&source| raised(source)).collect();
+                let total: f64 = raised.iter().sum();
+                for (source, raised) in of.iter().zip(&raised) {
+                    for column in columns.clone() {
+                        out[target * dim + column] += raised / total * sources[source * dim + column];
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
+        let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 80)];
+        for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
+            let edges = edges(case as u32, targets, sources, degree, hub);
+            for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
+                for self_loops in [false, true] {
+                    let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops };
+                    let dim = heads * head_dim;
+                    let vector = values(3, dim).iter().map(|value| 4.0 * value).collect();
+                    let inputs = [values(1, sources * dim), values(2, targets * dim), vector];
+                    body(&format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}"), &op, inputs);
+                }
+            }
+        }
+    }
+
+    fn rows([sources, targets, vector]: &[Vec<f32>; 3]) -> DynamicRows<'_> {
+        DynamicRows { sources, targets, vector }
+    }
+
+    fn forward(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
+        let mut out = vec![f32::NAN; op.edges.num_targets() * op.dim()];
+        let mut shares = vec![f32::NAN; op.num_shares()];
+        op.forward_dynamic(rows(inputs), &mut out, &mut shares).unwrap();
+        (out, shares)
+    }
+
+    #[test]
+    fn oracle_forward_is_the_formula() {
+        for_each_case(|name, op, inputs| {
+            let (out, _) = on_any_threads(|| forward(op, &inputs));
+            let wide = inputs.each_ref().map(|values| wide(values));
+            assert_close(&out, &naive(op, wide.each_ref().map(|values| &values[..])), name);
+        });
+    }
+
+    #[test]
+    fn oracle_gradients_are_the_finite_differences_of_the_formula() {
+        for_each_case(|name, op, inputs| {
+            let (out, shares) = forward(op, &inputs);
+            let gradient = values(4, out.len());
+            let found = on_any_threads(|| {
+                let (mut of_sources, mut of_targets) = (vec![f32::NAN; inputs[0].len()], vec![f32::NAN; out.len()]);
+                let (mut of_vector, mut scratch) = (vec![f32::NAN; out.len()], vec![f32::NAN; shares.len()]);
+                let into =
+                    DynamicGradient { sources: &mut of_sources, targets: &mut of_targets, vector: &mut of_vector };
+                op.backward_dynamic(rows(&inputs), &shares, &gradient, &mut scratch, into).unwrap();
+                let mut vector = vec![f32::NAN; op.dim()];
+                crate::column_sums(&of_vector, &mut vector).unwrap();
+                [of_sources, of_targets, vector]
+            });
+            let inputs = inputs.each_ref().map(|values| wide(values));
+            for which in 0..3 {
+                let (mut some, mut expected) = (Vec::new(), Vec::new());
+                for at in (0..inputs[which].len()).step_by((inputs[which].len() / 7).max(1)) {
+                    let moved = |by: f64| -> f64 {
+                        let mut inputs = inputs.clone();
+                        inputs[which][at] += by;
+                        let out = naive(op, inputs.each_ref().map(|values| &values[..]));
+                        out.iter().zip(&gradient).map(|(out, g)| out * f64::from(*g)).sum()
+                    };
+                    some.push(found[which][at]);
+                    expected.push((moved(1e-6) - moved(-1e-6)) / 2e-6);
+                }
+                // Where a target has one edge its share is 1, and gradients are sums that cancel.
+                let scale = expected.iter().fold(0.1, |largest: f64, value| largest.max(value.abs()));
+                for (found, expected) in some.iter().zip(&expected) {
+                    let off = (f64::from(*found) - expected).abs();
+                    assert!(off <= 1e-5 * scale, "{name}, input {which}: {found}, expected {expected}");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused() {
+        let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
+        let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
+        let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
+        let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
+        let good = DynamicRows { sources: &[1.0, 2.0, 3.0, 4.0], targets: &[0.0; 4], vector: &[1.0; 2] };
+        op.forward_dynamic(good, &mut out, &mut shares).unwrap();
+        assert_eq!((out, shares), ([0.0, 0.0, 1.0, 2.0], [1.0]));
+        for bad in [
+            DynamicRows { sources: &[0.0; 3], ..good },
+            DynamicRows { targets: &[0.0; 2], ..good },
+            DynamicRows { vector: &[0.0; 1], ..good },
+        ] {
+            assert!(length(op.forward_dynamic(bad, &mut out, &mut shares)));
+        }
+        assert!(length(op.forward_dynamic(good, &mut out[1..], &mut shares)));
+        assert!(length(op.forward_dynamic(good, &mut out, &mut [])));
+        let few = Edges::new(vec![0, 0, 1], vec![0], 1).unwrap();
+        let looped = Attention { edges: &few, self_loops: true, ..op };
+        let refused = looped.forward_dynamic(DynamicRows { sources: &[0.0; 2], ..good }, &mut out, &mut [0.0; 3]);
+        assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));
+    }
+}

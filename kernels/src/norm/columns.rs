@@ -1,0 +1,170 @@
+//! Batch norm on the host, in parts: the sums of the moments, which ranks add up, and what is done with the result.
+//!
+//! With n rows in all (weights added up), x̂ a row and g the gradient of y, the gradient of a row of weight w is
+//! D - w / n · (ΣD + x̂ ΣD x̂) with D = scale · g / √(variance + ε): D alone would be it if the moments were constants. Sums
+//! run over the rows of all ranks. Where ranks share a row, each has a part of its g, and their D add up.
+
+use rayon::prelude::*;
+
+use super::{ROWS, check, sums_over_rows};
+use crate::error::KernelError;
+use crate::simd::vectorised;
+
+/// Σw, then Σw·x and Σw·x² of each of `dim` columns of `rows` (any number × `dim`): 1 + 2 · `dim` sums. `weights` has one
+/// value a row; 1 when `None`.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length.
+pub fn column_moments(rows: &[f32], weights: Option<&[f32]>, dim: usize) -> Result<Vec<f64>, KernelError> {
+    let count = check(dim, &[("rows to normalise", rows.len())])?;
+    if let Some(weights) = weights {
+        KernelError::check_len("weights of the rows", count, weights.len())?;
+    }
+    Ok(sums_over_rows(count, 1 + 2 * dim, |range, sums| {
+        for r in range {
+            let weight = f64::from(weights.map_or(1.0, |weights| weights[r]));
+            let (total, sums) = sums.split_at_mut(1);
+            total[0] += weight;
+            let (first, second) = sums.split_at_mut(dim);
+            for ((value, first), second) in rows[r * dim..][..dim].iter().zip(first).zip(second) {
+                let value = f64::from(*value);
+                *first += weight * value;
+                *second += weight * value * value;
+            }
+        }
+    }))
+}
+
+/// Columns of rows, with the moments to normalise them by.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnNorm<'a> {
+    /// Mean of each column.
+    pub mean: &'a [f32],
+    /// 1 / √(variance + ε) of each column.
+    pub inverse: &'a [f32],
+}
+
+impl ColumnNorm<'_> {
+    /// Row `r` of `out` becomes `scale · (row - mean) · inverse + shift` of row `r` of `rows`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn forward(&self, rows: &[f32], [scale, shift]: [&[f32]; 2], out: &mut [f32]) -> Result<(), KernelError> {
+        let dim = self.check(&[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
+        KernelError::check_len("scale of the norm", dim, scale.len())?;
+        KernelError::check_len("shift of the norm", dim, shift.len())?;
+        if dim == 0 {
+            return Ok(());
+        }
+        let factors: Vec<f32> = scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect();
+        rows.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(rows, out)| {
+            vectorised(|| {
+                for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+                    let columns = self.mean.iter().zip(&factors).zip(shift);
+                    for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns) {
+                        *out = (value - mean) * factor + shift;
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+
+    /// `out` becomes the gradient of `rows` as if the moments were constants, and the result that of scale and shift, where
+    /// `gradient` is that of what [`ColumnNorm::forward`] returned.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn backward(
+        &self,
+        rows: &[f32],
+        scale: &[f32],
+        gradient: &[f32],
+        out: &mut [f32],
+    ) -> Result<[Vec<f32>; 2], KernelError> {
+        let dim = self.check(&[
+            ("normalised rows", rows.len()),
+            ("gradient of the norm", gradient.len()),
+            ("gradient of the rows", out.len()),
+        ])?;
+        KernelError::check_len("scale of the norm", dim, scale.len())?;
+        if dim == 0 {
+            return Ok([Vec::new(), Vec::new()]);
+        }
+        let sums = self.products(rows, gradient)?;
+        let factors: Vec<f32> = scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect();
+        gradient.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(gradient, out)| {
+            vectorised(|| {
+                for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+                    out.iter_mut().zip(gradient).zip(&factors).for_each(|((out, g), factor)| *out = g * factor);
+                }
+            });
+        });
+        let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
+        Ok([narrow(&sums[dim..]), narrow(&sums[..dim])])
+    }
+
+    /// The sums of each column of `gradient`, then those of its products with x̂: 2 · columns.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn products(&self, rows: &[f32], gradient: &[f32]) -> Result<Vec<f64>, KernelError> {
+        let dim = self.check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
+        let count = rows.len().checked_div(dim).unwrap_or(0);
+        Ok(sums_over_rows(count, 2 * dim, |range, sums| {
+            let (plain, spread) = sums.split_at_mut(dim);
+            for r in range {
+                let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
+                let columns = self.mean.iter().zip(self.inverse).zip(plain.iter_mut().zip(spread.iter_mut()));
+                for ((value, g), ((mean, inverse), (plain, spread))) in pairs.zip(columns) {
+                    *plain += f64::from(*g);
+                    *spread += f64::from(g * (value - mean) * inverse);
+                }
+            }
+        }))
+    }
+
+    /// Turns `gradient`, as [`ColumnNorm::backward`] returned it, into that of rows that the moments depend on: takes away
+    /// `weight · (plain + x̂ · spread)`, with `means` what [`ColumnNorm::products`] returned, over all ranks and rows.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length.
+    pub fn correct(
+        &self,
+        rows: &[f32],
+        weights: Option<&[f32]>,
+        means: &[f64],
+        gradient: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let dim = self.check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
+        KernelError::check_len("means of the products", 2 * dim, means.len())?;
+        let count = rows.len().checked_div(dim).unwrap_or(0);
+        if let Some(weights) = weights {
+            KernelError::check_len("weights of the rows", count, weights.len())?;
+        }
+        if dim == 0 {
+            return Ok(());
+        }
+        let means: Vec<f32> = means.iter().map(|&mean| mean as f32).collect();
+        let (plain, spread) = means.split_at(dim);
+        let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks_mut(ROWS * dim)).enumerate();
+        pieces.for_each(|(piece, (rows, gradient))| {
+            vectorised(|| {
+                for (i, (row, gradient)) in rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate() {
+                    let weight = weights.map_or(1.0, |weights| weights[piece * ROWS + i]);
+                    let columns = self.mean.iter().zip(self.inverse).zip(plain.iter().zip(spread));
+                    for ((value, g), ((mean, inverse), (plain, spread))) in row.iter().zip(gradient).zip(columns) {
+                        *g -= weight * (plain + (value - mean) * inverse * spread);
+                    }
+                }
+            });
+        });
+        Ok(())
+    }
+
+    fn check(&self, matrices: &[(&'static str, usize)]) -> Result<usize, KernelError> {
+        KernelError::check_len("moments of the columns", self.mean.len(), self.inverse.len())?;
+        check(self.mean.len(), matrices)?;
+        Ok(self.mean.len())
+    }
+}

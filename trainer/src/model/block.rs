@@ -1,0 +1,80 @@
+//! One layer of a model with what surrounds it: residual, normalisation, activation, dropout.
+//!
+//! A block computes in two parts, between which batch norm takes its statistics over all ranks:
+//!
+//! ```text
+//! body   sums = layer(mixed rows) + residual
+//! tail   rows = dropout(activation(norm(sums)))
+//! ```
+//!
+//! Where nothing has to happen between them, the tail is part of the body and fused into it as far as it goes. In
+//! pre-activation models (ResGCN+: Li et al., "DeeperGCN", 2020, section 4.2: norm → ReLU → dropout → convolution → addition)
+//! the residual is the *sums* of the block below, in others its rows.
+
+use tch::Tensor;
+
+use super::norm::Norm;
+use super::{Layer, LayerEdges};
+use crate::Result;
+use crate::operator::{Activation, Finish, Moments, Rows, engine, linear};
+
+/// What is added to a layer's result.
+pub enum Residual {
+    /// Nothing.
+    None,
+    /// The row that the layer reads for the vertex.
+    Identity,
+    /// That row times a matrix, where widths differ: `[in, out]`.
+    Projection(Tensor),
+    /// The sums of the block below.
+    Sums,
+}
+
+/// A layer and what surrounds it.
+pub struct Block {
+    /// Aggregates and transforms.
+    pub layer: Box<dyn Layer>,
+    /// What is added.
+    pub residual: Residual,
+    /// What normalises.
+    pub norm: Norm,
+    /// What follows.
+    pub activation: Activation,
+    /// Whether dropout comes last.
+    pub dropout: bool,
+    /// Whether the tail stands apart from the body: its input is read by others too, or has to be looked at first.
+    pub tail: bool,
+}
+
+impl Block {
+    /// The rows of the frontier, f32 `[num_frontier, out]`, or their sums if the tail stands apart. `below` are the sums of the block
+    /// below, `[num_frontier, out]`, where they are the residual.
+    pub fn body(
+        &self,
+        edges: &LayerEdges<'_>,
+        mixed: Rows<'_>,
+        below: Option<&Tensor>,
+        finish: Finish,
+    ) -> Result<Tensor> {
+        let plain = matches!(self.residual, Residual::None) && matches!(self.norm, Norm::None);
+        if plain && !self.tail {
+            return self.layer.forward(edges, mixed, finish);
+        }
+        let sums = self.layer.forward(edges, mixed, Finish::default())?;
+        let own = || mixed.first(edges.edges.num_targets());
+        let sums = match (&self.residual, below) {
+            (Residual::Identity, _) => sums.f_add(&own()?)?,
+            (Residual::Projection(weight), _) => {
+                sums.f_add(&linear(engine(), &own()?, weight, None, Finish::default())?)?
+            }
+            (Residual::Sums, Some(below)) => sums.f_add(below)?,
+            _ => sums,
+        };
+        if self.tail { Ok(sums) } else { self.norm.apply(&sums, None, finish) }
+    }
+
+    /// The rows that `sums` become. Batch norm takes `moments`, or those it has kept.
+    pub fn tail(&self, sums: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
+        self.norm.apply(sums, moments, finish)
+    }
+}

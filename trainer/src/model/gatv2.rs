@@ -1,0 +1,54 @@
+//! Dynamic graph attention (Brody, Alon and Yahav, ICLR 2022, "GATv2"), each vertex attending to itself and its sampled
+//! in-neighbours: l = W_source h + b_source, r = W_target h + b_target; score(u → v) = a · LeakyReLU₀.₂(l(u) + r(v)) for each head;
+//! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated.
+
+use tch::Tensor;
+
+use super::parameters::Named;
+use super::{Layer, LayerEdges};
+use crate::Result;
+use crate::operator::{Activation, Finish, Rows, dynamic_attention, engine, linear};
+
+/// One layer of dynamic attention.
+pub struct GatV2 {
+    weight_source: Tensor,
+    bias_source: Tensor,
+    weight_target: Tensor,
+    bias_target: Tensor,
+    attention: Tensor,
+    bias: Tensor,
+    out: usize,
+}
+
+impl GatV2 {
+    /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values.
+    pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize) -> Self {
+        Self {
+            weight_source: named.glorot("weight_source", [input, out]),
+            bias_source: named.zeros("bias_source", out),
+            weight_target: named.glorot("weight_target", [input, out]),
+            bias_target: named.zeros("bias_target", out),
+            attention: named.glorot("attention", [heads, out / heads]),
+            bias: named.bias("bias", out),
+            out,
+        }
+    }
+}
+
+impl Layer for GatV2 {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let mixed = mixed.tensor()?;
+        let own = mixed.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
+        let sources = linear(engine(), &mixed, &self.weight_source, Some(&self.bias_source), Finish::default())?;
+        let targets = linear(engine(), &own, &self.weight_target, Some(&self.bias_target), Finish::default())?;
+        dynamic_attention(&edges.edges, &sources, &targets, &self.attention, &self.bias, finish)
+    }
+
+    fn out_dim(&self) -> usize {
+        self.out
+    }
+
+    fn activation(&self) -> Activation {
+        Activation::Elu
+    }
+}

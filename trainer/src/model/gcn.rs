@@ -1,0 +1,62 @@
+//! Graph convolution (Kipf and Welling, ICLR 2017): h' = Â h W + b with Â = D⁻¹ᐟ² (A + I) D⁻¹ᐟ².
+//!
+//! Degrees are the whole graph's, and sampled neighbours stand for those that were not sampled:
+//! [`LayerEdges::symmetric`]. Why not the sampled degrees, as DGL's blocks have them: a source's sampled out-degree
+//! depends on the mini-batch and on the rank that asks, and with it the result would. Â is linear, so W comes before or after
+//! it, whichever is cheaper.
+//!
+//! S-GCN (Wu et al., ICML 2019, "SGC") is a stack of these without activations, of which one alone has W and the last
+//! alone b: Â^k X W + b.
+
+use gsplit_kernels::Reduce;
+use tch::Tensor;
+
+use super::order::{Order, cheaper};
+use super::parameters::Named;
+use super::{Layer, LayerEdges};
+use crate::Result;
+use crate::operator::{Finish, Rows, aggregate, biased, engine, linear};
+
+/// One graph convolution; without a weight, propagation alone.
+pub struct Gcn {
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+    out: usize,
+}
+
+impl Gcn {
+    /// A layer from rows of `input` values to rows of `out`.
+    pub fn new(named: &mut Named<'_>, input: usize, out: usize) -> Self {
+        Self { weight: Some(named.glorot("weight", [input, out])), bias: Some(named.bias("bias", out)), out }
+    }
+
+    /// Layer `index` of `layers` of S-GCN, from features of `input` values to `classes`. W stands where rows are narrowest
+    /// from there on: at the bottom unless there are more classes than features.
+    pub fn simplified(named: &mut Named<'_>, index: usize, layers: usize, input: usize, classes: usize) -> Self {
+        let with_weight = if classes <= input { 0 } else { layers - 1 };
+        let weight = (index == with_weight).then(|| named.glorot("weight", [input, classes]));
+        let bias = (index + 1 == layers).then(|| named.bias("bias", classes));
+        Self { weight, bias, out: if index < with_weight { input } else { classes } }
+    }
+}
+
+impl Layer for Gcn {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let (edges, weights) = edges.symmetric()?;
+        let propagated = |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
+        let Some(weight) = &self.weight else {
+            return biased(&propagated(mixed)?, self.bias.as_ref(), finish);
+        };
+        match cheaper(&edges, mixed, self.out, false)? {
+            Order::AggregateFirst => linear(engine(), &propagated(mixed)?, weight, self.bias.as_ref(), finish),
+            Order::TransformFirst => {
+                let rows = linear(engine(), &mixed.tensor()?, weight, None, Finish::default())?;
+                biased(&propagated(Rows::Hidden(&rows))?, self.bias.as_ref(), finish)
+            }
+        }
+    }
+
+    fn out_dim(&self) -> usize {
+        self.out
+    }
+}

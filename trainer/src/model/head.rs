@@ -1,0 +1,76 @@
+//! From the seeds' hidden rows to logits, where the last layer is a hidden one.
+//!
+//! Jumping knowledge (Xu et al., ICML 2018): the seeds' rows of every layer side by side, or the largest of each column,
+//! then one product. A seed is in every local frontier of its rank, so this moves nothing between ranks.
+
+use tch::Tensor;
+
+use super::parameters::Named;
+use crate::Result;
+use crate::config::JumpingKnowledge;
+use crate::operator::{Finish, engine, linear};
+
+/// A product with bias over rows of one layer or all.
+pub struct Head {
+    mode: JumpingKnowledge,
+    weight: Tensor,
+    bias: Tensor,
+    hidden: usize,
+}
+
+impl Head {
+    /// From `layers` layers of `hidden` values to `classes`.
+    pub fn new(named: &mut Named<'_>, mode: JumpingKnowledge, [layers, hidden, classes]: [usize; 3]) -> Self {
+        let rows = if mode == JumpingKnowledge::Cat { layers * hidden } else { hidden };
+        Self { mode, weight: named.glorot("weight", [rows, classes]), bias: named.zeros("bias", classes), hidden }
+    }
+
+    /// Whether it reads the rows of all layers, not of the last alone.
+    pub fn reads_all(&self) -> bool {
+        self.mode != JumpingKnowledge::None
+    }
+
+    /// f32 `[seeds, classes]` from the seeds' rows of each layer that it reads, `[seeds, hidden]` each.
+    pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
+        let input = match self.mode {
+            JumpingKnowledge::None => rows[rows.len() - 1].shallow_clone(),
+            JumpingKnowledge::Cat => Tensor::f_cat(rows, 1)?,
+            JumpingKnowledge::Max => {
+                let first = rows[0].shallow_clone();
+                rows[1..].iter().try_fold(first, |largest, rows| largest.f_maximum(rows))?
+            }
+        };
+        linear(engine(), &input, &self.weight, Some(&self.bias), Finish::default())
+    }
+
+    /// Width of what [`Head::gather`] returns.
+    pub fn gathered_dim(&self) -> usize {
+        match self.mode {
+            JumpingKnowledge::None => 0,
+            JumpingKnowledge::Cat => self.bias.numel(),
+            JumpingKnowledge::Max => self.hidden,
+        }
+    }
+
+    /// What logits need of the layers up to `index`: that of the layers below, and the `rows` of this one. Nothing but
+    /// the logits themselves remain of `cat`.
+    pub fn gather(&self, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
+        match (self.mode, below) {
+            (JumpingKnowledge::Cat, below) => {
+                let weight = self.weight.f_narrow(0, (index * self.hidden) as i64, self.hidden as i64)?;
+                let of_layer = linear(engine(), rows, &weight, None, Finish::default())?;
+                Ok(below.map_or(Ok(of_layer.shallow_clone()), |below| below.f_add(&of_layer))?)
+            }
+            (JumpingKnowledge::Max, Some(below)) => Ok(below.f_maximum(rows)?),
+            _ => Ok(rows.shallow_clone()),
+        }
+    }
+
+    /// Logits from what was gathered up to the last layer.
+    pub fn logits_of_gathered(&self, gathered: &Tensor) -> Result<Tensor> {
+        match self.mode {
+            JumpingKnowledge::Cat => Ok(gathered.f_add(&self.bias)?),
+            _ => linear(engine(), gathered, &self.weight, Some(&self.bias), Finish::default()),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A model layer by layer over full neighbourhoods, when nothing is trained.
+//!
+//! Between layers stands one *state* row a vertex. In most models it is the layer's row. It grows by what later layers need
+//! of earlier ones: pre-activation models keep the sums that they add to, and jumping knowledge what it has gathered
+//! so far. After the last layer the state is the logits.
+
+use tch::Tensor;
+
+use super::{LayerEdges, Model};
+use crate::Result;
+use crate::operator::{Finish, Rows};
+
+impl Model {
+    /// Width of the state after layer `index`, counted from the features upwards.
+    pub fn out_dim(&self, index: usize) -> usize {
+        match index + 1 == self.num_layers() {
+            true => self.classes,
+            false => self.width(index) + self.head.as_ref().map_or(0, |head| head.gathered_dim()),
+        }
+    }
+
+    /// The state after layer `index` of the frontier's vertices, f32 `[num_frontier, out_dim]`, from the state `below` it of
+    /// the mixed frontier's, features for layer 0. No gradient is recorded. Never called with an empty frontier.
+    pub fn infer_layer<'a>(&self, index: usize, edges: &LayerEdges<'_>, below: impl Into<Rows<'a>>) -> Result<Tensor> {
+        tch::no_grad(|| self.next_state(index, edges, below.into()))
+    }
+
+    fn next_state(&self, index: usize, edges: &LayerEdges<'_>, below: Rows<'_>) -> Result<Tensor> {
+        let block = &self.blocks[index];
+        let targets = edges.edges.num_targets() as i64;
+        let (mut sums_below, mut gathered) = (None, None);
+        let out = match below {
+            Rows::Hidden(state) if index > 0 => {
+                let width = self.width(index - 1) as i64;
+                let rows = state.f_narrow(1, 0, width)?;
+                if state.size()[1] > width {
+                    gathered = Some(state.f_narrow(0, 0, targets)?.f_narrow(1, width, state.size()[1] - width)?);
+                }
+                let rows = match self.pre_activation {
+                    true => {
+                        sums_below = Some(rows.f_narrow(0, 0, targets)?);
+                        self.blocks[index - 1].tail(&rows, None, self.plain_finish(index - 1))?
+                    }
+                    false => rows,
+                };
+                block.body(edges, Rows::Hidden(&rows), sums_below.as_ref(), self.plain_finish(index))?
+            }
+            below => block.body(edges, below, None, self.plain_finish(index))?,
+        };
+        let last = index + 1 == self.num_layers();
+        let Some(head) = &self.head else {
+            return if block.tail { block.tail(&out, None, self.plain_finish(index)) } else { Ok(out) };
+        };
+        let needs_rows = last || head.reads_all() || !self.pre_activation;
+        let rows = match block.tail && needs_rows {
+            true => block.tail(&out, None, self.plain_finish(index))?,
+            false => out.shallow_clone(),
+        };
+        if last && !head.reads_all() {
+            return head.logits(&[&rows]);
+        }
+        if !head.reads_all() {
+            return Ok(if self.pre_activation { out } else { rows });
+        }
+        let gathered = head.gather(index, gathered.as_ref(), &rows)?;
+        match last {
+            true => head.logits_of_gathered(&gathered),
+            false => Ok(Tensor::f_cat(&[if self.pre_activation { &out } else { &rows }, &gathered], 1)?),
+        }
+    }
+
+    fn plain_finish(&self, index: usize) -> Finish {
+        Finish { activation: self.blocks[index].activation, dropout: None }
+    }
+}

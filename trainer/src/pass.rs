@@ -1,0 +1,293 @@
+//! Forward and backward of one mini-batch on one rank, between which the loss stands.
+//!
+//! torch's autograd works inside a layer; between layers stand the exchanges, and inside some the sums over all ranks of
+//! batch norm. What a layer reads is a leaf tensor, and its backward is started on its own once the gradient of what it
+//! returned is complete. No collective ever runs inside torch's backward pass, so ranks that share a device cannot wait
+//! for each other there.
+//!
+//! A layer's rows are read by up to three others: by the layer above through the exchange, by its residual, and by the
+//! logits. The latter two read the first rows alone, because a local frontier starts with the one above it: they
+//! need no exchange, and their gradients are added to those rows.
+//!
+//! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016) forward keeps one
+//! matrix a layer, and backward computes what layers have inside again: the same operations on the same values, so the same
+//! bits. Kept are the rows that a layer reads; in pre-activation models, where these follow from the sums below, the sums.
+//! Rows that came from other ranks and the statistics of batch norm are kept too, so nothing collective is repeated.
+
+use std::time::Instant;
+
+use gsplit_kernels::{Communicator, Graph};
+use tch::{Kind, Tensor};
+
+use crate::batch::{Loaded, SampledLayer};
+use crate::model::{DropoutKey, LayerEdges, Model};
+use crate::operator::{Moments, Rows};
+use crate::report::StepReport;
+use crate::step::{from_rows, to_rows};
+use crate::{Exchange, Result, autograd};
+
+/// What forward leaves for the loss and for backward.
+pub struct Pass<'a> {
+    model: &'a Model,
+    graph: Graph<'a>,
+    dropout: Option<DropoutKey>,
+    batch: Loaded<'a>,
+    /// One entry for each layer from the features upwards.
+    tape: Vec<Taped>,
+    /// The layers whose rows of the seeds the logits are made of, and those rows: leaves.
+    read: Vec<(usize, Tensor)>,
+    logits: Tensor,
+}
+
+/// A layer that was computed.
+struct Taped {
+    /// The rows of the mixed frontier: a leaf, if these were not stored rows and are not to be computed again.
+    mixed: Option<Tensor>,
+    /// The frontier's rows of the sums of the layer below, where they were added: a leaf.
+    below: Option<Tensor>,
+    /// What was computed of them, unless it is to be computed again.
+    body: Option<Tensor>,
+    tail: Option<Tail>,
+}
+
+/// The part of a layer that stands apart.
+struct Tail {
+    /// The sums that it read: a leaf.
+    sums: Tensor,
+    moments: Option<Moments>,
+    /// What was computed of them, unless it is to be computed again.
+    rows: Option<Tensor>,
+}
+
+impl Pass<'_> {
+    /// f32 `[my seeds, classes]`, or empty. Their gradients flow to the layers' in [`backward`].
+    pub fn logits(&self) -> &Tensor {
+        &self.logits
+    }
+
+    /// The seeds that the rows of [`Pass::logits`] belong to.
+    pub fn seeds(&self) -> &[u32] {
+        &self.batch.sampled.layers[0].frontier
+    }
+
+    /// Layer `index` from the features upwards, as it was sampled.
+    fn layer(&self, index: usize) -> &SampledLayer {
+        &self.batch.sampled.layers[self.batch.sampled.layers.len() - 1 - index]
+    }
+
+    fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
+        let layer = self.layer(index);
+        let edges = LayerEdges::new(self.graph, &layer.indptr, &layer.local, &layer.mixed);
+        let stored = Rows::Stored { features: self.batch.features, vertices: &layer.mixed };
+        let rows = mixed.map_or(stored, Rows::Hidden);
+        self.model.body(index, &edges, rows, below, &layer.frontier, self.dropout)
+    }
+
+    fn tail(&self, index: usize, sums: &Tensor, moments: Option<&Moments>) -> Result<Tensor> {
+        self.model.tail(index, sums, moments, &self.layer(index).frontier, self.dropout)
+    }
+
+    /// Whether the rows that layer `index` reads are what a tail makes of sums that the tape holds.
+    fn follows_from_sums(&self, index: usize) -> bool {
+        index > 0 && self.model.has_tail(index - 1) && self.layer(index).exchange == Exchange::Identity
+    }
+
+    /// The rows that layer `index` read, a leaf, where they were not stored rows. Layer `index` is off the tape already.
+    fn mixed_again(&self, index: usize) -> Result<Option<Tensor>> {
+        let Some(Taped { tail: Some(tail), .. }) = self.tape.last().filter(|_| self.follows_from_sums(index)) else {
+            return Ok(None);
+        };
+        let rows = recorded(false, || self.tail(index - 1, &tail.sums, tail.moments.as_ref()))?;
+        Ok(Some(rows.set_requires_grad(true)))
+    }
+
+    /// Computes layer `index`, puts it on the tape and returns its rows. Collective where batch norm is.
+    fn compute(
+        &mut self,
+        index: usize,
+        mixed: Option<Tensor>,
+        comm: &dyn Communicator,
+        report: &mut StepReport,
+    ) -> Result<Tensor> {
+        let keep = !self.model.checkpoints_activations();
+        let below = match self.tape.last() {
+            Some(Taped { tail: Some(tail), .. }) if self.model.adds_sums(index) => {
+                let rows = self.layer(index).frontier.len() as i64;
+                Some(tail.sums.detach().f_narrow(0, 0, rows)?.set_requires_grad(true))
+            }
+            _ => None,
+        };
+        let body = recorded(keep, || self.body(index, mixed.as_ref(), below.as_ref()))?;
+        let mut rows = body.detach();
+        let tail = match self.model.has_tail(index) {
+            true => {
+                let sums = body.detach().set_requires_grad(true);
+                let measuring = Instant::now();
+                let moments = match self.dropout.is_some() && self.model.needs_moments(index) {
+                    true => Some(Moments::of(&sums, shares(self.layer(index), comm)?, comm)?),
+                    false => None,
+                };
+                report.timings.exchange_s += measuring.elapsed().as_secs_f64();
+                if let Some(moments) = &moments {
+                    self.model.observe(index, moments);
+                }
+                let out = recorded(keep, || self.tail(index, &sums, moments.as_ref()))?;
+                rows = out.detach();
+                Some(Tail { sums, moments, rows: keep.then_some(out) })
+            }
+            false => None,
+        };
+        let mixed = mixed.filter(|_| keep || !self.follows_from_sums(index));
+        self.tape.push(Taped { mixed, below, body: keep.then_some(body), tail });
+        Ok(rows)
+    }
+}
+
+/// Computes the logits of this rank's seeds; for training if there is a key for `dropout`. Collective.
+pub fn forward<'a>(
+    model: &'a Model,
+    mut batch: Loaded<'a>,
+    graph: Graph<'a>,
+    dropout: Option<DropoutKey>,
+    comm: &dyn Communicator,
+    report: &mut StepReport,
+) -> Result<Pass<'a>> {
+    let mut dim = batch.features.dim();
+    let shape = [batch.sampled.input.len() as i64, dim as i64];
+    let mut rows = batch.input_rows.take().map(|rows| rows.into_tensor(&shape)).transpose()?;
+    let nothing = Tensor::zeros([0, 0], (Kind::Float, tch::Device::Cpu));
+    let mut pass = Pass { model, graph, dropout, batch, tape: Vec::new(), read: Vec::new(), logits: nothing };
+    for index in 0..model.num_layers() {
+        let layer = pass.layer(index);
+        let exchanging = Instant::now();
+        let mixed = match (&layer.exchange, rows) {
+            (Exchange::Identity, rows) => rows,
+            (exchange, rows) => {
+                let rows = rows.as_ref().map(to_rows).transpose()?.unwrap_or_default();
+                Some(from_rows(exchange.forward(comm, rows, dim)?, layer.mixed.len(), dim)?)
+            }
+        };
+        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
+        let mixed = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
+        let computed = pass.compute(index, mixed, comm, report)?;
+        dim = model.width(index);
+        if model.logits_of().contains(&index) {
+            let seeds = computed.detach().f_narrow(0, 0, pass.seeds().len() as i64)?;
+            pass.read.push((index, seeds.set_requires_grad(true)));
+        }
+        rows = Some(computed);
+    }
+    pass.logits = model.logits(&pass.read.iter().map(|(_, rows)| rows).collect::<Vec<_>>())?;
+    Ok(pass)
+}
+
+/// Gradients of the parameters from that of `loss`, a function of the logits; from the top layer down. Collective.
+pub fn backward(mut pass: Pass<'_>, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
+    if loss.requires_grad() {
+        loss.f_backward()?;
+    }
+    drop(loss);
+    let (mut of_rows, mut of_sums) = (Tensor::new(), Tensor::new());
+    for index in (0..pass.model.num_layers()).rev() {
+        // What the layer kept for backward is free when it has gone through it.
+        let Some(taped) = pass.tape.pop() else { break };
+        let shape = [pass.layer(index).frontier.len(), pass.model.width(index)];
+        if let Some((_, seeds)) = pass.read.pop_if(|(layer, _)| *layer == index) {
+            of_rows = with_first(of_rows, seeds.grad(), shape);
+        }
+        if let Some(tail) = &taped.tail {
+            of_rows = tail_backward(&pass, index, tail, of_rows, comm, report)?;
+            of_rows = with_first(of_rows, of_sums, shape);
+        }
+        let mixed = match taped.mixed {
+            None => pass.mixed_again(index)?,
+            mixed => mixed,
+        };
+        if of_rows.defined() && shape[0] > 0 {
+            let body = match &taped.body {
+                Some(body) => body.shallow_clone(),
+                None => pass.body(index, mixed.as_ref(), taped.below.as_ref())?,
+            };
+            if body.requires_grad() {
+                autograd::backward(&body, &of_rows)?;
+            }
+        }
+        of_sums = taped.below.map_or_else(Tensor::new, |below| below.grad());
+        let (Some(mixed), true) = (mixed, index > 0) else { break };
+        let (layer, dim) = (pass.layer(index), mixed.size()[1] as usize);
+        let gradient = mixed.grad();
+        drop(mixed);
+        let exchanging = Instant::now();
+        of_rows = match &layer.exchange {
+            Exchange::Identity => gradient,
+            exchange => {
+                let rows = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
+                from_rows(exchange.backward(comm, rows, dim)?, pass.layer(index - 1).frontier.len(), dim)?
+            }
+        };
+        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
+    }
+    Ok(())
+}
+
+/// From the gradient of a layer's rows to that of its sums, without what the layer above adds of them. Collective where
+/// batch norm is.
+fn tail_backward(
+    pass: &Pass<'_>,
+    index: usize,
+    tail: &Tail,
+    of_rows: Tensor,
+    comm: &dyn Communicator,
+    report: &mut StepReport,
+) -> Result<Tensor> {
+    if of_rows.defined() && of_rows.size()[0] > 0 {
+        let rows = match &tail.rows {
+            Some(rows) => rows.shallow_clone(),
+            None => pass.tail(index, &tail.sums, tail.moments.as_ref())?,
+        };
+        autograd::backward(&rows, &of_rows)?;
+    }
+    let gradient = tail.sums.grad();
+    let Some(moments) = &tail.moments else { return Ok(gradient) };
+    let gradient = if gradient.defined() { gradient } else { tail.sums.detach().zeros_like() };
+    let measuring = Instant::now();
+    let gradient = moments.correct(&tail.sums, &gradient, comm)?;
+    report.timings.exchange_s += measuring.elapsed().as_secs_f64();
+    Ok(gradient)
+}
+
+/// Runs `body` with or without torch's graph.
+fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    if keep { body() } else { tch::no_grad(body) }
+}
+
+/// How much each row of a layer counts where ranks share rows: 1 over the number of ranks that hold it. `None` where each is
+/// on one rank. Collective.
+fn shares(layer: &SampledLayer, comm: &dyn Communicator) -> Result<Option<Vec<f32>>> {
+    if comm.size() == 1 || layer.exchange != Exchange::Identity {
+        return Ok(None);
+    }
+    // Somebody counts each vertex: its number decides who.
+    let ranks = comm.size();
+    let (_, exchange) = Exchange::shuffle(comm, &layer.frontier, |v| v as usize % ranks)?;
+    let holders = exchange.backward(comm, vec![1.0; layer.frontier.len()], 1)?;
+    let holders = exchange.forward(comm, holders, 1)?;
+    Ok(Some(holders.into_iter().map(f32::recip).collect()))
+}
+
+/// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.
+fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Tensor {
+    if !part.defined() {
+        return total;
+    }
+    let [rows, width] = shape.map(|dim| dim as i64);
+    if !total.defined() && part.size()[0] == rows {
+        return part;
+    }
+    let total = match total.defined() {
+        true => total,
+        false => Tensor::zeros([rows, width], (Kind::Float, tch::Device::Cpu)),
+    };
+    let _ = total.narrow(0, 0, part.size()[0]).g_add_(&part);
+    total
+}
