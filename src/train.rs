@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use gsplit_store::Dataset;
-use gsplit_trainer::{EpochReport, Error, RunOptions, TrainConfig, train};
+use gsplit_trainer::{EpochReport, Error, RunOptions, Summary, TrainConfig, train};
 use serde_json::json;
 
 use gsplit::ui::{Ui, stop_gently, usage};
@@ -29,15 +29,21 @@ pub struct Args {
     dataset: PathBuf,
     #[command(flatten)]
     config: TrainConfig,
-    /// Write a checkpoint after every epoch into this folder; the last two are kept
+    /// Write a checkpoint after every epoch into this folder; the last two and the best are kept
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
     /// Go on after the newest checkpoint in --checkpoint DIR
-    #[arg(long, requires = "checkpoint")]
+    #[arg(long)]
     resume: bool,
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
+    /// Write one row an epoch into this file, with the names of the columns above
+    #[arg(long, value_name = "FILE.csv")]
+    log_csv: Option<PathBuf>,
+    /// Write an event file for TensorBoard into this folder
+    #[arg(long, value_name = "DIR")]
+    tensorboard: Option<PathBuf>,
 }
 
 /// Trains, and prints one line an epoch.
@@ -63,17 +69,20 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         checkpoint: args.checkpoint,
         resume: args.resume,
         log: args.log,
+        log_csv: args.log_csv,
+        tensorboard: args.tensorboard,
         threads: ui.threads(),
         stop: Some(stop_gently()),
     };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
-    if summary.epochs.is_empty() {
-        ui.say(format_args!(
-            "nothing to do: the checkpoint is after epoch {} of {}; raise --epochs to go on",
-            summary.resumed_after, config.epochs
-        ));
+    if let Some(line) = ending(&summary, config) {
+        ui.say(line);
     }
-    if let Some(log) = &options.log {
+    if let Some(best) = &summary.best {
+        let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
+        ui.say(format_args!("best: epoch {}, valid {:.4}{test}", best.epoch, best.valid.unwrap_or_default()));
+    }
+    for log in [&options.log, &options.log_csv, &options.tensorboard].into_iter().flatten() {
         ui.say(format_args!("log: {}", log.display()));
     }
     if let Some(folder) = &options.checkpoint {
@@ -94,6 +103,22 @@ fn let_idle_threads_sleep() -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
     let error = Command::new(program).args(std::env::args_os().skip(1)).env(POLICY, "passive").exec();
     Err(error).context("cannot start gsplit again with OMP_WAIT_POLICY=passive; set it yourself")
+}
+
+/// Why there were fewer epochs than asked for, if there were.
+fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
+    let (done, all) = (summary.resumed_after as usize + summary.epochs.len(), config.epochs);
+    match (summary.stopped_early, summary.epochs.is_empty()) {
+        (true, none) => {
+            let patience = config.patience.unwrap_or_default();
+            let began = if none { "nothing to do" } else { "stopped" };
+            Some(format!("{began}: no better valid metric in {patience} evaluations up to epoch {done} of {all}"))
+        }
+        (false, true) => {
+            Some(format!("nothing to do: the checkpoint is after epoch {done} of {all}; raise --epochs to go on"))
+        }
+        (false, false) => None,
+    }
 }
 
 fn as_usage(error: Error) -> anyhow::Error {

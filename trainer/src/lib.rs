@@ -20,17 +20,22 @@ mod error;
 mod evaluate;
 mod exchange;
 mod job;
+mod log;
 pub mod model;
 pub mod operator;
 mod optimizer;
 mod report;
 mod step;
+mod stopping;
 #[cfg(test)]
 mod tests;
 mod train;
 
 pub use batch::Ownership;
-pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
+pub use config::{
+    ConfigOption, Device, ModelConfig, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
+    ScheduleKind, TrainConfig,
+};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use report::{EpochReport, Summary, Timings};

@@ -5,5 +5,7 @@ mod equivalence;
 mod exchange;
 mod fixture;
 mod layers;
+mod optimizers;
+mod options;
 mod runs;
 mod sampling;
