@@ -22,7 +22,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Train(train::Args),
+    Train(Box<train::Args>),
     Compare(compare::Args),
 }
 
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     let output = cli.output;
     match with_file(cli, &given) {
         Ok(cli) => ui::guard(cli.output, |ui| match cli.command {
-            Command::Train(args) => train::run(args, ui),
+            Command::Train(args) => train::run(*args, ui),
             Command::Compare(args) => compare::run(args, ui),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
