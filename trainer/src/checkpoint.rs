@@ -168,7 +168,11 @@ fn point_to(folder: &Path, epoch: u32) -> Result<()> {
         Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&fresh)(cause).into()),
         _ => {}
     }
-    symlink(&name, &fresh).map_err(gsplit_store::Error::io(&fresh))?;
+    match symlink(&name, &fresh) {
+        // A file system without links: the best checkpoint is kept all the same.
+        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => return Ok(()),
+        linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
+    }
     Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
 }
 

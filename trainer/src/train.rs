@@ -169,7 +169,8 @@ impl Run<'_> {
             }
             optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
             let started = Instant::now();
-            let stage = self.stage(comm, &format!("epoch {epoch}/{}", config.epochs));
+            let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
+            let stage = self.stage(comm, &name);
             let sums = train_epoch(job, epoch, &model, &mut optimizer, comm, stage.as_ref())?.reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
@@ -184,6 +185,23 @@ impl Run<'_> {
             comm.barrier()?;
         }
         Ok((reports, model.parameters().num_values()))
+    }
+
+    /// How long the rest of the run would take at the pace of the epochs of this process, for people.
+    fn to_go(&self, reports: &[EpochReport]) -> String {
+        let before = self.resume.as_ref().map_or(0, |resume| resume.history.len());
+        let done = &reports[before..];
+        if done.is_empty() {
+            return String::new();
+        }
+        let spent: f64 = done.iter().map(|report| report.seconds + report.evaluate_s).sum();
+        let left = (spent / done.len() as f64 * f64::from(self.job.config.epochs - reports.len() as u32)) as u64;
+        let (hours, minutes, seconds) = (left / 3600, left / 60 % 60, left % 60);
+        match (hours, minutes) {
+            (0, 0) => format!(", {seconds} s to go"),
+            (0, _) => format!(", {minutes}:{seconds:02} min to go"),
+            _ => format!(", {hours}:{minutes:02} h to go"),
+        }
     }
 
     /// Watches an epoch from rank 0.

@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+
 use crate::report::EpochReport;
 use crate::{Result, RunOptions};
 
@@ -19,6 +21,8 @@ use tensorboard::EventFile;
 pub struct Logs {
     jsonl: Option<TextLog>,
     csv: Option<TextLog>,
+    /// Whether the CSV log has its line of names.
+    has_header: bool,
     events: Option<EventFile>,
 }
 
@@ -26,12 +30,9 @@ impl Logs {
     /// Opens the logs that `options` name, and writes down `history`, the epochs that a resumed run found done.
     pub fn start(options: &RunOptions, history: &[EpochReport]) -> Result<Self> {
         let text = |path: &Option<PathBuf>| path.as_deref().map(TextLog::create).transpose();
-        let (jsonl, mut csv) = (text(&options.log)?, text(&options.log_csv)?);
-        if let Some(csv) = &mut csv {
-            csv.line(&columns().map(|(name, _)| name).join(","))?;
-        }
+        let (jsonl, csv) = (text(&options.log)?, text(&options.log_csv)?);
         let events = options.tensorboard.as_deref().map(|folder| EventFile::create(folder, history)).transpose()?;
-        let mut logs = Self { jsonl, csv, events };
+        let mut logs = Self { jsonl, csv, has_header: false, events };
         history.iter().try_for_each(|report| logs.text(report))?;
         Ok(logs)
     }
@@ -43,13 +44,16 @@ impl Logs {
     }
 
     fn text(&mut self, report: &EpochReport) -> Result<()> {
+        let line = serde_json::to_string(report).unwrap_or_default();
         if let Some(jsonl) = &mut self.jsonl {
-            jsonl.line(&serde_json::to_string(report).unwrap_or_default())?;
+            jsonl.line(&line)?;
         }
-        if let Some(csv) = &mut self.csv {
-            csv.line(&columns().map(|(_, value)| value(report)).join(","))?;
+        let Some(csv) = &mut self.csv else { return Ok(()) };
+        let columns = Columns::of(&line);
+        if !std::mem::replace(&mut self.has_header, true) {
+            csv.line(&columns.names())?;
         }
-        Ok(())
+        csv.line(&columns.values())
     }
 }
 
@@ -74,31 +78,51 @@ impl TextLog {
     }
 }
 
-type Value = fn(&EpochReport) -> String;
+/// The fields of a report in the order in which they are declared.
+struct Columns(Vec<(String, serde_json::Value)>);
 
-/// The columns of a CSV log, named as the keys of a JSONL log. What was not evaluated is empty.
-fn columns() -> [(&'static str, Value); 16] {
-    fn shown(value: Option<f64>) -> String {
-        value.map(|value| value.to_string()).unwrap_or_default()
+impl Columns {
+    /// The columns of a line of a JSONL log: a CSV log has the same, whatever they are.
+    fn of(line: &str) -> Self {
+        serde_json::from_str(line).unwrap_or(Self(Vec::new()))
     }
-    [
-        ("epoch", |report| report.epoch.to_string()),
-        ("loss", |report| report.loss.to_string()),
-        ("gradient_norm", |report| report.gradient_norm.to_string()),
-        ("learning_rate", |report| report.learning_rate.to_string()),
-        ("train", |report| report.train.to_string()),
-        ("valid", |report| shown(report.valid)),
-        ("test", |report| shown(report.test)),
-        ("sample_s", |report| report.timings.sample_s.to_string()),
-        ("load_s", |report| report.timings.load_s.to_string()),
-        ("compute_s", |report| report.timings.compute_s.to_string()),
-        ("exchange_s", |report| report.timings.exchange_s.to_string()),
-        ("seconds", |report| report.seconds.to_string()),
-        ("evaluate_s", |report| report.evaluate_s.to_string()),
-        ("edges", |report| report.edges.to_string()),
-        ("rows_loaded", |report| report.rows_loaded.to_string()),
-        ("rows_exchanged", |report| report.rows_exchanged.to_string()),
-    ]
+
+    fn names(&self) -> String {
+        self.0.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// The values; what is null is empty, what has commas or quotes is quoted (RFC 4180).
+    fn values(&self) -> String {
+        let shown = |value: &serde_json::Value| match value {
+            serde_json::Value::Null => String::new(),
+            serde_json::Value::String(text) if !text.contains([',', '"', '\n', '\r']) => text.clone(),
+            serde_json::Value::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+            other => other.to_string(),
+        };
+        self.0.iter().map(|(_, value)| shown(value)).collect::<Vec<_>>().join(",")
+    }
+}
+
+impl<'de> Deserialize<'de> for Columns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Columns;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Columns, A::Error> {
+                let mut columns = Vec::new();
+                while let Some(column) = map.next_entry()? {
+                    columns.push(column);
+                }
+                Ok(Columns(columns))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
 }
 
 #[cfg(test)]

@@ -150,6 +150,12 @@ fn event_files_hold_every_epoch_once() {
 }
 
 #[test]
+fn csv_quotes_what_needs_it() {
+    let columns = super::Columns::of(r#"{"b": "x,\"y\"", "a": 1.5, "c": null, "d": "plain"}"#);
+    assert_eq!((columns.names(), columns.values()), ("b,a,c,d".into(), r#""x,""y""",1.5,,plain"#.into()));
+}
+
+#[test]
 fn csv_has_the_keys_and_values_of_jsonl() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| Some(folder.path().join("below").join(name));
@@ -160,6 +166,7 @@ fn csv_has_the_keys_and_values_of_jsonl() {
     let (csv, jsonl) = (read("a.csv"), read("a.jsonl"));
     let names: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     assert_eq!((csv.lines().count(), jsonl.lines().count()), (3, 2));
+    assert_eq!(names[..2], ["epoch", "loss"]);
     for (row, line) in csv.lines().skip(1).zip(jsonl.lines()) {
         let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
         let values: Vec<&str> = row.split(',').collect();
