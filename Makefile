@@ -26,7 +26,7 @@ test: setup ## run every test, and check that the preparation tools build withou
 	cargo check --no-default-features
 	cargo test --workspace
 
-test-peers: setup ## open every export with the tool it is for (DGL, PyG, scipy ...: 2.5 GB of packages, once)
+test-peers: setup ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
 	cargo build
 	python3 tests/peers/run.py target/debug/gsplit
 

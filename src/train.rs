@@ -1,15 +1,19 @@
 //! `gsplit train`: a model from a dataset and its partition map.
 
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Context;
+use clap::ArgMatches;
 use gsplit_store::Dataset;
-use gsplit_trainer::{EpochReport, Error, FeaturePlace, RunOptions, TrainConfig, train};
-use serde_json::json;
+use gsplit_trainer::{EpochReport, Error, FeaturePlace, RunOptions, Summary, TrainConfig, train};
+use serde_json::{Map, Value, json};
 
+use config_file::{ConfigFile, Places, to_toml};
 use gsplit::ui::{Ui, stop_gently, usage};
+
+mod config_file;
 
 /// Train a graph neural network on a dataset
 ///
@@ -22,6 +26,9 @@ Example:
   gsplit train products --parallelism split --ranks 4 --model sage --hidden 256 \\
       --fanouts 15,10,5 --epochs 10 --log runs/split.jsonl --checkpoint runs/split
 
+  gsplit train --schedule cosine --optimizer adamw --print-config > run.toml
+  gsplit train products --config run.toml --lr 0.002
+
 Ctrl-C loses the epoch under way and nothing else: the same command with --resume goes on after the last
 finished epoch, with exactly the losses of a run that was never interrupted (on the same number of threads).
 
@@ -30,14 +37,23 @@ A deep model in little memory:
       --fanouts $(yes 2 | head -28 | paste -sd,) --checkpoint-activations")]
 pub struct Args {
     /// Dataset directory
-    dataset: PathBuf,
+    #[arg(required_unless_present = "print_config")]
+    dataset: Option<PathBuf>,
+    /// Take options from this TOML file; those of the command line win (--print-config shows how it looks)
+    #[arg(long = "config", value_name = "FILE.toml")]
+    file: Option<PathBuf>,
+    /// Print the options in force as a file for --config, what was left open as comments, and do nothing
+    #[arg(long)]
+    print_config: bool,
+    #[arg(skip)]
+    from_file: Option<ConfigFile>,
     #[command(flatten)]
     config: TrainConfig,
-    /// Write a checkpoint after every epoch into this folder; the last two are kept
+    /// Write a checkpoint after every epoch into this folder; the last two and the best are kept
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
     /// Go on after the newest checkpoint in --checkpoint DIR
-    #[arg(long, requires = "checkpoint")]
+    #[arg(long)]
     resume: bool,
     /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -48,15 +64,58 @@ pub struct Args {
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,
+    /// Write one row an epoch into this file, with the names of the columns above
+    #[arg(long, value_name = "FILE.csv")]
+    log_csv: Option<PathBuf>,
+    /// Write an event file for TensorBoard into this folder
+    #[arg(long, value_name = "DIR")]
+    tensorboard: Option<PathBuf>,
+}
+
+impl Args {
+    /// Reads the file that --config names, if it does, for the options that `given`, the matches of `command`, a built
+    /// `gsplit train`, leaves to it. Returns the arguments that stand for it.
+    pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
+        let places = || Places::new(command, &self.config);
+        self.file.as_deref().map(|path| ConfigFile::read(path, &places(), given)).transpose()
+    }
+
+    /// Notes where options come from, for complaints about them.
+    pub fn came_from(&mut self, file: ConfigFile) {
+        self.from_file = Some(file);
+    }
+
+    /// The options around the configuration that were given, as the file has them.
+    fn around(&self, threads: Option<usize>) -> Map<String, Value> {
+        let (log, csv, events) = (&self.log, &self.log_csv, &self.tensorboard);
+        let paths = [("checkpoint", &self.checkpoint), ("log", log), ("log_csv", csv), ("tensorboard", events)];
+        let mut around: Map<String, Value> = paths
+            .into_iter()
+            .map(|(name, path)| (name.to_string(), json!(path.as_deref().and_then(Path::to_str))))
+            .collect();
+        around.insert("resume".to_string(), self.resume.then_some(true).into());
+        around.insert("threads".to_string(), threads.into());
+        around
+    }
 }
 
 /// Trains, and prints one line an epoch.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let_idle_threads_sleep()?;
+    let as_usage = |error| match (error, &args.from_file) {
+        (Error::Option(message), Some(file)) => usage(file.place(message)),
+        (Error::Option(message), None) => usage(message),
+        (other, _) => other.into(),
+    };
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(as_usage)?;
-    let dataset = Dataset::open(&args.dataset)?;
     let config = &args.config;
+    if args.print_config {
+        ui.say(to_toml(config, &args.around(ui.threads())));
+        ui.json(&json!({ "config": config.effective() }));
+        return Ok(());
+    }
+    let_idle_threads_sleep()?;
+    let dataset = Dataset::open(&args.dataset.context("a dataset is needed")?)?;
     ui.say(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks, {}",
         dataset.name(),
@@ -73,6 +132,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         checkpoint: args.checkpoint,
         resume: args.resume,
         log: args.log,
+        log_csv: args.log_csv,
+        tensorboard: args.tensorboard,
         threads: ui.threads(),
         features: args.load_features,
         prefetch: args.prefetch,
@@ -80,13 +141,14 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ..RunOptions::default()
     };
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
-    if summary.epochs.is_empty() {
-        ui.say(format_args!(
-            "nothing to do: the checkpoint is after epoch {} of {}; raise --epochs to go on",
-            summary.resumed_after, config.epochs
-        ));
+    if let Some(line) = ending(&summary, config) {
+        ui.say(line);
     }
-    if let Some(log) = &options.log {
+    if let Some(best) = &summary.best {
+        let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
+        ui.say(format_args!("best: epoch {}, valid {:.4}{test}", best.epoch, best.valid.unwrap_or_default()));
+    }
+    for log in [&options.log, &options.log_csv, &options.tensorboard].into_iter().flatten() {
         ui.say(format_args!("log: {}", log.display()));
     }
     if let Some(folder) = &options.checkpoint {
@@ -109,10 +171,19 @@ fn let_idle_threads_sleep() -> anyhow::Result<()> {
     Err(error).context("cannot start gsplit again with OMP_WAIT_POLICY=passive; set it yourself")
 }
 
-fn as_usage(error: Error) -> anyhow::Error {
-    match error {
-        Error::Option(message) => usage(message),
-        other => other.into(),
+/// Why there were fewer epochs than asked for, if there were.
+fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
+    let (done, all) = (summary.resumed_after as usize + summary.epochs.len(), config.epochs);
+    match (summary.stopped_early, summary.epochs.is_empty()) {
+        (true, none) => {
+            let patience = config.patience.unwrap_or_default();
+            let began = if none { "nothing to do" } else { "stopped" };
+            Some(format!("{began}: no better valid metric in {patience} evaluations up to epoch {done} of {all}"))
+        }
+        (false, true) => {
+            Some(format!("nothing to do: the checkpoint is after epoch {done} of {all}; raise --epochs to go on"))
+        }
+        (false, false) => None,
     }
 }
 

@@ -1,9 +1,10 @@
 //! `gsplit-train`: the subcommands of gsplit that need libtorch. `gsplit` hands them over to it.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::ui;
 
 mod compare;
@@ -26,9 +27,57 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    ui::guard(cli.output, |ui| match cli.command {
-        Command::Train(args) => train::run(*args, ui),
-        Command::Compare(args) => compare::run(args, ui),
-    })
+    let given = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    let output = cli.output;
+    match with_file(cli, &given) {
+        Ok(cli) => ui::guard(cli.output, |ui| match cli.command {
+            Command::Train(args) => train::run(*args, ui),
+            Command::Compare(args) => compare::run(args, ui),
+        }),
+        Err(error) => ui::guard(output, |_| Err(error)),
+    }
+}
+
+/// `cli`, which was parsed from `given`, with the options of the file that `train --config` names.
+fn with_file(cli: Cli, given: &ArgMatches) -> anyhow::Result<Cli> {
+    let (Command::Train(args), Some(given)) = (&cli.command, given.subcommand_matches("train")) else { return Ok(cli) };
+    let mut command = Cli::command();
+    command.build();
+    let train = command.find_subcommand("train");
+    let Some(file) = train.map(|train| args.read_file(train, given)).transpose()?.flatten() else { return Ok(cli) };
+    let mut cli = Cli::parse_from(with_arguments(std::env::args_os(), file.arguments()));
+    if let Command::Train(args) = &mut cli.command {
+        args.came_from(file);
+    }
+    Ok(cli)
+}
+
+/// A command line with `more` arguments right after its subcommand.
+fn with_arguments(line: impl Iterator<Item = OsString>, more: &[String]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = line.collect();
+    let mut at = 1;
+    while let Some(option) = words.get(at).filter(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        at += if option == "--threads" { 2 } else { 1 };
+    }
+    let at = (at + 1).min(words.len());
+    words.splice(at..at, more.iter().map(OsString::from));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_the_file_come_right_after_the_subcommand() {
+        let insert = |line: &str| {
+            let words = line.split_whitespace().map(OsString::from);
+            let words = with_arguments(words, &["--lr=1".to_string(), "--resume".to_string()]);
+            words.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(insert("gsplit train ds"), "gsplit train --lr=1 --resume ds");
+        assert_eq!(insert("gsplit --threads 2 -q train -- ds"), "gsplit --threads 2 -q train --lr=1 --resume -- ds");
+        assert_eq!(insert("gsplit --threads=2 train"), "gsplit --threads=2 train --lr=1 --resume");
+    }
 }

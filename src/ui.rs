@@ -349,12 +349,14 @@ impl Stage for Lines {
             Unit::Items(items) => items,
         };
         let seconds = state.started.elapsed().as_secs_f64();
+        let rate = state.done as f64 / seconds;
         complain(&match self.total.filter(|&total| total >= state.done && state.done > 0) {
             Some(total) => {
-                let eta = seconds * (total - state.done) as f64 / state.done as f64;
-                format!("{}: {} of {total} {unit}, {seconds:.0} s, eta {eta:.0} s", self.name, state.done)
+                let eta = (total - state.done) as f64 / rate;
+                let done = format!("{} of {total} {unit}", state.done);
+                format!("{}: {done}, {rate:.0}/s, {seconds:.0} s, eta {eta:.0} s", self.name)
             }
-            None => format!("{}: {} {unit}, {seconds:.0} s", self.name, state.done),
+            None => format!("{}: {} {unit}, {rate:.0}/s, {seconds:.0} s", self.name, state.done),
         });
     }
 }

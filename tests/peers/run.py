@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every export of gsplit is opened by the tool it is for: run.py GSPLIT, as `make test-peers` runs it.
+"""Exports of gsplit, and what training leaves, are opened by the tools they are for: run.py GSPLIT (`make test-peers`).
 
 Two virtual environments with pinned versions are made in target/peers, once; datasets are made and exported there, and
 check_*.py compares what the tools read with the dataset's own files. One line a check; ends at the first that fails. Where
@@ -85,6 +85,20 @@ def export(binary, dataset, partition, folder):
         gsplit(binary, "export", dataset, "--format", "snap", "--out", folder / out)
 
 
+def train(binary, dataset, run):
+    """A run that was killed after an epoch that its checkpoints do not know, and resumed; one that meets a plateau."""
+    run.mkdir()
+    size = ["--parallelism", "single", "--layers", 2, "--fanouts", "5,5", "--hidden", 16, "--batch-size", 256]
+    logs = ["--log", run / "log.jsonl", "--log-csv", run / "log.csv", "--tensorboard", run / "tb"]
+    decay = ["--schedule", "cosine", "--min-lr", 0.001, "--decay-epochs", 6, "--checkpoint", run / "checkpoints"]
+    whole = ["train", dataset, *size, *logs, *decay, "--lr", 0.01]
+    gsplit(binary, *whole, "--epochs", 4)
+    shutil.rmtree(run / "checkpoints/epoch-00004")
+    gsplit(binary, *whole, "--epochs", 6, "--resume")
+    plateau = ["--schedule", "plateau", "--gamma", 0.5, "--lr-patience", 1, "--lr", 0.02, "--epochs", 30]
+    gsplit(binary, "train", dataset, *size, *plateau, "--log", run / "plateau.jsonl")
+
+
 def run_check(python, script, *arguments):
     if python is None:
         return
@@ -110,6 +124,9 @@ def main(binary):
         run_check(dgl, "check_graphbolt.py", dataset, exports / "graphbolt")
         run_check(dgl, "check_dgl.py", dataset, exports / "dgl", *([partition] if partition else []))
         run_check(pyg, "check_pyg.py", dataset, exports / "pyg")
+    if pyg is not None:
+        train(binary, data / "community", data / "run")
+        run_check(pyg, "check_training.py", data / "community", data / "run")
     print("the peers read what was exported, but for what is marked skipped above")
 
 

@@ -18,3 +18,5 @@ mod place;
 mod support;
 #[cfg(feature = "train")]
 mod theorem;
+#[cfg(feature = "train")]
+mod train;

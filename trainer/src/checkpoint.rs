@@ -2,13 +2,19 @@
 //!
 //! ```text
 //! DIR/epoch-00007/model.safetensors       parameters and running statistics by name, f32
-//! DIR/epoch-00007/optimizer.safetensors   Adam's `first_moment` and `second_moment`, flat, in the parameters' order
+//! DIR/epoch-00007/optimizer.safetensors   the optimizer's state by name, flat, in the parameters' order
 //! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, checksums
+//! DIR/best -> epoch-00005                 the one with the highest valid metric so far
+//! DIR/lock                                held by the run that writes here
 //! ```
 //!
 //! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed after
-//! epoch 7 continues with exactly the losses of one that was never interrupted. The last [`KEPT`] are kept.
+//! epoch 7 continues with exactly the losses of one that was never interrupted. The last [`KEPT`] are kept, and the best.
+//! A folder has one writer at a time.
 
+use std::fs::{File, TryLockError};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::document::{self, Document};
@@ -19,12 +25,20 @@ use tch::Tensor;
 
 use crate::config::TrainConfig;
 use crate::model::Parameters;
-use crate::optimizer::Adam;
+use crate::optimizer::Optimizer;
 use crate::report::EpochReport;
+use crate::stopping::best_epoch;
 use crate::{Error, Result};
 
 /// Newest checkpoints that are kept.
 const KEPT: usize = 2;
+
+/// Name of the link to the best.
+const BEST: &str = "best";
+
+fn name_of(epoch: u32) -> String {
+    format!("epoch-{epoch:05}")
+}
 
 /// Content of `checkpoint.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,7 +110,7 @@ impl Inputs {
 
 impl Document for Checkpoint {
     const FORMAT: &'static str = "gsplit-checkpoint";
-    const VERSION: u32 = 2;
+    const VERSION: u32 = 3;
 }
 
 /// Writes the checkpoint after the last epoch of `history` and removes the oldest beyond those that are kept.
@@ -105,14 +119,14 @@ pub fn save(
     history: &[EpochReport],
     (dataset, inputs, config): (&Dataset, &Inputs, &TrainConfig),
     parameters: &Parameters,
-    adam: &Adam,
+    optimizer: &Optimizer,
 ) -> Result<()> {
     let epoch = history.last().map_or(0, |report| report.epoch);
-    let staging = Staging::begin(folder.join(format!("epoch-{epoch:05}")), true)?;
+    let staging = Staging::begin(folder.join(name_of(epoch)), true)?;
     let weights: Vec<(&str, &Tensor)> = parameters.state().collect();
-    let moments = [("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
+    let state = optimizer.state();
     let mut files = Files::new();
-    for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &moments[..])] {
+    for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])] {
         let path = staging.path(name);
         Tensor::write_safetensors(tensors, &path)?;
         let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
@@ -125,18 +139,70 @@ pub fn save(
         inputs: inputs.clone(),
         config: config.clone(),
         history: history.to_vec(),
-        steps: adam.steps,
+        steps: optimizer.steps,
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
     };
     document::write(&staging.path("checkpoint.json"), &checkpoint)?;
     staging.commit()?;
+    let best = best_epoch(history);
+    if let Some(best) = best {
+        point_to(folder, best)?;
+    }
     let mut epochs = found(folder);
-    while epochs.len() > KEPT {
-        let (_, oldest) = epochs.remove(0);
-        std::fs::remove_dir_all(&oldest).map_err(gsplit_store::Error::io(&oldest))?;
+    epochs.truncate(epochs.len().saturating_sub(KEPT));
+    for (_, old) in epochs.into_iter().filter(|&(epoch, _)| Some(epoch) != best) {
+        std::fs::remove_dir_all(&old).map_err(gsplit_store::Error::io(&old))?;
     }
     Ok(())
+}
+
+/// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a resumed run may know of a
+/// best epoch whose checkpoint was deleted.
+fn point_to(folder: &Path, epoch: u32) -> Result<()> {
+    let (link, name, fresh) = (folder.join(BEST), name_of(epoch), folder.join(".best.partial"));
+    if !folder.join(&name).exists() || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
+        return Ok(());
+    }
+    match std::fs::remove_file(&fresh) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&fresh)(cause).into()),
+        _ => {}
+    }
+    match symlink(&name, &fresh) {
+        // A file system without links: the best checkpoint is kept all the same.
+        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => return Ok(()),
+        linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
+    }
+    Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
+}
+
+/// A checkpoint folder that no other run writes to while this lives.
+#[derive(Debug)]
+pub struct Lock(#[expect(dead_code, reason = "the kernel releases the lock with it")] File);
+
+/// Makes `folder` where it is missing and locks it, or says which process has it.
+///
+/// # Errors
+/// [`gsplit_store::Error::Busy`] if another run, of this process or another, writes there.
+pub fn lock(folder: &Path) -> Result<Lock> {
+    let failed = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
+    std::fs::create_dir_all(folder).map_err(failed(folder))?;
+    let path = folder.join("lock");
+    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = opened.map_err(failed(&path))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut owner = String::new();
+            let read = (&mut file).take(20).read_to_string(&mut owner);
+            let process = read.ok().and_then(|_| owner.parse().ok());
+            return Err(gsplit_store::Error::Busy { path: folder.to_path_buf(), process }.into());
+        }
+        Err(TryLockError::Error(cause)) => return Err(failed(&path)(cause).into()),
+    }
+    let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
+    named.map_err(failed(&path))?;
+    Ok(Lock(file))
 }
 
 /// A checkpoint that fits the run it is to continue.
@@ -212,13 +278,12 @@ fn unusable(error: gsplit_store::Error) -> Error {
     }
 }
 
-/// Overwrites `parameters` and `adam` with what the checkpoint holds.
-pub fn restore(resume: &Resume, parameters: &Parameters, adam: &mut Adam) -> Result<()> {
+/// Overwrites `parameters` and `optimizer` with what the checkpoint holds.
+pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
     let targets = parameters.state().collect();
     copy_from(&resume.path.join("model.safetensors"), targets)?;
-    let moments = vec![("first_moment", &adam.first_moment), ("second_moment", &adam.second_moment)];
-    copy_from(&resume.path.join("optimizer.safetensors"), moments)?;
-    adam.steps = resume.steps;
+    copy_from(&resume.path.join("optimizer.safetensors"), optimizer.state())?;
+    optimizer.steps = resume.steps;
     Ok(())
 }
 

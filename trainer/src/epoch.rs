@@ -3,20 +3,20 @@
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
+use crate::Result;
 use crate::batch::{Comms, Prepared, for_each_batch};
 use crate::job::Job;
 use crate::model::{DropoutKey, Model};
-use crate::optimizer::Adam;
+use crate::optimizer::Optimizer;
 use crate::report::StepReport;
 use crate::step::{Targets, train_step};
-use crate::{Error, Result};
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
 pub fn train_epoch(
     job: &Job<'_>,
     epoch: u32,
     model: &Model,
-    adam: &mut Adam,
+    optimizer: &mut Optimizer,
     comms: &Comms,
     stage: &dyn Stage,
 ) -> Result<StepReport> {
@@ -29,15 +29,13 @@ pub fn train_epoch(
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
         let targets = Targets::of(global, &job.labels);
-        let mut report = train_step(model, adam, batch, job.graph, targets, dropout, comm)?;
-        if !report.loss.is_finite() {
-            return Err(Error::Diverged { loss: report.loss, epoch, step: step + 1 });
-        }
+        let mut report = train_step(model, optimizer, batch, job.graph, targets, dropout, comm)?;
+        report.check(epoch, step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         (report.edges, report.rows_loaded, report.rows_exchanged) = (edges as u64, rows as u64, rows_exchanged);
         sums.add(&report);
         if comm.rank() == 0 {
-            stage.advance(1);
+            stage.advance(global.len() as u64);
         }
         Ok(())
     })?;

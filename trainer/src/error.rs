@@ -46,6 +46,19 @@ pub enum Error {
         /// Mini-batch of the epoch, from 1.
         step: u32,
     },
+    /// A gradient is no number: the weights are spoilt, though the loss before was one.
+    #[error(
+        "the gradient's norm is {norm} at epoch {epoch}, step {step}: lower --lr, set --clip-norm or check the features; \
+         the last checkpoint is kept"
+    )]
+    Spoilt {
+        /// NaN or infinite.
+        norm: f64,
+        /// Epoch, from 1.
+        epoch: u32,
+        /// Mini-batch of the epoch, from 1.
+        step: u32,
+    },
     /// The caller asked to stop.
     #[error("interrupted: the epochs before are kept where --checkpoint was given")]
     Interrupted,

@@ -24,19 +24,22 @@ mod error;
 mod evaluate;
 mod exchange;
 mod job;
+mod log;
 pub mod model;
 pub mod operator;
 mod optimizer;
 mod pass;
 mod report;
 mod step;
+mod stopping;
 #[cfg(test)]
 mod tests;
 mod train;
 
 pub use batch::Ownership;
 pub use config::{
-    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TrainConfig,
+    ConfigOption, Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind,
+    Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::Exchange;

@@ -1,13 +1,9 @@
-//! Numbers that training returns: per step inside, per epoch to the caller, per epoch to the log file.
-
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+//! Numbers that training returns: per step inside, per epoch to the caller, per epoch to the logs.
 
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
 /// too, so that the parts may add up to more than the whole.
@@ -28,6 +24,10 @@ pub struct Timings {
 pub struct StepReport {
     /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
     pub loss: f64,
+    /// Norm of the gradient before clipping, over all ranks and parameters; over several steps, the sum.
+    pub gradient_norm: f64,
+    /// Learning rate of the update; over several steps, of the last.
+    pub learning_rate: f64,
     /// Seeds classified rightly.
     pub correct: u64,
     /// Labelled seeds.
@@ -43,9 +43,22 @@ pub struct StepReport {
 }
 
 impl StepReport {
+    /// Fails when the loss or the gradient of mini-batch `step` of `epoch`, both from 1, is no number.
+    pub fn check(&self, epoch: u32, step: u32) -> Result<()> {
+        if !self.loss.is_finite() {
+            return Err(Error::Diverged { loss: self.loss, epoch, step });
+        }
+        match self.gradient_norm.is_finite() {
+            true => Ok(()),
+            false => Err(Error::Spoilt { norm: self.gradient_norm, epoch, step }),
+        }
+    }
+
     /// Adds another step of the same rank.
     pub fn add(&mut self, other: &Self) {
         self.loss += other.loss;
+        self.gradient_norm += other.gradient_norm;
+        self.learning_rate = other.learning_rate;
         self.correct += other.correct;
         self.counted += other.counted;
         self.edges += other.edges;
@@ -73,7 +86,8 @@ impl StepReport {
             compute_s: compute / ranks,
             exchange_s: exchange / ranks,
         };
-        Ok(Self { loss, correct, counted, edges, rows_loaded, rows_exchanged, timings })
+        // Every rank has the same gradient norm and learning rate.
+        Ok(Self { loss, correct, counted, edges, rows_loaded, rows_exchanged, timings, ..*self })
     }
 }
 
@@ -84,6 +98,12 @@ pub struct EpochReport {
     pub epoch: u32,
     /// Mean of the mini-batches' losses, with dropout, before each update.
     pub loss: f64,
+    /// Mean of the gradients' norms, before clipping.
+    #[serde(default)]
+    pub gradient_norm: f64,
+    /// Learning rate of the last update.
+    #[serde(default)]
+    pub learning_rate: f64,
     /// Accuracy on the training seeds, as they were when trained on.
     pub train: f64,
     /// Accuracy on the valid split with full neighbourhoods, when evaluated.
@@ -116,30 +136,8 @@ pub struct Summary {
     pub partition: Option<String>,
     /// Epochs that were found done.
     pub resumed_after: u32,
-}
-
-/// A JSONL file with one [`EpochReport`] a line.
-#[derive(Debug)]
-pub struct Log {
-    path: PathBuf,
-    file: File,
-}
-
-impl Log {
-    /// Starts the file at `path` anew with the lines of `history`, the epochs that a resumed run found done.
-    pub fn start(path: &Path, history: &[EpochReport]) -> Result<Self> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(gsplit_store::Error::io(folder))?;
-        }
-        let mut log =
-            Self { path: path.to_path_buf(), file: File::create(path).map_err(gsplit_store::Error::io(path))? };
-        history.iter().try_for_each(|report| log.write(report))?;
-        Ok(log)
-    }
-
-    /// Appends one line.
-    pub fn write(&mut self, report: &EpochReport) -> Result<()> {
-        let line = serde_json::to_string(report).unwrap_or_default();
-        Ok(writeln!(self.file, "{line}").map_err(gsplit_store::Error::io(&self.path))?)
-    }
+    /// The epoch with the highest valid metric, those before a resume included.
+    pub best: Option<EpochReport>,
+    /// Whether patience ended the run before its last epoch.
+    pub stopped_early: bool,
 }

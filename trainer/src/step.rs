@@ -9,7 +9,7 @@ use tch::{Kind, Reduction, Tensor};
 
 use crate::batch::Loaded;
 use crate::model::{DropoutKey, Model};
-use crate::optimizer::Adam;
+use crate::optimizer::Optimizer;
 use crate::pass::{Pass, backward, forward};
 use crate::report::StepReport;
 use crate::{Result, autograd};
@@ -37,7 +37,7 @@ impl<'a> Targets<'a> {
 /// Runs the mini-batch and updates the parameters. Collective.
 pub fn train_step(
     model: &Model,
-    adam: &mut Adam,
+    optimizer: &mut Optimizer,
     batch: Loaded<'_>,
     graph: Graph<'_>,
     targets: Targets<'_>,
@@ -52,7 +52,8 @@ pub fn train_step(
     (report.correct, report.counted) = (correct, counted);
     backward(pass, loss, comm, &mut report)?;
     let reducing = Instant::now();
-    adam.update(model.parameters(), comm)?;
+    let update = optimizer.update(model.parameters(), comm)?;
+    (report.gradient_norm, report.learning_rate) = (update.gradient_norm, update.learning_rate);
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
     report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
     Ok(report)

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
-use gsplit_store::{Dataset, Progress, Unit};
+use gsplit_store::{Dataset, Progress, Stage, Unit};
 
 use crate::batch::Comms;
 use crate::checkpoint::{self, Inputs, Resume};
@@ -16,9 +16,11 @@ use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{accuracy, infer};
 use crate::job::{Artifacts, FeaturePlace, Job};
+use crate::log::Logs;
 use crate::model::{Model, OwnLayer, check_size};
-use crate::optimizer::Adam;
-use crate::report::{EpochReport, Log, Summary};
+use crate::optimizer::Optimizer;
+use crate::report::{EpochReport, StepReport, Summary};
+use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::{Error, Result, TrainConfig};
 
 /// What surrounds a run without changing its result.
@@ -30,6 +32,10 @@ pub struct RunOptions {
     pub resume: bool,
     /// JSONL file with one line an epoch.
     pub log: Option<PathBuf>,
+    /// CSV file with one line an epoch.
+    pub log_csv: Option<PathBuf>,
+    /// Folder for TensorBoard's event files.
+    pub tensorboard: Option<PathBuf>,
     /// Threads for torch's operators, over all ranks together; the machine's cores when `None`.
     pub threads: Option<usize>,
     /// Where feature rows are read from.
@@ -57,6 +63,12 @@ pub fn train(
     let ranks = config.num_ranks();
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1));
+    if let (Some(user), true) = (config.watches_valid(), job.valid.as_ref().is_none_or(|valid| valid.is_empty())) {
+        let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
+        return Err(Error::Option(problem));
+    }
+    // Nobody else may write there from before its state is read.
+    let _lock = options.checkpoint.as_deref().map(checkpoint::lock).transpose()?;
     let resume = match (&options.checkpoint, options.resume) {
         (Some(folder), true) => Some(checkpoint::find(folder, dataset, &inputs, config)?),
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
@@ -69,10 +81,13 @@ pub fn train(
     check_size(config, job.features.dim(), job.classes)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
-    let log = options.log.as_deref().map(|path| Log::start(path, history)).transpose()?;
-    let run = Run { dataset, inputs, threads, job, options, resume, log: Mutex::new(log), progress, on_epoch };
+    let logs = Mutex::new(Logs::start(options, history)?);
+    let run = Run { dataset, inputs, threads, job, options, resume, logs, progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
+    let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Ok(Summary {
+        best,
+        stopped_early: (epochs.len() as u32) < config.epochs,
         epochs: epochs.split_off(done),
         num_parameters,
         partition: artifacts.partition().map(|map| map.key().to_string()),
@@ -87,7 +102,7 @@ struct Run<'a> {
     job: Job<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
-    log: Mutex<Option<Log>>,
+    logs: Mutex<Logs>,
     progress: &'a dyn Progress,
     on_epoch: &'a (dyn Fn(&EpochReport) + Sync),
 }
@@ -154,45 +169,60 @@ impl Run<'_> {
         let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
         self.share_threads(comm.size());
         let model = Model::with_layers(config, job.features.dim(), job.classes, self.options.layer.as_ref());
-        let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
+        let steps = job.train.len().div_ceil(config.batch_size) as u64;
+        let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {
-            checkpoint::restore(resume, model.parameters(), &mut adam)?;
+            checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
             reports.clone_from(&resume.history);
         }
-        let steps = job.train.len().div_ceil(config.batch_size) as u64;
         for epoch in reports.len() as u32 + 1..=config.epochs {
+            if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
+                break;
+            }
+            optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
             let started = Instant::now();
-            let name = format!("epoch {epoch}/{}", config.epochs);
-            let stage = match comm.rank() {
-                0 => self.progress.stage(&name, Some(steps), Unit::Items("batches")),
-                _ => Box::new(gsplit_store::NoProgress),
-            };
-            let sums = train_epoch(job, epoch, &model, &mut adam, comms, stage.as_ref())?.reduce(comm)?;
+            let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
+            let stage = self.stage(comm, &name);
+            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref())?.reduce(comm)?;
             drop(stage);
-            let mut report = EpochReport {
-                epoch,
-                loss: sums.loss / steps as f64,
-                train: sums.correct as f64 / sums.counted.max(1) as f64,
-                valid: None,
-                test: None,
-                timings: sums.timings,
-                seconds: started.elapsed().as_secs_f64(),
-                evaluate_s: 0.0,
-                edges: sums.edges,
-                rows_loaded: sums.rows_loaded,
-                rows_exchanged: sums.rows_exchanged,
-            };
+            let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
             if comm.rank() == 0 {
                 self.evaluate(&mut report, &model)?;
             }
+            share_metrics(&mut report, comm)?;
             reports.push(report);
             if comm.rank() == 0 {
-                self.keep(&reports, &model, &adam)?;
+                self.keep(&reports, &model, &optimizer)?;
             }
             comm.barrier()?;
         }
         Ok((reports, model.parameters().num_values()))
+    }
+
+    /// How long the rest of the run would take at the pace of the epochs of this process, for people.
+    fn to_go(&self, reports: &[EpochReport]) -> String {
+        let before = self.resume.as_ref().map_or(0, |resume| resume.history.len());
+        let done = &reports[before..];
+        if done.is_empty() {
+            return String::new();
+        }
+        let spent: f64 = done.iter().map(|report| report.seconds + report.evaluate_s).sum();
+        let left = (spent / done.len() as f64 * f64::from(self.job.config.epochs - reports.len() as u32)) as u64;
+        let (hours, minutes, seconds) = (left / 3600, left / 60 % 60, left % 60);
+        match (hours, minutes) {
+            (0, 0) => format!(", {seconds} s to go"),
+            (0, _) => format!(", {minutes}:{seconds:02} min to go"),
+            _ => format!(", {hours}:{minutes:02} h to go"),
+        }
+    }
+
+    /// Watches an epoch from rank 0.
+    fn stage(&self, comm: &dyn Communicator, name: &str) -> Box<dyn Stage> {
+        match comm.rank() {
+            0 => self.progress.stage(name, Some(self.job.train.len() as u64), Unit::Items("seeds")),
+            _ => Box::new(gsplit_store::NoProgress),
+        }
     }
 
     /// Fills in the accuracies, when it is time to: rank 0 alone, while the others wait.
@@ -213,19 +243,20 @@ impl Run<'_> {
         report.test = job.test.as_deref().and_then(score);
         self.share_threads(config.num_ranks());
         report.evaluate_s = started.elapsed().as_secs_f64();
-        Ok(())
+        match (config.watches_valid(), report.valid) {
+            (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),
+            _ => Ok(()),
+        }
     }
 
     /// Checkpoints, logs and tells the caller about the last epoch of `reports`: rank 0 alone.
-    fn keep(&self, reports: &[EpochReport], model: &Model, adam: &Adam) -> Result<()> {
+    fn keep(&self, reports: &[EpochReport], model: &Model, optimizer: &Optimizer) -> Result<()> {
         if let Some(folder) = &self.options.checkpoint {
             let origin = (self.dataset, &self.inputs, self.job.config);
-            checkpoint::save(folder, reports, origin, model.parameters(), adam)?;
+            checkpoint::save(folder, reports, origin, model.parameters(), optimizer)?;
         }
         let Some(report) = reports.last() else { return Ok(()) };
-        if let Some(log) = self.log.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).as_mut() {
-            log.write(report)?;
-        }
+        self.logs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).write(report)?;
         (self.on_epoch)(report);
         Ok(())
     }
@@ -234,4 +265,39 @@ impl Run<'_> {
     fn share_threads(&self, among: usize) {
         tch::set_num_threads((self.threads / among).max(1) as i32);
     }
+}
+
+/// The report of an epoch of `steps` mini-batches, not evaluated yet.
+fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochReport {
+    EpochReport {
+        epoch,
+        loss: sums.loss / steps as f64,
+        gradient_norm: sums.gradient_norm / steps as f64,
+        learning_rate: sums.learning_rate,
+        train: sums.correct as f64 / sums.counted.max(1) as f64,
+        valid: None,
+        test: None,
+        timings: sums.timings,
+        seconds,
+        evaluate_s: 0.0,
+        edges: sums.edges,
+        rows_loaded: sums.rows_loaded,
+        rows_exchanged: sums.rows_exchanged,
+    }
+}
+
+/// Gives every rank the metrics that rank 0 found: all decide by them alike. Collective.
+fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
+    let mut values = [0.0; 5];
+    if comm.rank() == 0 {
+        let known = |metric: Option<f64>| if metric.is_some() { 1.0 } else { 0.0 };
+        let (valid, test) = (report.valid, report.test);
+        values = [known(valid), valid.unwrap_or_default(), known(test), test.unwrap_or_default(), report.evaluate_s];
+    }
+    comm.all_reduce_sum_f64(&mut values)?;
+    let [has_valid, valid, has_test, test, evaluate_s] = values;
+    report.valid = (has_valid > 0.0).then_some(valid);
+    report.test = (has_test > 0.0).then_some(test);
+    report.evaluate_s = evaluate_s;
+    Ok(())
 }

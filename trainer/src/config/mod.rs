@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 mod model;
 mod optimizer;
+mod schedule;
 
 pub use model::{JumpingKnowledge, ModelConfig, ModelKind, NormKind};
-pub use optimizer::OptimizerConfig;
+pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use schedule::{ScheduleConfig, ScheduleKind};
 
 use crate::{Error, Result};
 
@@ -77,12 +79,21 @@ pub struct TrainConfig {
     /// How it is updated
     #[command(flatten)]
     pub optimizer: OptimizerConfig,
+    /// How its learning rate changes
+    #[command(flatten)]
+    pub schedule: ScheduleConfig,
     /// Seed of every random choice: weights, batches, samples, dropout
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Evaluate on the valid and test splits every N epochs, and after the last; 0 for never
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub eval_every: u32,
+    /// Stop when the valid metric has not risen for this many evaluations in a row
+    #[arg(long, value_name = "N")]
+    pub patience: Option<u32>,
+    /// What the valid metric must rise by to count as risen, for --patience
+    #[arg(long, value_name = "DELTA", default_value_t = 0.0)]
+    pub min_delta: f64,
 }
 
 impl TrainConfig {
@@ -113,42 +124,92 @@ impl TrainConfig {
             "--epochs 0: expected 1 or more".to_string()
         } else if let Some(problem) = self.model.problem().or_else(|| self.optimizer.problem()) {
             problem
+        } else if let Some(problem) = self.schedule.problem(self.optimizer.lr).or_else(|| self.stopping_problem()) {
+            problem
         } else {
             return Ok(());
         };
         Err(Error::Option(problem))
     }
 
-    /// Names the first option whose change would make a resumed run another run. The number of epochs may grow, and
-    /// evaluation changes nothing; parallelism and ranks would change the order of sums, so the resumed losses would no
-    /// longer be exactly those of an uninterrupted run. (The partition map is compared by its content, elsewhere.)
+    /// What is wrong with the options that the valid metric decides by, if anything.
+    fn stopping_problem(&self) -> Option<String> {
+        if self.patience == Some(0) {
+            Some("--patience 0: expected 1 or more".to_string())
+        } else if self.min_delta < 0.0 || !self.min_delta.is_finite() {
+            Some(format!("--min-delta {}: expected a number from 0", self.min_delta))
+        } else if self.min_delta > 0.0 && self.patience.is_none() {
+            Some("--min-delta is for --patience: leave it out, or give both".to_string())
+        } else {
+            let user = self.watches_valid().filter(|_| self.eval_every == 0)?;
+            Some(format!("{user} needs evaluations, --eval-every 0 makes none: give --eval-every 1 or more"))
+        }
+    }
+
+    /// The option that makes the course of the run depend on the valid metric, if one does.
+    pub fn watches_valid(&self) -> Option<&'static str> {
+        match self.schedule.kind {
+            ScheduleKind::Plateau => Some("--schedule plateau"),
+            _ => self.patience.map(|_| "--patience"),
+        }
+    }
+
+    /// This configuration with everything that is left open filled in.
+    pub fn effective(&self) -> Self {
+        Self {
+            ranks: Some(self.num_ranks()),
+            optimizer: self.optimizer.effective(),
+            schedule: self.schedule.effective(self.epochs),
+            ..self.clone()
+        }
+    }
+
+    /// Names the first option whose change would make a resumed run another run. The number of epochs may grow, where the
+    /// learning rate does not depend on it; evaluation and early stopping change nothing, but for the plateau schedule,
+    /// which goes by the evaluations; parallelism and ranks would change the order of sums, so the resumed losses would
+    /// no longer be exactly those of an uninterrupted run. (The partition map is compared by its content, elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
         let neutral = |config: &Self| {
-            let ranks = Some(config.num_ranks());
+            let effective = config.effective();
+            let eval_every = if config.schedule.kind == ScheduleKind::Plateau { config.eval_every } else { 0 };
             // The same losses to the bit, computed otherwise.
-            let model = ModelConfig { checkpoint_activations: false, ..config.model.clone() };
-            Self { epochs: 0, eval_every: 0, ranks, partition: None, model, ..config.clone() }
+            let model = ModelConfig { checkpoint_activations: false, ..effective.model.clone() };
+            Self { epochs: 0, eval_every, patience: None, min_delta: 0.0, partition: None, model, ..effective }
         };
-        let [mine, theirs] = [self, other].map(|config| options(&neutral(config)));
-        mine.iter().find(|&(name, value)| theirs.get(name) != Some(value)).map(|(name, value)| {
-            let theirs = theirs.get(name).unwrap_or(&serde_json::Value::Null);
-            format!("--{name} is {value}, the checkpoint has {theirs}")
-        })
+        let [mine, theirs] = [self, other].map(|config| neutral(config).options());
+        mine.iter().find(|&(name, option)| theirs.get(name).map(|theirs| &theirs.value) != Some(&option.value)).map(
+            |(name, option)| {
+                let theirs = theirs.get(name).map_or(&serde_json::Value::Null, |theirs| &theirs.value);
+                format!("--{name} is {}, the checkpoint has {theirs}", option.value)
+            },
+        )
+    }
+
+    /// The options by their names on the command line.
+    pub fn options(&self) -> BTreeMap<String, ConfigOption> {
+        let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(self) else { return BTreeMap::new() };
+        let mut options = BTreeMap::new();
+        for (key, value) in fields {
+            match value {
+                serde_json::Value::Object(fields) => options.extend(fields.into_iter().map(|(field, value)| {
+                    // The kind of a thing is named by the thing: --model sage.
+                    let flag = if field == "kind" { &key } else { &field }.replace('_', "-");
+                    (flag, ConfigOption { table: Some(key.clone()), key: field, value })
+                })),
+                value => drop(options.insert(key.replace('_', "-"), ConfigOption { table: None, key, value })),
+            }
+        }
+        options
     }
 }
 
-/// The options of `config` by their names on the command line.
-fn options(config: &TrainConfig) -> BTreeMap<String, serde_json::Value> {
-    fn add(name: &str, value: serde_json::Value, to: &mut BTreeMap<String, serde_json::Value>) {
-        match value {
-            serde_json::Value::Object(fields) => fields.into_iter().for_each(|(name, value)| add(&name, value, to)),
-            value => {
-                let name = if name == "kind" { "model" } else { name };
-                to.insert(name.replace('_', "-"), value);
-            }
-        }
-    }
-    let mut options = BTreeMap::new();
-    add("", serde_json::to_value(config).unwrap_or_default(), &mut options);
-    options
+/// An option as the configuration file and checkpoints hold it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConfigOption {
+    /// The table it is in, if it is in one.
+    pub table: Option<String>,
+    /// Its name there.
+    pub key: String,
+    /// Its value, null where it is not given.
+    pub value: serde_json::Value,
 }

@@ -2,19 +2,110 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The optimizer's settings.
+/// The optimizers there are, each with torch's formulas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum OptimizerKind {
+    /// Adam (Kingma and Ba, 2015); weight decay is added to the gradient
+    Adam,
+    /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019)
+    #[value(name = "adamw")]
+    AdamW,
+    /// Stochastic gradient descent with momentum; weight decay is added to the gradient
+    Sgd,
+}
+
+/// The optimizer's settings. What is `None` is left to [`OptimizerConfig::effective`], or does not apply to the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct OptimizerConfig {
-    /// Learning rate of Adam
-    #[arg(long, default_value_t = 1e-3)]
+    /// How the parameters are updated
+    #[arg(id = "optimizer", long, value_enum, default_value_t = Self::default().kind)]
+    pub kind: OptimizerKind,
+    /// Learning rate, before --schedule changes it
+    #[arg(long, default_value_t = Self::default().lr)]
     pub lr: f64,
+    /// Weight decay of every parameter
+    #[arg(long, value_name = "FACTOR", default_value_t = Self::default().weight_decay)]
+    pub weight_decay: f64,
+    /// Scale the gradient of a mini-batch, all ranks and parameters together, down to this norm where it is larger
+    #[arg(long, value_name = "NORM")]
+    pub clip_norm: Option<f64>,
+    /// Momentum of sgd; 0 for none [default: 0.9]
+    #[arg(long)]
+    pub momentum: Option<f64>,
+    /// Nesterov's momentum, for sgd
+    #[arg(long)]
+    pub nesterov: bool,
+    /// Share of the first moment that adam and adamw keep in a step [default: 0.9]
+    #[arg(long)]
+    pub beta1: Option<f64>,
+    /// Share of the second moment that adam and adamw keep in a step [default: 0.999]
+    #[arg(long)]
+    pub beta2: Option<f64>,
+    /// What adam and adamw add to the denominator [default: 1e-8]
+    #[arg(long)]
+    pub epsilon: Option<f64>,
+}
+
+impl Default for OptimizerConfig {
+    fn default() -> Self {
+        Self {
+            kind: OptimizerKind::Adam,
+            lr: 1e-3,
+            weight_decay: 0.0,
+            clip_norm: None,
+            momentum: None,
+            nesterov: false,
+            beta1: None,
+            beta2: None,
+            epsilon: None,
+        }
+    }
 }
 
 impl OptimizerConfig {
     /// What is wrong with these options, if anything.
     pub(super) fn problem(&self) -> Option<String> {
-        let positive = self.lr > 0.0 && self.lr.is_finite();
-        (!positive).then(|| format!("--lr {}: expected a positive number", self.lr))
+        let (sgd, adam) = (self.kind == OptimizerKind::Sgd, self.kind != OptimizerKind::Sgd);
+        let foreign = [
+            ("momentum", self.momentum.is_some() && !sgd, "sgd"),
+            ("nesterov", self.nesterov && !sgd, "sgd"),
+            ("beta1", self.beta1.is_some() && !adam, "adam and adamw"),
+            ("beta2", self.beta2.is_some() && !adam, "adam and adamw"),
+            ("epsilon", self.epsilon.is_some() && !adam, "adam and adamw"),
+        ];
+        if let Some((name, _, owner)) = foreign.iter().find(|(_, given, _)| *given) {
+            return Some(format!("--{name} is for --optimizer {owner}: leave it out, or choose that optimizer"));
+        }
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        let (positive_number, at_least_0, share) = ("a positive number", "a number from 0", "at least 0 and below 1");
+        let checks = [
+            ("lr", Some(self.lr), positive as fn(f64) -> bool, positive_number),
+            ("weight-decay", Some(self.weight_decay), |value| value >= 0.0 && value.is_finite(), at_least_0),
+            ("clip-norm", self.clip_norm, positive, positive_number),
+            ("momentum", self.momentum, |value| (0.0..1.0).contains(&value), share),
+            ("beta1", self.beta1, |value| (0.0..1.0).contains(&value), share),
+            ("beta2", self.beta2, |value| (0.0..1.0).contains(&value), share),
+            ("epsilon", self.epsilon, positive, positive_number),
+        ];
+        for (name, value, fits, expected) in checks {
+            if let Some(value) = value.filter(|&value| !fits(value)) {
+                return Some(format!("--{name} {value}: expected {expected}"));
+            }
+        }
+        (self.nesterov && self.momentum == Some(0.0)).then(|| "--nesterov needs a --momentum above 0".to_string())
+    }
+
+    /// These settings with what is left open filled in, where it applies to the kind.
+    pub fn effective(&self) -> Self {
+        let adam = self.kind != OptimizerKind::Sgd;
+        Self {
+            momentum: (!adam).then(|| self.momentum.unwrap_or(0.9)),
+            beta1: adam.then(|| self.beta1.unwrap_or(0.9)),
+            beta2: adam.then(|| self.beta2.unwrap_or(0.999)),
+            epsilon: adam.then(|| self.epsilon.unwrap_or(1e-8)),
+            ..self.clone()
+        }
     }
 }

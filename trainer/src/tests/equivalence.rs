@@ -10,7 +10,7 @@ use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::evaluate::infer;
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
-use crate::optimizer::Adam;
+use crate::optimizer::Optimizer;
 use crate::pass::forward;
 use crate::report::StepReport;
 use crate::step::{Targets, to_rows, train_step};
@@ -20,16 +20,16 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     let config = job.config;
     let at = (config.seed, 1, 0);
     let model = Model::new(config, job.features.dim(), job.classes);
-    let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
+    let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let loaded = load(&job.features, sampled, false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
     let report =
-        train_step(&model, &mut adam, loaded, job.graph, Targets::of(batch, &job.labels), dropout, comm).unwrap();
+        train_step(&model, &mut optimizer, loaded, job.graph, Targets::of(batch, &job.labels), dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
-    let gradient = to_rows(&adam.first_moment).unwrap().iter().map(|moment| moment * 10.0).collect();
+    let gradient = to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
     (report.loss, gradient)
 }
 

@@ -1,5 +1,7 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
+use std::path::Path;
+
 use clap::ValueEnum;
 use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
@@ -50,14 +52,29 @@ pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
     writer.add_split(Split::Valid, (0..n).filter(|v| v % 6 == 2).collect()).unwrap();
     writer.add_split(Split::Test, (0..n).filter(|v| v % 6 == 5).collect()).unwrap();
-    let provenance = Provenance {
+    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+fn provenance() -> Provenance {
+    Provenance {
         tool_version: String::new(),
         command: "test".into(),
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: Default::default(),
-    };
-    Fixture { dataset: writer.finish(provenance).unwrap(), folder }
+    }
+}
+
+/// A dataset at `path` on a graph, that has a training split alone.
+pub fn without_valid(path: &Path, indptr: &[u64], indices: &[u32]) -> Dataset {
+    let n = indptr.len() as u32 - 1;
+    let mut writer = DatasetWriter::create(path, false, indptr, indices).unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, 2).unwrap();
+    features.push_rows(&vec![0.5; 2 * n as usize]).unwrap();
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    writer.add_labels(&(0..n).map(|v| (v % 2) as i32).collect::<Vec<_>>()).unwrap();
+    writer.add_split(Split::Train, (0..n).collect()).unwrap();
+    writer.finish(provenance()).unwrap()
 }
 
 /// Ways of cutting a graph, from fair to absurd.
@@ -137,9 +154,12 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         fanouts: "4,3,2".parse().unwrap(),
         batch_size: 50,
         epochs: 2,
-        optimizer: OptimizerConfig { lr: 0.01 },
+        optimizer: OptimizerConfig { lr: 0.01, ..Default::default() },
         seed: 3,
         eval_every: 1,
+        schedule: Default::default(),
+        patience: None,
+        min_delta: 0.0,
     }
 }
 

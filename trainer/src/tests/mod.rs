@@ -5,6 +5,8 @@ mod equivalence;
 mod exchange;
 mod fixture;
 mod layers;
+mod optimizers;
+mod options;
 mod own_layer;
 mod runs;
 mod sampling;

@@ -1,12 +1,16 @@
 //! Whole runs: they learn, resume exactly, and stop with a reason.
 
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
-use crate::config::{JumpingKnowledge, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{
+    JumpingKnowledge, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
+    TrainConfig,
+};
 use crate::{EpochReport, FeaturePlace, RunOptions, Summary, train};
 
 fn options(fixture: &Fixture, resume: bool) -> RunOptions {
@@ -60,6 +64,151 @@ fn rows_are_the_same_in_memory_and_mapped() {
     let [copied, mapped] = [FeaturePlace::Memory, FeaturePlace::Mapped]
         .map(|features| losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap()));
     assert_eq!(copied, mapped);
+}
+
+#[test]
+fn every_optimizer_and_schedule_resumes_exactly() {
+    let adamw = OptimizerConfig { kind: OptimizerKind::AdamW, weight_decay: 0.1, ..Default::default() };
+    let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, lr: 0.1, clip_norm: Some(0.5), ..Default::default() };
+    let of = |kind| ScheduleConfig { kind, ..Default::default() };
+    let plateau = ScheduleConfig { lr_patience: Some(0), gamma: Some(0.5), ..of(ScheduleKind::Plateau) };
+    for (optimizer, schedule, parallelism, ranks) in [
+        (adamw.clone(), ScheduleConfig { warmup_steps: 4, ..of(ScheduleKind::Cosine) }, Parallelism::Split, 3),
+        (adamw, plateau.clone(), Parallelism::Data, 2),
+        (sgd.clone(), ScheduleConfig { step_epochs: Some(2), ..of(ScheduleKind::Step) }, Parallelism::Split, 3),
+        (OptimizerConfig { momentum: Some(0.0), ..sgd.clone() }, of(ScheduleKind::Linear), Parallelism::Single, 1),
+        (OptimizerConfig { nesterov: true, ..sgd }, plateau, Parallelism::Single, 1),
+    ] {
+        let fixture = dataset(31, 200, 5);
+        store_partition(&fixture.dataset, Cut::Random, 3);
+        let whole = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+            (config.optimizer, config.schedule, config.epochs) = (optimizer, schedule, 6);
+        });
+        let straight = run(&fixture, &whole, &RunOptions::default()).unwrap();
+        // Decays are over at the end of the whole run, whichever part of it is run now.
+        let decays = matches!(whole.schedule.kind, ScheduleKind::Linear | ScheduleKind::Cosine);
+        let part = changed(&whole, |config| {
+            (config.epochs, config.schedule.decay_epochs) = (3, decays.then_some(6));
+        });
+        let first = run(&fixture, &part, &options(&fixture, false)).unwrap();
+        if decays {
+            let other = changed(&whole, |config| config.epochs = 7);
+            let message = run(&fixture, &other, &options(&fixture, true)).unwrap_err().to_string();
+            assert!(message.contains("--decay-epochs is 7, the checkpoint has 6"), "{message}");
+        }
+        let rest = run(&fixture, &whole, &options(&fixture, true)).unwrap();
+        let rates = |summary: &Summary| -> Vec<(f64, f64)> {
+            summary.epochs.iter().map(|epoch| (epoch.learning_rate, epoch.gradient_norm)).collect()
+        };
+        let what = format!("{:?}, {:?}, {parallelism}", whole.optimizer, whole.schedule);
+        assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight), "{what}");
+        assert_eq!([rates(&first), rates(&rest)].concat(), rates(&straight), "{what}");
+        assert!(rates(&straight)[0].0 != rates(&straight)[5].0, "the rate changes: {what}");
+        let other = changed(&whole, |config| config.optimizer.weight_decay = 0.7);
+        let message = run(&fixture, &other, &options(&fixture, true)).unwrap_err().to_string();
+        assert!(message.contains("--weight-decay is 0.7, the checkpoint has 0"), "{message}");
+    }
+}
+
+#[test]
+fn updates_are_the_same_on_any_number_of_ranks() {
+    let fixture = dataset(32, 300, 5);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    let of = |parallelism, ranks| {
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+            (config.optimizer.kind, config.optimizer.weight_decay) = (OptimizerKind::AdamW, 0.05);
+            (config.optimizer.clip_norm, config.optimizer.lr) = (Some(0.2), 0.003);
+            (config.schedule.kind, config.schedule.warmup_steps) = (ScheduleKind::Cosine, 3);
+        });
+        run(&fixture, &config, &RunOptions::default()).unwrap().epochs
+    };
+    let single = of(Parallelism::Single, 1);
+    for other in [of(Parallelism::Data, 2), of(Parallelism::Split, 3)] {
+        for (a, b) in single.iter().zip(&other) {
+            assert_eq!(a.learning_rate, b.learning_rate);
+            assert!((a.loss - b.loss).abs() <= 1e-4 * a.loss, "{} against {}", a.loss, b.loss);
+            assert!((a.gradient_norm - b.gradient_norm).abs() <= 1e-3 * a.gradient_norm);
+        }
+    }
+}
+
+#[test]
+fn patience_ends_a_run_and_the_best_epoch_is_kept() {
+    let fixture = dataset(33, 200, 5);
+    let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 40);
+    let straight = run(&fixture, &base, &RunOptions::default()).unwrap();
+    assert!(!straight.stopped_early && straight.epochs.len() == 40);
+    let valid: Vec<f64> = straight.epochs.iter().map(|report| report.valid.unwrap()).collect();
+    let patient = changed(&base, |config| config.patience = Some(3));
+    // By the definition, written out: the first epoch with three before it, itself included, that are no better.
+    let last = (3..40).find(|&at| {
+        let best = valid[..at - 2].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        valid[at - 2..=at].iter().all(|&metric| metric <= best)
+    });
+    let last = last.unwrap() + 1;
+    let part = changed(&patient, |config| config.epochs = 2);
+    run(&fixture, &part, &options(&fixture, false)).unwrap();
+    let stopped = run(&fixture, &patient, &options(&fixture, true)).unwrap();
+    assert!(stopped.stopped_early);
+    assert_eq!(stopped.epochs.len() + 2, last);
+    assert_eq!(losses(&stopped), losses(&straight)[2..last]);
+
+    let best = stopped.best.unwrap();
+    let highest = valid[..last].iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    assert_eq!(best.valid, Some(highest));
+    assert_eq!(best.epoch as usize, valid.iter().position(|&metric| metric == highest).unwrap() + 1);
+    let checkpoints = fixture.folder.path().join("checkpoints");
+    let target = std::fs::read_link(checkpoints.join("best")).unwrap();
+    assert_eq!(target.to_str().unwrap(), format!("epoch-{:05}", best.epoch));
+    assert!(checkpoints.join("best/model.safetensors").exists());
+    let kept = std::fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let kept: BTreeSet<String> = kept.filter(|name| name.starts_with("epoch")).collect();
+    let newest = [last - 1, last].map(|epoch| format!("epoch-{epoch:05}"));
+    assert_eq!(kept, newest.into_iter().chain([target.to_str().unwrap().to_string()]).collect());
+
+    // A run that has stopped stays so; more patience, or none, goes on exactly.
+    assert_eq!(run(&fixture, &patient, &options(&fixture, true)).unwrap().epochs.len(), 0);
+    let more = run(&fixture, &base, &options(&fixture, true)).unwrap();
+    assert_eq!(losses(&more), losses(&straight)[last..]);
+}
+
+#[test]
+fn a_checkpoint_folder_has_one_writer() {
+    let fixture = dataset(34, 100, 4);
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    let outer = options(&fixture, false);
+    let calls = Mutex::new(0);
+    train(&fixture.dataset, &config, &outer, &NoProgress, &|_| {
+        *calls.lock().unwrap() += 1;
+        for resume in [false, true] {
+            let message = run(&fixture, &config, &options(&fixture, resume)).unwrap_err().to_string();
+            assert!(message.contains("checkpoints: another gsplit is writing it (process"), "{message}");
+        }
+    })
+    .unwrap();
+    assert_eq!(*calls.lock().unwrap(), 2);
+    run(&fixture, &TrainConfig { epochs: 3, ..config }, &options(&fixture, true)).unwrap();
+}
+
+#[test]
+fn what_goes_by_the_valid_metric_needs_one() {
+    let fixture = dataset(35, 100, 4);
+    let none = fixture.folder.path().join("none");
+    let (indptr, indices) = (fixture.dataset.topology().indptr(), fixture.dataset.topology().indices());
+    let bare = super::fixture::without_valid(&none, indptr, indices);
+    let base = config(ModelKind::Sage, Parallelism::Single, 1);
+    for (change, words) in [
+        (changed(&base, |config| config.patience = Some(2)), "--patience needs a valid split"),
+        (
+            changed(&base, |config| config.schedule.kind = ScheduleKind::Plateau),
+            "--schedule plateau needs a valid split",
+        ),
+    ] {
+        let result = train(&bare, &change, &RunOptions::default(), &NoProgress, &|_| {});
+        assert!(result.unwrap_err().to_string().contains(words));
+    }
+    let summary = train(&bare, &base, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    assert!(summary.best.is_none() && summary.epochs.len() == 2);
 }
 
 #[test]
@@ -127,6 +276,25 @@ fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
         let message = run(&fixture, &config, &options).unwrap_err().to_string();
         assert!(message.contains("at epoch") && message.contains("lower --lr"), "{prefetch} ahead: {message}");
     }
+
+    // Every step takes the weights times -30: it takes a few epochs to leave the finite numbers.
+    let config = changed(&config, |config| {
+        (config.optimizer.kind, config.optimizer.momentum) = (OptimizerKind::Sgd, Some(0.0));
+        (config.optimizer.lr, config.optimizer.weight_decay, config.epochs) = (0.01, 3100.0, 30);
+    });
+    let message = run(&fixture, &config, &options(&fixture, false)).unwrap_err().to_string();
+    let number = message.split("at epoch ").nth(1).unwrap().split(',').next().unwrap();
+    let epoch: u32 = number.parse().unwrap();
+    assert!(epoch > 1 && message.contains("step") && message.contains("the last checkpoint is kept"), "{message}");
+    let checkpoints = fixture.folder.path().join("checkpoints");
+    assert!(!checkpoints.join(format!("epoch-{epoch:05}")).exists());
+    let weights = checkpoints.join(format!("epoch-{:05}/model.safetensors", epoch - 1));
+    let kept = std::fs::read(&weights).unwrap();
+    let tensors = tch::Tensor::read_safetensors(&weights).unwrap();
+    assert!(tensors.iter().all(|(_, tensor)| tensor.isfinite().all().int64_value(&[]) == 1));
+    // It is whole: going on from it meets the same end at the same step.
+    assert_eq!(run(&fixture, &config, &options(&fixture, true)).unwrap_err().to_string(), message);
+    assert_eq!(std::fs::read(&weights).unwrap(), kept);
 }
 
 #[test]

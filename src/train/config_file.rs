@@ -1,0 +1,272 @@
+//! `gsplit train --config FILE`: options from a TOML file.
+//!
+//! Every option of the command line may stand in the file, with `_` for `-`: those of the model, the optimizer ... in tables
+//! of these names, where `kind` is what the table's own flag says (`[model] kind = "sage"` is `--model sage`); those
+//! that surround a run (`checkpoint`, `log`, `threads` ...) in `[run]`; the others at the top. The file is turned into
+//! arguments of the command line: what an option may be is said once, there, and what is given on the command line
+//! itself wins. Every value is checked by itself first, so that a complaint can name its line.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use gsplit_trainer::{ConfigOption, TrainConfig};
+use serde_json::{Map, Value};
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use gsplit::ui::usage;
+
+/// The table of the options that are no part of [`TrainConfig`].
+const RUN: &str = "run";
+/// What cannot stand in a file.
+const NOT_IN_FILES: [&str; 7] = ["dataset", "config", "print-config", "help", "version", "json", "quiet"];
+
+/// Where the options of `gsplit train` stand in a file.
+pub struct Places(BTreeMap<(String, String), Arg>);
+
+/// A configuration file's options.
+pub struct ConfigFile {
+    path: PathBuf,
+    /// The flag and the line of every option that the command line leaves to the file.
+    lines: BTreeMap<String, usize>,
+    arguments: Vec<String>,
+}
+
+impl Places {
+    /// The places of all options of `train`, a built command; `config` is any configuration.
+    pub fn new(train: &Command, config: &TrainConfig) -> Self {
+        let options = config.options();
+        let places = train.get_arguments().filter_map(|arg| {
+            let flag = arg.get_long().filter(|flag| !NOT_IN_FILES.contains(flag))?;
+            let place = match options.get(flag) {
+                Some(ConfigOption { table, key, .. }) => (table.clone().unwrap_or_default(), key.clone()),
+                None => (RUN.to_string(), flag.replace('-', "_")),
+            };
+            Some((place, arg.clone()))
+        });
+        Self(places.collect())
+    }
+
+    fn tables(&self) -> Vec<String> {
+        let mut tables: Vec<String> = self.0.keys().map(|(table, _)| format!("[{table}]")).collect();
+        tables.dedup();
+        tables.retain(|table| table != "[]");
+        tables
+    }
+
+    fn has_table(&self, name: &str) -> bool {
+        !name.is_empty() && self.0.keys().any(|(table, _)| table == name)
+    }
+
+    fn find(&self, table: &str, key: &str) -> Result<&Arg, String> {
+        if let Some(arg) = self.0.get(&(table.to_string(), key.to_string())) {
+            return Ok(arg);
+        }
+        let shown = |(table, key): &(String, String)| match table.as_str() {
+            "" => format!("`{key}` at the top of the file"),
+            table => format!("`{key}` in [{table}]"),
+        };
+        // An option in the wrong place, under the name of its flag perhaps, or a misspelt one.
+        let flag = key.replace('_', "-");
+        let elsewhere = self.0.iter().find(|((_, name), arg)| name == key || arg.get_long() == Some(flag.as_str()));
+        let similar = || {
+            let keys = self.0.keys().map(|place| (distance(key, &place.1), place));
+            keys.filter(|(distance, _)| *distance <= 2).min_by_key(|(distance, _)| *distance).map(|(_, place)| place)
+        };
+        Err(match elsewhere.map(|(place, _)| place).or_else(similar) {
+            Some(place) => format!("no such option here: did you mean {}?", shown(place)),
+            None => "no such option: `gsplit train --print-config` shows all".to_string(),
+        })
+    }
+}
+
+impl ConfigFile {
+    /// Reads the file at `path` and checks each of its values; `given` says what the command line has.
+    ///
+    /// # Errors
+    /// One line that names file and line, for what is no TOML, no option, or no value of its option.
+    pub fn read(path: &Path, places: &Places, given: &ArgMatches) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(gsplit_store::Error::io(path))?;
+        let line_of = |at: usize| 1 + text.get(..at).unwrap_or(&text).matches('\n').count();
+        let complaint = |at: usize, what: &str| usage(format!("{}:{}: {what}", path.display(), line_of(at)));
+        let document = DeTable::parse(&text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            complaint(at, &error.message().replace('\n', ", "))
+        })?;
+        let mut file = Self { path: path.to_path_buf(), lines: BTreeMap::new(), arguments: Vec::new() };
+        for (name, value) in document.get_ref().iter() {
+            if value.get_ref().is_table() && !places.has_table(name.get_ref()) {
+                let tables = places.tables().join(", ");
+                return Err(complaint(
+                    name.span().start,
+                    &format!("[{}]: no such table: there are {tables}", name.get_ref()),
+                ));
+            }
+        }
+        for (table, key, value) in entries(document.get_ref()) {
+            let at = key.span().start;
+            let name = key.get_ref();
+            let shown = |reason: String| complaint(at, &format!("{name}: {reason}"));
+            let arg = places.find(table, name).map_err(shown)?;
+            let arguments = arguments(arg, value.get_ref()).map_err(shown)?;
+            let flag = arg.get_long().unwrap_or_default().to_string();
+            if given.value_source(arg.get_id().as_str()) != Some(ValueSource::CommandLine) {
+                file.arguments.extend(arguments);
+                file.lines.insert(flag, line_of(at));
+            }
+        }
+        Ok(file)
+    }
+
+    /// The arguments that stand for the file.
+    pub fn arguments(&self) -> &[String] {
+        &self.arguments
+    }
+
+    /// Adds to a complaint about `--flag ...` where the file says so, if it does.
+    pub fn place(&self, complaint: String) -> String {
+        let flag = complaint.strip_prefix("--").and_then(|rest| rest.split([' ', ':']).next());
+        match flag.and_then(|flag| self.lines.get(flag)) {
+            Some(line) => format!("{}:{line}: {complaint}", self.path.display()),
+            None => complaint,
+        }
+    }
+}
+
+type Key<'a> = &'a Spanned<std::borrow::Cow<'a, str>>;
+
+/// Table, key and value of everything in a document; the table is empty at the top.
+fn entries<'a>(document: &'a DeTable<'a>) -> Vec<(&'a str, Key<'a>, &'a Spanned<DeValue<'a>>)> {
+    let mut entries = Vec::new();
+    for (key, value) in document.iter() {
+        match value.get_ref() {
+            DeValue::Table(table) => {
+                entries.extend(table.iter().map(|(inner, value)| (key.get_ref().as_ref(), inner, value)))
+            }
+            _ => entries.push(("", key, value)),
+        }
+    }
+    entries.sort_by_key(|(_, key, _)| key.span().start);
+    entries
+}
+
+/// What the command line would say for `value` of `arg`, which is checked.
+fn arguments(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    let flag = arg.get_long().unwrap_or_default();
+    if matches!(arg.get_action(), ArgAction::SetTrue) {
+        return match value.as_bool() {
+            Some(set) => Ok(set.then(|| format!("--{flag}")).into_iter().collect()),
+            None => Err(format!("expected true or false, got {}", a(value.type_str()))),
+        };
+    }
+    let several = matches!(arg.get_action(), ArgAction::Append) && arg.get_value_delimiter().is_none();
+    match value {
+        DeValue::Array(items) if several => {
+            items.iter().map(|item| checked(arg, flag, &scalar(item.get_ref())?)).collect()
+        }
+        DeValue::Array(items) => Ok(vec![checked(arg, flag, &list(items)?)?]),
+        value => Ok(vec![checked(arg, flag, &scalar(value)?)?]),
+    }
+}
+
+/// `--flag=text`, if that is a value of `arg`.
+fn checked(arg: &Arg, flag: &str, text: &str) -> Result<String, String> {
+    let same = Arg::new("value").long("value").value_parser(arg.get_value_parser().clone());
+    let alone = Command::new("gsplit").no_binary_name(true).disable_help_flag(true).disable_version_flag(true);
+    match alone.arg(same).try_get_matches_from([format!("--value={text}")]) {
+        Ok(_) => Ok(format!("--{flag}={text}")),
+        Err(error) => {
+            // `error: invalid value 'x' for '--lr <LR>': invalid float literal`, and perhaps `[possible values: ...]`.
+            let rendered = error.render().to_string();
+            let mut lines = rendered.lines();
+            let first = lines.next().unwrap_or_default();
+            let reason = first.rsplit_once(">': ").map_or("", |(_, reason)| reason);
+            let values = lines.find_map(|line| line.trim().strip_prefix("[possible values: ")?.strip_suffix(']'));
+            Err(match (values, reason) {
+                (Some(values), _) => format!("{text} is none of its values: {values}"),
+                (None, "") => format!("{text} is no value of --{flag}"),
+                (None, reason) => format!("{text} is no value of --{flag}: {reason}"),
+            })
+        }
+    }
+}
+
+fn list(array: &DeArray<'_>) -> Result<String, String> {
+    let items: Result<Vec<String>, String> = array.iter().map(|item| scalar(item.get_ref())).collect();
+    Ok(items?.join(","))
+}
+
+fn scalar(value: &DeValue<'_>) -> Result<String, String> {
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => match number.radix() {
+            10 => Ok(number.as_str().replace('_', "")),
+            radix => i128::from_str_radix(&number.as_str().replace('_', ""), radix)
+                .map(|number| number.to_string())
+                .map_err(|_| format!("{} is too large", number.as_str())),
+        },
+        DeValue::Float(number) => Ok(number.as_str().replace('_', "")),
+        DeValue::Boolean(set) => Ok(set.to_string()),
+        other => Err(format!("expected a string, a number or a list, got {}", a(other.type_str()))),
+    }
+}
+
+/// The name of a type with its article.
+fn a(name: &str) -> String {
+    let article = if name.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {name}")
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.chars().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.chars().count()]
+}
+
+/// A configuration as a file that [`ConfigFile::read`] takes; `run` are the options around it. What was left open is shown
+/// as a comment with the value it has: written down, it would no longer follow the options that it depends on.
+pub fn to_toml(config: &TrainConfig, run: &Map<String, Value>) -> String {
+    let (given, effective) = (config.options(), config.effective().options());
+    let mut tables: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut add = |table: &str, key: &str, value: &Value, prefix: &str| {
+        let Some(value) = literal(value) else { return };
+        let lines = tables.entry(table.to_string()).or_default();
+        let at = if key == "kind" { 0 } else { lines.len() };
+        lines.insert(at, format!("{prefix}{key} = {value}"));
+    };
+    for (flag, option) in &effective {
+        let open = given.get(flag).is_none_or(|option| option.value.is_null());
+        add(option.table.as_deref().unwrap_or_default(), &option.key, &option.value, if open { "# " } else { "" });
+    }
+    for (key, value) in run {
+        add(RUN, key, value, "");
+    }
+    let section = |(table, lines): (String, Vec<String>)| match table.as_str() {
+        "" => lines.join("\n"),
+        table => format!("[{table}]\n{}", lines.join("\n")),
+    };
+    tables.into_iter().map(section).collect::<Vec<_>>().join("\n\n")
+}
+
+/// `value` in TOML; nothing for null.
+fn literal(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
+        // Beyond TOML's integers, a string says the same.
+        Value::Number(number) if number.as_u64().is_some_and(|number| i64::try_from(number).is_err()) => {
+            format!("\"{number}\"")
+        }
+        Value::String(text) => toml::Value::String(text.clone()).to_string(),
+        other => other.to_string(),
+    })
+}

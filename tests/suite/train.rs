@@ -1,0 +1,160 @@
+//! `gsplit train` as people use it: configuration files, early stopping, logs, one writer a checkpoint folder.
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{command, community, fails, json, ok};
+
+const SMALL: &str = "
+parallelism = 'single'
+fanouts = [5, 5]
+batch_size = 256
+epochs = 3
+eval_every = 3
+
+[model]
+kind = 'sage'
+layers = 2
+hidden = 16
+dropout = 0.2
+
+[optimizer]
+kind = 'adamw'
+lr = 0.01
+weight_decay = 1e-2
+clip_norm = 1
+
+[schedule]
+kind = 'cosine'
+warmup_steps = 2
+
+[run]
+log = 'run.jsonl'
+threads = 2
+";
+
+fn losses(run: &Value) -> Vec<f64> {
+    run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_file_says_what_flags_say_and_flags_win() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    fs::write(folder.join("run.toml"), SMALL).unwrap();
+    let file = json(folder, &["train", "ds", "--config", "run.toml"]);
+    let words = "train ds --parallelism single --fanouts 5,5 --batch-size 256 --epochs 3 --eval-every 3 --model sage \
+                 --layers 2 --hidden 16 --dropout 0.2 --optimizer adamw --lr 0.01 --weight-decay 0.01 --clip-norm 1 \
+                 --schedule cosine --warmup-steps 2 --threads 2";
+    let flags = json(folder, &words.split_whitespace().collect::<Vec<_>>());
+    assert_eq!(file["config"], flags["config"]);
+    assert_eq!(losses(&file), losses(&flags));
+    assert_eq!(fs::read_to_string(folder.join("run.jsonl")).unwrap().lines().count(), 3);
+
+    let other = json(folder, &["--threads", "1", "train", "--config", "run.toml", "--epochs", "2", "ds"]);
+    assert_eq!((other["config"]["epochs"].as_u64(), losses(&other).len()), (Some(2), 2));
+    assert_eq!(other["config"]["optimizer"], file["config"]["optimizer"]);
+
+    // What is printed is the same configuration.
+    let printed = ok(folder, &["train", "--config", "run.toml", "--print-config"]);
+    assert!(printed.contains("# decay_epochs = 3") && printed.contains("[optimizer]\nkind = \"adamw\""), "{printed}");
+    fs::write(folder.join("printed.toml"), &printed).unwrap();
+    assert_eq!(ok(folder, &["train", "--config", "printed.toml", "--print-config"]), printed);
+    let again = json(folder, &["train", "ds", "--config", "printed.toml"]);
+    assert_eq!((&again["config"], losses(&again)), (&file["config"], losses(&file)));
+    // What was left open follows the options that it depends on.
+    let sgd = ["train", "--config", "printed.toml", "--optimizer", "sgd", "--epochs", "9", "--print-config"];
+    let sgd = ok(folder, &sgd);
+    assert!(sgd.contains("# momentum = 0.9") && sgd.contains("# decay_epochs = 9") && !sgd.contains("beta1"), "{sgd}");
+}
+
+#[test]
+fn a_bad_file_is_named_with_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for (text, line, words) in [
+        ("lr = 0.1", 1, "did you mean `lr` in [optimizer]?"),
+        ("\n[optimizer]\nlearning_rate = 0.1", 3, "no such option: `gsplit train --print-config` shows all"),
+        ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
+        ("[optimiser]", 1, "there are [model], [optimizer]"),
+        ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
+        ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, gat"),
+        ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: invalid float literal"),
+        ("epochs = 2.5", 1, "2.5 is no value of --epochs"),
+        ("epochs = -1", 1, "-1 is not in 0..="),
+        ("ranks = 1979-05-27", 1, "got a datetime"),
+        ("fanouts = [5, [5]]", 1, "got an array"),
+        ("fanouts = [5, 'x']", 1, "5,x is no value of --fanouts"),
+        ("[optimizer]\nnesterov = 1", 2, "expected true or false, got an integer"),
+        ("[run]\nthreads = 0", 2, "0 is not in 1..=1024"),
+        ("[run]\nconfig = 'other.toml'", 2, "no such option"),
+        ("epochs =", 1, "quoted"),
+        ("epochs = 1\nepochs = 2", 2, "duplicate key"),
+        // Values that are possible, but not these.
+        ("seed = 1\nepochs = 0", 2, "--epochs 0: expected 1 or more"),
+        ("[optimizer]\nkind = 'adam'\nmomentum = 0.5", 3, "--momentum is for --optimizer sgd"),
+        ("[schedule]\nkind = 'cosine'\nmin_lr = 2", 3, "--min-lr 2: expected 0 to --lr 0.001"),
+        ("fanouts = '5,5'\nmodel.layers = 3", 2, "--layers 3 needs 3 fanouts"),
+    ] {
+        fs::write(folder.join("run.toml"), text).unwrap();
+        let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+        assert!(told.starts_with(&format!("error: run.toml:{line}: ")) && told.contains(words), "{text:?}: {told}");
+    }
+    let told = fails(folder, &["train", "ds", "--config", "none.toml"], 1);
+    assert!(told.contains("none.toml: No such file"), "{told}");
+    // The value of the command line is in force, so that the file's is not to blame.
+    fs::write(folder.join("run.toml"), "epochs = 0").unwrap();
+    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--epochs", "0"], 2);
+    assert!(told.starts_with("error: --epochs 0"), "{told}");
+}
+
+#[test]
+fn two_runs_into_one_checkpoint_folder_do_not_mix() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    fs::write(folder.join("run.toml"), SMALL).unwrap();
+    let endless = ["train", "ds", "--config", "run.toml", "--checkpoint", "run", "--epochs", "100000"];
+    let mut first = command(folder, &endless).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !Path::new(&folder.join("run/epoch-00001")).exists() {
+        assert!(first.try_wait().unwrap().is_none(), "the run ended before another could be tried");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for more in [&["--resume"][..], &[]] {
+        let told = fails(folder, &[&endless[..], more].concat(), 1);
+        assert!(told.contains(&format!("another gsplit is writing it (process {})", first.id())), "{told}");
+    }
+    first.kill().unwrap();
+    first.wait().unwrap();
+    // The lock went with its process.
+    let told = fails(folder, &endless, 2);
+    assert!(told.contains("pass --resume"), "{told}");
+}
+
+#[test]
+fn patience_ends_a_run_and_logs_hold_all_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    fs::write(folder.join("run.toml"), SMALL).unwrap();
+    let more = "--epochs 60 --eval-every 1 --schedule constant --warmup-steps 0 --patience 2 --min-delta 0.01 \
+                --checkpoint run --log-csv run.csv --tensorboard tb";
+    let all: Vec<&str> = ["train", "ds", "--config", "run.toml"].into_iter().chain(more.split_whitespace()).collect();
+    let text = ok(folder, &all);
+    let stopped = text.lines().find(|line| line.starts_with("stopped: no better valid metric in 2")).unwrap();
+    let best = text.lines().find(|line| line.starts_with("best: epoch ")).unwrap();
+    let epochs: usize = stopped.split(' ').rev().nth(2).unwrap().parse().unwrap();
+    let best: usize = best.trim_start_matches("best: epoch ").split(',').next().unwrap().parse().unwrap();
+    assert!(epochs < 60 && best <= epochs, "{text}");
+    assert_eq!(fs::read_to_string(folder.join("run.csv")).unwrap().lines().count(), epochs + 1);
+    let link = fs::read_link(folder.join("run/best")).unwrap();
+    assert_eq!(link.to_str().unwrap(), format!("epoch-{best:05}"));
+    assert_eq!(fs::read_dir(folder.join("tb")).unwrap().count(), 1);
+    let again = ok(folder, &[&all[..], &["--resume"]].concat());
+    assert!(again.contains("nothing to do: no better valid metric in 2"), "{again}");
+}

@@ -1,0 +1,102 @@
+//! How the learning rate changes in the course of a run.
+
+use serde::{Deserialize, Serialize};
+
+/// The learning-rate schedules there are. All but `step` and `plateau` change the rate with every mini-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ScheduleKind {
+    /// The same rate throughout
+    Constant,
+    /// Down to --min-lr along a line
+    Linear,
+    /// Down to --min-lr along half a cosine (Loshchilov and Hutter, 2017)
+    Cosine,
+    /// Times --gamma every --step-epochs
+    Step,
+    /// Times --gamma when the valid metric has not risen for --lr-patience evaluations
+    Plateau,
+}
+
+/// The schedule's settings. What is `None` is left to [`ScheduleConfig::effective`], or does not apply to the kind.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct ScheduleConfig {
+    /// How the learning rate changes in the course of the run
+    #[arg(id = "schedule", long, value_enum, default_value_t = Self::default().kind)]
+    pub kind: ScheduleKind,
+    /// Mini-batches over which the rate first rises to --lr along a line
+    #[arg(long, value_name = "N", default_value_t = Self::default().warmup_steps)]
+    pub warmup_steps: u64,
+    /// Epochs, warm-up included, at whose end linear and cosine are down at --min-lr [default: --epochs]
+    #[arg(long, value_name = "N")]
+    pub decay_epochs: Option<u32>,
+    /// The least rate of linear, cosine and plateau [default: 0]
+    #[arg(long, value_name = "LR")]
+    pub min_lr: Option<f64>,
+    /// Epochs between two steps of the step schedule [default: 10]
+    #[arg(long, value_name = "N")]
+    pub step_epochs: Option<u32>,
+    /// What step and plateau multiply the rate by [default: 0.1]
+    #[arg(long, value_name = "FACTOR")]
+    pub gamma: Option<f64>,
+    /// Evaluations without a new best that plateau lets pass; one more lowers the rate [default: 10]
+    #[arg(long, value_name = "N")]
+    pub lr_patience: Option<u32>,
+}
+
+impl Default for ScheduleConfig {
+    fn default() -> Self {
+        Self {
+            kind: ScheduleKind::Constant,
+            warmup_steps: 0,
+            decay_epochs: None,
+            min_lr: None,
+            step_epochs: None,
+            gamma: None,
+            lr_patience: None,
+        }
+    }
+}
+
+impl ScheduleConfig {
+    /// What is wrong with these options, if anything.
+    pub(super) fn problem(&self, lr: f64) -> Option<String> {
+        use ScheduleKind::{Cosine, Linear, Plateau, Step};
+        let owners: [(&str, bool, &[ScheduleKind], &str); 5] = [
+            ("decay-epochs", self.decay_epochs.is_some(), &[Linear, Cosine], "linear and cosine"),
+            ("min-lr", self.min_lr.is_some(), &[Linear, Cosine, Plateau], "linear, cosine and plateau"),
+            ("step-epochs", self.step_epochs.is_some(), &[Step], "step"),
+            ("gamma", self.gamma.is_some(), &[Step, Plateau], "step and plateau"),
+            ("lr-patience", self.lr_patience.is_some(), &[Plateau], "plateau"),
+        ];
+        if let Some((name, _, _, names)) =
+            owners.iter().find(|(_, given, kinds, _)| *given && !kinds.contains(&self.kind))
+        {
+            return Some(format!("--{name} is for --schedule {names}: leave it out, or choose that schedule"));
+        }
+        if let Some(min) = self.min_lr.filter(|min| !(0.0..=lr).contains(min)) {
+            return Some(format!("--min-lr {min}: expected 0 to --lr {lr}"));
+        }
+        if let Some(gamma) = self.gamma.filter(|&gamma| !(gamma > 0.0 && gamma < 1.0)) {
+            return Some(format!("--gamma {gamma}: expected above 0 and below 1"));
+        }
+        let zero = [("decay-epochs", self.decay_epochs), ("step-epochs", self.step_epochs)];
+        let (name, _) = zero.into_iter().find(|&(_, value)| value == Some(0))?;
+        Some(format!("--{name} 0: expected 1 or more"))
+    }
+
+    /// These settings with what is left open filled in, where it applies to the kind, for a run of `epochs`.
+    pub fn effective(&self, epochs: u32) -> Self {
+        use ScheduleKind::{Cosine, Linear, Plateau, Step};
+        let is = |kinds: &[ScheduleKind]| kinds.contains(&self.kind);
+        Self {
+            decay_epochs: is(&[Linear, Cosine]).then(|| self.decay_epochs.unwrap_or(epochs)),
+            min_lr: is(&[Linear, Cosine, Plateau]).then(|| self.min_lr.unwrap_or(0.0)),
+            step_epochs: is(&[Step]).then(|| self.step_epochs.unwrap_or(10)),
+            gamma: is(&[Step, Plateau]).then(|| self.gamma.unwrap_or(0.1)),
+            lr_patience: is(&[Plateau]).then(|| self.lr_patience.unwrap_or(10)),
+            ..self.clone()
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! TensorBoard's event files: scalars, one step an epoch.
+//!
+//! A file is a sequence of TFRecords, each one `Event` of tensorflow/core/util/event.proto, encoded by hand:
+//!
+//! ```text
+//! record      length u64 · masked crc of the length u32 · data · masked crc of the data u32       little-endian
+//! masked crc  ((c >> 15) | (c << 17)) + 0xa282ead8 of c, the CRC-32C of the bytes
+//! Event       1 wall_time double · 2 step int64 · 3 file_version string · 5 summary Summary · 7 session_log SessionLog
+//! Summary     1 value, repeated: 1 tag string · 2 simple_value float
+//! SessionLog  1 status enum, 1 = START: what other files of the folder hold from this step on is void
+//! ```
+//!
+//! A fresh run voids all that is in the folder; a resumed one voids what a killed run logged after its last checkpoint, and
+//! adds to the rest. Where the folder has no event file yet, the epochs before the resume are written too.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::Result;
+use crate::report::EpochReport;
+
+/// What the name of an event file holds, for TensorBoard to find it.
+const MARK: &str = "tfevents";
+
+/// An event file under construction.
+#[derive(Debug)]
+pub struct EventFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl EventFile {
+    /// Starts a file in `folder`, to follow `history`.
+    pub fn create(folder: &Path, history: &[EpochReport]) -> Result<Self> {
+        let io = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
+        std::fs::create_dir_all(folder).map_err(io(folder))?;
+        let entries = std::fs::read_dir(folder).map_err(io(folder))?;
+        let others = entries.flatten().any(|entry| entry.file_name().to_string_lossy().contains(MARK));
+        // TensorBoard reads the files of a folder in the order of their names: the time comes first, to the nanosecond.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (seconds, nanos, process) = (now.as_secs(), now.subsec_nanos(), std::process::id());
+        let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}.gsplit"));
+        let file = File::create_new(&path).map_err(io(&path))?;
+        let mut events = Self { path, file };
+        let first = if others { history.len() as u64 + 1 } else { 1 };
+        events.event(0, 3, b"brain.Event:2")?;
+        events.event(first, 7, &[tag(1, VARINT), 1])?;
+        match others {
+            true => Ok(events),
+            false => history.iter().try_for_each(|report| events.write(report)).map(|()| events),
+        }
+    }
+
+    /// Appends the scalars of an epoch.
+    pub fn write(&mut self, report: &EpochReport) -> Result<()> {
+        let mut summary = Vec::new();
+        for (name, value) in scalars(report) {
+            let Some(value) = value else { continue };
+            let mut scalar = Vec::new();
+            bytes(&mut scalar, 1, name.as_bytes());
+            scalar.push(tag(2, FIXED_32));
+            scalar.extend((value as f32).to_le_bytes());
+            bytes(&mut summary, 1, &scalar);
+        }
+        self.event(u64::from(report.epoch), 5, &summary)
+    }
+
+    /// Appends one event, whose field `field` holds `content`.
+    fn event(&mut self, step: u64, field: u8, content: &[u8]) -> Result<()> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut event = vec![tag(1, FIXED_64)];
+        event.extend(now.as_secs_f64().to_le_bytes());
+        event.push(tag(2, VARINT));
+        varint(&mut event, step);
+        bytes(&mut event, field, content);
+        // One call: who reads meanwhile sees whole records.
+        Ok(self.file.write_all(&record(&event)).map_err(gsplit_store::Error::io(&self.path))?)
+    }
+}
+
+/// The scalars of an epoch by their tags.
+fn scalars(report: &EpochReport) -> [(&'static str, Option<f64>); 14] {
+    let t = &report.timings;
+    [
+        ("loss/train", Some(report.loss)),
+        ("metric/train", Some(report.train)),
+        ("metric/valid", report.valid),
+        ("metric/test", report.test),
+        ("optimizer/learning_rate", Some(report.learning_rate)),
+        ("optimizer/gradient_norm", Some(report.gradient_norm)),
+        ("seconds/epoch", Some(report.seconds)),
+        ("seconds/sample", Some(t.sample_s)),
+        ("seconds/load", Some(t.load_s)),
+        ("seconds/compute", Some(t.compute_s)),
+        ("seconds/exchange", Some(t.exchange_s)),
+        ("work/edges", Some(report.edges as f64)),
+        ("work/rows_loaded", Some(report.rows_loaded as f64)),
+        ("work/rows_exchanged", Some(report.rows_exchanged as f64)),
+    ]
+}
+
+/// Protobuf's wire types.
+const VARINT: u8 = 0;
+const FIXED_64: u8 = 1;
+const LENGTH: u8 = 2;
+const FIXED_32: u8 = 5;
+
+fn tag(field: u8, wire_type: u8) -> u8 {
+    field << 3 | wire_type
+}
+
+fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn bytes(out: &mut Vec<u8>, field: u8, content: &[u8]) {
+    out.push(tag(field, LENGTH));
+    varint(out, content.len() as u64);
+    out.extend(content);
+}
+
+fn record(data: &[u8]) -> Vec<u8> {
+    let length = (data.len() as u64).to_le_bytes();
+    let mut record = Vec::with_capacity(data.len() + 16);
+    record.extend(length);
+    record.extend(masked_crc(&length).to_le_bytes());
+    record.extend(data);
+    record.extend(masked_crc(data).to_le_bytes());
+    record
+}
+
+/// CRC-32C as TFRecords store it, so that a record within a record has another one.
+pub(super) fn masked_crc(data: &[u8]) -> u32 {
+    crc32c(data).rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// CRC-32C (Castagnoli), bit by bit: a run logs some hundred bytes an epoch.
+pub(super) fn crc32c(data: &[u8]) -> u32 {
+    const REVERSED_POLYNOMIAL: u32 = 0x82f6_3b78;
+    let step = |crc: u32, _| (crc >> 1) ^ (REVERSED_POLYNOMIAL & 0u32.wrapping_sub(crc & 1));
+    !data.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), step))
+}

@@ -1,0 +1,179 @@
+//! Logs are read back by readers of the tests' own.
+
+use std::path::Path;
+
+use super::Logs;
+use super::tensorboard::{crc32c, masked_crc};
+use crate::RunOptions;
+use crate::report::{EpochReport, Timings};
+
+fn report(epoch: u32) -> EpochReport {
+    EpochReport {
+        epoch,
+        loss: 1.0 / f64::from(epoch),
+        gradient_norm: 2.5,
+        learning_rate: 0.01,
+        train: 0.5,
+        valid: epoch.is_multiple_of(2).then_some(0.75),
+        test: None,
+        timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0 },
+        seconds: 10.0,
+        evaluate_s: 0.5,
+        edges: 300,
+        rows_loaded: 1 << 40,
+        rows_exchanged: 0,
+    }
+}
+
+#[test]
+fn crc32c_has_its_published_values() {
+    // RFC 3720, B.4.
+    assert_eq!(crc32c(&[0; 32]), 0x8a91_36aa);
+    assert_eq!(crc32c(&[0xff; 32]), 0x62a8_ab43);
+    assert_eq!(crc32c(&(0..32).collect::<Vec<u8>>()), 0x46dd_794e);
+    assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+}
+
+#[derive(Debug, PartialEq)]
+enum Event {
+    Version(String),
+    Start(u64),
+    Scalars(u64, Vec<(String, f32)>),
+}
+
+/// The next varint.
+fn varint(data: &mut &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    loop {
+        let byte = data[0];
+        *data = &data[1..];
+        value |= u64::from(byte & 0x7f) << shift;
+        shift += 7;
+        if byte < 0x80 {
+            return value;
+        }
+    }
+}
+
+/// The fields of a message, numbers as their bytes.
+fn fields_of(mut data: &[u8]) -> Vec<(u64, Vec<u8>)> {
+    let mut fields = Vec::new();
+    while !data.is_empty() {
+        let key = varint(&mut data);
+        let length = match key & 7 {
+            0 => {
+                fields.push((key >> 3, varint(&mut data).to_le_bytes().to_vec()));
+                continue;
+            }
+            1 => 8,
+            2 => varint(&mut data) as usize,
+            5 => 4,
+            other => panic!("wire type {other}"),
+        };
+        fields.push((key >> 3, data[..length].to_vec()));
+        data = &data[length..];
+    }
+    fields
+}
+
+fn parse(event: &[u8]) -> Event {
+    let fields = fields_of(event);
+    let get = |number: u64| fields.iter().find(|(field, _)| *field == number).map(|(_, content)| content.as_slice());
+    let seconds = f64::from_le_bytes(get(1).unwrap().try_into().unwrap());
+    assert!(seconds > 1.7e9, "wall time {seconds}");
+    let step = u64::from_le_bytes(get(2).unwrap().try_into().unwrap());
+    if let Some(version) = get(3) {
+        return Event::Version(String::from_utf8(version.to_vec()).unwrap());
+    }
+    if let Some(session) = get(7) {
+        assert_eq!(session, [8, 1]);
+        return Event::Start(step);
+    }
+    let scalars = fields_of(get(5).unwrap()).into_iter().map(|(_, value)| {
+        let value = fields_of(&value);
+        (String::from_utf8(value[0].1.clone()).unwrap(), f32::from_le_bytes(value[1].1[..].try_into().unwrap()))
+    });
+    Event::Scalars(step, scalars.collect())
+}
+
+/// The events of all files of `folder`, by file; checks every checksum.
+fn events(folder: &Path) -> Vec<Vec<Event>> {
+    let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    let read = |path| {
+        let bytes = std::fs::read(path).unwrap();
+        let (mut rest, mut events) = (&bytes[..], Vec::new());
+        while !rest.is_empty() {
+            let number = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().unwrap());
+            let length = u64::from_le_bytes(rest[..8].try_into().unwrap()) as usize;
+            assert_eq!(number(8), masked_crc(&rest[..8]));
+            let data = &rest[12..12 + length];
+            assert_eq!(number(12 + length), masked_crc(data));
+            events.push(parse(data));
+            rest = &rest[16 + length..];
+        }
+        events
+    };
+    paths.iter().map(read).collect()
+}
+
+#[test]
+fn event_files_hold_every_epoch_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = RunOptions { tensorboard: Some(folder.path().join("tb")), ..Default::default() };
+    let tb = folder.path().join("tb");
+    let history: Vec<EpochReport> = (1..=3).map(report).collect();
+    let mut first = Logs::start(&options, &[]).unwrap();
+    history.iter().for_each(|report| first.write(report).unwrap());
+    let found = events(&tb);
+    assert_eq!(found[0][..2], [Event::Version("brain.Event:2".into()), Event::Start(1)]);
+    let Event::Scalars(2, scalars) = &found[0][3] else { panic!("{found:?}") };
+    let value = |name: &str| scalars.iter().find(|(found, _)| found == name).map(|(_, value)| *value);
+    assert_eq!(value("loss/train"), Some(0.5));
+    assert_eq!(value("metric/valid"), Some(0.75));
+    assert_eq!(value("metric/test"), None);
+    assert_eq!(value("work/rows_loaded"), Some((1u64 << 40) as f32));
+    assert_eq!(found[0].len(), 5);
+
+    // Resumed after the second epoch: the third is void, and the earlier ones are not written again.
+    let mut second = Logs::start(&options, &history[..2]).unwrap();
+    second.write(&report(3)).unwrap();
+    let found = events(&tb);
+    assert_eq!(found[1][1], Event::Start(3));
+    assert_eq!(found[1].len(), 3);
+
+    // Resumed with a folder that knows nothing of the run yet.
+    let options = RunOptions { tensorboard: Some(folder.path().join("other")), ..Default::default() };
+    drop(Logs::start(&options, &history[..2]).unwrap());
+    let found = events(&folder.path().join("other"));
+    assert_eq!((found[0].len(), &found[0][1]), (4, &Event::Start(1)));
+}
+
+#[test]
+fn csv_quotes_what_needs_it() {
+    let columns = super::Columns::of(r#"{"b": "x,\"y\"", "a": 1.5, "c": null, "d": "plain"}"#);
+    assert_eq!((columns.names(), columns.values()), ("b,a,c,d".into(), r#""x,""y""",1.5,,plain"#.into()));
+}
+
+#[test]
+fn csv_has_the_keys_and_values_of_jsonl() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| Some(folder.path().join("below").join(name));
+    let options = RunOptions { log: path("a.jsonl"), log_csv: path("a.csv"), ..Default::default() };
+    let mut logs = Logs::start(&options, &[report(1)]).unwrap();
+    logs.write(&report(2)).unwrap();
+    let read = |name: &str| std::fs::read_to_string(path(name).unwrap()).unwrap();
+    let (csv, jsonl) = (read("a.csv"), read("a.jsonl"));
+    let names: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
+    assert_eq!((csv.lines().count(), jsonl.lines().count()), (3, 2));
+    assert_eq!(names[..2], ["epoch", "loss"]);
+    for (row, line) in csv.lines().skip(1).zip(jsonl.lines()) {
+        let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).unwrap();
+        let values: Vec<&str> = row.split(',').collect();
+        assert_eq!((object.len(), values.len()), (names.len(), names.len()));
+        for (name, value) in names.iter().zip(values) {
+            let expected = object[*name].as_f64();
+            assert_eq!(value.parse::<f64>().ok(), expected, "{name}");
+        }
+    }
+}

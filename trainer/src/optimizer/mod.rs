@@ -1,0 +1,182 @@
+//! Updates of the parameters, and what they need to go on exactly after a resume.
+//!
+//! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
+//! is clipped, and the optimizer's state is a few vectors like it. Formulas are those of torch's optimizers of the
+//! same names; they are written with tensor operations, because `tch` cannot save the state of its own. Every rank makes
+//! the same update from the same bits, and no number depends on how many threads there are.
+
+use gsplit_kernels::Communicator;
+use tch::{Kind, TchError, Tensor};
+
+use crate::config::{OptimizerConfig, OptimizerKind, TrainConfig};
+use crate::model::Parameters;
+use crate::{Result, autograd};
+
+mod rate;
+
+use rate::LearningRate;
+
+/// Norms above this are lowered by [`Optimizer::update`] as torch's `clip_grad_norm_` does, which adds this to the norm.
+const CLIP_EPSILON: f64 = 1e-6;
+/// Values that are summed at a time.
+const CHUNK: usize = 4096;
+
+/// An optimizer with its state.
+#[derive(Debug)]
+pub struct Optimizer {
+    config: OptimizerConfig,
+    rate: LearningRate,
+    /// f32, one value for each parameter value in the parameters' order: `first_moment` and `second_moment` of Adam and
+    /// AdamW, the `momentum` of SGD, none without it.
+    state: Vec<(&'static str, Tensor)>,
+    /// Updates made.
+    pub steps: u64,
+}
+
+/// What an update was like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Update {
+    /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite where a gradient was not: then the
+    /// parameters are worth nothing.
+    pub gradient_norm: f64,
+    /// The learning rate.
+    pub learning_rate: f64,
+}
+
+impl Optimizer {
+    /// Starts with zero state, for epochs of `steps_per_epoch` mini-batches.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if the warm-up leaves a decaying schedule no time to decay.
+    pub fn new(parameters: &Parameters, config: &TrainConfig, steps_per_epoch: u64) -> Result<Self> {
+        let rate = LearningRate::new(config, steps_per_epoch)?;
+        let config = config.optimizer.effective();
+        let names: &[&'static str] = match config.kind {
+            OptimizerKind::Adam | OptimizerKind::AdamW => &["first_moment", "second_moment"],
+            OptimizerKind::Sgd if config.momentum != Some(0.0) => &["momentum"],
+            OptimizerKind::Sgd => &[],
+        };
+        let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, tch::Device::Cpu));
+        Ok(Self { config, rate, state: names.iter().map(|name| (*name, zeros())).collect(), steps: 0 })
+    }
+
+    /// The state's vectors by name.
+    pub fn state(&self) -> Vec<(&'static str, &Tensor)> {
+        self.state.iter().map(|(name, tensor)| (*name, tensor)).collect()
+    }
+
+    /// Takes in what the valid metric has been at every evaluation so far: the plateau schedule goes by it.
+    pub fn follow(&mut self, valid: impl Iterator<Item = f64>) {
+        self.rate.follow(valid);
+    }
+
+    /// Sums the gradients over the ranks, updates the parameters and clears their gradients. Collective.
+    pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
+        let mut gradient = summed_gradient(parameters, comm)?;
+        let gradient_norm = norm(autograd::values(&gradient)?);
+        let learning_rate = self.rate.at(self.steps);
+        self.steps += 1;
+        tch::no_grad(|| -> Result<(), TchError> {
+            if let Some(most) = self.config.clip_norm.filter(|&most| gradient_norm > most) {
+                let _ = gradient.f_mul_scalar_(most / (gradient_norm + CLIP_EPSILON))?;
+            }
+            let change = self.change(parameters, gradient, learning_rate)?;
+            subtract(parameters, &change)
+        })?;
+        Ok(Update { gradient_norm, learning_rate })
+    }
+
+    /// What is to be subtracted from the flat parameters; moves the state on.
+    fn change(&mut self, parameters: &Parameters, mut gradient: Tensor, rate: f64) -> Result<Tensor, TchError> {
+        let decay = self.config.weight_decay;
+        let decoupled = self.config.kind == OptimizerKind::AdamW;
+        let weights = match decay > 0.0 {
+            true => Some(flat(parameters)?.f_mul_scalar(decay)?),
+            false => None,
+        };
+        if let (Some(weights), false) = (&weights, decoupled) {
+            let _ = gradient.f_add_(weights)?;
+        }
+        let mut change = match &mut self.state[..] {
+            [(_, first), (_, second)] => adam(&self.config, self.steps, first, second, &gradient)?,
+            [(_, momentum)] => sgd(&self.config, momentum, gradient)?,
+            _ => gradient,
+        };
+        if let (Some(weights), true) = (&weights, decoupled) {
+            let _ = change.f_add_(weights)?;
+        }
+        change.f_mul_scalar_(rate)
+    }
+}
+
+/// torch.optim.Adam's direction: the first moment over the root of the second, both without their bias towards zero.
+fn adam(
+    config: &OptimizerConfig,
+    steps: u64,
+    first: &mut Tensor,
+    second: &mut Tensor,
+    gradient: &Tensor,
+) -> Result<Tensor, TchError> {
+    let (beta1, beta2) = (config.beta1.unwrap_or_default(), config.beta2.unwrap_or_default());
+    let unbiased = |beta: f64| 1.0 - beta.powf(steps as f64);
+    let _ = first.f_lerp_(gradient, 1.0 - beta1)?;
+    let _ = second.f_mul_scalar_(beta2)?.f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - beta2)?)?;
+    let mut root = second.f_sqrt()?.f_div_scalar_(unbiased(beta2).sqrt())?;
+    let root = root.f_add_scalar_(config.epsilon.unwrap_or_default())?;
+    first.f_div(&root)?.f_div_scalar_(unbiased(beta1))
+}
+
+/// torch.optim.SGD's direction, without dampening.
+fn sgd(config: &OptimizerConfig, momentum: &mut Tensor, mut gradient: Tensor) -> Result<Tensor, TchError> {
+    let kept = config.momentum.unwrap_or_default();
+    let _ = momentum.f_mul_scalar_(kept)?.f_add_(&gradient)?;
+    match config.nesterov {
+        true => gradient.f_add_(&momentum.f_mul_scalar(kept)?),
+        false => Ok(momentum.copy()),
+    }
+}
+
+/// All parameters in one vector.
+fn flat(parameters: &Parameters) -> Result<Tensor, TchError> {
+    let parts: Vec<Tensor> = parameters.iter().map(|(_, tensor)| tensor.detach().flatten(0, -1)).collect();
+    Tensor::f_cat(&parts, 0)
+}
+
+/// Subtracts `change` from the parameters and clears their gradients.
+fn subtract(parameters: &Parameters, change: &Tensor) -> Result<(), TchError> {
+    let mut start = 0;
+    for (_, tensor) in parameters.iter() {
+        let length = tensor.numel() as i64;
+        let mut tensor = tensor.shallow_clone();
+        let _ = tensor.f_sub_(&change.f_narrow(0, start, length)?.f_view_as(&tensor)?)?;
+        tensor.zero_grad();
+        start += length;
+    }
+    Ok(())
+}
+
+/// The Euclidean norm, summed in f64 in a fixed order.
+fn norm(values: &[f32]) -> f64 {
+    let square = |&value: &f32| f64::from(value) * f64::from(value);
+    values.chunks(CHUNK).map(|chunk| chunk.iter().map(square).sum::<f64>()).sum::<f64>().sqrt()
+}
+
+/// The gradients of all parameters in one vector, summed over the ranks in rank order: every rank gets the same bits.
+/// A parameter without gradient (this rank had nothing to compute) counts as zero.
+fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<Tensor> {
+    let parts: Vec<Tensor> = parameters
+        .iter()
+        .map(|(_, tensor)| match tensor.grad() {
+            gradient if gradient.defined() => gradient.flatten(0, -1),
+            _ => tensor.detach().zeros_like().flatten(0, -1),
+        })
+        .collect();
+    let local = Tensor::f_cat(&parts, 0)?;
+    if comm.size() == 1 {
+        return Ok(local);
+    }
+    let mut values = vec![0f32; local.numel()];
+    local.f_copy_data(&mut values, local.numel())?;
+    comm.all_reduce_sum_f32(&mut values)?;
+    Ok(Tensor::from_slice(&values))
+}

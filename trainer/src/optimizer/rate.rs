@@ -1,0 +1,89 @@
+//! The learning rate as a pure function of the updates made and, for the plateau schedule, of the evaluations so far: a
+//! resumed run, and every rank, has the same one.
+//!
+//! With s updates made, W of warm-up, and N in all:
+//!
+//! ```text
+//! warm-up    lr · (s + 1) / W                                  while s < W
+//! linear     lr + (min - lr) · t                               t = (s - W) / (N - W), at most 1
+//! cosine     min + (lr - min) · (1 + cos πt) / 2               SGDR without restarts (Loshchilov and Hutter, 2017)
+//! step       lr · gamma^(epochs done / step epochs)
+//! plateau    max(min, lr · gamma^reductions)                   torch's ReduceLROnPlateau, mode "max"
+//! ```
+//!
+//! Plateau starts a count anew with every evaluation that is better than the best by one in ten thousand; when the count of
+//! others exceeds the patience, the rate is lowered and the count starts anew.
+
+use std::f64::consts::PI;
+
+use crate::config::{ScheduleConfig, ScheduleKind, TrainConfig};
+use crate::{Error, Result};
+
+/// What an evaluation must be better by, relative to the best, to count for the plateau schedule.
+const BETTER: f64 = 1e-4;
+
+/// A schedule with what it depends on.
+#[derive(Clone, Debug)]
+pub struct LearningRate {
+    base: f64,
+    schedule: ScheduleConfig,
+    steps_per_epoch: u64,
+    /// Of linear and cosine.
+    decay_steps: u64,
+    reductions: u32,
+}
+
+impl LearningRate {
+    /// The learning rate of a run whose epochs have `steps_per_epoch` mini-batches.
+    pub fn new(config: &TrainConfig, steps_per_epoch: u64) -> Result<Self> {
+        let schedule = config.schedule.effective(config.epochs);
+        let decay_steps = steps_per_epoch * u64::from(schedule.decay_epochs.unwrap_or(0));
+        if schedule.decay_epochs.is_some() && schedule.warmup_steps >= decay_steps {
+            return Err(Error::Option(format!(
+                "--warmup-steps {}: the schedule is over after {decay_steps} mini-batches: warm up for fewer",
+                schedule.warmup_steps
+            )));
+        }
+        Ok(Self { base: config.optimizer.lr, schedule, steps_per_epoch, decay_steps, reductions: 0 })
+    }
+
+    /// The rate of the update after `steps` updates.
+    pub fn at(&self, steps: u64) -> f64 {
+        let warmup = self.schedule.warmup_steps;
+        let least = self.schedule.min_lr.unwrap_or(0.0);
+        let gamma = self.schedule.gamma.unwrap_or(1.0);
+        if steps < warmup {
+            return self.base * (steps + 1) as f64 / warmup as f64;
+        }
+        let done = || ((steps - warmup) as f64 / (self.decay_steps - warmup) as f64).min(1.0);
+        match self.schedule.kind {
+            ScheduleKind::Constant => self.base,
+            ScheduleKind::Linear => self.base + (least - self.base) * done(),
+            ScheduleKind::Cosine => least + (self.base - least) * (1.0 + (PI * done()).cos()) / 2.0,
+            ScheduleKind::Step => {
+                let epochs = steps / self.steps_per_epoch;
+                let lowered = epochs / u64::from(self.schedule.step_epochs.unwrap_or(1));
+                self.base * gamma.powf(lowered as f64)
+            }
+            ScheduleKind::Plateau => least.max(self.base * gamma.powf(f64::from(self.reductions))),
+        }
+    }
+
+    /// Counts the reductions of the plateau schedule over the valid metric of all evaluations so far.
+    pub fn follow(&mut self, valid: impl Iterator<Item = f64>) {
+        let Some(patience) = self.schedule.lr_patience else { return };
+        let (mut best, mut others) = (f64::NEG_INFINITY, 0);
+        self.reductions = 0;
+        for metric in valid {
+            if metric > best * (1.0 + BETTER) {
+                (best, others) = (metric, 0);
+            } else {
+                others += 1;
+            }
+            if others > patience {
+                self.reductions += 1;
+                others = 0;
+            }
+        }
+    }
+}

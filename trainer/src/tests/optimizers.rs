@@ -1,0 +1,259 @@
+//! Optimizers against torch's own, and learning rates against torch's recursions.
+
+use gsplit_kernels::{Communicator, Draws, Solo, Stream, StreamKey};
+use tch::nn::{self, OptimizerConfig as _, VarStore};
+use tch::{Device, Tensor};
+
+use super::fixture::{changed, config, on_ranks};
+use crate::config::{
+    ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
+};
+use crate::model::{Model, Parameters};
+use crate::optimizer::Optimizer;
+use crate::step::to_rows;
+
+const STEPS: u32 = 12;
+
+fn with(optimizer: OptimizerConfig) -> TrainConfig {
+    changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.optimizer = optimizer)
+}
+
+/// A gradient that changes in size and sign from step to step.
+fn gradient(step: u32, index: u32, shape: &[i64]) -> Tensor {
+    let mut draws = Draws::new(&StreamKey { step, ..StreamKey::new(7, Stream::Init) }, index);
+    let count: i64 = shape.iter().product();
+    let values: Vec<f32> = (0..count).map(|_| (draws.unit_f32() - 0.4) * (1.0 + step as f32)).collect();
+    Tensor::from_slice(&values).view(shape)
+}
+
+/// Gives the parameters the gradients of `step`, times `share`.
+fn give_gradients(parameters: &Parameters, step: u32, share: f64) {
+    for (index, (_, tensor)) in parameters.iter().enumerate() {
+        (tensor * gradient(step, index as u32, &tensor.size()) * share).sum(tch::Kind::Float).backward();
+    }
+}
+
+fn values(parameters: &Parameters) -> Vec<f32> {
+    parameters.iter().flat_map(|(_, tensor)| to_rows(tensor).unwrap()).collect()
+}
+
+/// The parameters after some updates of ours and of torch's.
+fn ours_and_torchs(config: &TrainConfig, build: impl Fn(&VarStore) -> nn::Optimizer) -> (Vec<f32>, Vec<f32>) {
+    let model = Model::new(config, 6, 4);
+    let parameters = model.parameters();
+    let store = VarStore::new(Device::Cpu);
+    let path = store.root();
+    let copies: Vec<Tensor> = parameters
+        .iter()
+        .enumerate()
+        .map(|(index, (_, tensor))| path.var_copy(&format!("p{index}"), &tensor.detach()))
+        .collect();
+    let mut theirs = build(&store);
+    let mut ours = Optimizer::new(parameters, config, 10).unwrap();
+    for step in 0..STEPS {
+        give_gradients(parameters, step, 1.0);
+        let update = ours.update(parameters, &Solo).unwrap();
+        assert!(update.gradient_norm > 0.0);
+        theirs.zero_grad();
+        for (index, copy) in copies.iter().enumerate() {
+            (copy * gradient(step, index as u32, &copy.size())).sum(tch::Kind::Float).backward();
+        }
+        if let Some(most) = config.optimizer.clip_norm {
+            theirs.clip_grad_norm(most);
+        }
+        theirs.step();
+    }
+    (values(parameters), copies.iter().flat_map(|copy| to_rows(copy).unwrap()).collect())
+}
+
+#[test]
+fn oracle_updates_are_those_of_torch() {
+    let base = OptimizerConfig { lr: 0.02, ..Default::default() };
+    let adam = |wd| nn::Adam { beta1: 0.8, beta2: 0.99, wd, eps: 1e-6, amsgrad: false };
+    let sgd = |momentum, wd, nesterov| nn::Sgd { momentum, dampening: 0.0, wd, nesterov };
+    let chosen = OptimizerConfig { beta1: Some(0.8), beta2: Some(0.99), epsilon: Some(1e-6), ..base.clone() };
+    let adamw = OptimizerConfig { kind: OptimizerKind::AdamW, weight_decay: 0.1, ..chosen.clone() };
+    let sgd_of = |momentum| OptimizerConfig { kind: OptimizerKind::Sgd, momentum, ..base.clone() };
+    let clipped = OptimizerConfig { clip_norm: Some(3.0), weight_decay: 0.05, ..sgd_of(Some(0.7)) };
+    type Build = Box<dyn Fn(&VarStore) -> nn::Optimizer>;
+    let cases: Vec<(OptimizerConfig, Build)> = vec![
+        (base.clone(), Box::new(|store| nn::Adam::default().build(store, 0.02).unwrap())),
+        (chosen.clone(), Box::new(move |store| adam(0.0).build(store, 0.02).unwrap())),
+        (OptimizerConfig { weight_decay: 0.1, ..chosen }, Box::new(move |store| adam(0.1).build(store, 0.02).unwrap())),
+        (
+            adamw,
+            Box::new(|store| {
+                let adamw = nn::AdamW { beta1: 0.8, beta2: 0.99, wd: 0.1, eps: 1e-6, amsgrad: false };
+                adamw.build(store, 0.02).unwrap()
+            }),
+        ),
+        (sgd_of(Some(0.0)), Box::new(move |store| sgd(0.0, 0.0, false).build(store, 0.02).unwrap())),
+        (sgd_of(None), Box::new(move |store| sgd(0.9, 0.0, false).build(store, 0.02).unwrap())),
+        (
+            OptimizerConfig { nesterov: true, weight_decay: 0.05, ..sgd_of(None) },
+            Box::new(move |store| sgd(0.9, 0.05, true).build(store, 0.02).unwrap()),
+        ),
+        (clipped, Box::new(move |store| sgd(0.7, 0.05, false).build(store, 0.02).unwrap())),
+    ];
+    for (optimizer, build) in cases {
+        let config = with(optimizer);
+        config.check().unwrap();
+        let start = values(Model::new(&config, 6, 4).parameters());
+        let (ours, theirs) = ours_and_torchs(&config, build);
+        let moved = start.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        let apart = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(moved > 0.05 && apart <= 2e-6 * moved.max(1.0), "{:?}: {apart} of {moved}", config.optimizer);
+    }
+}
+
+#[test]
+fn updates_clip_the_sum_over_all_ranks() {
+    let config =
+        with(OptimizerConfig { clip_norm: Some(0.5), kind: OptimizerKind::Sgd, lr: 0.1, ..Default::default() });
+    let train = |comm: &dyn Communicator| {
+        let model = Model::new(&config, 6, 4);
+        let mut optimizer = Optimizer::new(model.parameters(), &config, 10).unwrap();
+        let mut norms = Vec::new();
+        for step in 0..4 {
+            // The last rank of several has had nothing to compute.
+            let sharing = (comm.size() - 1).max(1);
+            if comm.rank() < sharing {
+                give_gradients(model.parameters(), step, 1.0 / sharing as f64);
+            }
+            norms.push(optimizer.update(model.parameters(), comm).unwrap().gradient_norm);
+        }
+        (norms, values(model.parameters()))
+    };
+    let (norms, alone) = train(&Solo);
+    assert!(norms.iter().all(|&norm| norm > 0.5));
+    for ranks in [2, 3, 5] {
+        let results = on_ranks(ranks, train);
+        for (found, together) in &results {
+            assert_eq!((found, together), (&results[0].0, &results[0].1), "every rank has the same bits");
+            assert!(norms.iter().zip(found).all(|(a, b)| (a - b).abs() <= 1e-5 * a), "{norms:?} {found:?}");
+            assert!(alone.iter().zip(together).all(|(a, b)| (a - b).abs() <= 1e-6), "{ranks} ranks");
+        }
+    }
+}
+
+/// The learning rates of `steps` updates, `evaluations` made before them.
+fn rates(schedule: ScheduleConfig, steps: u64, valid: &[f64]) -> Vec<f64> {
+    let config = changed(&with(OptimizerConfig { lr: 0.1, ..Default::default() }), |config| {
+        (config.schedule, config.epochs) = (schedule, 5);
+    });
+    config.check().unwrap();
+    let model = Model::new(&config, 6, 4);
+    let mut optimizer = Optimizer::new(model.parameters(), &config, 4).unwrap();
+    optimizer.follow(valid.iter().copied());
+    (0..steps)
+        .map(|step| {
+            give_gradients(model.parameters(), step as u32, 1.0);
+            optimizer.update(model.parameters(), &Solo).unwrap().learning_rate
+        })
+        .collect()
+}
+
+fn assert_close(found: &[f64], expected: &[f64]) {
+    assert_eq!(found.len(), expected.len());
+    assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?}, expected {expected:?}");
+}
+
+#[test]
+fn learning_rates_follow_their_schedules() {
+    let of = |kind| ScheduleConfig { kind, ..Default::default() };
+    assert_close(&rates(of(ScheduleKind::Constant), 3, &[]), &[0.1; 3]);
+    let warm = ScheduleConfig { warmup_steps: 4, ..of(ScheduleKind::Constant) };
+    assert_close(&rates(warm, 6, &[]), &[0.025, 0.05, 0.075, 0.1, 0.1, 0.1]);
+    let linear = ScheduleConfig { decay_epochs: Some(1), min_lr: Some(0.02), ..of(ScheduleKind::Linear) };
+    assert_close(&rates(linear, 6, &[]), &[0.1, 0.08, 0.06, 0.04, 0.02, 0.02]);
+    let step = ScheduleConfig { step_epochs: Some(1), gamma: Some(0.5), ..of(ScheduleKind::Step) };
+    assert_close(&rates(step, 9, &[]), &[[0.1; 4], [0.05; 4]].concat().into_iter().chain([0.025]).collect::<Vec<_>>());
+
+    // torch's CosineAnnealingLR computes each rate from the one before.
+    let (total, least) = (5.0 * 4.0 - 2.0, 0.001);
+    let mut expected = vec![0.05, 0.1, 0.1];
+    for t in 1..18 {
+        let factor = |t: f64| 1.0 + (std::f64::consts::PI * t / total).cos();
+        let before = expected[expected.len() - 1];
+        expected.push(least + (before - least) * factor(f64::from(t)) / factor(f64::from(t - 1)));
+    }
+    let cosine = ScheduleConfig { warmup_steps: 2, min_lr: Some(least), ..of(ScheduleKind::Cosine) };
+    assert_close(&rates(cosine, 20, &[]), &expected);
+}
+
+#[test]
+fn a_plateau_lowers_the_rate() {
+    let plateau = ScheduleConfig {
+        kind: ScheduleKind::Plateau,
+        gamma: Some(0.5),
+        lr_patience: Some(2),
+        min_lr: Some(0.03),
+        ..Default::default()
+    };
+    let rate = |valid: &[f64]| rates(plateau.clone(), 1, valid)[0];
+    for (valid, expected) in [
+        (&[][..], 0.1),
+        (&[0.5, 0.5, 0.5], 0.1),
+        // The third evaluation in a row that is no better.
+        (&[0.5, 0.5, 0.4, 0.5], 0.05),
+        (&[0.5, 0.5, 0.6, 0.6, 0.6], 0.1),
+        // Better by less than one in ten thousand is no better.
+        (&[0.5, 0.50001, 0.50002, 0.50003], 0.05),
+        // The count starts anew after a reduction; the rate never falls below its least.
+        (&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.05),
+        (&[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5], 0.03),
+        (&[0.5; 20], 0.03),
+    ] {
+        assert_close(&[rate(valid)], &[expected]);
+    }
+}
+
+#[test]
+fn options_of_another_optimizer_or_schedule_are_refused() {
+    let base = config(ModelKind::Sage, Parallelism::Single, 1);
+    type Change = fn(&mut TrainConfig);
+    let cases: [(Change, &str); 20] = [
+        (|c| c.optimizer.momentum = Some(0.9), "--momentum is for --optimizer sgd"),
+        (|c| c.optimizer.nesterov = true, "--nesterov is for --optimizer sgd"),
+        (
+            |c| (c.optimizer.kind, c.optimizer.beta1) = (OptimizerKind::Sgd, Some(0.9)),
+            "--beta1 is for --optimizer adam",
+        ),
+        (|c| c.optimizer.lr = f64::NAN, "--lr NaN: expected a positive number"),
+        (|c| c.optimizer.weight_decay = -1.0, "--weight-decay -1: expected a number from 0"),
+        (|c| c.optimizer.clip_norm = Some(0.0), "--clip-norm 0: expected a positive number"),
+        (|c| c.optimizer.beta2 = Some(1.0), "--beta2 1: expected at least 0 and below 1"),
+        (|c| c.schedule.gamma = Some(0.5), "--gamma is for --schedule step and plateau"),
+        (|c| c.schedule.decay_epochs = Some(5), "--decay-epochs is for --schedule linear and cosine"),
+        (|c| (c.schedule.kind, c.schedule.min_lr) = (ScheduleKind::Cosine, Some(1.0)), "--min-lr 1: expected 0 to"),
+        (|c| (c.schedule.kind, c.schedule.gamma) = (ScheduleKind::Step, Some(1.0)), "--gamma 1: expected above 0"),
+        (|c| (c.schedule.kind, c.schedule.step_epochs) = (ScheduleKind::Step, Some(0)), "--step-epochs 0"),
+        (|c| (c.schedule.kind, c.schedule.decay_epochs) = (ScheduleKind::Linear, Some(0)), "--decay-epochs 0"),
+        (|c| c.schedule.lr_patience = Some(3), "--lr-patience is for --schedule plateau"),
+        (|c| c.patience = Some(0), "--patience 0"),
+        (|c| c.min_delta = 0.1, "--min-delta is for --patience"),
+        (|c| (c.patience, c.min_delta) = (Some(1), f64::NAN), "--min-delta NaN"),
+        (|c| (c.patience, c.eval_every) = (Some(1), 0), "--patience needs evaluations"),
+        (|c| (c.schedule.kind, c.eval_every) = (ScheduleKind::Plateau, 0), "--schedule plateau needs evaluations"),
+        (
+            |c| {
+                c.optimizer = OptimizerConfig {
+                    kind: OptimizerKind::Sgd,
+                    momentum: Some(0.0),
+                    nesterov: true,
+                    ..Default::default()
+                };
+            },
+            "--nesterov needs a --momentum",
+        ),
+    ];
+    for (change, words) in cases {
+        let message = changed(&base, change).check().unwrap_err().to_string();
+        assert!(message.contains(words), "{message}, expected {words}");
+    }
+    let late =
+        changed(&base, |config| (config.schedule.kind, config.schedule.warmup_steps) = (ScheduleKind::Cosine, 20));
+    let model = Model::new(&late, 6, 4);
+    let message = Optimizer::new(model.parameters(), &late, 10).unwrap_err().to_string();
+    assert!(message.contains("--warmup-steps 20: the schedule is over after 20"), "{message}");
+}

@@ -1,0 +1,55 @@
+//! The configuration as options of the command line and as what checkpoints and files hold.
+
+use clap::{Args, FromArgMatches};
+
+use super::fixture::changed;
+use crate::config::{ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig};
+
+fn parse(options: &[&str]) -> TrainConfig {
+    let command = TrainConfig::augment_args(clap::Command::new("train"));
+    let matches = command.try_get_matches_from([&["train"], options].concat()).unwrap();
+    TrainConfig::from_arg_matches(&matches).unwrap()
+}
+
+#[test]
+fn every_flag_has_its_place_in_the_file_and_the_reverse() {
+    let command = TrainConfig::augment_args(clap::Command::new("train"));
+    command.clone().debug_assert();
+    let flags: Vec<String> = command.get_arguments().map(|arg| arg.get_long().unwrap().to_string()).collect();
+    let options = parse(&[]).options();
+    for flag in &flags {
+        assert!(options.contains_key(flag), "--{flag} is missing among {:?}", options.keys());
+    }
+    assert_eq!(flags.len(), options.len(), "{:?}", options.keys());
+    let place = |flag: &str| (options[flag].table.as_deref(), options[flag].key.as_str());
+    assert_eq!(place("optimizer"), (Some("optimizer"), "kind"));
+    assert_eq!(place("model"), (Some("model"), "kind"));
+    assert_eq!(place("weight-decay"), (Some("optimizer"), "weight_decay"));
+    assert_eq!(place("batch-size"), (None, "batch_size"));
+}
+
+#[test]
+fn options_change_what_they_name() {
+    let plain = parse(&[]);
+    assert_eq!(plain.optimizer, OptimizerConfig::default());
+    assert_eq!(plain.schedule, ScheduleConfig::default());
+    let given = parse(&["--optimizer", "adamw", "--beta1", "0.5", "--schedule", "cosine", "--min-lr", "1e-5"]);
+    let expected = changed(&plain, |config| {
+        config.optimizer.kind = crate::OptimizerKind::AdamW;
+        config.optimizer.beta1 = Some(0.5);
+        config.schedule.kind = crate::ScheduleKind::Cosine;
+        config.schedule.min_lr = Some(1e-5);
+    });
+    assert_eq!(given, expected);
+    let sgd = parse(&["--optimizer", "sgd", "--nesterov", "--clip-norm", "2", "--patience", "4", "--hidden", "8"]);
+    assert_eq!((sgd.optimizer.nesterov, sgd.optimizer.clip_norm, sgd.patience), (true, Some(2.0), Some(4)));
+    assert_eq!(sgd.model, ModelConfig { hidden: 8, ..plain.model.clone() });
+    // What is left open is filled in, and filling in changes nothing more.
+    let effective = given.effective();
+    assert_eq!((effective.optimizer.beta2, effective.schedule.decay_epochs), (Some(0.999), Some(10)));
+    assert_eq!((effective.optimizer.momentum, effective.schedule.gamma), (None, None));
+    effective.check().unwrap();
+    assert_eq!(effective.effective(), effective);
+    assert_eq!(given.difference(&effective), None);
+    assert!(given.difference(&sgd).is_some());
+}
