@@ -1,14 +1,12 @@
 //! `gsplit train`: a model from a dataset and its partition map.
 
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::Command;
 
-use anyhow::Context;
 use gsplit_store::Dataset;
 use gsplit_trainer::{EpochReport, Error, RunOptions, TrainConfig, train};
 use serde_json::json;
 
+use crate::environment;
 use gsplit::ui::{Ui, stop_gently, usage};
 
 /// Train a graph neural network on a dataset
@@ -42,7 +40,7 @@ pub struct Args {
 
 /// Trains, and prints one line an epoch.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let_idle_threads_sleep()?;
+    environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(as_usage)?;
     let dataset = Dataset::open(&args.dataset)?;
@@ -83,20 +81,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sampling and loading run on rayon's threads, computing on OpenMP's, by turns. OpenMP's spin while they wait, which takes
-/// the cores from the others (several times slower where cores are few or shared), and can be told otherwise only
-/// by the environment the process starts with: so the process starts again, once.
-fn let_idle_threads_sleep() -> anyhow::Result<()> {
-    const POLICY: &str = "OMP_WAIT_POLICY";
-    if std::env::var_os(POLICY).is_some() {
-        return Ok(());
-    }
-    let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
-    let error = Command::new(program).args(std::env::args_os().skip(1)).env(POLICY, "passive").exec();
-    Err(error).context("cannot start gsplit again with OMP_WAIT_POLICY=passive; set it yourself")
-}
-
-fn as_usage(error: Error) -> anyhow::Error {
+pub fn as_usage(error: Error) -> anyhow::Error {
     match error {
         Error::Option(message) => usage(message),
         other => other.into(),

@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 use gsplit::ui;
 
 mod compare;
+mod environment;
+mod infer;
 mod train;
 
 /// Trains graph neural networks on the datasets that gsplit prepares.
@@ -22,6 +24,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Train(train::Args),
+    Infer(infer::Args),
     Compare(compare::Args),
 }
 
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     ui::guard(cli.output, |ui| match cli.command {
         Command::Train(args) => train::run(args, ui),
+        Command::Infer(args) => infer::run(args, ui),
         Command::Compare(args) => compare::run(args, ui),
     })
 }

@@ -11,7 +11,8 @@ use crate::job::Job;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
 use crate::report::StepReport;
-use crate::step::{Targets, train_step};
+use crate::step::train_step;
+use crate::task::Targets;
 use crate::{Error, Result};
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.

@@ -7,6 +7,8 @@ use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
 use crate::batch::Ownership;
 use crate::config::{Parallelism, TrainConfig};
+use crate::metric::Metric;
+use crate::task::{Labels, Shape};
 use crate::{Error, Result};
 
 /// The artifacts of a run, mapped once.
@@ -22,10 +24,12 @@ pub struct Job<'a> {
     pub graph: Graph<'a>,
     /// Feature rows.
     pub features: FeatureTable,
-    /// Class of every vertex, -1 for unlabelled.
-    pub labels: Column<i32>,
+    /// Classes of the vertices.
+    pub labels: Labels,
     /// Number of classes.
     pub classes: usize,
+    /// How the valid and test splits are scored.
+    pub metric: Metric,
     /// Seeds.
     pub train: Column<u32>,
     /// Vertices of the valid split, if there is one.
@@ -65,20 +69,14 @@ impl<'a> Job<'a> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         let topology = dataset.topology();
         topology.check_indices()?;
-        let (features, labels) = (dataset.features()?, dataset.labels()?);
-        let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
-        if classes == 0 {
-            return Err(problem("no vertex has a label: training needs at least one class".into()));
-        }
-        if let Some(v) = labels.iter().position(|&label| label >= classes as i32 || label < -1) {
-            let found = labels[v];
-            return Err(problem(format!("label {found} of vertex {v}, expected below {classes}: run `gsplit verify`")));
-        }
+        let (features, labels) = (dataset.features()?, Labels::open(dataset)?);
+        let metric = config.task.metric.unwrap_or_else(|| Metric::of(&labels));
+        metric.check(&labels)?;
         let train = dataset.split(Split::Train)?;
         if train.is_empty() {
             return Err(problem("the train split is empty: convert it with another split".into()));
         }
-        if train.iter().all(|&v| labels[v as usize] < 0) {
+        if !train.iter().any(|&v| labels.is_labelled(v)) {
             return Err(problem("no vertex of the train split has a label: convert it with another split".into()));
         }
         let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
@@ -89,8 +87,9 @@ impl<'a> Job<'a> {
             config,
             graph: Graph::new(topology.indptr(), topology.indices())?,
             features,
+            classes: labels.classes(),
+            metric,
             labels,
-            classes,
             train,
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
@@ -101,6 +100,11 @@ impl<'a> Job<'a> {
 }
 
 impl Job<'_> {
+    /// What the model reads and returns.
+    pub fn shape(&self) -> Shape {
+        Shape { features: self.features.dim(), outputs: self.classes, several: self.labels.several() }
+    }
+
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
         match self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {

@@ -19,19 +19,24 @@ mod epoch;
 mod error;
 mod evaluate;
 mod exchange;
+mod infer;
 mod job;
+mod metric;
 pub mod model;
 pub mod operator;
 mod optimizer;
 mod report;
 mod step;
+mod task;
 #[cfg(test)]
 mod tests;
 mod train;
 
 pub use batch::Ownership;
-pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
+pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TaskConfig, TrainConfig};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
+pub use infer::{InferConfig, InferSummary, Predict, Wanted, infer};
+pub use metric::Metric;
 pub use report::{EpochReport, Summary, Timings};
 pub use train::{RunOptions, train};

@@ -27,9 +27,9 @@ pub struct Timings {
 pub struct StepReport {
     /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
     pub loss: f64,
-    /// Seeds classified rightly.
+    /// Right decisions about seeds.
     pub correct: u64,
-    /// Labelled seeds.
+    /// Decisions about labelled seeds.
     pub counted: u64,
     /// Sampled edges.
     pub edges: u64,
@@ -83,11 +83,12 @@ pub struct EpochReport {
     pub epoch: u32,
     /// Mean of the mini-batches' losses, with dropout, before each update.
     pub loss: f64,
-    /// Accuracy on the training seeds, as they were when trained on.
+    /// Share of right decisions on the training seeds, as they were when trained on: one a seed, or one a seed and class
+    /// where seeds can have several.
     pub train: f64,
-    /// Accuracy on the valid split with full neighbourhoods, when evaluated.
+    /// Score of the valid split with full neighbourhoods, when evaluated.
     pub valid: Option<f64>,
-    /// Accuracy on the test split with full neighbourhoods, when evaluated.
+    /// Score of the test split with full neighbourhoods, when evaluated.
     pub test: Option<f64>,
     /// Where the time of the mean rank went.
     #[serde(flatten)]

@@ -7,34 +7,15 @@
 use std::time::Instant;
 
 use gsplit_kernels::Communicator;
-use tch::{Kind, Reduction, Tensor};
+use tch::Tensor;
 
 use crate::batch::Loaded;
 use crate::model::{DropoutKey, LayerEdges, Model};
 use crate::operator::Rows;
 use crate::optimizer::Adam;
 use crate::report::StepReport;
+use crate::task::Targets;
 use crate::{Exchange, Result, autograd};
-
-/// Label of a seed that is left out of the loss.
-const UNLABELLED: i64 = -1;
-
-/// What a mini-batch is to learn.
-#[derive(Clone, Copy, Debug)]
-pub struct Targets<'a> {
-    /// Class of every vertex of the graph, -1 for unlabelled.
-    pub labels: &'a [i32],
-    /// Labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
-    /// would be wrong wherever ranks hold unequal numbers of seeds.
-    pub labelled: usize,
-}
-
-impl<'a> Targets<'a> {
-    /// The targets of the global mini-batch `batch`.
-    pub fn of(batch: &[u32], labels: &'a [i32]) -> Self {
-        Self { labels, labelled: batch.iter().filter(|&&v| labels[v as usize] >= 0).count() }
-    }
-}
 
 /// Runs the mini-batch and updates the parameters. Collective.
 pub fn train_step(
@@ -48,10 +29,9 @@ pub fn train_step(
     let started = Instant::now();
     let mut report = StepReport::default();
     let pass = forward(model, batch, Some(dropout), comm, &mut report)?;
-    let (loss, correct, counted) = loss(&pass, targets);
-    report.loss = loss.double_value(&[]);
-    (report.correct, report.counted) = (correct, counted);
-    backward(pass, loss, comm, &mut report)?;
+    let loss = targets.loss(pass.logits(), pass.seeds())?;
+    (report.loss, report.correct, report.counted) = (loss.value, loss.correct, loss.counted);
+    backward(pass, loss.gradient, comm, &mut report)?;
     let reducing = Instant::now();
     adam.update(model.parameters(), comm)?;
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
@@ -67,6 +47,11 @@ pub struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    /// The vertices of [`Pass::logits`]: this rank's seeds.
+    pub fn seeds(&self) -> &[u32] {
+        &self.batch.sampled.layers[0].frontier
+    }
+
     /// f32 `[my seeds, classes]`, or empty.
     pub fn logits(&self) -> &Tensor {
         &self.tape[self.tape.len() - 1].1
@@ -107,25 +92,15 @@ pub fn forward<'a>(
     Ok(Pass { batch, tape })
 }
 
-/// This rank's share of the mean loss over the global mini-batch, the seeds it classified rightly, and those it counted.
-fn loss(pass: &Pass<'_>, targets: Targets<'_>) -> (Tensor, u64, u64) {
-    let seeds = &pass.batch.sampled.layers[0].frontier;
-    let options = (Kind::Float, tch::Device::Cpu);
-    if seeds.is_empty() {
-        return (Tensor::zeros([] as [i64; 0], options), 0, 0);
-    }
-    let classes: Vec<i64> = seeds.iter().map(|&v| i64::from(targets.labels[v as usize])).collect();
-    let counted = classes.iter().filter(|&&label| label != UNLABELLED).count() as u64;
-    let classes = Tensor::from_slice(&classes);
-    let sum = pass.logits().cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0);
-    let correct = pass.logits().argmax(1, false).eq_tensor(&classes).sum(Kind::Int64).int64_value(&[]);
-    (sum / targets.labelled.max(1) as f64, correct as u64, counted)
-}
-
-/// Gradients of the parameters, from the top layer down. Collective.
-fn backward(mut pass: Pass<'_>, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
-    if loss.requires_grad() {
-        loss.f_backward()?;
+/// Gradients of the parameters, from that of the logits down. Collective.
+fn backward(
+    mut pass: Pass<'_>,
+    gradient: Option<Tensor>,
+    comm: &dyn Communicator,
+    report: &mut StepReport,
+) -> Result<()> {
+    if let Some(gradient) = gradient {
+        autograd::backward(pass.logits(), &gradient)?;
     }
     for layer in &pass.batch.sampled.layers {
         // What the layer kept for backward is free from here on.

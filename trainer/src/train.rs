@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
-use gsplit_store::{Dataset, Progress, Unit};
+use gsplit_store::{Dataset, Progress, Split, Unit};
 
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
-use crate::evaluate::{accuracy, infer};
+use crate::evaluate::evaluate;
 use crate::job::{Artifacts, Job};
 use crate::model::{Model, check_size};
 use crate::optimizer::Adam;
@@ -48,7 +48,7 @@ pub fn train(
     let job = Job::new(dataset, &artifacts, config, options.stop)?;
     let ranks = config.num_ranks();
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1));
+    let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1), job.shape());
     let resume = match (&options.checkpoint, options.resume) {
         (Some(folder), true) => Some(checkpoint::find(folder, dataset, &inputs, config)?),
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
@@ -192,12 +192,15 @@ impl Run<'_> {
         }
         let started = Instant::now();
         self.share_threads(1);
-        let total = (job.graph.num_vertices() * model.num_layers()) as u64;
+        let wanted = [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum::<usize>();
+        let total = (job.graph.num_vertices() * (model.num_layers() - 1) + wanted) as u64;
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-        let logits = infer(model, job, stage.as_ref())?;
-        let score = |vertices: &[u32]| accuracy(&logits, job.classes, &job.labels, vertices);
-        report.valid = job.valid.as_deref().and_then(score);
-        report.test = job.test.as_deref().and_then(score);
+        for (split, score) in evaluate(model, job, stage.as_ref())? {
+            match split {
+                Split::Test => report.test = score,
+                _ => report.valid = score,
+            }
+        }
         self.share_threads(config.num_ranks());
         report.evaluate_s = started.elapsed().as_secs_f64();
         Ok(())

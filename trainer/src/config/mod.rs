@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 
 mod model;
 mod optimizer;
+mod task;
 
 pub use model::{ModelConfig, ModelKind};
 pub use optimizer::OptimizerConfig;
+pub use task::TaskConfig;
 
 use crate::{Error, Result};
 
@@ -77,6 +79,9 @@ pub struct TrainConfig {
     /// How it is updated
     #[command(flatten)]
     pub optimizer: OptimizerConfig,
+    /// What is learnt
+    #[command(flatten)]
+    pub task: TaskConfig,
     /// Seed of every random choice: weights, batches, samples, dropout
     #[arg(long, default_value_t = 0)]
     pub seed: u64,

@@ -6,12 +6,13 @@ use gsplit_store::{Dataset, NoProgress};
 use super::fixture::{CLASSES, Cut, changed, config, dataset, on_ranks, store_partition};
 use crate::batch::{Seeds, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
-use crate::evaluate::infer;
+use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
 use crate::report::StepReport;
-use crate::step::{Targets, forward, to_rows, train_step};
+use crate::step::{forward, to_rows, train_step};
+use crate::task::Targets;
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
 fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
@@ -79,6 +80,20 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
     }
 }
 
+/// The logits of all vertices.
+fn logits(model: &Model, job: &Job<'_>) -> Vec<f32> {
+    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: None };
+    let mut logits = Vec::new();
+    let mut visit = |chunk: Chunk<'_>| {
+        if chunk.layer + 1 == model.num_layers() {
+            logits.extend_from_slice(chunk.rows);
+        }
+        Ok(())
+    };
+    pass.run(None, &NoProgress, &mut visit).unwrap();
+    logits
+}
+
 #[test]
 fn oracle_inference_is_forward_with_all_neighbours() {
     let fixture = dataset(13, 300, 6);
@@ -87,7 +102,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
         let job = Job::new(&fixture.dataset, &artifacts, &config, None).unwrap();
         let model = Model::new(&config, job.features.dim(), job.classes);
-        let logits = infer(&model, &job, &NoProgress).unwrap();
+        let logits = logits(&model, &job);
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let at = (config.seed, 1, 0);
         let mine = Seeds::of(&seeds, job.ownership, 0, 1);

@@ -6,7 +6,7 @@ use gsplit_store::{
 };
 use tempfile::TempDir;
 
-use crate::config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TrainConfig};
+use crate::config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TaskConfig, TrainConfig};
 
 /// Classes of every fixture.
 pub const CLASSES: usize = 4;
@@ -125,6 +125,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         batch_size: 50,
         epochs: 2,
         optimizer: OptimizerConfig { lr: 0.01 },
+        task: TaskConfig::default(),
         seed: 3,
         eval_every: 1,
     }
