@@ -6,13 +6,12 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_kernels::{Communicator, Sampler};
 use gsplit_store::Stage;
 
-use crate::batch::{Seeds, load, sample};
+use crate::batch::{load, sample};
 use crate::job::Job;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
 use crate::report::StepReport;
 use crate::step::train_step;
-use crate::task::Targets;
 use crate::{Error, Result};
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
@@ -33,7 +32,7 @@ pub fn train_epoch(
         let step = step as u32;
         let at = (config.seed, epoch, step);
         let started = Instant::now();
-        let seeds = Seeds::of(global, job.ownership, comm.rank(), comm.size());
+        let (seeds, targets) = job.batch(global, at, comm)?;
         let sampled = sample(&mut sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
         let sample_s = started.elapsed().as_secs_f64();
         let loading = Instant::now();
@@ -43,7 +42,7 @@ pub fn train_epoch(
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at };
-        let mut report = train_step(model, adam, batch, Targets::of(global, &job.labels), dropout, comm)?;
+        let mut report = train_step(model, adam, batch, &targets, dropout, comm)?;
         if !report.loss.is_finite() {
             return Err(Error::Diverged { loss: report.loss, epoch, step: step + 1 });
         }

@@ -2,12 +2,12 @@
 
 use gsplit_store::{Split, Stage};
 
-use crate::Result;
 use crate::infer::{LayerWise, Room};
 use crate::job::Job;
 use crate::metric::{Metric, Scorer};
 use crate::model::Model;
-use crate::task::Labels;
+use crate::task::{Labels, Task};
+use crate::{Result, link};
 
 /// Scores by split.
 pub struct Scores<'a> {
@@ -51,16 +51,30 @@ impl<'a> Scores<'a> {
     }
 }
 
-/// The scores of the valid and test splits that there are.
+/// Rows that [`evaluate`] computes; `None` where there is nothing to score.
+pub fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
+    let last = match &job.task {
+        Task::Nodes(_) => [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum(),
+        Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
+        Task::Links(_) => job.graph.num_vertices(),
+    };
+    (last > 0).then(|| (job.graph.num_vertices() * (model.num_layers() - 1) + last) as u64)
+}
+
+/// The scores of the valid and test splits that there are; `None` where a score is not defined.
 pub fn evaluate(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
+    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: job.stop };
+    let labels = match &job.task {
+        Task::Nodes(labels) => labels,
+        Task::Links(links) => return link::evaluate(&pass, links, &job.whole, &job.config.task, job.metric, stage),
+    };
     let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];
     let splits = splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)));
-    let mut scores = Scores::new(job.metric, &job.labels, splits)?;
+    let mut scores = Scores::new(job.metric, labels, splits)?;
     let vertices = scores.vertices();
-    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: job.stop };
     pass.run(Some(&vertices), stage, &mut |chunk| {
         if chunk.layer + 1 == model.num_layers() {
-            let rows = chunk.rows.chunks_exact(job.classes);
+            let rows = chunk.rows.chunks_exact(job.outputs);
             chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
         }
         Ok(())

@@ -21,6 +21,7 @@ mod evaluate;
 mod exchange;
 mod infer;
 mod job;
+mod link;
 mod metric;
 pub mod model;
 pub mod operator;
@@ -33,7 +34,7 @@ mod tests;
 mod train;
 
 pub use batch::Ownership;
-pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TaskConfig, TrainConfig};
+pub use config::{Device, ModelConfig, ModelKind, OptimizerConfig, Parallelism, TaskConfig, TaskKind, TrainConfig};
 pub use error::{Error, Result};
 pub use exchange::Exchange;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, infer};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
-use crate::Result;
+use crate::{Metric, Result};
 
 /// Where the time of a rank went, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -83,8 +83,8 @@ pub struct EpochReport {
     pub epoch: u32,
     /// Mean of the mini-batches' losses, with dropout, before each update.
     pub loss: f64,
-    /// Share of right decisions on the training seeds, as they were when trained on: one a seed, or one a seed and class
-    /// where seeds can have several.
+    /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
+    /// where seeds can have several, one a pair where links are learnt.
     pub train: f64,
     /// Score of the valid split with full neighbourhoods, when evaluated.
     pub valid: Option<f64>,
@@ -116,6 +116,8 @@ pub struct Summary {
     pub partition: Option<String>,
     /// Epochs that were found done.
     pub resumed_after: u32,
+    /// What `valid` and `test` are.
+    pub metric: Metric,
 }
 
 /// A JSONL file with one [`EpochReport`] a line.

@@ -22,14 +22,14 @@ pub fn train_step(
     model: &Model,
     adam: &mut Adam,
     batch: Loaded<'_>,
-    targets: Targets<'_>,
+    targets: &Targets<'_>,
     dropout: DropoutKey,
     comm: &dyn Communicator,
 ) -> Result<StepReport> {
     let started = Instant::now();
     let mut report = StepReport::default();
     let pass = forward(model, batch, Some(dropout), comm, &mut report)?;
-    let loss = targets.loss(pass.logits(), pass.seeds())?;
+    let loss = targets.loss(pass.logits(), pass.seeds(), comm)?;
     (report.loss, report.correct, report.counted) = (loss.value, loss.correct, loss.counted);
     backward(pass, loss.gradient, comm, &mut report)?;
     let reducing = Instant::now();
@@ -52,7 +52,7 @@ impl Pass<'_> {
         &self.batch.sampled.layers[0].frontier
     }
 
-    /// f32 `[my seeds, classes]`, or empty.
+    /// f32 `[my seeds, outputs]`, or empty.
     pub fn logits(&self) -> &Tensor {
         &self.tape[self.tape.len() - 1].1
     }

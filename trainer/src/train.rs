@@ -13,7 +13,7 @@ use gsplit_store::{Dataset, Progress, Split, Unit};
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
-use crate::evaluate::evaluate;
+use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, Job};
 use crate::model::{Model, check_size};
 use crate::optimizer::Adam;
@@ -58,10 +58,15 @@ pub fn train(
     if let Some(folder) = &options.checkpoint {
         checkpoint::check_writable(folder)?;
     }
-    check_size(config, job.features.dim(), job.classes)?;
+    if config.batch_size > job.train.len() {
+        let (size, there) = (config.batch_size, job.train.len());
+        progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
+    }
+    check_size(config, job.features.dim(), job.outputs)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let log = options.log.as_deref().map(|path| Log::start(path, history)).transpose()?;
+    let metric = job.metric;
     let run = Run { dataset, inputs, threads, job, options, resume, log: Mutex::new(log), progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
     Ok(Summary {
@@ -69,6 +74,7 @@ pub fn train(
         num_parameters,
         partition: artifacts.partition().map(|map| map.key().to_string()),
         resumed_after: done as u32,
+        metric,
     })
 }
 
@@ -140,7 +146,7 @@ impl Run<'_> {
     fn epochs(&self, comm: &dyn Communicator) -> RankResult {
         let (job, config) = (&self.job, self.job.config);
         self.share_threads(comm.size());
-        let model = Model::new(config, job.features.dim(), job.classes);
+        let model = Model::new(config, job.features.dim(), job.outputs);
         let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {
@@ -182,18 +188,14 @@ impl Run<'_> {
         Ok((reports, model.parameters().num_values()))
     }
 
-    /// Fills in the accuracies, when it is time to: rank 0 alone, while the others wait.
+    /// Fills in the scores, when it is time to: rank 0 alone, while the others wait.
     fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
         let (job, config) = (&self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
-        if !due || [&job.valid, &job.test].into_iter().flatten().all(|vertices| vertices.is_empty()) {
-            return Ok(());
-        }
+        let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
         let started = Instant::now();
         self.share_threads(1);
-        let wanted = [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum::<usize>();
-        let total = (job.graph.num_vertices() * (model.num_layers() - 1) + wanted) as u64;
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
         for (split, score) in evaluate(model, job, stage.as_ref())? {
             match split {

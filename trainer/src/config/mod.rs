@@ -11,7 +11,7 @@ mod task;
 
 pub use model::{ModelConfig, ModelKind};
 pub use optimizer::OptimizerConfig;
-pub use task::TaskConfig;
+pub use task::{TaskConfig, TaskKind};
 
 use crate::{Error, Result};
 
@@ -116,7 +116,9 @@ impl TrainConfig {
             format!("--batch-size {}: expected 1 to {}", self.batch_size, u32::MAX)
         } else if self.epochs == 0 {
             "--epochs 0: expected 1 or more".to_string()
-        } else if let Some(problem) = self.model.problem().or_else(|| self.optimizer.problem()) {
+        } else if let Some(problem) =
+            self.model.problem().or_else(|| self.optimizer.problem()).or_else(|| self.task.problem())
+        {
             problem
         } else {
             return Ok(());

@@ -6,6 +6,7 @@ mod run;
 mod table;
 mod trained;
 
+pub use hidden::HiddenWriter;
 pub use layers::{Chunk, LayerWise, Room};
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use trained::Trained;

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Trained};
+use crate::config::TaskKind;
 use crate::evaluate::Scores;
 use crate::metric::{Metric, largest};
 use crate::task::Labels;
@@ -56,7 +57,7 @@ pub struct InferConfig {
     /// What the predictions are
     #[arg(long, value_enum, default_value = "class")]
     pub predict: Predict,
-    /// File for the rows of the last hidden layer, .npy or .parquet
+    /// File for the rows of the last hidden layer (of the last layer, for a model of links), .npy or .parquet
     #[arg(long, value_name = "FILE")]
     pub embeddings: Option<PathBuf>,
     /// Score: accuracy, micro-f1, macro-f1 or roc-auc [default: that of the training]
@@ -106,9 +107,18 @@ pub fn infer(
     let topology = dataset.topology();
     topology.check_indices()?;
     let model = trained.model()?;
-    if config.embeddings.is_some() && model.num_layers() < 2 {
+    let links = trained.config().task.task == TaskKind::Link;
+    let last = model.num_layers() - 1;
+    // A model of links returns embeddings; one of classes has them below its last layer.
+    let Some(embedding) =
+        (if links { Some(last) } else { last.checked_sub(1) }).or(config.embeddings.is_none().then_some(0))
+    else {
         let problem = "the model has one layer, so no hidden one: write its --predict logits with --out";
         return Err(Error::Option(format!("--embeddings: {problem}")));
+    };
+    if links && config.out.is_some() {
+        let problem = "the model was trained on links and predicts no classes: write its rows with --embeddings";
+        return Err(Error::Option(format!("--out: {problem}")));
     }
     let wanted = wanted_split(dataset, config.split)?;
     let (labels, metric) = labels(dataset, &trained, config, progress)?.unzip();
@@ -120,7 +130,7 @@ pub fn infer(
         _ => None,
     };
     let ids = Ids::open(dataset)?;
-    let mut output = Output::begin(config, &trained, &ids, model.out_dim(model.num_layers().saturating_sub(2)))?;
+    let mut output = Output::begin(config, &trained, &ids, model.out_dim(embedding))?;
     let scratch = Staging::begin(scratch_place(config), true)?;
     let scratch_folder = scratch.path("");
     let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder) };
@@ -128,8 +138,11 @@ pub fn infer(
     let pass = LayerWise { model: &model, graph, features: &features, room, stop };
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     pass.run(wanted.as_deref(), stage.as_ref(), &mut |chunk| {
-        if chunk.layer + 1 < model.num_layers() {
-            return output.embed(&chunk, wanted.as_deref());
+        if chunk.layer == embedding {
+            output.embed(&chunk, wanted.as_deref())?;
+        }
+        if chunk.layer < last {
+            return Ok(());
         }
         if let Some(scores) = &mut scores {
             let rows = chunk.rows.chunks_exact(trained.outputs());
@@ -184,7 +197,7 @@ fn labels(
     config: &InferConfig,
     progress: &dyn Progress,
 ) -> Result<Option<(Labels, Metric)>> {
-    if dataset.manifest().num_classes.is_none() {
+    if dataset.manifest().num_classes.is_none() || trained.config().task.task == TaskKind::Link {
         return Ok(None);
     }
     let labels = Labels::open(dataset)?;

@@ -3,7 +3,9 @@
 use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
-use super::fixture::{CLASSES, Cut, changed, config, dataset, on_ranks, store_partition};
+use super::fixture::{
+    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, on_ranks, several_labels, store_partition,
+};
 use crate::batch::{Seeds, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room};
@@ -12,19 +14,18 @@ use crate::model::{DropoutKey, Model};
 use crate::optimizer::Adam;
 use crate::report::StepReport;
 use crate::step::{forward, to_rows, train_step};
-use crate::task::Targets;
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
 fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
     let config = job.config;
     let at = (config.seed, 1, 0);
-    let model = Model::new(config, job.features.dim(), job.classes);
+    let model = Model::new(config, job.features.dim(), job.outputs);
     let mut adam = Adam::new(model.parameters(), config.optimizer.lr);
-    let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
+    let (seeds, targets) = job.batch(batch, at, comm).unwrap();
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let loaded = load(&job.features, sampled).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
-    let report = train_step(&model, &mut adam, loaded, Targets::of(batch, &job.labels), dropout, comm).unwrap();
+    let report = train_step(&model, &mut adam, loaded, &targets, dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let gradient = to_rows(&adam.first_moment).unwrap().iter().map(|moment| moment * 10.0).collect();
@@ -50,6 +51,28 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0f32, f32::max);
     let scale = largest(&mut b.iter().map(|value| value.abs()));
     largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs())) / scale
+}
+
+#[test]
+fn several_classes_a_vertex_have_one_loss_for_every_parallelism() {
+    let fixture = several_labels(14, 300, 6);
+    let dataset = &fixture.dataset;
+    let train = dataset.split(gsplit_store::Split::Train).unwrap();
+    let batch = &train[..40];
+    let single = config(ModelKind::Sage, Parallelism::Single, 1);
+    let (loss, gradient) = run(dataset, &single, batch);
+    // At first every logit is small, and every decision costs about ln 2.
+    let guess = SEVERAL_CLASSES as f64 * 2f64.ln();
+    assert!((loss - guess).abs() < 0.5 * guess, "{loss}, about {guess} expected");
+    for ranks in [2, 3, 4] {
+        let partition = Some(store_partition(dataset, Cut::Lopsided, ranks));
+        let split = TrainConfig { partition, ..config(ModelKind::Sage, Parallelism::Split, ranks) };
+        for config in [config(ModelKind::Sage, Parallelism::Data, ranks), split] {
+            let (other, other_gradient) = run(dataset, &config, batch);
+            assert!((loss - other).abs() <= 1e-5 * loss, "{} on {ranks}: {other}, not {loss}", config.parallelism);
+            assert!(distance(&other_gradient, &gradient) <= 1e-5);
+        }
+    }
 }
 
 #[test]
@@ -101,7 +124,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let config = TrainConfig { fanouts: "all,all,all".parse().unwrap(), ..config(kind, Parallelism::Single, 1) };
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
         let job = Job::new(&fixture.dataset, &artifacts, &config, None).unwrap();
-        let model = Model::new(&config, job.features.dim(), job.classes);
+        let model = Model::new(&config, job.features.dim(), job.outputs);
         let logits = logits(&model, &job);
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let at = (config.seed, 1, 0);

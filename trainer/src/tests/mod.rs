@@ -4,6 +4,8 @@
 mod equivalence;
 mod exchange;
 mod fixture;
+mod infer;
 mod layers;
+mod metrics;
 mod runs;
 mod sampling;

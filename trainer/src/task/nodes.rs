@@ -3,15 +3,15 @@
 
 use tch::{Kind, Reduction, Tensor};
 
-use super::Labels;
+use super::{Labels, Loss};
 use crate::Result;
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
 
-/// What a mini-batch is to learn.
+/// The classes of a mini-batch's seeds.
 #[derive(Clone, Copy)]
-pub struct Targets<'a> {
+pub struct NodeTargets<'a> {
     /// Classes of the vertices.
     pub labels: &'a Labels,
     /// Labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
@@ -19,28 +19,14 @@ pub struct Targets<'a> {
     pub labelled: usize,
 }
 
-impl<'a> Targets<'a> {
+impl<'a> NodeTargets<'a> {
     /// The targets of the global mini-batch `batch`.
     pub fn of(batch: &[u32], labels: &'a Labels) -> Self {
         Self { labels, labelled: batch.iter().filter(|&&v| labels.is_labelled(v)).count() }
     }
 }
 
-/// What came of a mini-batch on this rank.
-#[derive(Debug, Default)]
-pub struct Loss {
-    /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
-    pub value: f64,
-    /// Decisions that were right: a class for each labelled seed; yes or no for each of its classes where it can have
-    /// several.
-    pub correct: u64,
-    /// Decisions.
-    pub counted: u64,
-    /// Gradient of the rows, `None` where this rank has no seeds.
-    pub gradient: Option<Tensor>,
-}
-
-impl Targets<'_> {
+impl NodeTargets<'_> {
     /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`.
     pub fn loss(&self, rows: &Tensor, seeds: &[u32]) -> Result<Loss> {
         if seeds.is_empty() {
