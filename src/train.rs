@@ -16,9 +16,15 @@ use gsplit::ui::{Ui, stop_gently, usage};
 /// mini-batch whatever the parallelism: single, data and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   gsplit train products --parallelism split --ranks 4 --model sage --hidden 256 \\
       --fanouts 15,10,5 --epochs 10 --log runs/split.jsonl --checkpoint runs/split
+
+  gsplit train products --task link --negatives 4 --metric hits@10 --parallelism data --ranks 2
+
+Valid and test are scored as OGB does: accuracy, ROC-AUC for two classes, micro-F1 where a vertex can have several
+(--metric chooses). With --task link the edges of a symmetric graph are learnt, a share of them held out by a random
+choice that depends on --edge-seed and the two ends alone; each of those is ranked among --eval-negatives fixed pairs.
 
 Ctrl-C loses the epoch under way and nothing else: the same command with --resume goes on after the last
 finished epoch, with exactly the losses of a run that was never interrupted (on the same number of threads).")]
@@ -71,6 +77,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             summary.resumed_after, config.epochs
         ));
     }
+    ui.say(format_args!("valid and test: {}", summary.metric));
     if let Some(log) = &options.log {
         ui.say(format_args!("log: {}", log.display()));
     }

@@ -172,7 +172,7 @@ impl Job<'_> {
             Task::Links(links) => {
                 let negatives = self.config.task.negatives;
                 let (seeds, batch) = LinkBatch::new(links, items, negatives, at, self.ownership, comm)?;
-                Ok((seeds, Targets::Links(batch)))
+                Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }
     }

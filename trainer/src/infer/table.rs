@@ -117,13 +117,13 @@ pub struct Table<'a> {
 }
 
 enum Writer {
-    Npy(ColumnWriter, NpyIds),
+    Npy(Box<(ColumnWriter, NpyIds)>),
     Parquet(PathBuf, Box<ArrowWriter<File>>, Arc<Schema>),
 }
 
 enum NpyIds {
     Numbers(NpyWriter<u64>),
-    Names(NamesWriter),
+    Names(Box<NamesWriter>),
 }
 
 impl<'a> Table<'a> {
@@ -167,10 +167,10 @@ impl<'a> Table<'a> {
             false => {
                 let column = ColumnWriter::create(&files[0].0, values.descr(), values.width())?;
                 let ids = match ids {
-                    Ids::Names(_) => NpyIds::Names(NamesWriter::create(&files[1].0)?),
+                    Ids::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(&files[1].0)?)),
                     _ => NpyIds::Numbers(NpyWriter::create(&files[1].0)?),
                 };
-                Writer::Npy(column, ids)
+                Writer::Npy(Box::new((column, ids)))
             }
         };
         Ok(Self { ids, values, writer, files, _staging: staging })
@@ -179,7 +179,8 @@ impl<'a> Table<'a> {
     /// Appends the rows of `vertices`.
     pub fn push(&mut self, vertices: &[u32], cells: Cells<'_>) -> Result<()> {
         match &mut self.writer {
-            Writer::Npy(column, ids) => {
+            Writer::Npy(npy) => {
+                let (column, ids) = npy.as_mut();
                 match cells {
                     Cells::Class(values) => column.push(bytemuck::cast_slice(values))?,
                     Cells::Classes(values) => column.push(values)?,
@@ -207,7 +208,8 @@ impl<'a> Table<'a> {
     /// Makes the file visible.
     pub fn finish(self) -> Result<()> {
         match self.writer {
-            Writer::Npy(column, ids) => {
+            Writer::Npy(npy) => {
+                let (column, ids) = *npy;
                 column.finish()?;
                 match ids {
                     NpyIds::Numbers(ids) => drop(ids.finish()?),

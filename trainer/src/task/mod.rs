@@ -39,7 +39,7 @@ pub enum Targets<'a> {
     /// The classes of its seeds.
     Nodes(NodeTargets<'a>),
     /// Which pairs of vertices are edges.
-    Links(LinkBatch),
+    Links(Box<LinkBatch>),
 }
 
 impl Targets<'_> {

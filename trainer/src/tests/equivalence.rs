@@ -32,7 +32,7 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     (report.loss, gradient)
 }
 
-fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, None).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
@@ -47,7 +47,7 @@ fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>
 }
 
 /// Largest difference, relative to the largest value.
-fn distance(a: &[f32], b: &[f32]) -> f32 {
+pub fn distance(a: &[f32], b: &[f32]) -> f32 {
     let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0f32, f32::max);
     let scale = largest(&mut b.iter().map(|value| value.abs()));
     largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs())) / scale

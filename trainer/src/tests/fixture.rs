@@ -73,14 +73,54 @@ pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixtu
     writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
     writer.add_split(Split::Valid, (0..n).filter(|v| v % 6 == 2).collect()).unwrap();
     writer.add_split(Split::Test, (0..n).filter(|v| v % 6 == 5).collect()).unwrap();
-    let provenance = Provenance {
+    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+/// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its own, without labels or splits.
+/// Features tell the community, with noise.
+pub fn communities(n: u32, degree: u32) -> Fixture {
+    const SIZE: u32 = 20;
+    let key = StreamKey::new(5, Stream::Generate);
+    let mut lists = vec![Vec::new(); n as usize];
+    for v in 0..n {
+        let mut draws = Draws::new(&key, v);
+        for _ in 0..degree {
+            let u = v / SIZE * SIZE + draws.below(SIZE);
+            if u != v && u < n {
+                lists[v as usize].push(u);
+                lists[u as usize].push(v);
+            }
+        }
+    }
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for list in &mut lists {
+        list.sort_unstable();
+        list.dedup();
+        indices.extend_from_slice(list);
+        indptr.push(indices.len() as u64);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, 8).unwrap();
+    for v in 0..n {
+        let mut of_community = Draws::new(&StreamKey { epoch: 1, ..key }, v / SIZE);
+        let mut own = Draws::new(&StreamKey { epoch: 2, ..key }, v);
+        let row: Vec<f32> = (0..8).map(|_| of_community.unit_f32() - 0.5 + 0.2 * (own.unit_f32() - 0.5)).collect();
+        features.push_rows(&row).unwrap();
+    }
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+/// Of a dataset that a test made.
+pub fn provenance() -> Provenance {
+    Provenance {
         tool_version: String::new(),
         command: "test".into(),
         options: serde_json::Value::Null,
         sources: Vec::new(),
         facts: Default::default(),
-    };
-    Fixture { dataset: writer.finish(provenance).unwrap(), folder }
+    }
 }
 
 /// Ways of cutting a graph, from fair to absurd.

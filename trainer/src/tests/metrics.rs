@@ -1,4 +1,4 @@
-//! Scores against scikit-learn's of the same labels and logits, which both make with one small generator:
+//! The loss of several classes against its formula; scores against scikit-learn's of the same labels and logits, which both make with one small generator:
 //!
 //! ```python
 //! class Lcg:
@@ -26,12 +26,14 @@
 //! np.mean([roc_auc_score(lab[:, k], log[:, k]) for k in range(9)])                  # 0.45544804068751965
 //! ```
 
-use gsplit_store::{DatasetWriter, Provenance};
+use gsplit_store::DatasetWriter;
 use tempfile::TempDir;
 
+use super::fixture::provenance;
 use crate::Metric;
 use crate::metric::Scorer;
-use crate::task::Labels;
+use crate::step::{to_rows, to_tensor};
+use crate::task::{Labels, NodeTargets};
 
 const VERTICES: usize = 60;
 
@@ -53,14 +55,7 @@ fn labels(add: impl FnOnce(&mut DatasetWriter)) -> (Labels, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &[0; VERTICES + 1], &[]).unwrap();
     add(&mut writer);
-    let provenance = Provenance {
-        tool_version: String::new(),
-        command: "test".into(),
-        options: serde_json::Value::Null,
-        sources: Vec::new(),
-        facts: Default::default(),
-    };
-    (Labels::open(&writer.finish(provenance).unwrap()).unwrap(), folder)
+    (Labels::open(&writer.finish(provenance()).unwrap()).unwrap(), folder)
 }
 
 fn score(metric: &str, labels: &Labels, logits: &[f32], classes: usize) -> Option<f64> {
@@ -117,6 +112,33 @@ fn golden_several_classes() {
     equal(score("macro-f1", &labels, &logits, 10), 0.2551043349415442);
     // No vertex has class 9, which therefore has no area.
     equal(score("roc-auc", &labels, &logits, 10), 0.45544804068751965);
+}
+
+#[test]
+fn oracle_the_loss_of_several_classes_is_its_formula() {
+    let mut g = Lcg(10);
+    let rows: Vec<u8> = (0..VERTICES).map(|_| g.below(8) as u8).collect();
+    let (labels, _folder) = labels(|writer| {
+        let mut out = writer.multi_label_writer(3).unwrap();
+        out.push(&rows).unwrap();
+        writer.add_multi_labels(out).unwrap();
+    });
+    let seeds: Vec<u32> = (0..VERTICES as u32).step_by(3).collect();
+    let logits = &g.logits(60, 3)[..seeds.len() * 3];
+    let targets = NodeTargets { labels: &labels, labelled: 50 };
+    let found = targets.loss(&to_tensor(logits, seeds.len(), 3), &seeds).unwrap();
+    let gradient = to_rows(found.gradient.as_ref().unwrap()).unwrap();
+    let (mut loss, mut right) = (0.0, 0);
+    for (i, &logit) in logits.iter().enumerate() {
+        let (x, has) = (f64::from(logit), rows[seeds[i / 3] as usize] >> (i % 3) & 1 != 0);
+        let sigmoid = 1.0 / (1.0 + (-x).exp());
+        loss -= if has { sigmoid.ln() } else { (1.0 - sigmoid).ln() };
+        right += u64::from((logit > 0.0) == has);
+        let slope = (sigmoid - f64::from(u8::from(has))) / 50.0;
+        assert!((f64::from(gradient[i]) - slope).abs() < 1e-7, "{i}: {}, expected {slope}", gradient[i]);
+    }
+    assert!((found.value - loss / 50.0).abs() < 1e-5 * loss, "{}, expected {}", found.value, loss / 50.0);
+    assert_eq!((found.correct, found.counted), (right, 60));
 }
 
 #[test]

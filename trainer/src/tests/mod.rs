@@ -6,6 +6,7 @@ mod exchange;
 mod fixture;
 mod infer;
 mod layers;
+mod links;
 mod metrics;
 mod runs;
 mod sampling;
