@@ -107,28 +107,15 @@ pub fn infer(
     let topology = dataset.topology();
     topology.check_indices()?;
     let model = trained.model()?;
-    let links = trained.config().task.task == TaskKind::Link;
     let last = model.num_layers() - 1;
-    // A model of links returns embeddings; one of classes has them below its last layer.
-    let Some(embedding) =
-        (if links { Some(last) } else { last.checked_sub(1) }).or(config.embeddings.is_none().then_some(0))
-    else {
-        let problem = "the model has one layer, so no hidden one: write its --predict logits with --out";
-        return Err(Error::Option(format!("--embeddings: {problem}")));
-    };
-    if links && config.out.is_some() {
-        let problem = "the model was trained on links and predicts no classes: write its rows with --embeddings";
-        return Err(Error::Option(format!("--out: {problem}")));
-    }
+    let embedding = embedding_layer(config, &trained, last)?;
     let wanted = wanted_split(dataset, config.split)?;
     let (labels, metric) = labels(dataset, &trained, config, progress)?.unzip();
     let splits = scored_splits(dataset, config.split)?;
-    let mut scores = match (&labels, metric) {
-        (Some(labels), Some(metric)) => {
-            Some(Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))?)
-        }
-        _ => None,
-    };
+    let scored = labels.as_ref().zip(metric).map(|(labels, metric)| {
+        Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))
+    });
+    let mut scores = scored.transpose()?;
     let ids = Ids::open(dataset)?;
     let mut output = Output::begin(config, &trained, &ids, model.out_dim(embedding))?;
     let scratch = Staging::begin(scratch_place(config), true)?;
@@ -160,6 +147,21 @@ pub fn infer(
         metric,
         scores: scores.map(Scores::finish).unwrap_or_default(),
     })
+}
+
+/// The layer whose rows are the embeddings: that below the last, but the last itself for a model of links.
+fn embedding_layer(config: &InferConfig, trained: &Trained, last: usize) -> Result<usize> {
+    let refused = |problem: &str| Err(Error::Option(problem.into()));
+    match (trained.config().task.task, &config.out, &config.embeddings) {
+        (TaskKind::Link, Some(_), _) => {
+            refused("--out: the model was trained on links and predicts no classes: write its rows with --embeddings")
+        }
+        (TaskKind::Link, ..) => Ok(last),
+        (TaskKind::Node, _, Some(_)) if last == 0 => {
+            refused("--embeddings: the model has one layer, so no hidden one: write its --predict logits with --out")
+        }
+        (TaskKind::Node, ..) => Ok(last.saturating_sub(1)),
+    }
 }
 
 /// The vertices of a split; `None` is all.
@@ -252,12 +254,17 @@ impl<'a> Output<'a> {
         Ok(Self { predictions, embeddings, predict, several, classes, hidden })
     }
 
-    /// Writes the hidden rows of those vertices that are wanted.
+    /// Writes the hidden rows of those vertices that are wanted: the first values of what a vertex has between the layers.
     fn embed(&mut self, chunk: &Chunk<'_>, wanted: Option<&[u32]>) -> Result<()> {
         let Some(table) = &mut self.embeddings else { return Ok(()) };
-        let Some(wanted) = wanted else { return table.push(chunk.vertices, Cells::Real(chunk.rows)) };
-        let rows = chunk.vertices.iter().zip(chunk.rows.chunks_exact(self.hidden));
-        let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.filter(|(v, _)| wanted.binary_search(v).is_ok()).unzip();
+        let width = chunk.rows.len() / chunk.vertices.len().max(1);
+        if wanted.is_none() && width == self.hidden {
+            return table.push(chunk.vertices, Cells::Real(chunk.rows));
+        }
+        let rows = chunk.vertices.iter().zip(chunk.rows.chunks_exact(width));
+        let is_wanted = |v: &u32| wanted.is_none_or(|wanted| wanted.binary_search(v).is_ok());
+        let rows = rows.filter(|(v, _)| is_wanted(v)).map(|(&v, row)| (v, &row[..self.hidden]));
+        let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
         table.push(&vertices, Cells::Real(&rows.concat()))
     }
 

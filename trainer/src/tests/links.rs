@@ -106,7 +106,7 @@ fn links_have_one_loss_and_gradient_for_every_parallelism() {
     {
         let (loss, gradient) = run(dataset, &link_config(model, Parallelism::Single, 1), batch);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
-        for ranks in [1, 2, 3, 4] {
+        for ranks in [2, 3] {
             let data = link_config(model, Parallelism::Data, ranks);
             let split = Cut::ALL.map(|cut| {
                 let partition = Some(store_partition(dataset, cut, ranks));
