@@ -8,5 +8,6 @@ mod infer;
 mod layers;
 mod links;
 mod metrics;
+mod refusals;
 mod runs;
 mod sampling;
