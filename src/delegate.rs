@@ -1,11 +1,11 @@
-//! `gsplit train` and `gsplit compare` are those of `gsplit-train`.
+//! `gsplit train`, `gsplit infer` and `gsplit compare` are those of `gsplit-train`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 /// What is handed over.
-const SUBCOMMANDS: [&str; 2] = ["train", "compare"];
+const SUBCOMMANDS: [&str; 3] = ["train", "infer", "compare"];
 
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
 /// when that program cannot be started.
@@ -51,9 +51,14 @@ mod tests {
     #[test]
     fn training_is_handed_over_and_nothing_else() {
         let is = |line: &str| is_for_trainer(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>());
-        for line in
-            ["train ds", "--json --threads 2 train", "help compare", "--threads=2 train --help", "-q compare a b"]
-        {
+        for line in [
+            "train ds",
+            "infer ds",
+            "--json --threads 2 train",
+            "help compare",
+            "--threads=2 train --help",
+            "-q compare a b",
+        ] {
             assert!(is(line), "{line}");
         }
         for line in

@@ -1,15 +1,14 @@
 //! `gsplit train`: a model from a dataset and its partition map.
 
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::Context;
-use clap::ArgMatches;
+use clap::{ArgMatches, ValueEnum};
 use gsplit_store::Dataset;
 use gsplit_trainer::{EpochReport, Error, FeaturePlace, RunOptions, Summary, TrainConfig, train};
 use serde_json::{Map, Value, json};
 
+use crate::environment;
 use config_file::{ConfigFile, Places, to_toml};
 use gsplit::ui::{Ui, stop_gently, usage};
 
@@ -22,12 +21,18 @@ mod config_file;
 /// mini-batch whatever the parallelism: single, data and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
   gsplit train products --parallelism split --ranks 4 --model sage --hidden 256 \\
       --fanouts 15,10,5 --epochs 10 --log runs/split.jsonl --checkpoint runs/split
 
   gsplit train --schedule cosine --optimizer adamw --print-config > run.toml
   gsplit train products --config run.toml --lr 0.002
+
+  gsplit train products --task link --negatives 4 --metric hits@10 --parallelism data --ranks 2
+
+Valid and test are scored as OGB does: accuracy, ROC-AUC for two classes, micro-F1 where a vertex can have several
+(--metric chooses). With --task link the edges of a symmetric graph are learnt, a share of them held out by a random
+choice that depends on --edge-seed and the two ends alone; each of those is ranked among --eval-negatives fixed pairs.
 
 Ctrl-C loses the epoch under way and nothing else: the same command with --resume goes on after the last
 finished epoch, with exactly the losses of a run that was never interrupted (on the same number of threads).
@@ -95,26 +100,29 @@ impl Args {
             .collect();
         around.insert("resume".to_string(), self.resume.then_some(true).into());
         around.insert("threads".to_string(), threads.into());
+        around.insert("prefetch".to_string(), self.prefetch.into());
+        let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
+        around.insert("load_features".to_string(), place.into());
         around
     }
 }
 
 /// Trains, and prints one line an epoch.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let as_usage = |error| match (error, &args.from_file) {
+    let in_place = |error| match (error, &args.from_file) {
         (Error::Option(message), Some(file)) => usage(file.place(message)),
         (Error::Option(message), None) => usage(message),
         (other, _) => other.into(),
     };
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
-    args.config.check().map_err(as_usage)?;
+    args.config.check().map_err(in_place)?;
     let config = &args.config;
     if args.print_config {
         ui.say(to_toml(config, &args.around(ui.threads())));
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
-    let_idle_threads_sleep()?;
+    environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let dataset = Dataset::open(&args.dataset.context("a dataset is needed")?)?;
     ui.say(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks, {}",
@@ -140,10 +148,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };
-    let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(as_usage)?;
+    let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(in_place)?;
     if let Some(line) = ending(&summary, config) {
         ui.say(line);
     }
+    ui.say(format_args!("valid and test: {}", summary.metric));
     if let Some(best) = &summary.best {
         let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
         ui.say(format_args!("best: epoch {}, valid {:.4}{test}", best.epoch, best.valid.unwrap_or_default()));
@@ -158,17 +167,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sampling and loading run on rayon's threads, computing on OpenMP's, by turns. OpenMP's spin while they wait, which takes
-/// the cores from the others (several times slower where cores are few or shared), and can be told otherwise only
-/// by the environment the process starts with: so the process starts again, once.
-fn let_idle_threads_sleep() -> anyhow::Result<()> {
-    const POLICY: &str = "OMP_WAIT_POLICY";
-    if std::env::var_os(POLICY).is_some() {
-        return Ok(());
+pub fn as_usage(error: Error) -> anyhow::Error {
+    match error {
+        Error::Option(message) => usage(message),
+        other => other.into(),
     }
-    let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
-    let error = Command::new(program).args(std::env::args_os().skip(1)).env(POLICY, "passive").exec();
-    Err(error).context("cannot start gsplit again with OMP_WAIT_POLICY=passive; set it yourself")
 }
 
 /// Why there were fewer epochs than asked for, if there were.

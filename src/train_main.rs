@@ -8,6 +8,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::ui;
 
 mod compare;
+mod environment;
+mod infer;
 mod train;
 
 /// Trains graph neural networks on the datasets that gsplit prepares.
@@ -23,6 +25,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Train(Box<train::Args>),
+    Infer(infer::Args),
     Compare(compare::Args),
 }
 
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     match with_file(cli, &given) {
         Ok(cli) => ui::guard(cli.output, |ui| match cli.command {
             Command::Train(args) => train::run(*args, ui),
+            Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(args, ui),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),

@@ -74,6 +74,10 @@ pub enum Stream {
     Assign = 7,
     /// Seeds of the sequences that continue one of [`Stream::Sample`] which is too short, by vertex.
     Pages = 8,
+    /// Choice of the edges that link prediction holds out, by pair of vertices.
+    Links = 9,
+    /// Negative edges of link prediction, by edge.
+    Negatives = 10,
 }
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).

@@ -86,7 +86,7 @@ impl Dataset {
     pub fn labels(&self) -> Result<Column<i32>> {
         if self.manifest.multi_label {
             let (path, what) = (self.path.clone(), "labels of one class a vertex".to_string());
-            let remedy = "its vertices can have several classes, which training does not support yet".to_string();
+            let remedy = "its vertices can have several classes: a bit matrix".to_string();
             return Err(Error::Missing { path, what, remedy });
         }
         let remedy = "labels come with the raw graph; training needs them";

@@ -137,3 +137,70 @@ fn real_graph_amazon_computers_reaches_its_accuracy() {
     assert!((0.87..0.93).contains(&test), "test accuracy {test}");
     ok(folder, &["verify", "ds"]);
 }
+
+#[test]
+fn a_trained_model_predicts_for_every_vertex() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 3000);
+    let train = ["--parallelism", "single", "--epochs", "4", "--checkpoint", "run"];
+    let run = json(folder, &[&TRAIN[..], &train].concat());
+    let (last, metric) = (last_epoch(&run), &run["summary"]["metric"]);
+    let infer = ["infer", "ds", "--checkpoint", "run"];
+    let mut files = Vec::new();
+    for threads in ["1", "2", "4"] {
+        let out = ["--out", "p.parquet", "--embeddings", "e.npy", "--force", "--threads", threads];
+        let found = json(folder, &[&infer[..], &out].concat());
+        assert_eq!(&found["summary"]["metric"], metric);
+        let scores = found["summary"]["scores"].as_array().unwrap();
+        assert_eq!([&scores[1][1], &scores[2][1]], [&last["valid"], &last["test"]], "{found}");
+        files.push(["p.parquet", "e.npy", "e.ids.npy"].map(|name| fs::read(folder.join(name)).unwrap()));
+    }
+    assert!(files.windows(2).all(|pair| pair[0] == pair[1]), "the bytes depend on the threads");
+    let tight = [&infer[..], &["--split", "test", "--out", "t.npy", "--memory", "64MiB", "--scratch", "."]].concat();
+    assert!(ok(folder, &tight).contains("test"));
+    // A killed one leaves at most what the next one takes over.
+    for delay in [20, 60, 120, 200] {
+        let again = [&infer[..], &["--out", "k.npy", "--force"]].concat();
+        let mut child = command(folder, &again).stdout(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    ok(folder, &[&infer[..], &["--out", "k.npy", "--force"]].concat());
+    let mut left: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    let expected = "ds e.ids.npy e.npy k.ids.npy k.npy p.parquet run t.ids.npy t.npy";
+    assert_eq!(left.join(" "), expected);
+}
+
+#[test]
+fn real_graph_tolokers_is_scored_by_roc_auc() {
+    let Some(source) = shared("ogb-layout-tolokers") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &["convert", source.to_str().unwrap(), "--out", "ds", "--symmetrise"]);
+    let options = ["train", "ds", "--parallelism", "single", "--layers", "2", "--fanouts", "15,15", "--hidden", "64"];
+    let options =
+        [&options[..], &["--lr", "0.01", "--dropout", "0.2", "--epochs", "15", "--eval-every", "15"]].concat();
+    let run = json(folder, &options);
+    assert_eq!(run["summary"]["metric"], "roc-auc");
+    let test = last_epoch(&run)["test"].as_f64().unwrap();
+    assert!((0.70..0.85).contains(&test), "ROC-AUC {test}");
+}
+
+#[test]
+fn real_graph_cora_predicts_links() {
+    let Some(source) = shared("ogb-layout-cora") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &["convert", source.to_str().unwrap(), "--out", "ds", "--symmetrise"]);
+    let link = ["train", "ds", "--task", "link", "--parallelism", "single", "--layers", "2", "--fanouts", "10,10"];
+    let options = ["--hidden", "64", "--lr", "0.003", "--epochs", "6", "--eval-every", "6", "--dropout", "0"];
+    let run = json(folder, &[&link[..], &options, &["--batch-size", "512"]].concat());
+    assert_eq!(run["summary"]["metric"], "mrr");
+    // Random scores have 0.05 among 101.
+    let test = last_epoch(&run)["test"].as_f64().unwrap();
+    assert!(test > 0.25, "MRR {test}");
+}

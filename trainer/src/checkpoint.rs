@@ -28,6 +28,7 @@ use crate::model::Parameters;
 use crate::optimizer::Optimizer;
 use crate::report::EpochReport;
 use crate::stopping::best_epoch;
+use crate::task::Shape;
 use crate::{Error, Result};
 
 /// Newest checkpoints that are kept.
@@ -72,11 +73,13 @@ pub struct Inputs {
     pub labels: Option<Checksum>,
     /// Threads of each rank: torch's sums depend on them in the last bits.
     pub threads_per_rank: usize,
+    /// Widths of the model's ends, by which it can be built again without the dataset.
+    pub shape: Shape,
 }
 
 impl Inputs {
     /// The inputs of a run on `dataset`.
-    pub fn of(dataset: &Dataset, partition: Option<&PartitionMap>, threads_per_rank: usize) -> Self {
+    pub fn of(dataset: &Dataset, partition: Option<&PartitionMap>, threads_per_rank: usize, shape: Shape) -> Self {
         let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
         let of_dataset = |name| checksum(&dataset.manifest().files, name);
         let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
@@ -85,6 +88,7 @@ impl Inputs {
             features: of_dataset("nodes/feat.arrow"),
             labels: of_dataset("nodes/label.npy"),
             threads_per_rank,
+            shape,
         }
     }
 
@@ -280,11 +284,20 @@ fn unusable(error: gsplit_store::Error) -> Error {
 
 /// Overwrites `parameters` and `optimizer` with what the checkpoint holds.
 pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
-    let targets = parameters.state().collect();
-    copy_from(&resume.path.join("model.safetensors"), targets)?;
+    restore_parameters(&resume.path.join("model.safetensors"), parameters)?;
     copy_from(&resume.path.join("optimizer.safetensors"), optimizer.state())?;
     optimizer.steps = resume.steps;
     Ok(())
+}
+
+/// Overwrites `parameters` with those in the file at `path`.
+pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
+    copy_from(path, parameters.state().collect())
+}
+
+/// The newest checkpoint of a run in `folder`.
+pub fn newest(folder: &Path) -> Option<PathBuf> {
+    found(folder).pop().map(|(_, path)| path)
 }
 
 fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {

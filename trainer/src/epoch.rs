@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::report::StepReport;
-use crate::step::{Targets, train_step};
+use crate::step::train_step;
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
 pub fn train_epoch(
@@ -24,18 +24,17 @@ pub fn train_epoch(
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let (mut sums, comm) = (StepReport::default(), comms.computing.as_ref());
     for_each_batch(job, epoch, &order, comms, |prepared| {
-        let Prepared { step, global, batch, sample_s, load_s } = prepared;
+        let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
-        let targets = Targets::of(global, &job.labels);
-        let mut report = train_step(model, optimizer, batch, job.graph, targets, dropout, comm)?;
+        let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comm)?;
         report.check(epoch, step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         (report.edges, report.rows_loaded, report.rows_exchanged) = (edges as u64, rows as u64, rows_exchanged);
         sums.add(&report);
         if comm.rank() == 0 {
-            stage.advance(global.len() as u64);
+            stage.advance(items as u64);
         }
         Ok(())
     })?;

@@ -1,97 +1,83 @@
-//! Exact inference: every layer over all vertices with full neighbourhoods, one layer after the other.
-//!
-//! Vertices go through a layer in chunks of bounded edges; what a chunk needs is relabelled as in training, so a model's
-//! layers are the same code in both. Memory: the rows of two layers, 4 · n · (width below + width above) bytes.
+//! Scores of the valid and test splits, by exact inference.
 
-use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey, Uniform, gather_f32};
-use gsplit_store::{FeatureTable, Stage};
+use gsplit_store::{Split, Stage};
 
-use crate::autograd::Buffer;
+use crate::infer::{LayerWise, Room};
 use crate::job::Job;
-use crate::model::{LayerEdges, Model};
-use crate::operator::Rows;
-use crate::step::to_rows;
-use crate::{Error, Result};
+use crate::metric::{Metric, Scorer};
+use crate::model::Model;
+use crate::task::{Labels, Task};
+use crate::{Result, link};
 
-/// Edges of a chunk, unless a single vertex has more.
-const CHUNK_EDGES: u64 = 1 << 18;
-/// Vertices of a chunk.
-const CHUNK_VERTICES: usize = 1 << 14;
+/// Scores by split.
+pub struct Scores<'a> {
+    splits: Vec<(Split, &'a [u32], Scorer<'a>)>,
+}
 
-/// The logits of every vertex, row after row.
-pub fn infer(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<f32>> {
-    let (graph, features) = (&job.graph, &job.features);
-    let n = graph.num_vertices();
-    let mut below: Option<Vec<f32>> = None;
-    let mut sampler = Sampler::default();
-    for index in 0..model.num_layers() {
-        let in_dim = if index == 0 { features.dim() } else { model.out_dim(index - 1) };
-        let mut above = with_room(n * model.out_dim(index))?;
-        let mut start = 0;
-        while start < n {
-            job.check_stop()?;
-            let end = chunk_end(graph, start);
-            let (chunk, below) = (start as u32..end as u32, below.as_deref().map(|rows| (rows, in_dim)));
-            above.extend(infer_chunk(model, index, &mut sampler, graph, chunk, features, below)?);
-            stage.advance((end - start) as u64);
-            start = end;
-        }
-        below = Some(above);
+impl<'a> Scores<'a> {
+    /// Begins with no vertex; `splits` ascend.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
+    pub fn new(
+        metric: Metric,
+        labels: &'a Labels,
+        splits: impl IntoIterator<Item = (Split, &'a [u32])>,
+    ) -> Result<Self> {
+        let begin = |(split, vertices)| Ok((split, vertices, Scorer::new(metric, labels)?));
+        Ok(Self { splits: splits.into_iter().map(begin).collect::<Result<_>>()? })
     }
-    Ok(below.unwrap_or_default())
+
+    /// The vertices of all splits, ascending.
+    pub fn vertices(&self) -> Vec<u32> {
+        let mut all = self.splits.iter().map(|(_, vertices, _)| *vertices).collect::<Vec<_>>().concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Counts the logits of `v` in each split that has it.
+    pub fn push(&mut self, v: u32, logits: &[f32]) {
+        for (_, vertices, scorer) in &mut self.splits {
+            if vertices.binary_search(&v).is_ok() {
+                scorer.push(v, logits);
+            }
+        }
+    }
+
+    /// The scores; `None` where a split has no labelled vertex.
+    pub fn finish(self) -> Vec<(Split, Option<f64>)> {
+        self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect()
+    }
 }
 
-/// An empty vector with room for `len` values, or an error where the machine would never have so much memory.
-fn with_room(len: usize) -> Result<Vec<f32>> {
-    let mut values = Vec::new();
-    let gib = len as f64 * size_of::<f32>() as f64 / f64::from(1 << 30);
-    let refused = |_| {
-        Error::Option(format!("--eval-every: evaluation takes {gib:.0} GiB, more than there is: pass --eval-every 0"))
+/// Rows that [`evaluate`] computes; `None` where there is nothing to score.
+pub fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
+    let last = match &job.task {
+        Task::Nodes(_) => [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum(),
+        Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
+        Task::Links(_) => job.graph.num_vertices(),
     };
-    values.try_reserve_exact(len).map_err(refused)?;
-    Ok(values)
+    (last > 0).then(|| (job.graph.num_vertices() * (model.num_layers() - 1) + last) as u64)
 }
 
-fn chunk_end(graph: &Graph<'_>, start: usize) -> usize {
-    let limit = graph.indptr[start] + CHUNK_EDGES;
-    let most = (start + CHUNK_VERTICES).min(graph.num_vertices());
-    let fits = graph.indptr[start + 1..=most].partition_point(|&end| end <= limit);
-    start + fits.max(1)
-}
-
-fn infer_chunk(
-    model: &Model,
-    index: usize,
-    sampler: &mut Sampler,
-    graph: &Graph<'_>,
-    vertices: std::ops::Range<u32>,
-    features: &FeatureTable,
-    below: Option<(&[f32], usize)>,
-) -> Result<Vec<f32>> {
-    let frontier: Vec<u32> = vertices.collect();
-    let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledLayer::default());
-    sampler.start(&frontier);
-    sampler.layer(graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
-    let vertices = sampler.mixed();
-    let hidden = below.map(|(below, dim)| {
-        let mut rows = Buffer::new(vertices.len() * dim)?;
-        gather_f32(below, dim, vertices, rows.as_mut_slice())?;
-        rows.into_tensor(&[vertices.len() as i64, dim as i64])
-    });
-    let hidden = hidden.transpose()?;
-    let edges = LayerEdges::new(*graph, &all.indptr, &all.local, vertices);
-    let below = hidden.as_ref().map_or(Rows::Stored { features, vertices }, Rows::Hidden);
-    to_rows(&model.infer_layer(index, &edges, below)?)
-}
-
-/// Share of `vertices` whose largest logit is their label; unlabelled ones are left out. `None` when none is labelled.
-pub fn accuracy(logits: &[f32], classes: usize, labels: &[i32], vertices: &[u32]) -> Option<f64> {
-    let labelled: Vec<u32> = vertices.iter().copied().filter(|&v| labels[v as usize] >= 0).collect();
-    let right = labelled.iter().filter(|&&v| {
-        let row = &logits[v as usize * classes..(v as usize + 1) * classes];
-        let best = row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
-        best.is_some_and(|(class, _)| class as i32 == labels[v as usize])
-    });
-    let right = right.count();
-    (!labelled.is_empty()).then(|| right as f64 / labelled.len() as f64)
+/// The scores of the valid and test splits that there are; `None` where a score is not defined.
+pub fn evaluate(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
+    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: job.stop };
+    let labels = match &job.task {
+        Task::Nodes(labels) => labels,
+        Task::Links(links) => return link::evaluate(&pass, links, &job.whole, &job.config.task, job.metric, stage),
+    };
+    let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];
+    let splits = splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)));
+    let mut scores = Scores::new(job.metric, labels, splits)?;
+    let vertices = scores.vertices();
+    pass.run(Some(&vertices), stage, &mut |chunk| {
+        if chunk.layer + 1 == model.num_layers() {
+            let rows = chunk.rows.chunks_exact(job.outputs);
+            chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
+        }
+        Ok(())
+    })?;
+    Ok(scores.finish())
 }

@@ -2,12 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gsplit_kernels::Graph;
+use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
-use crate::batch::Ownership;
-use crate::config::{Parallelism, TrainConfig};
+use crate::batch::{Ownership, Seeds};
+use crate::config::{Parallelism, TaskKind, TrainConfig};
+use crate::link::{LinkBatch, LinkSplit};
+use crate::metric::Metric;
+use crate::task::{Labels, NodeTargets, Shape, Targets, Task};
 use crate::train::RunOptions;
 use crate::{Error, Result};
 
@@ -40,25 +43,30 @@ impl FeaturePlace {
 /// The artifacts of a run, mapped once.
 pub struct Artifacts {
     partition: Option<PartitionMap>,
+    links: Option<LinkSplit>,
 }
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
     /// What to do.
     pub config: &'a TrainConfig,
-    /// In-neighbours.
+    /// In-neighbours, held-out edges left out.
     pub graph: Graph<'a>,
+    /// In-neighbours, held-out edges included.
+    pub whole: Graph<'a>,
     /// Feature rows.
     pub features: FeatureTable,
-    /// Class of every vertex, -1 for unlabelled.
-    pub labels: Column<i32>,
-    /// Number of classes.
-    pub classes: usize,
-    /// Seeds.
-    pub train: Column<u32>,
-    /// Vertices of the valid split, if there is one.
+    /// What is learnt.
+    pub task: Task<'a>,
+    /// Width of the last layer's rows: the number of classes, or --hidden where links are learnt.
+    pub outputs: usize,
+    /// How the valid and test splits are scored.
+    pub metric: Metric,
+    /// What an epoch goes through: vertices, or positions of edges.
+    pub train: Items<'a>,
+    /// Vertices of the valid split, if there is one and vertices are classified.
     pub valid: Option<Column<u32>>,
-    /// Vertices of the test split, if there is one.
+    /// Vertices of the test split, as `valid`.
     pub test: Option<Column<u32>>,
     /// Who owns which vertex.
     pub ownership: Ownership<'a>,
@@ -69,13 +77,21 @@ pub struct Job<'a> {
 }
 
 impl Artifacts {
-    /// Finds and opens the partition map that `config` needs.
+    /// Finds and opens the partition map that `config` needs, and splits the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = match config.parallelism {
             Parallelism::Split => Some(find_partition(dataset, config)?),
             _ => None,
         };
-        Ok(Self { partition })
+        let links = match config.task.task {
+            TaskKind::Node => None,
+            TaskKind::Link => {
+                let topology = dataset.topology();
+                topology.check_indices()?;
+                Some(LinkSplit::new(&Graph::new(topology.indptr(), topology.indices())?, &config.task)?)
+            }
+        };
+        Ok(Self { partition, links })
     }
 
     /// The partition map in use.
@@ -92,46 +108,115 @@ impl<'a> Job<'a> {
         config: &'a TrainConfig,
         options: &RunOptions,
     ) -> Result<Self> {
-        let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         let topology = dataset.topology();
         topology.check_indices()?;
-        let (features, labels) = (options.features.bring(dataset.features()?)?, dataset.labels()?);
-        let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
-        if classes == 0 {
-            return Err(problem("no vertex has a label: training needs at least one class".into()));
+        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let features = options.features.bring(dataset.features()?)?;
+        let ownership = config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment));
+        if let Some(links) = &artifacts.links {
+            return Ok(Self {
+                config,
+                graph: links.graph()?,
+                whole,
+                features,
+                task: Task::Links(links),
+                outputs: config.model.hidden,
+                metric: config.task.metric.unwrap_or(Metric::Mrr),
+                train: Items::Borrowed(&links.train),
+                valid: None,
+                test: None,
+                prefetch: options.prefetch,
+                stop: options.stop,
+                ownership,
+            });
         }
-        if let Some(v) = labels.iter().position(|&label| label >= classes as i32 || label < -1) {
-            let found = labels[v];
-            return Err(problem(format!("label {found} of vertex {v}, expected below {classes}: run `gsplit verify`")));
-        }
-        let train = dataset.split(Split::Train)?;
-        if train.is_empty() {
-            return Err(problem("the train split is empty: convert it with another split".into()));
-        }
-        if train.iter().all(|&v| labels[v as usize] < 0) {
-            return Err(problem("no vertex of the train split has a label: convert it with another split".into()));
-        }
+        let labels = Labels::open(dataset)?;
+        let metric = config.task.metric.unwrap_or_else(|| Metric::of(&labels));
+        metric.check(&labels)?;
         let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
             true => dataset.split(split).map(Some),
             false => Ok(None),
         };
         Ok(Self {
             config,
-            graph: Graph::new(topology.indptr(), topology.indices())?,
+            graph: whole,
+            whole,
             features,
-            labels,
-            classes,
-            train,
+            outputs: labels.classes(),
+            metric,
+            train: Items::Mapped(train_split(dataset, &labels)?),
+            task: Task::Nodes(labels),
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
             prefetch: options.prefetch,
             stop: options.stop,
-            ownership: config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment)),
+            ownership,
         })
     }
 }
 
+/// The train split, which must have something to learn from.
+fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
+    let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
+    let train = dataset.split(Split::Train)?;
+    if train.is_empty() {
+        return Err(problem("the train split is empty: convert it with another split".into()));
+    }
+    if !train.iter().any(|&v| labels.is_labelled(v)) {
+        return Err(problem("no vertex of the train split has a label: convert it with another split".into()));
+    }
+    Ok(train)
+}
+
+/// What an epoch goes through.
+pub enum Items<'a> {
+    /// A file of the dataset.
+    Mapped(Column<u32>),
+    /// Memory of the run.
+    Borrowed(&'a [u32]),
+}
+
+impl std::ops::Deref for Items<'_> {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::Mapped(column) => column,
+            Self::Borrowed(items) => items,
+        }
+    }
+}
+
 impl Job<'_> {
+    /// Whether there is a valid split to go by.
+    pub fn has_valid(&self) -> bool {
+        match &self.task {
+            Task::Nodes(_) => self.valid.as_ref().is_some_and(|valid| !valid.is_empty()),
+            Task::Links(links) => !links.valid.is_empty(),
+        }
+    }
+
+    /// What the model reads and returns.
+    pub fn shape(&self) -> Shape {
+        let several = self.task.labels().is_some_and(Labels::several);
+        Shape { features: self.features.dim(), outputs: self.outputs, several }
+    }
+
+    /// This rank's seeds of the global mini-batch `items` at `(seed, epoch, step)`, and what they are to learn. Collective.
+    pub fn batch(&self, items: &[u32], at: (u64, u32, u32), comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
+        match &self.task {
+            Task::Nodes(labels) => {
+                let seeds = Seeds::of(items, self.ownership, comm.rank(), comm.size());
+                Ok((seeds, Targets::Nodes(NodeTargets::of(items, labels))))
+            }
+            Task::Links(links) => {
+                let negatives = self.config.task.negatives;
+                let (seeds, batch) = LinkBatch::new(links, items, negatives, at, self.ownership, comm)?;
+                Ok((seeds, Targets::Links(Box::new(batch))))
+            }
+        }
+    }
+
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
         match self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {

@@ -3,6 +3,9 @@
 //! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (forward, backward, update) →
 //! `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
 //!
+//! What is learnt lies in `task` (labels and losses) and `link` (edges to predict), how it is scored in `metric`; `infer` runs
+//! a model over a whole graph, for [`infer()`] and for the evaluation while training.
+//!
 //! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
 //! and 5): see `batch::sample`.
@@ -23,8 +26,11 @@ mod epoch;
 mod error;
 mod evaluate;
 mod exchange;
+mod infer;
 mod job;
+mod link;
 mod log;
+mod metric;
 pub mod model;
 pub mod operator;
 mod optimizer;
@@ -32,6 +38,7 @@ mod pass;
 mod report;
 mod step;
 mod stopping;
+mod task;
 #[cfg(test)]
 mod tests;
 mod train;
@@ -39,10 +46,12 @@ mod train;
 pub use batch::Ownership;
 pub use config::{
     ConfigOption, Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind,
-    Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
+    Parallelism, ScheduleConfig, ScheduleKind, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::Exchange;
+pub use infer::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use job::FeaturePlace;
+pub use metric::Metric;
 pub use report::{EpochReport, Summary, Timings};
 pub use train::{RunOptions, train};

@@ -181,12 +181,16 @@ pub fn forward<'a>(
     Ok(pass)
 }
 
-/// Gradients of the parameters from that of `loss`, a function of the logits; from the top layer down. Collective.
-pub fn backward(mut pass: Pass<'_>, loss: Tensor, comm: &dyn Communicator, report: &mut StepReport) -> Result<()> {
-    if loss.requires_grad() {
-        loss.f_backward()?;
+/// Gradients of the parameters from that of the logits, zero where there is none; from the top layer down. Collective.
+pub fn backward(
+    mut pass: Pass<'_>,
+    of_logits: Option<Tensor>,
+    comm: &dyn Communicator,
+    report: &mut StepReport,
+) -> Result<()> {
+    if let Some(of_logits) = of_logits.filter(|_| pass.logits.requires_grad()) {
+        autograd::backward(&pass.logits, &of_logits)?;
     }
-    drop(loss);
     let (mut of_rows, mut of_sums) = (Tensor::new(), Tensor::new());
     for index in (0..pass.model.num_layers()).rev() {
         // What the layer kept for backward is free when it has gone through it.

@@ -3,7 +3,7 @@
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Metric, Result};
 
 /// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
 /// too, so that the parts may add up to more than the whole.
@@ -28,9 +28,9 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
     pub learning_rate: f64,
-    /// Seeds classified rightly.
+    /// Right decisions about seeds.
     pub correct: u64,
-    /// Labelled seeds.
+    /// Decisions about labelled seeds.
     pub counted: u64,
     /// Sampled edges.
     pub edges: u64,
@@ -104,11 +104,12 @@ pub struct EpochReport {
     /// Learning rate of the last update.
     #[serde(default)]
     pub learning_rate: f64,
-    /// Accuracy on the training seeds, as they were when trained on.
+    /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
+    /// where seeds can have several, one a pair where links are learnt.
     pub train: f64,
-    /// Accuracy on the valid split with full neighbourhoods, when evaluated.
+    /// Score of the valid split with full neighbourhoods, when evaluated.
     pub valid: Option<f64>,
-    /// Accuracy on the test split with full neighbourhoods, when evaluated.
+    /// Score of the test split with full neighbourhoods, when evaluated.
     pub test: Option<f64>,
     /// Where the time of the mean rank went.
     #[serde(flatten)]
@@ -140,4 +141,6 @@ pub struct Summary {
     pub best: Option<EpochReport>,
     /// Whether patience ended the run before its last epoch.
     pub stopped_early: bool,
+    /// What `valid` and `test` are.
+    pub metric: Metric,
 }

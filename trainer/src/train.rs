@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
-use gsplit_store::{Dataset, Progress, Stage, Unit};
+use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
 use crate::batch::Comms;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
-use crate::evaluate::{accuracy, infer};
+use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, FeaturePlace, Job};
 use crate::log::Logs;
 use crate::model::{Model, OwnLayer, check_size};
@@ -62,8 +62,8 @@ pub fn train(
     let job = Job::new(dataset, &artifacts, config, options)?;
     let ranks = config.num_ranks();
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1));
-    if let (Some(user), true) = (config.watches_valid(), job.valid.as_ref().is_none_or(|valid| valid.is_empty())) {
+    let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1), job.shape());
+    if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));
     }
@@ -78,9 +78,14 @@ pub fn train(
     if let Some(folder) = &options.checkpoint {
         checkpoint::check_writable(folder)?;
     }
-    check_size(config, job.features.dim(), job.classes)?;
+    if config.batch_size > job.train.len() {
+        let (size, there) = (config.batch_size, job.train.len());
+        progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
+    }
+    check_size(config, job.features.dim(), job.outputs)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
+    let metric = job.metric;
     let logs = Mutex::new(Logs::start(options, history)?);
     let run = Run { dataset, inputs, threads, job, options, resume, logs, progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
@@ -92,6 +97,7 @@ pub fn train(
         num_parameters,
         partition: artifacts.partition().map(|map| map.key().to_string()),
         resumed_after: done as u32,
+        metric,
     })
 }
 
@@ -168,7 +174,7 @@ impl Run<'_> {
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
         self.share_threads(comm.size());
-        let model = Model::with_layers(config, job.features.dim(), job.classes, self.options.layer.as_ref());
+        let model = Model::with_layers(config, job.features.dim(), job.outputs, self.options.layer.as_ref());
         let steps = job.train.len().div_ceil(config.batch_size) as u64;
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
@@ -225,22 +231,21 @@ impl Run<'_> {
         }
     }
 
-    /// Fills in the accuracies, when it is time to: rank 0 alone, while the others wait.
+    /// Fills in the scores, when it is time to: rank 0 alone, while the others wait.
     fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
         let (job, config) = (&self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
-        if !due || [&job.valid, &job.test].into_iter().flatten().all(|vertices| vertices.is_empty()) {
-            return Ok(());
-        }
+        let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
         let started = Instant::now();
         self.share_threads(1);
-        let total = (job.graph.num_vertices() * model.num_layers()) as u64;
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-        let logits = infer(model, job, stage.as_ref())?;
-        let score = |vertices: &[u32]| accuracy(&logits, job.classes, &job.labels, vertices);
-        report.valid = job.valid.as_deref().and_then(score);
-        report.test = job.test.as_deref().and_then(score);
+        for (split, score) in evaluate(model, job, stage.as_ref())? {
+            match split {
+                Split::Test => report.test = score,
+                _ => report.valid = score,
+            }
+        }
         self.share_threads(config.num_ranks());
         report.evaluate_s = started.elapsed().as_secs_f64();
         match (config.watches_valid(), report.valid) {

@@ -12,8 +12,9 @@ use std::time::Instant;
 
 use gsplit_kernels::{Communicator, Sampler};
 
-use super::{Loaded, Seeds, load, sample};
+use super::{Loaded, load, sample};
 use crate::job::Job;
+use crate::task::Targets;
 use crate::{Error, Result};
 
 /// A rank's ends of two groups of the same ranks.
@@ -36,8 +37,10 @@ impl Comms {
 pub struct Prepared<'a> {
     /// From 0.
     pub step: u32,
-    /// Its seeds on all ranks.
-    pub global: &'a [u32],
+    /// Its seeds on all ranks, or edges where these are learnt.
+    pub items: usize,
+    /// What this rank's seeds are to learn.
+    pub targets: Targets<'a>,
     /// This rank's part.
     pub batch: Loaded<'a>,
     /// Seconds that sampling took.
@@ -108,11 +111,11 @@ fn prepare<'a>(
     comm: &dyn Communicator,
 ) -> Result<Prepared<'a>> {
     let (config, started) = (job.config, Instant::now());
-    let seeds = Seeds::of(global, job.ownership, comm.rank(), comm.size());
     let at = (config.seed, epoch, step);
+    let (seeds, targets) = job.batch(global, at, comm)?;
     let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
     let batch = load(&job.features, sampled, job.prefetch > 0)?;
-    Ok(Prepared { step, global, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
+    Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
 }

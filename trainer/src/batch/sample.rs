@@ -74,7 +74,9 @@ pub fn sample(
             sampler.start(&frontier);
         }
         let key = layer_key(seed, epoch, step, depth);
-        sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+        let draw = Uniform::new(fanout);
+        let draw = seeds.excluded.as_ref().map_or(draw, |excluded| draw.without(excluded));
+        sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut csc)?;
         let mixed = sampler.mixed().to_vec();
         let (below, exchange) = match ownership {
             Ownership::Mine => (mixed.clone(), Exchange::Identity),

@@ -1,5 +1,7 @@
 //! Which seeds of a mini-batch are this rank's.
 
+use gsplit_kernels::ExcludedEdges;
+
 use crate::config::Parallelism;
 
 /// Who owns a vertex, which decides who computes it and loads its features.
@@ -19,6 +21,8 @@ pub enum Ownership<'a> {
 pub struct Seeds {
     /// This rank's seeds, possibly none.
     pub local: Vec<u32>,
+    /// Edges that are not sampled for this mini-batch, on any rank.
+    pub excluded: Option<ExcludedEdges>,
 }
 
 impl Seeds {
@@ -29,7 +33,7 @@ impl Seeds {
             Ownership::Map(part) => batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect(),
             Ownership::Mine => batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks].to_vec(),
         };
-        Self { local }
+        Self { local, excluded: None }
     }
 }
 

@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 mod model;
 mod optimizer;
 mod schedule;
+mod task;
 
 pub use model::{JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use schedule::{ScheduleConfig, ScheduleKind};
+pub use task::{TaskConfig, TaskKind};
 
 use crate::{Error, Result};
 
@@ -82,6 +84,9 @@ pub struct TrainConfig {
     /// How its learning rate changes
     #[command(flatten)]
     pub schedule: ScheduleConfig,
+    /// What is learnt
+    #[command(flatten)]
+    pub task: TaskConfig,
     /// Seed of every random choice: weights, batches, samples, dropout
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
@@ -122,7 +127,9 @@ impl TrainConfig {
             format!("--batch-size {}: expected 1 to {}", self.batch_size, u32::MAX)
         } else if self.epochs == 0 {
             "--epochs 0: expected 1 or more".to_string()
-        } else if let Some(problem) = self.model.problem().or_else(|| self.optimizer.problem()) {
+        } else if let Some(problem) =
+            self.model.problem().or_else(|| self.optimizer.problem()).or_else(|| self.task.problem())
+        {
             problem
         } else if let Some(problem) = self.schedule.problem(self.optimizer.lr).or_else(|| self.stopping_problem()) {
             problem

@@ -3,37 +3,38 @@
 use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
-use super::fixture::{CLASSES, Cut, changed, config, dataset, models, on_ranks, store_partition};
+use super::fixture::{
+    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_ranks, several_labels, store_partition,
+};
 use crate::RunOptions;
-use crate::batch::{Seeds, load, sample};
+use crate::batch::{load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
-use crate::evaluate::infer;
+use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::pass::forward;
 use crate::report::StepReport;
-use crate::step::{Targets, to_rows, train_step};
+use crate::step::{to_rows, train_step};
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
 fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
     let config = job.config;
     let at = (config.seed, 1, 0);
-    let model = Model::new(config, job.features.dim(), job.classes);
+    let model = Model::new(config, job.features.dim(), job.outputs);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
-    let seeds = Seeds::of(batch, job.ownership, comm.rank(), comm.size());
+    let (seeds, targets) = job.batch(batch, at, comm).unwrap();
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let loaded = load(&job.features, sampled, false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
-    let report =
-        train_step(&model, &mut optimizer, loaded, job.graph, Targets::of(batch, &job.labels), dropout, comm).unwrap();
+    let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let gradient = to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
     (report.loss, gradient)
 }
 
-fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
@@ -48,10 +49,32 @@ fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>
 }
 
 /// Largest difference, relative to the largest value.
-fn distance(a: &[f32], b: &[f32]) -> f32 {
+pub fn distance(a: &[f32], b: &[f32]) -> f32 {
     let largest = |values: &mut dyn Iterator<Item = f32>| values.fold(0f32, f32::max);
     let scale = largest(&mut b.iter().map(|value| value.abs()));
     largest(&mut a.iter().zip(b).map(|(a, b)| (a - b).abs())) / scale
+}
+
+#[test]
+fn several_classes_a_vertex_have_one_loss_for_every_parallelism() {
+    let fixture = several_labels(14, 300, 6);
+    let dataset = &fixture.dataset;
+    let train = dataset.split(gsplit_store::Split::Train).unwrap();
+    let batch = &train[..40];
+    let single = config(ModelKind::Sage, Parallelism::Single, 1);
+    let (loss, gradient) = run(dataset, &single, batch);
+    // At first every logit is small, and every decision costs about ln 2.
+    let guess = SEVERAL_CLASSES as f64 * 2f64.ln();
+    assert!((loss - guess).abs() < 0.5 * guess, "{loss}, about {guess} expected");
+    for ranks in [2, 3, 4] {
+        let partition = Some(store_partition(dataset, Cut::Lopsided, ranks));
+        let split = TrainConfig { partition, ..config(ModelKind::Sage, Parallelism::Split, ranks) };
+        for config in [config(ModelKind::Sage, Parallelism::Data, ranks), split] {
+            let (other, other_gradient) = run(dataset, &config, batch);
+            assert!((loss - other).abs() <= 1e-5 * loss, "{} on {ranks}: {other}, not {loss}", config.parallelism);
+            assert!(distance(&other_gradient, &gradient) <= 1e-5);
+        }
+    }
 }
 
 #[test]
@@ -89,6 +112,20 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
     }
 }
 
+/// The logits of all vertices.
+fn logits(model: &Model, job: &Job<'_>) -> Vec<f32> {
+    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: None };
+    let mut logits = Vec::new();
+    let mut visit = |chunk: Chunk<'_>| {
+        if chunk.layer + 1 == model.num_layers() {
+            logits.extend_from_slice(chunk.rows);
+        }
+        Ok(())
+    };
+    pass.run(None, &NoProgress, &mut visit).unwrap();
+    logits
+}
+
 #[test]
 fn oracle_inference_is_forward_with_all_neighbours() {
     let fixture = dataset(13, 300, 6);
@@ -101,10 +138,10 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         });
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
         let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
-        let model = Model::new(&config, job.features.dim(), job.classes);
+        let model = Model::new(&config, job.features.dim(), job.outputs);
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
             let at = (config.seed, 1, 0);
-            let mine = Seeds::of(seeds, job.ownership, 0, 1);
+            let mine = job.batch(seeds, at, &Solo).unwrap().0;
             let sampled =
                 sample(&mut Sampler::new(2), &job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
             let loaded = load(&job.features, sampled, false).unwrap();
@@ -113,7 +150,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         };
         // Running statistics that are not the initial ones.
         let trained = pass(&(0..200).collect::<Vec<_>>(), Some(DropoutKey { probability: 0.3, at: (1, 1, 1) }));
-        let logits = infer(&model, &job, &NoProgress).unwrap();
+        let logits = logits(&model, &job);
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let forward = pass(&seeds, None);
         let rows = seeds.iter().flat_map(|&v| &logits[v as usize * CLASSES..(v as usize + 1) * CLASSES]);

@@ -10,11 +10,14 @@ use gsplit_store::{
 use tempfile::TempDir;
 
 use crate::config::{
-    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TrainConfig,
+    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TaskConfig, TrainConfig,
 };
 
 /// Classes of every fixture.
 pub const CLASSES: usize = 4;
+
+/// Classes where a vertex can have several.
+pub const SEVERAL_CLASSES: usize = 9;
 
 /// A dataset in a folder that lives as long as it.
 pub struct Fixture {
@@ -25,6 +28,16 @@ pub struct Fixture {
 /// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features, labels (some unlabelled) and
 /// splits. The same seed gives the same graph.
 pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
+    build(seed, n, degree, 6, false)
+}
+
+/// As [`dataset`], with any number of [`SEVERAL_CLASSES`] a vertex.
+pub fn several_labels(seed: u64, n: u32, degree: u32) -> Fixture {
+    build(seed, n, degree, 6, true)
+}
+
+/// As [`dataset`], with features of `dim` values, and [`several_labels`].
+pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixture {
     let key = StreamKey::new(seed, Stream::Generate);
     let (mut indptr, mut indices) = (vec![0u64], Vec::new());
     for v in 0..n {
@@ -37,25 +50,75 @@ pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
-    let mut features = writer.feature_writer(FeatureDtype::F32, 6).unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, dim).unwrap();
     let mut labels = Vec::new();
     for v in 0..n {
         let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
         let label = draws.below(CLASSES as u32 + 1) as i32 - 1;
-        let row: Vec<f32> = (0..6).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
+        let row: Vec<f32> =
+            (0..dim as i32).map(|i| draws.unit_f32() - 0.5 + if i == label { 0.5 } else { 0.0 }).collect();
         features.push_rows(&row).unwrap();
         labels.push(label);
     }
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
     labels[0] = CLASSES as i32 - 1;
-    writer.add_labels(&labels).unwrap();
+    match several {
+        false => writer.add_labels(&labels).unwrap(),
+        true => {
+            let mut rows = writer.multi_label_writer(SEVERAL_CLASSES as u32).unwrap();
+            // The class that the features tell, and class 8 for every third vertex; class 7 for none.
+            let bits = labels.iter().zip(0u32..).map(|(&label, v)| {
+                let of_features = if label >= 0 { 1 << label } else { 0u16 };
+                of_features | if v % 3 == 0 { 1 << 8 } else { 0 }
+            });
+            rows.push(&bits.flat_map(u16::to_le_bytes).collect::<Vec<u8>>()).unwrap();
+            writer.add_multi_labels(rows).unwrap();
+        }
+    }
     writer.add_split(Split::Train, (0..n).filter(|v| v % 3 != 2).collect()).unwrap();
     writer.add_split(Split::Valid, (0..n).filter(|v| v % 6 == 2).collect()).unwrap();
     writer.add_split(Split::Test, (0..n).filter(|v| v % 6 == 5).collect()).unwrap();
     Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
 }
 
-fn provenance() -> Provenance {
+/// A symmetric graph of `n` vertices in communities of 20, each joined to `degree` others of its own, without labels or splits.
+/// Features tell the community, with noise.
+pub fn communities(n: u32, degree: u32) -> Fixture {
+    const SIZE: u32 = 20;
+    let key = StreamKey::new(5, Stream::Generate);
+    let mut lists = vec![Vec::new(); n as usize];
+    for v in 0..n {
+        let mut draws = Draws::new(&key, v);
+        for _ in 0..degree {
+            let u = v / SIZE * SIZE + draws.below(SIZE);
+            if u != v && u < n {
+                lists[v as usize].push(u);
+                lists[u as usize].push(v);
+            }
+        }
+    }
+    let (mut indptr, mut indices) = (vec![0u64], Vec::new());
+    for list in &mut lists {
+        list.sort_unstable();
+        list.dedup();
+        indices.extend_from_slice(list);
+        indptr.push(indices.len() as u64);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, 8).unwrap();
+    for v in 0..n {
+        let mut of_community = Draws::new(&StreamKey { epoch: 1, ..key }, v / SIZE);
+        let mut own = Draws::new(&StreamKey { epoch: 2, ..key }, v);
+        let row: Vec<f32> = (0..8).map(|_| of_community.unit_f32() - 0.5 + 0.2 * (own.unit_f32() - 0.5)).collect();
+        features.push_rows(&row).unwrap();
+    }
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+/// Of a dataset that a test made.
+pub fn provenance() -> Provenance {
     Provenance {
         tool_version: String::new(),
         command: "test".into(),
@@ -155,6 +218,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         batch_size: 50,
         epochs: 2,
         optimizer: OptimizerConfig { lr: 0.01, ..Default::default() },
+        task: TaskConfig::default(),
         seed: 3,
         eval_every: 1,
         schedule: Default::default(),

@@ -4,9 +4,13 @@
 mod equivalence;
 mod exchange;
 mod fixture;
+mod infer;
 mod layers;
+mod links;
+mod metrics;
 mod optimizers;
 mod options;
 mod own_layer;
+mod refusals;
 mod runs;
 mod sampling;

@@ -1,0 +1,72 @@
+//! `gsplit infer`: what a trained model says about the vertices of a graph.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use gsplit_preprocess::memory::Memory;
+use gsplit_store::Dataset;
+use gsplit_trainer::{InferConfig, infer};
+use serde_json::json;
+
+use crate::environment;
+use crate::train::as_usage;
+use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
+
+/// Predict with a trained model, for every vertex of a graph of any size
+///
+/// Full neighbourhoods, layer after layer: what a forward pass over the whole graph gives. Predictions and embeddings are
+/// written in the dataset's order with the original ids beside them: NAME.npy with NAME.ids.npy (NAME.ids.arrow where the
+/// ids were strings), or NAME.parquet with a column `id`. Finished layers that do not fit the memory lie on disk until the
+/// next is done. The dataset need not be the one the model was trained on, as long as its features have the same width.
+/// The bytes written do not depend on the number of threads.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit infer products --checkpoint runs/split --out classes.parquet
+  gsplit infer products --checkpoint runs/split --split test --predict probabilities --out test.npy
+  gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
+
+Ctrl-C leaves nothing behind: files appear when they are whole.")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    #[command(flatten)]
+    config: InferConfig,
+    /// Memory to keep to, mapped files not counted: 4GiB, 50% of the machine's [default: half of it]
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Memory>,
+}
+
+/// Infers, and prints the scores.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+    // torch's own products depend on the number of threads in the last bits; those of the gemm crate do not.
+    environment::set(&[environment::IDLE_THREADS_SLEEP, ("GSPLIT_GEMM", "gemm")])?;
+    let started = Instant::now();
+    let dataset = Dataset::open(&args.dataset)?;
+    let memory = args.memory.unwrap_or_default().total();
+    let summary = infer(&dataset, &args.config, memory, Some(stop_gently()), ui).map_err(as_usage)?;
+    let seconds = started.elapsed().as_secs_f64();
+    ui.say(format_args!(
+        "{}: {} vertices by {} after epoch {} ({seconds:.2} s{})",
+        dataset.name(),
+        summary.vertices,
+        summary.checkpoint.display(),
+        summary.epochs,
+        if summary.spilled { ", layers on disk" } else { "" },
+    ));
+    for (split, score) in &summary.scores {
+        let metric = summary.metric.map(|metric| metric.to_string()).unwrap_or_default();
+        let score = score.map_or("-".to_string(), |score| format!("{score:.4}"));
+        ui.say(format_args!("  {:<6} {metric} {score}", split.name()));
+    }
+    for (what, file) in [("predictions", &args.config.out), ("embeddings", &args.config.embeddings)] {
+        if let Some(file) = file {
+            ui.say(format_args!("{what}: {}", file.display()));
+        }
+    }
+    ui.json(&json!({
+        "dataset": dataset.name(), "summary": summary, "out": args.config.out, "embeddings": args.config.embeddings,
+        "seconds": seconds, "peak_rss_mb": peak_rss_mb(),
+    }));
+    Ok(())
+}

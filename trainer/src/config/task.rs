@@ -1,0 +1,87 @@
+//! What is learnt, and how it is scored.
+
+use serde::{Deserialize, Serialize};
+
+use crate::metric::Metric;
+
+/// What is learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskKind {
+    /// The classes of vertices: one each, or any number each, as the dataset's labels are
+    #[default]
+    Node,
+    /// Which pairs of vertices are edges; needs neither labels nor splits
+    Link,
+}
+
+/// What is learnt, and how it is scored.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct TaskConfig {
+    /// What is learnt; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values
+    #[arg(long, value_enum, default_value = "node")]
+    pub task: TaskKind,
+    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link
+    /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; mrr]
+    #[arg(long)]
+    pub metric: Option<Metric>,
+    /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
+    #[arg(long, value_name = "K", default_value_t = 1)]
+    pub negatives: usize,
+    /// Share of the edges that are held out to score while training, with --task link
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    pub valid_edges: f64,
+    /// Share of the edges that are held out to score last, with --task link
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1)]
+    pub test_edges: f64,
+    /// Seed of the choice of these edges, and of the pairs that they are ranked among
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    pub edge_seed: u64,
+    /// Pairs that each held-out edge is ranked among
+    #[arg(long, value_name = "K", default_value_t = 100)]
+    pub eval_negatives: usize,
+}
+
+impl Default for TaskConfig {
+    fn default() -> Self {
+        Self {
+            task: TaskKind::Node,
+            metric: None,
+            negatives: 1,
+            valid_edges: 0.05,
+            test_edges: 0.1,
+            edge_seed: 0,
+            eval_negatives: 100,
+        }
+    }
+}
+
+impl TaskConfig {
+    /// What is wrong with these options, if anything.
+    pub(super) fn problem(&self) -> Option<String> {
+        /// Random words of an evaluation edge, over the times that one is drawn again.
+        const MOST_EVAL_NEGATIVES: usize = 10_000;
+        const MOST_NEGATIVES: usize = 1_000;
+        if let (TaskKind::Link, Some(metric)) = (self.task, self.metric.filter(|metric| !metric.is_for_links())) {
+            return Some(format!("--metric {metric}: scores vertices: choose mrr or hits@K for --task link"));
+        }
+        if let (TaskKind::Node, Some(metric)) = (self.task, self.metric.filter(|metric| metric.is_for_links())) {
+            return Some(format!("--metric {metric}: scores links: choose it with --task link"));
+        }
+        if self.negatives == 0 || self.negatives > MOST_NEGATIVES {
+            return Some(format!("--negatives {}: expected 1 to {MOST_NEGATIVES}", self.negatives));
+        }
+        if self.eval_negatives == 0 || self.eval_negatives > MOST_EVAL_NEGATIVES {
+            return Some(format!("--eval-negatives {}: expected 1 to {MOST_EVAL_NEGATIVES}", self.eval_negatives));
+        }
+        let shares = [self.valid_edges, self.test_edges];
+        if !shares.iter().all(|share| (0.0..1.0).contains(share)) || shares.iter().sum::<f64>() >= 1.0 {
+            let [valid, test] = shares;
+            return Some(format!(
+                "--valid-edges {valid} and --test-edges {test}: expected shares from 0 on, together below 1"
+            ));
+        }
+        None
+    }
+}

@@ -1,0 +1,12 @@
+//! Inference over a whole graph: the same code for `gsplit infer` and for the evaluation while training.
+
+mod hidden;
+mod layers;
+mod run;
+mod table;
+mod trained;
+
+pub use hidden::HiddenWriter;
+pub use layers::{Chunk, LayerWise, Room};
+pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
+pub use trained::Trained;

@@ -1,0 +1,306 @@
+//! `gsplit infer`: predictions, embeddings and scores of a trained model on a dataset.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use gsplit_kernels::Graph;
+use gsplit_store::staging::Staging;
+use gsplit_store::{Column, Dataset, Progress, Split, Unit};
+use serde::Serialize;
+
+use super::table::{Cells, Ids, Table, Values};
+use super::{Chunk, LayerWise, Room, Trained};
+use crate::config::TaskKind;
+use crate::evaluate::Scores;
+use crate::metric::{Metric, largest};
+use crate::task::Labels;
+use crate::{Error, Result};
+
+/// Which vertices are wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wanted {
+    /// Every vertex
+    #[default]
+    All,
+    /// The train split
+    Train,
+    /// The valid split
+    Valid,
+    /// The test split
+    Test,
+}
+
+/// What is written of a vertex's logits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Predict {
+    /// The class of the largest logit; where vertices can have several, 0 or 1 for each
+    #[default]
+    Class,
+    /// The logits
+    Logits,
+    /// Their softmax; where vertices can have several classes, the sigmoid of each
+    Probabilities,
+}
+
+/// What to infer, and where to.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct InferConfig {
+    /// Folder that `gsplit train --checkpoint` wrote: its newest checkpoint, or one of them
+    #[arg(long, value_name = "DIR")]
+    pub checkpoint: PathBuf,
+    /// Vertices to predict and to score
+    #[arg(long, value_enum, default_value = "all")]
+    pub split: Wanted,
+    /// File for the predictions, .npy or .parquet
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// What the predictions are
+    #[arg(long, value_enum, default_value = "class")]
+    pub predict: Predict,
+    /// File for the rows of the last hidden layer (of the last layer, for a model of links), .npy or .parquet
+    #[arg(long, value_name = "FILE")]
+    pub embeddings: Option<PathBuf>,
+    /// Score: accuracy, micro-f1, macro-f1 or roc-auc [default: that of the training]
+    #[arg(long)]
+    pub metric: Option<Metric>,
+    /// Folder for finished layers that do not fit the memory [default: that of --out or --embeddings, else the system's for
+    /// temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub scratch: Option<PathBuf>,
+    /// Replace the files that are there
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Serialize)]
+pub struct InferSummary {
+    /// The checkpoint used.
+    pub checkpoint: PathBuf,
+    /// Epochs it was trained for.
+    pub epochs: usize,
+    /// Vertices predicted.
+    pub vertices: u64,
+    /// Whether finished layers were kept on disk.
+    pub spilled: bool,
+    /// What the scores are.
+    pub metric: Option<Metric>,
+    /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
+    pub scores: Vec<(Split, Option<f64>)>,
+}
+
+/// Infers on `dataset` with at most about `memory` bytes, mapped files not counted.
+///
+/// # Errors
+/// [`Error::Option`] where options, checkpoint and dataset do not fit; [`Error::Interrupted`] once `stop` is set: then
+/// nothing was written.
+pub fn infer(
+    dataset: &Dataset,
+    config: &InferConfig,
+    memory: u64,
+    stop: Option<&'static AtomicBool>,
+    progress: &dyn Progress,
+) -> Result<InferSummary> {
+    let trained = Trained::open(&config.checkpoint)?;
+    let features = dataset.features()?;
+    trained.check_features(dataset.path(), features.dim())?;
+    let topology = dataset.topology();
+    topology.check_indices()?;
+    let model = trained.model()?;
+    let last = model.num_layers() - 1;
+    let embedding = embedding_layer(config, &trained, last)?;
+    let wanted = wanted_split(dataset, config.split)?;
+    let (labels, metric) = labels(dataset, &trained, config, progress)?.unzip();
+    let splits = scored_splits(dataset, config.split)?;
+    let scored = labels.as_ref().zip(metric).map(|(labels, metric)| {
+        Scores::new(metric, labels, splits.iter().map(|(split, vertices)| (*split, &vertices[..])))
+    });
+    let mut scores = scored.transpose()?;
+    let ids = Ids::open(dataset)?;
+    let mut output = Output::begin(config, &trained, &ids, model.width(embedding))?;
+    let scratch = Staging::begin(scratch_place(config), true)?;
+    let scratch_folder = scratch.path("");
+    let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder) };
+    let graph = Graph::new(topology.indptr(), topology.indices())?;
+    let pass = LayerWise { model: &model, graph, features: &features, room, stop };
+    let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
+    pass.run(wanted.as_deref(), stage.as_ref(), &mut |chunk| {
+        if chunk.layer == embedding {
+            output.embed(&chunk, wanted.as_deref())?;
+        }
+        if chunk.layer < last {
+            return Ok(());
+        }
+        if let Some(scores) = &mut scores {
+            let rows = chunk.rows.chunks_exact(trained.outputs());
+            chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
+        }
+        output.predict(&chunk)
+    })?;
+    drop(stage);
+    output.finish()?;
+    Ok(InferSummary {
+        checkpoint: trained.path().to_path_buf(),
+        epochs: trained.epochs(),
+        vertices: wanted.as_deref().map_or(dataset.num_vertices(), <[u32]>::len) as u64,
+        spilled: pass.spills(),
+        metric,
+        scores: scores.map(Scores::finish).unwrap_or_default(),
+    })
+}
+
+/// The layer whose rows are the embeddings: that below the last, but the last itself for a model of links.
+fn embedding_layer(config: &InferConfig, trained: &Trained, last: usize) -> Result<usize> {
+    let refused = |problem: &str| Err(Error::Option(problem.into()));
+    match (trained.config().task.task, &config.out, &config.embeddings) {
+        (TaskKind::Link, Some(_), _) => {
+            refused("--out: the model was trained on links and predicts no classes: write its rows with --embeddings")
+        }
+        (TaskKind::Link, ..) => Ok(last),
+        (TaskKind::Node, _, Some(_)) if last == 0 => {
+            refused("--embeddings: the model has one layer, so no hidden one: write its --predict logits with --out")
+        }
+        (TaskKind::Node, ..) => Ok(last.saturating_sub(1)),
+    }
+}
+
+/// The vertices of a split; `None` is all.
+fn wanted_split(dataset: &Dataset, wanted: Wanted) -> Result<Option<Column<u32>>> {
+    let split = match wanted {
+        Wanted::All => return Ok(None),
+        Wanted::Train => Split::Train,
+        Wanted::Valid => Split::Valid,
+        Wanted::Test => Split::Test,
+    };
+    let vertices = dataset.split(split)?;
+    if vertices.is_empty() {
+        let place = dataset.path().display();
+        return Err(Error::Option(format!("--split {}: the split of {place} is empty: choose another", split.name())));
+    }
+    Ok(Some(vertices))
+}
+
+/// The splits to score.
+fn scored_splits(dataset: &Dataset, wanted: Wanted) -> Result<Vec<(Split, Column<u32>)>> {
+    let chosen = |split: Split| match wanted {
+        Wanted::All => true,
+        Wanted::Train => split == Split::Train,
+        Wanted::Valid => split == Split::Valid,
+        Wanted::Test => split == Split::Test,
+    };
+    let splits = dataset.manifest().splits().into_iter().filter(|&split| chosen(split));
+    splits.map(|split| Ok((split, dataset.split(split)?))).collect()
+}
+
+/// The labels to score with, and how; `None` where the dataset has none of the model's classes.
+fn labels(
+    dataset: &Dataset,
+    trained: &Trained,
+    config: &InferConfig,
+    progress: &dyn Progress,
+) -> Result<Option<(Labels, Metric)>> {
+    if dataset.manifest().num_classes.is_none() || trained.config().task.task == TaskKind::Link {
+        return Ok(None);
+    }
+    let labels = Labels::open(dataset)?;
+    if (labels.classes(), labels.several()) != (trained.outputs(), trained.several()) {
+        let (here, there) = (labels.classes(), trained.outputs());
+        progress.note(&format!("not scored: the dataset's labels ({here} classes) are not the model's ({there})"));
+        return Ok(None);
+    }
+    let metric = config.metric.or(trained.config().task.metric).unwrap_or_else(|| Metric::of(&labels));
+    metric.check(&labels)?;
+    Ok(Some((labels, metric)))
+}
+
+/// Where finished layers are kept while they are needed.
+fn scratch_place(config: &InferConfig) -> PathBuf {
+    let out = config.out.as_ref().or(config.embeddings.as_ref());
+    let name = match out.and_then(|out| out.file_name()) {
+        Some(name) => format!("{}.layers", name.to_string_lossy()),
+        None => format!("gsplit-infer-{}", std::process::id()),
+    };
+    let folder = config.scratch.clone().or_else(|| Some(out?.parent().unwrap_or(Path::new("")).to_path_buf()));
+    folder.unwrap_or_else(std::env::temp_dir).join(name)
+}
+
+/// The files that were asked for.
+struct Output<'a> {
+    predictions: Option<Table<'a>>,
+    embeddings: Option<Table<'a>>,
+    predict: Predict,
+    several: bool,
+    classes: usize,
+    hidden: usize,
+}
+
+impl<'a> Output<'a> {
+    fn begin(config: &InferConfig, trained: &Trained, ids: &'a Ids, hidden: usize) -> Result<Self> {
+        let (several, classes, predict) = (trained.several(), trained.outputs(), config.predict);
+        let (name, values) = match predict {
+            Predict::Class if several => ("class", Values::Classes(classes)),
+            Predict::Class => ("class", Values::Class),
+            Predict::Logits => ("logits", Values::Real(classes)),
+            Predict::Probabilities => ("probabilities", Values::Real(classes)),
+        };
+        if config.out.is_some() && config.out == config.embeddings {
+            return Err(Error::Option("--out and --embeddings name the same file: name two".into()));
+        }
+        let table = |out: &Option<PathBuf>, name, values| {
+            out.as_ref().map(|out| Table::begin(out, name, values, ids, config.force)).transpose()
+        };
+        let predictions = table(&config.out, name, values)?;
+        let embeddings = table(&config.embeddings, "embedding", Values::Real(hidden))?;
+        Ok(Self { predictions, embeddings, predict, several, classes, hidden })
+    }
+
+    /// Writes the hidden rows of those vertices that are wanted: the first values of what a vertex has between the layers.
+    fn embed(&mut self, chunk: &Chunk<'_>, wanted: Option<&[u32]>) -> Result<()> {
+        let Some(table) = &mut self.embeddings else { return Ok(()) };
+        let width = chunk.rows.len() / chunk.vertices.len().max(1);
+        if wanted.is_none() && width == self.hidden {
+            return table.push(chunk.vertices, Cells::Real(chunk.rows));
+        }
+        let rows = chunk.vertices.iter().zip(chunk.rows.chunks_exact(width));
+        let is_wanted = |v: &u32| wanted.is_none_or(|wanted| wanted.binary_search(v).is_ok());
+        let rows = rows.filter(|(v, _)| is_wanted(v)).map(|(&v, row)| (v, &row[..self.hidden]));
+        let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
+        table.push(&vertices, Cells::Real(&rows.concat()))
+    }
+
+    /// Writes what is wanted of the logits.
+    fn predict(&mut self, chunk: &Chunk<'_>) -> Result<()> {
+        let Some(table) = &mut self.predictions else { return Ok(()) };
+        let rows = chunk.rows.chunks_exact(self.classes);
+        match self.predict {
+            Predict::Logits => table.push(chunk.vertices, Cells::Real(chunk.rows)),
+            Predict::Class if self.several => {
+                let yes: Vec<u8> = chunk.rows.iter().map(|&logit| u8::from(logit > 0.0)).collect();
+                table.push(chunk.vertices, Cells::Classes(&yes))
+            }
+            Predict::Class => {
+                let classes: Vec<i32> = rows.map(|row| largest(row) as i32).collect();
+                table.push(chunk.vertices, Cells::Class(&classes))
+            }
+            Predict::Probabilities => {
+                let shares = match self.several {
+                    true => chunk.rows.iter().map(|&logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+                    false => rows.flat_map(softmax).collect::<Vec<f32>>(),
+                };
+                table.push(chunk.vertices, Cells::Real(&shares))
+            }
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        [self.predictions, self.embeddings].into_iter().flatten().try_for_each(Table::finish)
+    }
+}
+
+/// The softmax of one row.
+fn softmax(row: &[f32]) -> Vec<f32> {
+    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let powers: Vec<f32> = row.iter().map(|&logit| (logit - most).exp()).collect();
+    let sum: f32 = powers.iter().sum();
+    powers.into_iter().map(|power| power / sum).collect()
+}

@@ -1,0 +1,289 @@
+//! Files of one row a vertex, with the vertices' original ids: `.npy` or `.parquet`, by the name's end.
+//!
+//! ```text
+//! NAME.npy       the values: [rows], or [rows, width]
+//! NAME.ids.npy   u64[rows], the ids; where the raw input's ids were strings NAME.ids.arrow, one LargeUtf8 column
+//! NAME.parquet   columns `id` (int64 or string) and the values, which are lists where they are wide
+//! ```
+//!
+//! Rows are in the dataset's order. Files are written beside their final place, which they take when they are whole.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::{
+    ArrayRef, FixedSizeListArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt8Array,
+};
+use arrow_schema::{DataType, Field, Schema};
+use gsplit_store::staging::Staging;
+use gsplit_store::{Column, ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+
+use crate::{Error, Result};
+
+/// About the bytes of a row group, before compression.
+const GROUP_BYTES: usize = 1 << 25;
+
+/// What a row holds beside the id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// One class, i32.
+    Class,
+    /// 0 or 1 for each class, u8.
+    Classes(usize),
+    /// f32 numbers.
+    Real(usize),
+}
+
+impl Values {
+    fn width(self) -> usize {
+        match self {
+            Self::Class => 1,
+            Self::Classes(width) | Self::Real(width) => width,
+        }
+    }
+
+    fn descr(self) -> &'static str {
+        match self {
+            Self::Class => "<i4",
+            Self::Classes(_) => "|u1",
+            Self::Real(_) => "<f4",
+        }
+    }
+
+    fn item(self) -> DataType {
+        match self {
+            Self::Class => DataType::Int32,
+            Self::Classes(_) => DataType::UInt8,
+            Self::Real(_) => DataType::Float32,
+        }
+    }
+
+    fn is_list(self) -> bool {
+        self != Self::Class
+    }
+}
+
+/// Rows of one chunk.
+#[derive(Clone, Copy, Debug)]
+pub enum Cells<'a> {
+    /// Of [`Values::Class`].
+    Class(&'a [i32]),
+    /// Of [`Values::Classes`].
+    Classes(&'a [u8]),
+    /// Of [`Values::Real`].
+    Real(&'a [f32]),
+}
+
+/// The original ids of a dataset.
+pub enum Ids {
+    /// The dataset's own.
+    Own,
+    /// Numbers.
+    Numbers(Column<u64>),
+    /// Strings.
+    Names(Names),
+}
+
+impl Ids {
+    /// Those of `dataset`.
+    pub fn open(dataset: &Dataset) -> Result<Self> {
+        if let Some(names) = dataset.original_names()? {
+            return Ok(Self::Names(names));
+        }
+        Ok(dataset.original_ids()?.map_or(Self::Own, Self::Numbers))
+    }
+
+    fn number(&self, v: u32) -> u64 {
+        match self {
+            Self::Numbers(ids) => ids[v as usize],
+            _ => u64::from(v),
+        }
+    }
+}
+
+/// A file under construction. Dropped before [`Table::finish`], it leaves nothing.
+pub struct Table<'a> {
+    ids: &'a Ids,
+    values: Values,
+    writer: Writer,
+    /// Under construction, and where it will stand.
+    files: Vec<(PathBuf, PathBuf)>,
+    _staging: Staging,
+}
+
+enum Writer {
+    Npy(Box<(ColumnWriter, NpyIds)>),
+    Parquet(PathBuf, Box<ArrowWriter<File>>, Arc<Schema>),
+}
+
+enum NpyIds {
+    Numbers(NpyWriter<u64>),
+    Names(Box<NamesWriter>),
+}
+
+impl<'a> Table<'a> {
+    /// Begins the file at `out`, whose column of values is called `name`. What stands there is replaced with `force` only.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the name ends in neither `.npy` nor `.parquet`, or if something stands there.
+    pub fn begin(out: &Path, name: &str, values: Values, ids: &'a Ids, force: bool) -> Result<Self> {
+        let parquet = match out.extension().and_then(|end| end.to_str()) {
+            Some("npy") => false,
+            Some("parquet") => true,
+            _ => {
+                let problem = "expected a name that ends in .npy or .parquet";
+                return Err(Error::Option(format!("{}: {problem}", out.display())));
+            }
+        };
+        let beside = |end: &str| out.with_extension(end);
+        let finals = match (parquet, ids) {
+            (true, _) => vec![out.to_path_buf()],
+            (false, Ids::Names(_)) => vec![out.to_path_buf(), beside("ids.arrow")],
+            (false, _) => vec![out.to_path_buf(), beside("ids.npy")],
+        };
+        for path in &finals {
+            match fs::symlink_metadata(path) {
+                Ok(found) if !force || !found.is_file() => {
+                    let problem = match found.is_file() {
+                        true => "is there already: name another file, or pass --force to replace it",
+                        false => "is there, and no plain file: name another file",
+                    };
+                    return Err(Error::Option(format!("{}: {problem}", path.display())));
+                }
+                _ => {}
+            }
+        }
+        let file_name = out.file_name().unwrap_or_default().to_string_lossy();
+        let staging = Staging::begin(out.with_file_name(format!(".{file_name}.infer")), true)?;
+        let files: Vec<(PathBuf, PathBuf)> =
+            finals.into_iter().enumerate().map(|(i, path)| (staging.path(&format!("file-{i}")), path)).collect();
+        let writer = match parquet {
+            true => parquet_writer(&files[0].0, name, values, ids)?,
+            false => {
+                let column = ColumnWriter::create(&files[0].0, values.descr(), values.width())?;
+                let ids = match ids {
+                    Ids::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(&files[1].0)?)),
+                    _ => NpyIds::Numbers(NpyWriter::create(&files[1].0)?),
+                };
+                Writer::Npy(Box::new((column, ids)))
+            }
+        };
+        Ok(Self { ids, values, writer, files, _staging: staging })
+    }
+
+    /// Appends the rows of `vertices`.
+    pub fn push(&mut self, vertices: &[u32], cells: Cells<'_>) -> Result<()> {
+        match &mut self.writer {
+            Writer::Npy(npy) => {
+                let (column, ids) = npy.as_mut();
+                match cells {
+                    Cells::Class(values) => column.push(bytemuck::cast_slice(values))?,
+                    Cells::Classes(values) => column.push(values)?,
+                    Cells::Real(values) => column.push(bytemuck::cast_slice(values))?,
+                }
+                match (ids, self.ids) {
+                    (NpyIds::Names(out), Ids::Names(names)) => {
+                        vertices.iter().try_for_each(|&v| out.push(names.get(v)?))?;
+                    }
+                    (NpyIds::Numbers(out), ids) => {
+                        out.push(&vertices.iter().map(|&v| ids.number(v)).collect::<Vec<_>>())?;
+                    }
+                    (NpyIds::Names(_), _) => {}
+                }
+            }
+            Writer::Parquet(path, out, schema) => {
+                let columns = vec![id_column(self.ids, vertices)?, value_column(self.values, cells)];
+                let batch = RecordBatch::try_new(schema.clone(), columns).map_err(ParquetError::from);
+                batch.and_then(|batch| out.write(&batch)).map_err(|error| failed(path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the file visible.
+    pub fn finish(self) -> Result<()> {
+        match self.writer {
+            Writer::Npy(npy) => {
+                let (column, ids) = *npy;
+                column.finish()?;
+                match ids {
+                    NpyIds::Numbers(ids) => drop(ids.finish()?),
+                    NpyIds::Names(ids) => drop(ids.finish()?),
+                }
+            }
+            Writer::Parquet(path, out, _) => {
+                let file = out.into_inner().map_err(|error| failed(&path, error))?;
+                file.sync_all().map_err(StoreError::io(&path))?;
+            }
+        }
+        // The ids come before the values that they belong to.
+        for (from, to) in self.files.iter().rev() {
+            fs::rename(from, to).map_err(StoreError::io(to))?;
+        }
+        let parent = self.files[0].1.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        Ok(File::open(parent).and_then(|folder| folder.sync_all()).map_err(StoreError::io(parent))?)
+    }
+}
+
+fn parquet_writer(path: &Path, name: &str, values: Values, ids: &Ids) -> Result<Writer> {
+    let id = if matches!(ids, Ids::Names(_)) { DataType::Utf8 } else { DataType::Int64 };
+    let value = match values.is_list() {
+        true => DataType::FixedSizeList(item(values), values.width() as i32),
+        false => values.item(),
+    };
+    let schema = Arc::new(Schema::new(vec![Field::new("id", id, false), Field::new(name, value, false)]));
+    let row_bytes = 16 + values.width() * values.item().primitive_width().unwrap_or(1);
+    let properties = ZstdLevel::try_new(3).map(|level| {
+        let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
+        builder.set_max_row_group_row_count(Some((GROUP_BYTES / row_bytes).max(1))).build()
+    });
+    let properties = properties.map_err(|error| failed(path, error))?;
+    let file = File::create(path).map_err(StoreError::io(path))?;
+    let out = ArrowWriter::try_new(file, schema.clone(), Some(properties)).map_err(|error| failed(path, error))?;
+    Ok(Writer::Parquet(path.to_path_buf(), Box::new(out), schema))
+}
+
+fn item(values: Values) -> Arc<Field> {
+    Arc::new(Field::new("item", values.item(), false))
+}
+
+fn id_column(ids: &Ids, vertices: &[u32]) -> Result<ArrayRef> {
+    if let Ids::Names(names) = ids {
+        let names = vertices.iter().map(|&v| names.get(v)).collect::<gsplit_store::Result<Vec<&str>>>()?;
+        return Ok(Arc::new(StringArray::from(names)));
+    }
+    let signed = |&v: &u32| {
+        let id = ids.number(v);
+        let problem = || StoreError::Invalid(format!("vertex {v} has the id {id}, Parquet files hold ids below 2^63"));
+        Ok(i64::try_from(id).map_err(|_| problem())?)
+    };
+    Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
+}
+
+fn value_column(values: Values, cells: Cells<'_>) -> ArrayRef {
+    let flat: ArrayRef = match cells {
+        Cells::Class(cells) => Arc::new(Int32Array::from(cells.to_vec())),
+        Cells::Classes(cells) => Arc::new(UInt8Array::from(cells.to_vec())),
+        Cells::Real(cells) => Arc::new(Float32Array::from(cells.to_vec())),
+    };
+    match values.is_list() {
+        true => Arc::new(FixedSizeListArray::new(item(values), values.width() as i32, flat, None)),
+        false => flat,
+    }
+}
+
+fn failed(path: &Path, error: ParquetError) -> Error {
+    match error {
+        ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {
+            Ok(cause) => StoreError::io(path)(*cause).into(),
+            Err(other) => StoreError::Invalid(format!("{}: {other}", path.display())).into(),
+        },
+        other => StoreError::Invalid(format!("{}: {other}", path.display())).into(),
+    }
+}

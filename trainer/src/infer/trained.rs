@@ -1,0 +1,102 @@
+//! A trained model, found again from its checkpoint alone.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::{Error as StoreError, checksum_file, document};
+
+use crate::checkpoint::{Checkpoint, newest, restore_parameters};
+use crate::config::TrainConfig;
+use crate::model::{Model, check_size};
+use crate::{Error, Result};
+
+/// The file with the parameters.
+const WEIGHTS: &str = "model.safetensors";
+
+/// A checkpoint to infer with.
+#[derive(Debug)]
+pub struct Trained {
+    path: PathBuf,
+    checkpoint: Checkpoint,
+}
+
+impl Trained {
+    /// Opens the checkpoint in `folder`: the one that lies there, or the newest of a run's.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where there is none; [`Error::Data`] and [`Error::Store`] where it is damaged.
+    pub fn open(folder: &Path) -> Result<Self> {
+        let own = folder.join("checkpoint.json").exists().then(|| folder.to_path_buf());
+        let Some(path) = own.or_else(|| newest(folder)) else {
+            let place = folder.display();
+            return Err(Error::Option(format!(
+                "--checkpoint {place}: no checkpoint there: name the folder that `gsplit train --checkpoint` wrote"
+            )));
+        };
+        let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json"))?;
+        let weights = path.join(WEIGHTS);
+        let (bytes, checksum) = checksum_file(&weights)?;
+        let recorded = checkpoint.files.get(WEIGHTS);
+        if recorded.is_none_or(|recorded| (bytes, &checksum) != (recorded.bytes, &recorded.checksum)) {
+            let problem = "its checksum is not the recorded one: name an older checkpoint, or train again".to_string();
+            return Err(Error::Data { path: weights, problem });
+        }
+        Ok(Self { path, checkpoint })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Epochs it was trained for.
+    pub fn epochs(&self) -> usize {
+        self.checkpoint.history.len()
+    }
+
+    /// The configuration of the run.
+    pub fn config(&self) -> &TrainConfig {
+        &self.checkpoint.config
+    }
+
+    /// Width of the feature rows it reads.
+    pub fn feature_dim(&self) -> usize {
+        self.checkpoint.inputs.shape.features
+    }
+
+    /// Width of the rows that its last layer returns.
+    pub fn outputs(&self) -> usize {
+        self.checkpoint.inputs.shape.outputs
+    }
+
+    /// Whether it says of each class whether a vertex has it, instead of choosing one.
+    pub fn several(&self) -> bool {
+        self.checkpoint.inputs.shape.several
+    }
+
+    /// The model with its parameters.
+    ///
+    /// # Errors
+    /// [`Error::Data`] if the file has other tensors than the configuration says; [`Error::Option`] if that is no
+    /// configuration, or one for which there is not the memory.
+    pub fn model(&self) -> Result<Model> {
+        self.config().check()?;
+        check_size(self.config(), self.feature_dim(), self.outputs())?;
+        let model = Model::new(self.config(), self.feature_dim(), self.outputs());
+        restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
+        Ok(model)
+    }
+
+    /// Refuses a dataset whose features the model cannot read.
+    pub fn check_features(&self, dataset: &Path, dim: usize) -> Result<()> {
+        if dim == self.feature_dim() {
+            return Ok(());
+        }
+        Err(StoreError::Invalid(format!(
+            "{}: its features have {dim} values, {} was trained on {}: infer on a dataset with the same features",
+            dataset.display(),
+            self.path.display(),
+            self.feature_dim()
+        ))
+        .into())
+    }
+}

@@ -1,0 +1,91 @@
+//! A mini-batch of edges, on one rank.
+//!
+//! Every rank takes an equal share of the mini-batch's edges and draws their negatives, keyed by the edge. Rows of the pairs'
+//! ends come like those of any layer: from this rank itself, or, under a partition map, from their owners through an
+//! [`Exchange`] above the last layer.
+
+use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, StreamKey, unique};
+use tch::Tensor;
+
+use super::LinkSplit;
+use super::score::score_pairs;
+use crate::batch::{Ownership, Seeds};
+use crate::step::{from_rows, to_rows};
+use crate::task::Loss;
+use crate::{Exchange, Result};
+
+/// What a mini-batch of edges is to learn.
+pub struct LinkBatch {
+    /// Distinct ends of this rank's pairs.
+    ends: usize,
+    /// Sources and targets of this rank's pairs, as positions among the ends: an edge, then its negatives, and so on.
+    pairs: [Vec<u32>; 2],
+    /// Negatives of each edge.
+    negatives: usize,
+    /// From the rows of the seeds to those of the ends.
+    exchange: Exchange,
+    /// Pairs of the global mini-batch.
+    total: usize,
+}
+
+impl LinkBatch {
+    /// The share of this rank in the mini-batch of the edges `batch` (positions in the training graph) with `negatives`
+    /// each, and the vertices that it has to compute. Collective under a partition map.
+    pub fn new(
+        split: &LinkSplit,
+        batch: &[u32],
+        negatives: usize,
+        (seed, epoch, step): (u64, u32, u32),
+        ownership: Ownership<'_>,
+        comm: &dyn Communicator,
+    ) -> Result<(Seeds, Self)> {
+        let num_vertices = split.graph()?.num_vertices() as u32;
+        let key = StreamKey { epoch, step, ..StreamKey::new(seed, Stream::Negatives) };
+        let (mut sources, mut targets) = (Vec::new(), Vec::new());
+        let (rank, ranks) = (comm.rank(), comm.size());
+        for &edge in &batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks] {
+            let (source, target) = split.ends(edge);
+            let mut draws = Draws::new(&key, edge);
+            sources.extend(std::iter::repeat_n(source, 1 + negatives));
+            targets.push(target);
+            targets.extend((0..negatives).map(|_| draws.below(num_vertices)));
+        }
+        let (ends, positions) = unique(&[&sources, &targets]);
+        let (from, to) = positions.split_at(sources.len());
+        let pairs = [from.to_vec(), to.to_vec()];
+        let num_ends = ends.len();
+        let (local, exchange) = match ownership {
+            Ownership::Mine => (ends, Exchange::Identity),
+            Ownership::Map(part) => Exchange::shuffle(comm, &ends, |v| part[v as usize] as usize)?,
+        };
+        let total = batch.len() * (1 + negatives);
+        let seeds = Seeds { local, excluded: Some(excluded(split, batch)) };
+        Ok((seeds, Self { ends: num_ends, pairs, negatives, exchange, total }))
+    }
+
+    /// Loss and gradient of `rows`, f32 `[seeds, dim]`. Collective under a partition map.
+    pub fn loss(&self, rows: &Tensor, comm: &dyn Communicator) -> Result<Loss> {
+        let (seeds, dim) = (rows.size()[0] as usize, rows.size()[1] as usize);
+        let mixed = self.exchange.forward(comm, to_rows(rows)?, dim)?;
+        debug_assert_eq!(mixed.len(), self.ends * dim);
+        let [sources, targets] = &self.pairs;
+        let each = 1 + self.negatives;
+        let scored = score_pairs(&mixed, dim, [sources, targets], |i| i % each == 0, 1.0 / self.total as f32)?;
+        let gradient = self.exchange.backward(comm, scored.gradient, dim)?;
+        Ok(Loss {
+            value: scored.loss / self.total as f64,
+            correct: scored.correct,
+            counted: sources.len() as u64,
+            gradient: (seeds > 0).then(|| from_rows(gradient, seeds, dim)).transpose()?,
+        })
+    }
+}
+
+/// The edges of the whole mini-batch and their reverses, which no rank may sample.
+fn excluded(split: &LinkSplit, batch: &[u32]) -> ExcludedEdges {
+    let both = |&edge: &u32| {
+        let (source, target) = split.ends(edge);
+        split.positions(source, target).chain(split.positions(target, source))
+    };
+    ExcludedEdges::new(batch.iter().flat_map(both).collect())
+}

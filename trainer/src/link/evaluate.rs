@@ -1,0 +1,73 @@
+//! Held-out edges, ranked among negatives.
+//!
+//! Each held-out edge u → v is ranked by its score among `--eval-negatives` pairs u → v', drawn by Philox from the pair and
+//! `--edge-seed`: the same in every epoch and run. A v' that u is joined to (in the whole graph), or that is u itself, is
+//! drawn again, up to 16 times. Ties count half, as in OGB's evaluator for MRR.
+
+use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
+use gsplit_store::{Split, Stage};
+use rayon::prelude::*;
+
+use super::LinkSplit;
+use super::score::dot;
+use super::split::in_neighbours;
+use crate::Result;
+use crate::config::TaskConfig;
+use crate::infer::{HiddenWriter, LayerWise};
+use crate::metric::{Metric, rank_of_positive};
+
+/// Times that a negative is drawn again.
+const TRIES: usize = 16;
+
+/// Scores the held-out edges of `split` with the rows that `pass` computes on the training graph; `whole` is the graph with
+/// all edges. `None` where none are held out.
+pub fn evaluate(
+    pass: &LayerWise<'_>,
+    split: &LinkSplit,
+    whole: &Graph<'_>,
+    config: &TaskConfig,
+    metric: Metric,
+    stage: &dyn Stage,
+) -> Result<Vec<(Split, Option<f64>)>> {
+    let last = pass.model.num_layers() - 1;
+    let dim = pass.model.out_dim(last);
+    let mut rows = HiddenWriter::begin(None, pass.graph.num_vertices() * dim)?;
+    pass.run(None, stage, &mut |chunk| if chunk.layer == last { rows.push(chunk.rows) } else { Ok(()) })?;
+    let rows = rows.finish()?;
+    let row = |v: u32| &rows.values()[v as usize * dim..][..dim];
+    let rank = |&(source, target): &(u32, u32)| {
+        let score = |v: u32| dot(row(source), row(v));
+        let negatives: Vec<f32> = negatives(whole, config, source, target).map(score).collect();
+        rank_of_positive(score(target), &negatives)
+    };
+    let score = |edges: &[(u32, u32)]| {
+        let ranks: Vec<f64> = edges.par_iter().map(rank).collect();
+        let points = ranks.iter().map(|&rank| match metric {
+            Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
+            _ => 1.0 / rank,
+        });
+        (!ranks.is_empty()).then(|| points.sum::<f64>() / ranks.len() as f64)
+    };
+    Ok(vec![(Split::Valid, score(&split.valid)), (Split::Test, score(&split.test))])
+}
+
+/// The vertices that `target` is ranked among.
+fn negatives(whole: &Graph<'_>, config: &TaskConfig, source: u32, target: u32) -> impl Iterator<Item = u32> {
+    let key = StreamKey { step: target, layer: 1, ..StreamKey::new(config.edge_seed, Stream::Negatives) };
+    let mut draws = Draws::new(&key, source);
+    let n = whole.num_vertices() as u32;
+    let joined = move |v: u32| {
+        let either = |a, b| in_neighbours(whole, a).binary_search(&b).is_ok();
+        v == source || v == target || either(v, source) || either(source, v)
+    };
+    (0..config.eval_negatives).map(move |_| {
+        let mut v = draws.below(n);
+        for _ in 1..TRIES {
+            if !joined(v) {
+                break;
+            }
+            v = draws.below(n);
+        }
+        v
+    })
+}

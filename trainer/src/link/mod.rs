@@ -1,0 +1,18 @@
+//! Link prediction: which pairs of vertices are edges.
+//!
+//! A mini-batch is a number of training edges u → v, and for each of them some pairs u → v' with v' drawn from all
+//! vertices. The score of a pair is the dot product of the two rows that the model returns; the loss is binary cross
+//! entropy, the mean over the pairs of the global mini-batch. The edges of the mini-batch, and their reverses, are not
+//! sampled for it: a model that sees the edge it is to predict learns to copy it.
+//!
+//! Held-out edges are in no training neighbourhood. Which edges these are is stored nowhere: it is a function of the pair of
+//! vertices and of `--edge-seed` ([`LinkSplit`]). They are ranked among negatives that are the same in every epoch.
+
+mod batch;
+mod evaluate;
+mod score;
+mod split;
+
+pub use batch::LinkBatch;
+pub use evaluate::evaluate;
+pub use split::LinkSplit;

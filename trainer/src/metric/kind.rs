@@ -1,0 +1,122 @@
+//! The metrics by name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::task::Labels;
+use crate::{Error, Result};
+
+/// What valid and test scores are; larger is better for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// Share of the vertices classified rightly; where a vertex can have several classes, with all of them right.
+    Accuracy,
+    /// F1 of all decisions together; with one class a vertex it equals accuracy.
+    MicroF1,
+    /// Mean of the classes' F1.
+    MacroF1,
+    /// Area under the ROC curve: of two classes, or mean over the classes that some vertices have and some have not.
+    RocAuc,
+    /// Mean reciprocal rank of held-out edges among negatives.
+    Mrr,
+    /// Share of held-out edges that rank among the first K.
+    Hits(u32),
+}
+
+/// As the command line names them.
+const NAMES: [(&str, Metric); 5] = [
+    ("accuracy", Metric::Accuracy),
+    ("micro-f1", Metric::MicroF1),
+    ("macro-f1", Metric::MacroF1),
+    ("roc-auc", Metric::RocAuc),
+    ("mrr", Metric::Mrr),
+];
+
+impl Metric {
+    /// The metric that the labels call for: ROC-AUC for two classes, micro-F1 where vertices can have several, else
+    /// accuracy.
+    pub fn of(labels: &Labels) -> Self {
+        match labels {
+            Labels::Several(_) => Self::MicroF1,
+            Labels::One { classes: 2, .. } => Self::RocAuc,
+            Labels::One { .. } => Self::Accuracy,
+        }
+    }
+
+    /// Whether it scores links, not vertices.
+    pub fn is_for_links(self) -> bool {
+        matches!(self, Self::Mrr | Self::Hits(_))
+    }
+
+    /// Refuses labels that the metric is not defined for.
+    ///
+    /// # Errors
+    /// [`Error::Option`].
+    pub fn check(self, labels: &Labels) -> Result<()> {
+        match (self, labels) {
+            (Self::RocAuc, Labels::One { classes, .. }) if *classes != 2 => Err(Error::Option(format!(
+                "--metric roc-auc: needs two classes, or several a vertex; the dataset has {classes} of one a vertex: \
+                 choose accuracy or macro-f1"
+            ))),
+            (Self::Mrr | Self::Hits(_), _) => {
+                Err(Error::Option(format!("--metric {self}: scores links: choose it with --task link")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hits(k) => write!(f, "hits@{k}"),
+            named => f.write_str(NAMES.iter().find(|(_, metric)| metric == named).map_or("", |(name, _)| name)),
+        }
+    }
+}
+
+impl FromStr for Metric {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if let Some((_, metric)) = NAMES.iter().find(|(name, _)| *name == text) {
+            return Ok(*metric);
+        }
+        match text.strip_prefix("hits@").and_then(|k| k.parse().ok()) {
+            Some(k @ 1..) => Ok(Self::Hits(k)),
+            _ => {
+                let names = NAMES.map(|(name, _)| name).join(", ");
+                Err(Error::Option(format!("expected one of {names}, hits@K (as hits@10)")))
+            }
+        }
+    }
+}
+
+impl Serialize for Metric {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Metric {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_what_they_print() {
+        for text in ["accuracy", "micro-f1", "macro-f1", "roc-auc", "mrr", "hits@1", "hits@50"] {
+            assert_eq!(text.parse::<Metric>().unwrap().to_string(), text);
+        }
+        for text in ["", "hits@", "hits@0", "hits@x", "auc", "Accuracy"] {
+            assert!(text.parse::<Metric>().unwrap_err().to_string().contains("hits@K"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! How good predictions are, as OGB's evaluators and scikit-learn count it.
+//!
+//! A [`Scorer`] is given the rows of vertices one after the other and keeps what the metric needs: counts for accuracy and
+//! F1, all scores for ROC-AUC, 8 bytes a vertex and class.
+
+mod counts;
+mod kind;
+mod rank;
+mod roc_auc;
+mod scorer;
+
+pub use kind::Metric;
+pub use rank::rank_of_positive;
+pub use roc_auc::roc_auc;
+pub use scorer::Scorer;
+pub(crate) use scorer::largest;

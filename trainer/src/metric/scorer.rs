@@ -1,0 +1,104 @@
+//! From logits and labels to a score.
+
+use super::counts::Counts;
+use super::{Metric, roc_auc};
+use crate::Result;
+use crate::task::Labels;
+
+/// Collects a metric over vertices; unlabelled ones are left out.
+pub struct Scorer<'a> {
+    metric: Metric,
+    labels: &'a Labels,
+    seen: Seen,
+    /// Labelled vertices.
+    vertices: u64,
+}
+
+/// What a metric needs.
+enum Seen {
+    /// Vertices that were right.
+    Right(u64),
+    /// Decisions by class.
+    Counts(Counts),
+    /// Score and label of each decision, by class.
+    Scores(Vec<Vec<(f32, bool)>>),
+}
+
+impl<'a> Scorer<'a> {
+    /// Begins with no vertex.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if the metric is not defined for the labels.
+    pub fn new(metric: Metric, labels: &'a Labels) -> Result<Self> {
+        metric.check(labels)?;
+        let seen = match (metric, labels) {
+            (Metric::RocAuc, Labels::One { .. }) => Seen::Scores(vec![Vec::new()]),
+            (Metric::RocAuc, Labels::Several(_)) => Seen::Scores(vec![Vec::new(); labels.classes()]),
+            (Metric::MicroF1 | Metric::MacroF1, _) => Seen::Counts(Counts::new(labels.classes())),
+            _ => Seen::Right(0),
+        };
+        Ok(Self { metric, labels, seen, vertices: 0 })
+    }
+
+    /// Counts the logits of `v`, one for each class. Of equal logits the first class is predicted; of a vertex with several
+    /// classes those with a logit above 0 are.
+    pub fn push(&mut self, v: u32, logits: &[f32]) {
+        if !self.labels.is_labelled(v) {
+            return;
+        }
+        self.vertices += 1;
+        match (&mut self.seen, self.labels) {
+            (Seen::Right(right), Labels::One { class, .. }) => {
+                *right += u64::from(largest(logits) as i32 == class[v as usize]);
+            }
+            (Seen::Right(right), Labels::Several(labels)) => {
+                let all = (0..).zip(logits).all(|(class, &logit)| (logit > 0.0) == labels.has(v, class));
+                *right += u64::from(all);
+            }
+            (Seen::Counts(counts), Labels::One { class, .. }) => {
+                let (predicted, actual) = (largest(logits), class[v as usize] as usize);
+                counts.add(predicted, true, predicted == actual);
+                if predicted != actual {
+                    counts.add(actual, false, true);
+                }
+            }
+            (Seen::Counts(counts), Labels::Several(labels)) => {
+                for (class, &logit) in (0u32..).zip(logits) {
+                    counts.add(class as usize, logit > 0.0, labels.has(v, class));
+                }
+            }
+            // The probability of the second class rises with this difference.
+            (Seen::Scores(scores), Labels::One { class, .. }) => {
+                scores[0].push((logits[1] - logits[0], class[v as usize] == 1));
+            }
+            (Seen::Scores(scores), Labels::Several(labels)) => {
+                for ((class, &logit), scores) in (0u32..).zip(logits).zip(scores) {
+                    scores.push((logit, labels.has(v, class)));
+                }
+            }
+        }
+    }
+
+    /// The score; `None` if no vertex is labelled, and for ROC-AUC if no class has both kinds of vertices.
+    pub fn finish(self) -> Option<f64> {
+        if self.vertices == 0 {
+            return None;
+        }
+        let single = !self.labels.several();
+        match self.seen {
+            Seen::Right(right) => Some(right as f64 / self.vertices as f64),
+            Seen::Counts(counts) if self.metric == Metric::MacroF1 => Some(counts.macro_f1(single)),
+            Seen::Counts(counts) => Some(counts.micro_f1()),
+            Seen::Scores(mut classes) => {
+                let areas: Vec<f64> = classes.iter_mut().filter_map(|scores| roc_auc(scores)).collect();
+                (!areas.is_empty()).then(|| areas.iter().sum::<f64>() / areas.len() as f64)
+            }
+        }
+    }
+}
+
+/// The first of the largest logits.
+pub(crate) fn largest(logits: &[f32]) -> usize {
+    let best = logits.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1).then(b.0.cmp(&a.0)));
+    best.map_or(0, |(class, _)| class)
+}

@@ -1,0 +1,79 @@
+//! What a model is trained for: the labels or links, the loss of a mini-batch and its gradient.
+//!
+//! The loss is one more boundary between layers: it is given the rows that the last layer returned, and returns its value
+//! with the gradient of those rows.
+
+mod labels;
+mod nodes;
+
+pub use labels::Labels;
+pub use nodes::NodeTargets;
+
+use gsplit_kernels::Communicator;
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use crate::Result;
+use crate::link::{LinkBatch, LinkSplit};
+
+/// What is learnt.
+pub enum Task<'a> {
+    /// Classes of vertices.
+    Nodes(Labels),
+    /// Links.
+    Links(&'a LinkSplit),
+}
+
+impl Task<'_> {
+    /// The labels, unless links are learnt.
+    pub fn labels(&self) -> Option<&Labels> {
+        match self {
+            Self::Nodes(labels) => Some(labels),
+            Self::Links(_) => None,
+        }
+    }
+}
+
+/// What a mini-batch is to learn.
+pub enum Targets<'a> {
+    /// The classes of its seeds.
+    Nodes(NodeTargets<'a>),
+    /// Which pairs of vertices are edges.
+    Links(Box<LinkBatch>),
+}
+
+impl Targets<'_> {
+    /// The loss of `seeds`, for which the last layer returned `rows`, f32 `[seeds, outputs]`. Collective.
+    pub fn loss(&self, rows: &Tensor, seeds: &[u32], comm: &dyn Communicator) -> Result<Loss> {
+        match self {
+            Self::Nodes(targets) => targets.loss(rows, seeds),
+            Self::Links(batch) => batch.loss(rows, comm),
+        }
+    }
+}
+
+/// What came of a mini-batch on this rank.
+#[derive(Debug, Default)]
+pub struct Loss {
+    /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
+    pub value: f64,
+    /// Decisions that were right: a class for each labelled seed; yes or no for each of its classes where it can have
+    /// several, and for each pair of vertices.
+    pub correct: u64,
+    /// Decisions.
+    pub counted: u64,
+    /// Gradient of the rows, `None` where this rank has no seeds.
+    pub gradient: Option<Tensor>,
+}
+
+/// What a model reads and returns, whatever lies between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shape {
+    /// Width of the feature rows.
+    pub features: usize,
+    /// Width of the last layer's rows.
+    pub outputs: usize,
+    /// Whether these are a yes or no for each class, instead of one choice among them.
+    pub several: bool,
+}

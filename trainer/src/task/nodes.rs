@@ -1,0 +1,58 @@
+//! The loss of node classification: cross entropy where a vertex has one class, binary cross entropy, summed over the
+//! classes, where it can have several. Both are means over the labelled seeds of the global mini-batch.
+
+use tch::{Kind, Reduction, Tensor};
+
+use super::{Labels, Loss};
+use crate::Result;
+
+/// Label of a seed that is left out of the loss.
+const UNLABELLED: i64 = -1;
+
+/// The classes of a mini-batch's seeds.
+#[derive(Clone, Copy)]
+pub struct NodeTargets<'a> {
+    /// Classes of the vertices.
+    pub labels: &'a Labels,
+    /// Labelled seeds of the global mini-batch, which the loss is the mean over. Averaging the ranks' own means instead
+    /// would be wrong wherever ranks hold unequal numbers of seeds.
+    pub labelled: usize,
+}
+
+impl<'a> NodeTargets<'a> {
+    /// The targets of the global mini-batch `batch`.
+    pub fn of(batch: &[u32], labels: &'a Labels) -> Self {
+        Self { labels, labelled: batch.iter().filter(|&&v| labels.is_labelled(v)).count() }
+    }
+}
+
+impl NodeTargets<'_> {
+    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`.
+    pub fn loss(&self, rows: &Tensor, seeds: &[u32]) -> Result<Loss> {
+        if seeds.is_empty() {
+            return Ok(Loss::default());
+        }
+        let rows = rows.detach().set_requires_grad(true);
+        let (sum, correct, counted) = match self.labels {
+            Labels::One { class, .. } => {
+                let classes: Vec<i64> = seeds.iter().map(|&v| i64::from(class[v as usize])).collect();
+                let counted = classes.iter().filter(|&&label| label != UNLABELLED).count() as u64;
+                let classes = Tensor::from_slice(&classes);
+                let sum = rows.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0)?;
+                (sum, rows.argmax(1, false).eq_tensor(&classes), counted)
+            }
+            Labels::Several(labels) => {
+                let classes = labels.num_classes();
+                let has = |&v: &u32| (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))));
+                let wanted: Vec<f32> = seeds.iter().flat_map(has).collect();
+                let wanted = Tensor::from_slice(&wanted).view([seeds.len() as i64, i64::from(classes)]);
+                let sum = rows.f_binary_cross_entropy_with_logits::<Tensor>(&wanted, None, None, Reduction::Sum)?;
+                (sum, rows.gt(0.0).eq_tensor(&wanted.gt(0.5)), seeds.len() as u64 * u64::from(classes))
+            }
+        };
+        let loss = sum / self.labelled.max(1) as f64;
+        loss.f_backward()?;
+        let correct = correct.sum(Kind::Int64).int64_value(&[]) as u64;
+        Ok(Loss { value: loss.double_value(&[]), correct, counted, gradient: Some(rows.grad()) })
+    }
+}

@@ -1,0 +1,256 @@
+//! `gsplit infer` against a forward pass over the whole graph, and what it refuses.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Int32Type, Int64Type};
+use gsplit_store::{Column, ColumnFile, NoProgress, Split};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+
+use super::fixture::{CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, several_labels};
+use crate::config::{ModelKind, Parallelism};
+use crate::infer::{Chunk, LayerWise, Room};
+use crate::job::{Artifacts, Job};
+use crate::model::Model;
+use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
+
+/// Trains for two epochs and leaves a checkpoint in `run`.
+fn trained(fixture: &Fixture, model: ModelKind) -> (PathBuf, Summary) {
+    let checkpoint = fixture.folder.path().join("run");
+    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
+    let config = config(model, Parallelism::Single, 1);
+    (checkpoint, train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap())
+}
+
+fn run(fixture: &Fixture, config: &InferConfig, memory: u64) -> crate::Result<InferSummary> {
+    infer(&fixture.dataset, config, memory, None, &NoProgress)
+}
+
+/// The names in `folder` that were not there when the dataset and the checkpoint were.
+fn left(folder: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.filter(|name| name != "ds" && name != "run").collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn layers_on_disk_change_nothing() {
+    let fixture = dataset(31, 3000, 6);
+    for kind in [ModelKind::Sage, ModelKind::Gat] {
+        let config = config(kind, Parallelism::Single, 1);
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let model = Model::new(&config, job.features.dim(), job.outputs);
+        let folder = tempfile::tempdir().unwrap();
+        let layers = |room: Room<'_>| {
+            let pass = LayerWise { model: &model, graph: job.graph, features: &job.features, room, stop: None };
+            let mut rows = [Vec::new(), Vec::new()];
+            let mut visit = |chunk: Chunk<'_>| {
+                rows[chunk.layer - 1].extend_from_slice(chunk.rows);
+                Ok(())
+            };
+            pass.run(None, &NoProgress, &mut visit).unwrap();
+            (pass.spills(), rows)
+        };
+        let (spilled, expected) = layers(Room::UNLIMITED);
+        assert!(!spilled);
+        let (spilled, found) = layers(Room { bytes: 200_000, scratch: Some(folder.path()) });
+        assert!(spilled && std::fs::read_dir(folder.path()).unwrap().next().is_none());
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(found.len(), expected.len());
+            let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            assert!(off < 1e-5, "{kind:?}: {off}");
+        }
+    }
+}
+
+#[test]
+fn predictions_are_those_that_the_evaluation_scored() {
+    let fixture = dataset(32, 600, 6);
+    for (kind, folder) in [(ModelKind::Sage, "a"), (ModelKind::Gat, "b")] {
+        let (checkpoint, summary) = trained(&fixture, kind);
+        let last = summary.epochs.last().unwrap();
+        let base = InferConfig { checkpoint: checkpoint.clone(), ..InferConfig::default() };
+        let folder = fixture.folder.path().join("ds/..").join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let to = |name: &str| Some(folder.join(name));
+        let all = InferConfig { out: to("p.npy"), embeddings: to("e.npy"), ..base.clone() };
+        let found = run(&fixture, &all, 1 << 30).unwrap();
+        let scores: Vec<(Split, Option<f64>)> = found.scores.into_iter().skip(1).collect();
+        assert_eq!(scores, [(Split::Valid, last.valid), (Split::Test, last.test)], "{kind:?}");
+        assert_eq!((found.vertices, found.spilled), (600, false));
+
+        let classes = Column::<i32>::open(folder.join("p.npy")).unwrap();
+        let ids = Column::<u64>::open(folder.join("p.ids.npy")).unwrap();
+        assert!(ids.iter().copied().eq(0..600));
+        let labels = fixture.dataset.labels().unwrap();
+        let test = fixture.dataset.split(Split::Test).unwrap();
+        let labelled: Vec<u32> = test.iter().copied().filter(|&v| labels[v as usize] >= 0).collect();
+        let right = labelled.iter().filter(|&&v| classes[v as usize] == labels[v as usize]).count();
+        assert_eq!(Some(right as f64 / labelled.len() as f64), last.test);
+
+        // Of the test split alone, as logits in Parquet: the same rows.
+        let part = InferConfig {
+            split: Wanted::Test,
+            predict: Predict::Logits,
+            out: to("t.parquet"),
+            embeddings: to("t.npy"),
+            ..base
+        };
+        run(&fixture, &part, 1 << 30).unwrap();
+        let file = std::fs::File::open(folder.join("t.parquet")).unwrap();
+        let batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
+        let (mut ids, mut logits) = (Vec::new(), Vec::new());
+        for batch in batches.map(|batch| batch.unwrap()) {
+            ids.extend(batch["id"].as_primitive::<Int64Type>().values().iter().map(|&id| id as u32));
+            let lists = batch["logits"].as_fixed_size_list();
+            logits.extend_from_slice(lists.values().as_primitive::<Float32Type>().values());
+        }
+        assert_eq!(ids, test[..]);
+        for (&v, row) in ids.iter().zip(logits.chunks_exact(CLASSES)) {
+            assert_eq!(crate::metric::largest(row) as i32, classes[v as usize], "{kind:?}, vertex {v}");
+        }
+        let (hidden, of_test) = (ColumnFile::open(folder.join("e.npy")), ColumnFile::open(folder.join("t.npy")));
+        let (hidden, of_test) = (hidden.unwrap(), of_test.unwrap());
+        assert_eq!((hidden.rows(), hidden.width(), of_test.rows()), (600, 8, test.len()));
+        let [hidden, of_test] = [&hidden, &of_test].map(|file| file.as_slice::<f32>().unwrap());
+        for (&v, row) in test.iter().zip(of_test.chunks_exact(8)) {
+            assert_eq!(row, &hidden[v as usize * 8..][..8]);
+        }
+        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(checkpoint).unwrap();
+    }
+}
+
+#[test]
+fn the_bytes_do_not_depend_on_the_threads() {
+    let fixture = dataset(33, 2000, 20);
+    let (checkpoint, _) = trained(&fixture, ModelKind::Sage);
+    let mut files: Vec<[Vec<u8>; 3]> = Vec::new();
+    for threads in [1, 2, 4] {
+        let to = |name: &str| fixture.folder.path().join(name);
+        let config = InferConfig {
+            checkpoint: checkpoint.clone(),
+            predict: Predict::Probabilities,
+            out: Some(to("p.parquet")),
+            embeddings: Some(to("e.npy")),
+            force: true,
+            ..InferConfig::default()
+        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| run(&fixture, &config, 1 << 20)).unwrap();
+        files.push(["p.parquet", "e.npy", "e.ids.npy"].map(|name| std::fs::read(to(name)).unwrap()));
+    }
+    assert!(files.windows(2).all(|pair| pair[0] == pair[1]));
+    let rows =
+        ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(fixture.folder.path().join("p.parquet")).unwrap())
+            .unwrap();
+    for batch in rows.build().unwrap().map(|batch| batch.unwrap()) {
+        let shares = batch["probabilities"].as_fixed_size_list().values().clone();
+        for row in shares.as_primitive::<Float32Type>().values().chunks_exact(CLASSES) {
+            assert!(
+                (row.iter().sum::<f32>() - 1.0).abs() < 1e-5 && row.iter().all(|share| (0.0..=1.0).contains(share))
+            );
+        }
+    }
+}
+
+#[test]
+fn several_classes_are_learnt_and_predicted_each_by_itself() {
+    let fixture = several_labels(34, 600, 6);
+    let checkpoint = fixture.folder.path().join("run");
+    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
+    let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.epochs, config.model.dropout, config.optimizer.lr) = (12, 0.0, 0.02);
+    });
+    let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let (first, last) = (&summary.epochs[0], &summary.epochs[11]);
+    assert!(last.loss < 0.7 * first.loss && last.test.unwrap() > first.test.unwrap(), "{first:?} {last:?}");
+    let out = fixture.folder.path().join("p.npy");
+    let config = InferConfig { checkpoint, out: Some(out.clone()), ..InferConfig::default() };
+    let found = run(&fixture, &config, 1 << 30).unwrap();
+    assert_eq!(found.scores[2], (Split::Test, last.test));
+    let predicted = ColumnFile::open(out).unwrap();
+    assert_eq!((predicted.rows(), predicted.width(), predicted.descr()), (600, SEVERAL_CLASSES, "|u1"));
+    // Micro-F1 once more, from the file.
+    let labels = fixture.dataset.multi_labels().unwrap();
+    let (mut both, mut either) = (0, 0);
+    for &v in fixture.dataset.split(Split::Test).unwrap().iter() {
+        for class in 0..SEVERAL_CLASSES {
+            let (yes, has) =
+                (predicted.bytes()[v as usize * SEVERAL_CLASSES + class] == 1, labels.has(v, class as u32));
+            both += u32::from(yes && has);
+            either += u32::from(yes) + u32::from(has);
+        }
+    }
+    assert_eq!(Some(f64::from(2 * both) / f64::from(either)), last.test);
+}
+
+#[test]
+fn another_graph_with_the_same_features_is_inferred_on_and_others_are_refused() {
+    let fixture = dataset(35, 300, 5);
+    let (checkpoint, _) = trained(&fixture, ModelKind::Sage);
+    let base = InferConfig { checkpoint: checkpoint.clone(), ..InferConfig::default() };
+    let larger = dataset(36, 500, 9);
+    let out = larger.folder.path().join("p.parquet");
+    let found = run(&larger, &InferConfig { out: Some(out.clone()), ..base.clone() }, 1 << 30).unwrap();
+    assert_eq!((found.vertices, found.scores.len()), (500, 3));
+    let rows = ParquetRecordBatchReaderBuilder::try_new(std::fs::File::open(&out).unwrap()).unwrap();
+    let batches: Vec<_> = rows.build().unwrap().map(|batch| batch.unwrap()).collect();
+    let classes: Vec<i32> =
+        batches.iter().flat_map(|batch| batch["class"].as_primitive::<Int32Type>().values().to_vec()).collect();
+    assert!(classes.len() == 500 && classes.iter().all(|class| (0..CLASSES as i32).contains(class)));
+
+    let refused = |fixture: &Fixture, config: InferConfig, memory: u64, words: &str| {
+        let message = run(fixture, &config, memory).unwrap_err().to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+    };
+    let to = |name: &str| Some(fixture.folder.path().join(name));
+    refused(&build(37, 100, 4, 5, false), base.clone(), 1 << 30, "its features have 5 values");
+    refused(&fixture, InferConfig { checkpoint: "nowhere".into(), ..base.clone() }, 1 << 30, "no checkpoint there");
+    refused(&fixture, InferConfig { out: to("p.csv"), ..base.clone() }, 1 << 30, "ends in .npy or .parquet");
+    refused(&fixture, InferConfig { out: to("ds"), force: true, ..base.clone() }, 1 << 30, "ends in .npy");
+    refused(
+        &fixture,
+        InferConfig { out: to("p.npy"), embeddings: to("p.npy"), ..base.clone() },
+        1 << 30,
+        "the same file",
+    );
+    refused(
+        &fixture,
+        InferConfig { metric: Some("roc-auc".parse().unwrap()), ..base.clone() },
+        1 << 30,
+        "needs two classes",
+    );
+    refused(&fixture, InferConfig { metric: Some("mrr".parse().unwrap()), ..base.clone() }, 1 << 30, "--task link");
+    refused(&fixture, base.clone(), 1 << 10, "raise it");
+    refused(&larger, InferConfig { out: Some(out), ..base.clone() }, 1 << 30, "--force");
+
+    let weights = checkpoint.join("epoch-00002/model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&weights, bytes).unwrap();
+    refused(&fixture, base.clone(), 1 << 30, "its checksum is not the recorded one");
+    let older = InferConfig { checkpoint: checkpoint.join("epoch-00001"), ..base };
+    assert_eq!(run(&fixture, &older, 1 << 30).unwrap().epochs, 1);
+    assert_eq!(left(fixture.folder.path()), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupt_leaves_nothing() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let fixture = dataset(38, 400, 5);
+    let (checkpoint, _) = trained(&fixture, ModelKind::Sage);
+    let to = |name: &str| Some(fixture.folder.path().join(name));
+    let config = InferConfig { checkpoint, out: to("p.npy"), embeddings: to("e.parquet"), ..InferConfig::default() };
+    STOP.store(true, Ordering::Relaxed);
+    let error = infer(&fixture.dataset, &config, 1 << 30, Some(&STOP), &NoProgress).unwrap_err();
+    assert!(error.to_string().contains("interrupted"), "{error}");
+    assert_eq!(left(fixture.folder.path()), Vec::<String>::new());
+    STOP.store(false, Ordering::Relaxed);
+    infer(&fixture.dataset, &config, 1 << 30, Some(&STOP), &NoProgress).unwrap();
+    assert_eq!(left(fixture.folder.path()), ["e.parquet", "p.ids.npy", "p.npy"]);
+}

@@ -1,0 +1,191 @@
+//! Link prediction: what is held out, what is sampled, and that every parallelism computes the same.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gsplit_kernels::{Communicator, Graph, Sampler, Solo};
+use gsplit_store::{Dataset, NoProgress};
+
+use super::equivalence::{distance, run};
+use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
+use crate::batch::{Ownership, sample};
+use crate::config::{ModelKind, Parallelism, TaskConfig, TaskKind, TrainConfig};
+use crate::job::{Artifacts, Job};
+use crate::link::{LinkBatch, LinkSplit};
+use crate::{InferConfig, RunOptions, infer, train};
+
+fn task() -> TaskConfig {
+    TaskConfig { task: TaskKind::Link, negatives: 3, eval_negatives: 20, ..TaskConfig::default() }
+}
+
+fn link_config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
+    changed(&config(model, parallelism, ranks), |config| config.task = task())
+}
+
+fn whole(dataset: &Dataset) -> Graph<'_> {
+    Graph::new(dataset.topology().indptr(), dataset.topology().indices()).unwrap()
+}
+
+/// Edges (source, target) with their multiplicity.
+fn edges(graph: &Graph<'_>) -> BTreeMap<(u32, u32), usize> {
+    let mut all = BTreeMap::new();
+    for v in 0..graph.num_vertices() as u32 {
+        let range = graph.in_edges(v);
+        for &u in &graph.indices[range.start as usize..range.end as usize] {
+            *all.entry((u, v)).or_insert(0) += 1;
+        }
+    }
+    all
+}
+
+#[test]
+fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
+    let fixture = dataset(41, 2000, 6);
+    let graph = whole(&fixture.dataset);
+    let split = LinkSplit::new(&graph, &task()).unwrap();
+    let (all, kept) = (edges(&graph), edges(&split.graph().unwrap()));
+    let held_out: BTreeSet<(u32, u32)> = split.valid.iter().chain(&split.test).copied().collect();
+    assert_eq!(held_out.len(), split.valid.len() + split.test.len());
+    for (&(u, v), count) in &all {
+        let out = held_out.contains(&(u, v)) || held_out.contains(&(v, u));
+        assert_eq!(kept.get(&(u, v)), (!out).then_some(count), "{u} → {v}");
+        // Of both directions one stands for the pair.
+        assert!(!(held_out.contains(&(u, v)) && held_out.contains(&(v, u))) || u == v);
+    }
+    let trained: Vec<(u32, u32)> = split.train.iter().map(|&edge| split.ends(edge)).collect();
+    let pair = |&(u, v): &(u32, u32)| (u.min(v), u.max(v));
+    let pairs: BTreeSet<_> = trained.iter().map(pair).collect();
+    assert_eq!(pairs, kept.keys().filter(|(u, v)| u != v).map(pair).collect());
+    assert_eq!(pairs.len(), trained.len(), "each pair once");
+    let share = |edges: &[(u32, u32)]| edges.len() as f64 / (trained.len() + held_out.len()) as f64;
+    assert!((share(&split.valid) - 0.05).abs() < 0.01 && (share(&split.test) - 0.1).abs() < 0.015);
+    for threads in [1, 3] {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let again = pool.install(|| LinkSplit::new(&graph, &task()).unwrap());
+        assert_eq!((&again.train, &again.valid, &again.test), (&split.train, &split.valid, &split.test));
+    }
+    let other = LinkSplit::new(&graph, &TaskConfig { edge_seed: 1, ..task() }).unwrap();
+    assert_ne!(other.test, split.test);
+}
+
+#[test]
+fn the_edges_of_a_batch_are_not_sampled_for_it() {
+    let fixture = communities(400, 5);
+    let graph = whole(&fixture.dataset);
+    let split = LinkSplit::new(&graph, &task()).unwrap();
+    let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
+    let at = (3, 1, 0);
+    let (seeds, _) = LinkBatch::new(&split, batch, 3, at, Ownership::Mine, &Solo).unwrap();
+    let fanouts = "all,all".parse().unwrap();
+    let sampled = sample(&mut Sampler::new(1), &graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+    let asked: BTreeSet<(u32, u32)> = batch.iter().map(|&edge| split.ends(edge)).collect();
+    let reverses = asked.iter().filter(|(u, v)| !split.positions(*v, *u).is_empty()).count();
+    assert!(reverses > 0 && sampled.num_edges() > 100);
+    for layer in &sampled.layers {
+        for (i, &v) in layer.frontier.iter().enumerate() {
+            let sources = layer.local[layer.indptr[i] as usize..layer.indptr[i + 1] as usize].iter();
+            let sources: Vec<u32> = sources.map(|&position| layer.mixed[position as usize]).collect();
+            assert!(sources.iter().all(|&u| !asked.contains(&(u, v)) && !asked.contains(&(v, u))));
+            // Everything else is there.
+            let lost = graph.in_edges(v).filter(|&e| {
+                let u = graph.indices[e as usize];
+                asked.contains(&(u, v)) || asked.contains(&(v, u))
+            });
+            assert_eq!(sources.len() as u64 + lost.count() as u64, graph.degree(v));
+        }
+    }
+}
+
+#[test]
+fn links_have_one_loss_and_gradient_for_every_parallelism() {
+    let fixture = dataset(43, 300, 6);
+    let dataset = &fixture.dataset;
+    let train = LinkSplit::new(&whole(dataset), &task()).unwrap().train;
+    // 50 edges, and 2: then most ranks have none.
+    for (model, batch) in
+        [(ModelKind::Sage, &train[..50]), (ModelKind::Gat, &train[..50]), (ModelKind::Sage, &train[..2])]
+    {
+        let (loss, gradient) = run(dataset, &link_config(model, Parallelism::Single, 1), batch);
+        assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
+        for ranks in [2, 3] {
+            let data = link_config(model, Parallelism::Data, ranks);
+            let split = Cut::ALL.map(|cut| {
+                let partition = Some(store_partition(dataset, cut, ranks));
+                TrainConfig { partition, ..link_config(model, Parallelism::Split, ranks) }
+            });
+            for config in split.iter().chain([&data]) {
+                let (other, other_gradient) = run(dataset, config, batch);
+                let what = format!("{model:?}, {} on {ranks} ranks, {:?}", config.parallelism, config.partition);
+                assert!((loss - other).abs() <= 1e-5 * loss, "{what}: loss {other}, expected {loss}");
+                let off = distance(&other_gradient, &gradient);
+                assert!(off <= 1e-5, "{what}: gradients differ by {off}");
+            }
+        }
+    }
+}
+
+#[test]
+fn links_of_communities_are_learnt_and_embedded() {
+    let fixture = communities(600, 6);
+    let checkpoint = fixture.folder.path().join("run");
+    let options = RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
+    let config = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.epochs, config.batch_size, config.model.dropout, config.optimizer.lr) = (10, 200, 0.0, 0.02);
+        config.fanouts = "8,8,8".parse().unwrap();
+    });
+    let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+    let (first, last) = (&summary.epochs[0], &summary.epochs[9]);
+    // Random scores have a mean reciprocal rank of about 0.17 among 21.
+    let better = last.loss < first.loss && last.test > first.test;
+    assert!(better && last.test.unwrap() > 0.5 && last.valid.unwrap() > 0.5, "{first:?} {last:?}");
+    let again = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    assert_eq!(again.epochs[9].test, last.test, "negatives are the same in every run");
+    let hits = changed(&config, |config| (config.epochs, config.task.metric) = (1, Some("hits@21".parse().unwrap())));
+    let summary = train(&fixture.dataset, &hits, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    assert_eq!(summary.epochs[0].test, Some(1.0));
+
+    let out = fixture.folder.path().join("rows.npy");
+    let config =
+        InferConfig { checkpoint: checkpoint.clone(), embeddings: Some(out.clone()), ..InferConfig::default() };
+    infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
+    let rows = gsplit_store::ColumnFile::open(&out).unwrap();
+    assert_eq!((rows.rows(), rows.width()), (600, 8));
+    let config = InferConfig { out: Some(out), embeddings: None, ..config };
+    let message = infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
+    assert!(message.contains("--embeddings"), "{message}");
+}
+
+#[test]
+fn link_options_that_make_no_sense_are_refused() {
+    let fixture = dataset(44, 60, 4);
+    let base = link_config(ModelKind::Sage, Parallelism::Single, 1);
+    for (change, words) in [
+        (&(|task: &mut TaskConfig| task.negatives = 0) as &dyn Fn(&mut TaskConfig), "--negatives 0"),
+        (&|task| task.eval_negatives = 1 << 20, "--eval-negatives 1048576"),
+        (&|task| task.valid_edges = 0.95, "together below 1"),
+        (&|task| task.test_edges = f64::NAN, "together below 1"),
+        (&|task| task.metric = Some("accuracy".parse().unwrap()), "choose mrr"),
+        (&|task| (task.task, task.metric) = (TaskKind::Node, Some("mrr".parse().unwrap())), "--task link"),
+    ] {
+        let config = changed(&base, |config| change(&mut config.task));
+        let message = train(&fixture.dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err();
+        let message = message.to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+    }
+    let edgeless = dataset(45, 40, 0);
+    let config = changed(&base, |config| config.parallelism = Parallelism::Single);
+    let artifacts = Artifacts::open(&edgeless.dataset, &config);
+    let message = artifacts.err().unwrap().to_string();
+    assert!(message.contains("no edge is left to train on"), "{message}");
+}
+
+#[test]
+fn the_job_of_links_needs_no_labels() {
+    let fixture = communities(100, 4);
+    let config = link_config(ModelKind::Sage, Parallelism::Single, 1);
+    let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+    assert!(fixture.dataset.manifest().num_classes.is_none() && job.outputs == 8);
+    let at = (0, 1, 0);
+    let (seeds, _) = job.batch(&job.train[..5], at, &Solo as &dyn Communicator).unwrap();
+    assert!(seeds.local.len() > 5 && seeds.excluded.is_some());
+}
