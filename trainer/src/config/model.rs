@@ -55,7 +55,7 @@ pub enum JumpingKnowledge {
 #[serde(deny_unknown_fields)]
 pub struct ModelConfig {
     /// Kind of layers
-    #[arg(id = "model", long, value_enum, default_value = "sage")]
+    #[arg(id = "model", long, value_name = "KIND", value_enum, default_value = "sage")]
     pub kind: ModelKind,
     /// Number of layers; one fanout is needed for each
     #[arg(long, default_value_t = 3)]

@@ -20,7 +20,7 @@ pub enum OptimizerKind {
 #[serde(deny_unknown_fields)]
 pub struct OptimizerConfig {
     /// How the parameters are updated
-    #[arg(id = "optimizer", long, value_enum, default_value_t = Self::default().kind)]
+    #[arg(id = "optimizer", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind)]
     pub kind: OptimizerKind,
     /// Learning rate, before --schedule changes it
     #[arg(long, default_value_t = Self::default().lr)]

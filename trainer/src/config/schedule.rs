@@ -23,7 +23,7 @@ pub enum ScheduleKind {
 #[serde(deny_unknown_fields)]
 pub struct ScheduleConfig {
     /// How the learning rate changes in the course of the run
-    #[arg(id = "schedule", long, value_enum, default_value_t = Self::default().kind)]
+    #[arg(id = "schedule", long, value_name = "KIND", value_enum, default_value_t = Self::default().kind)]
     pub kind: ScheduleKind,
     /// Mini-batches over which the rate first rises to --lr along a line
     #[arg(long, value_name = "N", default_value_t = Self::default().warmup_steps)]
