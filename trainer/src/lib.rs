@@ -1,7 +1,7 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
-//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (forward, backward, update) →
-//! `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
+//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (loss, update) → `pass` (forward,
+//! backward) → `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
 //!
 //! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4

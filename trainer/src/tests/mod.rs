@@ -8,3 +8,5 @@ mod layers;
 mod own_layer;
 mod runs;
 mod sampling;
+
+pub(crate) use fixture::on_ranks;
