@@ -1,7 +1,7 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
-//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (forward, backward, update) →
-//! `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
+//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (loss, update) → `pass` (forward,
+//! backward) → `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
 //!
 //! What is learnt lies in `task` (labels and losses) and `link` (edges to predict), how it is scored in `metric`; `infer` runs
 //! a model over a whole graph, for [`infer()`] and for the evaluation while training.

@@ -221,6 +221,96 @@ fn oracle_attention() {
 }
 
 #[test]
+fn oracle_dynamic_attention() {
+    for (targets, sources, degree, heads, dim) in
+        [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)]
+    {
+        let edges = edges(targets, sources, degree);
+        let (from, to) = (index(edges.sources().iter().copied()), targets_of(&edges));
+        let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
+        let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
+        let (width, n) = (heads * dim, targets as i64);
+        let inputs = [
+            random(1, [sources as usize, width]),
+            random(2, [targets, width]),
+            random(3, [heads, dim]) * 3.0,
+            random(4, [1, width]).view([-1]),
+        ];
+        let torchs = |t: &[Tensor]| {
+            let split = |rows: &Tensor| rows.view([-1, heads as i64, dim as i64]);
+            let sum = split(&t[0]).index_select(0, &from) + split(&t[1]).index_select(0, &to);
+            let score = (sum.maximum(&(&sum * 0.2)) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
+            let raised = score.exp();
+            let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
+            let share = raised / total.index_select(0, &to);
+            let terms = split(&t[0]).index_select(0, &from) * share.unsqueeze(-1);
+            let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
+            (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
+        };
+        let finish = Finish { activation: Activation::Elu, dropout: None };
+        let ours = |t: &[Tensor]| dynamic_attention(&edges, &t[0], &t[1], &t[2], &t[3], finish.clone());
+        compare(&format!("{targets} targets, {heads} heads of {dim}"), &inputs, &ours, &torchs);
+    }
+}
+
+#[test]
+fn oracle_layer_norm() {
+    for (rows, dim) in [(1, 2), (50, 7), (300, 40)] {
+        let inputs = [random(1, [rows, dim]), random(2, [1, dim]).view([-1]), random(3, [1, dim]).view([-1])];
+        let finish = Finish { activation: Activation::Relu, dropout: None };
+        compare(
+            &format!("{rows} rows of {dim}"),
+            &inputs,
+            &|t| layer_norm(&t[0], &t[1], &t[2], finish.clone()),
+            &|t| t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false).relu(),
+        );
+    }
+}
+
+/// Mini-batch of two ranks, each with rows of its own and one that both hold, against torch's batch norm of all.
+#[test]
+fn oracle_batch_norm_over_ranks() {
+    const DIM: usize = 5;
+    let inputs = || {
+        let [scale, shift] = [3, 4].map(|seed| random(seed, [1, DIM]).view([-1]));
+        [random(1, [21, DIM]), random(2, [22, DIM]), scale, shift]
+    };
+    // Row 12 is on both ranks.
+    let places = [0..13i64, 12..21];
+    let starts = [0i64, 13];
+    let of_ranks: Vec<[Tensor; 4]> = crate::tests::on_ranks(2, |comm| {
+        let (mine, start) = (places[comm.rank()].clone(), starts[comm.rank()]);
+        let count = mine.end - mine.start;
+        let [all, upstream, scale, shift] = inputs();
+        let rows = all.narrow(0, mine.start, count).copy().set_requires_grad(true);
+        let [a, b] = [&scale, &shift].map(|tensor| tensor.copy().set_requires_grad(true));
+        let weights = mine.map(|row| if row == 12 { 0.5 } else { 1.0 }).collect();
+        let moments = Moments::of(&rows, Some(weights), comm).unwrap();
+        assert_eq!(moments.rows, 21.0);
+        let out = standardise(&rows, &moments, &a, &b, Finish::default()).unwrap();
+        backward(&out, &upstream.narrow(0, start, count)).unwrap();
+        let of_rows = moments.correct(&rows, &rows.grad(), comm).unwrap();
+        [out.detach(), of_rows, a.grad(), b.grad()]
+    });
+    let leaf = |tensor: &Tensor| tensor.to_kind(Kind::Double).copy().set_requires_grad(true);
+    let [all, upstream, scale, shift] = inputs();
+    let (x, a, b) = (leaf(&all), leaf(&scale), leaf(&shift));
+    let normed = x.batch_norm(Some(&a), Some(&b), None::<&Tensor>, None::<&Tensor>, true, 0.1, 1e-5, false);
+    let expanded = Tensor::cat(&places.clone().map(|rows| normed.narrow(0, rows.start, rows.end - rows.start)), 0);
+    backward(&expanded, &upstream.to_kind(Kind::Double)).unwrap();
+    let of_rows = Tensor::zeros([21, DIM as i64], (Kind::Double, Device::Cpu));
+    for (places, [out, of_mine, ..]) in places.iter().zip(&of_ranks) {
+        let count = places.end - places.start;
+        assert_close(out, &normed.detach().narrow(0, places.start, count), "rows");
+        let _ = of_rows.narrow(0, places.start, count).g_add_(&of_mine.to_kind(Kind::Double));
+    }
+    assert_close(&of_rows, &x.grad(), "gradient of the rows");
+    let sum = |at: usize| &of_ranks[0][at] + &of_ranks[1][at];
+    assert_close(&sum(2), &a.grad(), "gradient of the scale");
+    assert_close(&sum(3), &b.grad(), "gradient of the shift");
+}
+
+#[test]
 fn rows_that_are_not_contiguous_are_read_rightly() {
     let edges = edges(20, 30, 4);
     let (wide, tall) = (random(1, [12, 30]), random(2, [7, 12]));
@@ -297,4 +387,11 @@ fn what_does_not_fit_is_refused() {
     assert!(message(attend(&random(1, [5, 6]), &random(1, [1, 6]).view([-1]))).contains("width 6"));
     assert!(message(attend(&random(1, [4, 4]), &random(1, [1, 4]).view([-1]))).contains("rows of the sources"));
     assert!(message(attend(&rows, &random(1, [1, 3]).view([-1]))).contains("bias"));
+    let (bias, targets) = (random(1, [1, 4]).view([-1]), random(1, [3, 4]));
+    let dynamic = |rows: &Tensor, targets: &Tensor| dynamic_attention(&edges, rows, targets, &heads, &bias, none());
+    assert!(message(dynamic(&random(1, [5, 6]), &targets)).contains("width 6"));
+    assert!(message(dynamic(&rows, &rows)).contains("rows of the targets"));
+    assert!(message(layer_norm(&rows, &bias, &random(1, [1, 3]).view([-1]), none())).contains("shift"));
+    assert!(message(biased(&rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
+    assert!(message(super::Rows::Hidden(&rows).first(6)).contains("6"));
 }

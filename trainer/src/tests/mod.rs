@@ -14,3 +14,5 @@ mod own_layer;
 mod refusals;
 mod runs;
 mod sampling;
+
+pub(crate) use fixture::on_ranks;
