@@ -83,7 +83,7 @@ fn a_bad_file_is_named_with_its_line() {
         ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
         ("[optimiser]", 1, "there are [model], [optimizer]"),
         ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
-        ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, gat"),
+        ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, sage-pool"),
         ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: invalid float literal"),
         ("epochs = 2.5", 1, "2.5 is no value of --epochs"),
         ("epochs = -1", 1, "-1 is not in 0..="),
