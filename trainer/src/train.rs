@@ -23,6 +23,9 @@ use crate::report::{EpochReport, StepReport, Summary};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::{Error, Result, TrainConfig};
 
+/// Mini-batches ahead, which all lie in memory: more than this is a mistake.
+const MAX_PREFETCH: usize = 1024;
+
 /// What surrounds a run without changing its result.
 #[derive(Clone, Debug, Default)]
 pub struct RunOptions {
@@ -58,6 +61,9 @@ pub fn train(
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<Summary> {
     config.check()?;
+    if options.prefetch > MAX_PREFETCH {
+        return Err(Error::Option(format!("--prefetch {}: expected at most {MAX_PREFETCH}", options.prefetch)));
+    }
     let artifacts = Artifacts::open(dataset, config)?;
     let job = Job::new(dataset, &artifacts, config, options)?;
     let ranks = config.num_ranks();

@@ -325,6 +325,11 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     store_partition(&fixture.dataset, Cut::Ranges, 2);
     refused(&split, &none, "choose with --partition");
     let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
+    refused(
+        &named,
+        &RunOptions { prefetch: 1 << 40, ..RunOptions::default() },
+        "--prefetch 1099511627776: expected at most",
+    );
     refused(&TrainConfig { ranks: Some(3), ..named.clone() }, &none, "2 parts, --ranks is 3");
     refused(&changed(&named, |config| config.model.layers = 2), &none, "--layers 2");
     refused(
