@@ -3,6 +3,7 @@
 Only the standard library, and small: Linux counts the memory of the process that starts a child into the child's peak.
 """
 
+import argparse
 import contextlib
 import fcntl
 import hashlib
@@ -51,6 +52,19 @@ def alone():
             print("waiting for another benchmark to end", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def arguments(description, quick, graphs):
+    """--quick, which is told to do `quick`, and --graph, one or more of the names of `graphs`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help=quick)
+    parser.add_argument("--graph", action="append", metavar="NAME", help="only this graph; may be repeated")
+    args = parser.parse_args()
+    names = [graph.name for graph in graphs]
+    unknown = set(args.graph or ()) - set(names)
+    if unknown:
+        parser.error(f"--graph {unknown.pop()}: expected one of {', '.join(names)}")
+    return args
 
 
 class Child(NamedTuple):

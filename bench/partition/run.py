@@ -11,7 +11,6 @@ where they are not there.
 Ends with one JSON line: the least ratio of METIS's seconds over gsplit's among the graphs above 10 million edges.
 """
 
-import argparse
 import json
 import os
 import statistics
@@ -151,14 +150,7 @@ def show(graph, weights, parts, found):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time gsplit partition beside METIS and KaMinPar.")
-    parser.add_argument("--quick", action="store_true", help="the graphs below 10 million edges, one seed")
-    parser.add_argument("--graph", action="append", metavar="NAME", help="only this graph; may be repeated")
-    args = parser.parse_args()
-    names = [graph.name for graph in GRAPHS]
-    unknown = set(args.graph or ()) - set(names)
-    if unknown:
-        parser.error(f"--graph {unknown.pop()}: expected one of {', '.join(names)}")
+    args = measure.arguments("Time gsplit partition beside METIS and KaMinPar.", "the graphs below 10 million edges, one seed", GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     ratios = []
     try:

@@ -12,7 +12,6 @@ Ends with one JSON line: the least ratio over the graphs of gsplit's edges a sec
 two threads (medians). ogbn-arxiv is taken from ../shared/data, or DATA=folder, and left out where it is not there.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -128,14 +127,7 @@ def show(graph, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time gsplit's sampler beside DGL's.")
-    parser.add_argument("--quick", action="store_true", help="one round")
-    parser.add_argument("--graph", action="append", metavar="NAME", help="only this graph; may be repeated")
-    args = parser.parse_args()
-    names = [graph.name for graph in GRAPHS]
-    unknown = set(args.graph or ()) - set(names)
-    if unknown:
-        parser.error(f"--graph {unknown.pop()}: expected one of {', '.join(names)}")
+    args = measure.arguments("Time gsplit's sampler beside DGL's.", "one round", GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: max(THREADS)])
     found = []
     try:

@@ -13,7 +13,6 @@ gsplit's (medians). ogbn-arxiv's topology is taken from ../shared/data, or DATA=
 generated features, and left out where it is not there.
 """
 
-import argparse
 import json
 import os
 import shutil
@@ -135,14 +134,7 @@ def show(graph, model, runs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time gsplit's training beside DGL's.")
-    parser.add_argument("--quick", action="store_true", help="one round")
-    parser.add_argument("--graph", action="append", metavar="NAME", help="only this graph; may be repeated")
-    args = parser.parse_args()
-    names = [graph.name for graph in GRAPHS]
-    unknown = set(args.graph or ()) - set(names)
-    if unknown:
-        parser.error(f"--graph {unknown.pop()}: expected one of {', '.join(names)}")
+    args = measure.arguments("Time gsplit's training beside DGL's.", "one round", GRAPHS)
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     found = []
     try:

@@ -83,7 +83,7 @@ impl Artifacts {
             Parallelism::Split => Some(find_partition(dataset, config)?),
             _ => None,
         };
-        let links = match config.task.task {
+        let links = match config.task.kind {
             TaskKind::Node => None,
             TaskKind::Link => {
                 let topology = dataset.topology();

@@ -20,8 +20,8 @@ pub enum TaskKind {
 #[serde(deny_unknown_fields)]
 pub struct TaskConfig {
     /// What is learnt; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values
-    #[arg(long, value_enum, default_value = "node")]
-    pub task: TaskKind,
+    #[arg(id = "task", long, value_name = "KIND", value_enum, default_value = "node")]
+    pub kind: TaskKind,
     /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link
     /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; mrr]
     #[arg(long)]
@@ -46,7 +46,7 @@ pub struct TaskConfig {
 impl Default for TaskConfig {
     fn default() -> Self {
         Self {
-            task: TaskKind::Node,
+            kind: TaskKind::Node,
             metric: None,
             negatives: 1,
             valid_edges: 0.05,
@@ -63,10 +63,10 @@ impl TaskConfig {
         /// Random words of an evaluation edge, over the times that one is drawn again.
         const MOST_EVAL_NEGATIVES: usize = 10_000;
         const MOST_NEGATIVES: usize = 1_000;
-        if let (TaskKind::Link, Some(metric)) = (self.task, self.metric.filter(|metric| !metric.is_for_links())) {
+        if let (TaskKind::Link, Some(metric)) = (self.kind, self.metric.filter(|metric| !metric.is_for_links())) {
             return Some(format!("--metric {metric}: scores vertices: choose mrr or hits@K for --task link"));
         }
-        if let (TaskKind::Node, Some(metric)) = (self.task, self.metric.filter(|metric| metric.is_for_links())) {
+        if let (TaskKind::Node, Some(metric)) = (self.kind, self.metric.filter(|metric| metric.is_for_links())) {
             return Some(format!("--metric {metric}: scores links: choose it with --task link"));
         }
         if self.negatives == 0 || self.negatives > MOST_NEGATIVES {

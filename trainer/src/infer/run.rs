@@ -152,7 +152,7 @@ pub fn infer(
 /// The layer whose rows are the embeddings: that below the last, but the last itself for a model of links.
 fn embedding_layer(config: &InferConfig, trained: &Trained, last: usize) -> Result<usize> {
     let refused = |problem: &str| Err(Error::Option(problem.into()));
-    match (trained.config().task.task, &config.out, &config.embeddings) {
+    match (trained.config().task.kind, &config.out, &config.embeddings) {
         (TaskKind::Link, Some(_), _) => {
             refused("--out: the model was trained on links and predicts no classes: write its rows with --embeddings")
         }
@@ -199,7 +199,7 @@ fn labels(
     config: &InferConfig,
     progress: &dyn Progress,
 ) -> Result<Option<(Labels, Metric)>> {
-    if dataset.manifest().num_classes.is_none() || trained.config().task.task == TaskKind::Link {
+    if dataset.manifest().num_classes.is_none() || trained.config().task.kind == TaskKind::Link {
         return Ok(None);
     }
     let labels = Labels::open(dataset)?;

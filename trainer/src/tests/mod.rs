@@ -1,6 +1,7 @@
 //! Invariants 1–4 of the method, exactness of resuming, and behaviour in failure, over random graphs, partitions and rank
 //! counts, ranks that own nothing included.
 
+mod ahead;
 mod equivalence;
 mod exchange;
 mod fixture;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_store::NoProgress;
 
@@ -11,7 +10,7 @@ use crate::config::{
     JumpingKnowledge, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
     TrainConfig,
 };
-use crate::{EpochReport, FeaturePlace, RunOptions, Summary, train};
+use crate::{EpochReport, RunOptions, Summary, train};
 
 fn options(fixture: &Fixture, resume: bool) -> RunOptions {
     RunOptions {
@@ -23,11 +22,11 @@ fn options(fixture: &Fixture, resume: bool) -> RunOptions {
     }
 }
 
-fn run(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> crate::Result<Summary> {
+pub fn run(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> crate::Result<Summary> {
     train(&fixture.dataset, config, options, &NoProgress, &|_| {})
 }
 
-fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
+pub fn losses(summary: &Summary) -> Vec<(u32, f64, Option<f64>, Option<f64>)> {
     summary.epochs.iter().map(|epoch| (epoch.epoch, epoch.loss, epoch.valid, epoch.test)).collect()
 }
 
@@ -55,15 +54,6 @@ fn a_resumed_run_continues_exactly() {
             log.lines().map(|line| serde_json::from_str::<EpochReport>(line).unwrap().epoch).collect();
         assert_eq!(logged, [1, 2, 3, 4, 5]);
     }
-}
-
-#[test]
-fn rows_are_the_same_in_memory_and_mapped() {
-    let fixture = dataset(30, 200, 5);
-    let config = config(ModelKind::Sage, Parallelism::Data, 2);
-    let [copied, mapped] = [FeaturePlace::Memory, FeaturePlace::Mapped]
-        .map(|features| losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap()));
-    assert_eq!(copied, mapped);
 }
 
 #[test]
@@ -235,33 +225,6 @@ fn single_data_and_split_learn_the_same() {
         assert!(reports.0.edges >= epoch.edges && reports.0.rows_loaded > epoch.rows_loaded);
         assert!(reports.1.rows_exchanged > 0 && reports.0.rows_exchanged == 0);
     }
-}
-
-#[test]
-fn losses_do_not_depend_on_what_is_prepared_ahead() {
-    let fixture = dataset(31, 300, 5);
-    store_partition(&fixture.dataset, Cut::Random, 3);
-    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::Single, 1)] {
-        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
-        let [none, one, many] = [0, 1, 100].map(|prefetch| {
-            let summary = run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
-            let counts: Vec<_> = summary.epochs.iter().map(|epoch| (epoch.edges, epoch.rows_loaded)).collect();
-            (losses(&summary), counts)
-        });
-        assert_eq!(one, none, "{parallelism}");
-        assert_eq!(many, none, "{parallelism}");
-    }
-}
-
-#[test]
-fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
-    static STOP: AtomicBool = AtomicBool::new(false);
-    let fixture = dataset(32, 300, 5);
-    store_partition(&fixture.dataset, Cut::Random, 3);
-    let config = TrainConfig { epochs: 50, ..config(ModelKind::Sage, Parallelism::Split, 3) };
-    let options = RunOptions { prefetch: 2, stop: Some(&STOP), ..RunOptions::default() };
-    let stopped = train(&fixture.dataset, &config, &options, &NoProgress, &|_| STOP.store(true, Ordering::Relaxed));
-    assert!(matches!(stopped, Err(crate::Error::Interrupted)), "{stopped:?}");
 }
 
 #[test]
