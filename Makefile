@@ -13,7 +13,7 @@ tools:
 	@:$(call need,c++,install a C++ compiler (Debian and Ubuntu: sudo apt-get install g++))
 	@:$(call need,python3,install Python 3 (Debian and Ubuntu: sudo apt-get install python3))
 
-setup: tools ## put libtorch into libtorch/: link an installed PyTorch 2.11.0, or fetch it (545 MB, once)
+setup: tools ## put libtorch into libtorch/: link an installed PyTorch 2.11.0, or fetch it (635 MB, once)
 	@python3 scripts/libtorch.py
 
 build: setup ## build target/release/gsplit

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Put the libtorch that the crate `tch` needs into libtorch/{lib,include}; `make setup` runs this.
+"""Put the libtorch that the crate `tch` needs, and the compiler of CUDA kernels, into libtorch/{lib,include}; `make setup` runs this.
 
 A PyTorch of the pinned version that is already installed is linked. Otherwise pip fetches the wheels of
 libtorch.lock, checks their hashes, and only what the build needs is unpacked. Nothing is imported from torch.
@@ -28,9 +28,10 @@ STAMP = "set-up-from"
 
 # Not libtorch_cuda and its kin: 3 GB with the libraries it loads in turn.
 LIBRARIES = {"libtorch.so", "libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libcudart.so.13", "libcupti.so.13"}
+LIBRARIES |= {"libnvrtc.so.13", "libnvrtc-builtins.so.13.0"}
 HEADERS = "torch/include/"
 # pip matches each of these literally against the tags in a wheel's name.
-PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_x86_64"]
+PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_25_x86_64", "manylinux_2_17_x86_64", "manylinux_2_12_x86_64"]
 DISK_BYTES = 2_000_000_000  # the wheels, pip's own copy of them, and what is unpacked
 
 
@@ -173,7 +174,7 @@ def fault_of(tree):
 def fetch(work, tree, version):
     check_machine(work)
     pip = find_pip(work)
-    say(f"fetching PyTorch {version} (three wheels, 545 MB)")
+    say(f"fetching PyTorch {version} (four wheels, 635 MB)")
     wheels = work / "wheels"
     command = [*pip, "--disable-pip-version-check", "--no-input", "download", "--require-hashes", "--no-deps"]
     command += ["--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp", "--abi", "cp311"]

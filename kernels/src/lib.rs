@@ -3,7 +3,7 @@
 //!
 //! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of
 //! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per
-//! operation: `mod.rs` holds the contract, `cpu.rs` the implementation on host memory.
+//! operation: `mod.rs` holds the contract, `cpu.rs` the implementation on host memory, `cuda.rs` and `cuda.cu` that on GPUs.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -11,6 +11,7 @@ mod activation;
 mod attention;
 mod comm;
 mod count;
+mod cuda;
 mod dropout;
 mod edges;
 mod error;
@@ -33,10 +34,13 @@ pub use attention::{
 };
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 pub use count::{CounterParts, Counters};
+pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, Edges};
 pub use error::{CommError, KernelError};
-pub use gather::{ScaledRow, StoredRow, Widen, gather_f32, gather_rows, scatter_add_f32};
+pub use gather::{
+    DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32,
+};
 pub use norm::{ColumnNorm, column_moments, layer_norm, layer_norm_backward};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;

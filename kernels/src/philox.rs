@@ -112,6 +112,14 @@ impl StreamKey {
     }
 }
 
+impl StreamKey {
+    /// The key as kernels of GPUs take it, whose `what` leaves room for the block.
+    pub(crate) fn words_of_key(&self) -> [u32; 5] {
+        let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;
+        [self.seed as u32, (self.seed >> 32) as u32, what, self.step, self.epoch]
+    }
+}
+
 /// Blocks whose words [`StreamKey::words`] gives at once.
 pub(crate) const BLOCKS: usize = 4;
 

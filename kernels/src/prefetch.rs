@@ -1,4 +1,4 @@
-//! A hint to the processor, and this crate's only unsafe code.
+//! A hint to the processor, and this crate's only unsafe code beside that of GPUs.
 #![allow(unsafe_code)]
 
 /// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result of a

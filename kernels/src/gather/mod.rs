@@ -5,7 +5,9 @@
 //! bits.
 
 mod cpu;
+pub(crate) mod cuda;
 mod widen;
 
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
+pub use cuda::{DeviceValue, gather_on_device};
 pub use widen::{ScaledRow, StoredRow, Widen};

@@ -1,0 +1,49 @@
+//! With feature `emulation`, compiles every kernel as C++ for the host, into one object: tests then run them without a GPU.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src");
+    #[cfg(feature = "emulation")]
+    emulation();
+}
+
+#[allow(dead_code)]
+fn emulation() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let mut found = Vec::new();
+    kernels(&root.join("src"), &mut found);
+    found.sort();
+    let mut all = "#include \"emulate.h\"\n#include \"device.cuh\"\n".to_string();
+    // Kernels of different files may use the same names for what is their own.
+    for (at, path) in found.iter().enumerate() {
+        all += &format!("namespace file_{at} {{\n#include \"{}\"\n}}\n", path.display());
+    }
+    let unit = out.join("emulation.cpp");
+    if fs::read_to_string(&unit).ok().as_deref() != Some(&all) {
+        fs::write(&unit, &all).unwrap_or_else(|error| panic!("{}: {error}", unit.display()));
+    }
+    #[cfg(feature = "emulation")]
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .opt_level(1)
+        .flag("-w")
+        .include(root.join("src/cuda"))
+        .file(&unit)
+        .compile("gsplit_emulation");
+}
+
+fn kernels(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            kernels(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "cu") {
+            found.push(path);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Memory of a GPU: [`DeviceBuffer`] owns it, [`DeviceSlice`] and [`DeviceSliceMut`] borrow it.
+//!
+//! Unsafe code of this file: making slices of memory that others own, such as torch.
+#![allow(unsafe_code)]
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use super::{Gpu, GpuError};
+
+/// `len` values on a GPU.
+#[derive(Debug)]
+pub struct DeviceBuffer<T> {
+    gpu: Gpu,
+    address: u64,
+    bytes: usize,
+    len: usize,
+    of: PhantomData<T>,
+}
+
+impl<T: Pod> DeviceBuffer<T> {
+    /// Room for `len` values, which are anything at first.
+    pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
+        // A multiple of what one load takes, and never nothing.
+        let bytes = (len * size_of::<T>()).next_multiple_of(16).max(16);
+        Ok(Self { gpu: gpu.clone(), address: gpu.backend().alloc(bytes)?, bytes, len, of: PhantomData })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// All of it.
+    pub fn slice(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice { address: self.address, len: self.len, of: PhantomData }
+    }
+
+    /// All of it, to be written.
+    pub fn slice_mut(&mut self) -> DeviceSliceMut<'_, T> {
+        DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
+    }
+
+    /// The values, on the host. Waits for what was launched before.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
+        self.slice().to_vec(&self.gpu)
+    }
+
+    /// Keeps the first `len` values.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl<T> Drop for DeviceBuffer<T> {
+    fn drop(&mut self) {
+        self.gpu.backend().free(self.address, self.bytes);
+    }
+}
+
+/// Values on a GPU, borrowed.
+#[derive(Debug)]
+pub struct DeviceSlice<'a, T> {
+    address: u64,
+    len: usize,
+    of: PhantomData<&'a T>,
+}
+
+// Not derived: a slice is copied whatever `T` is.
+impl<T> Clone for DeviceSlice<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for DeviceSlice<'_, T> {}
+
+impl<'a, T: Pod> DeviceSlice<'a, T> {
+    /// `len` values at `address`.
+    ///
+    /// # Safety
+    /// They are in memory that the GPU reaches, initialised, and not written while the slice lives.
+    pub unsafe fn from_raw(address: u64, len: usize) -> Self {
+        Self { address, len, of: PhantomData }
+    }
+
+    /// Where it starts.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The values from `start` to `end`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) beyond its end.
+    pub fn part(self, start: usize, end: usize) -> Result<DeviceSlice<'a, T>, GpuError> {
+        if start > end || end > self.len {
+            return Err(
+                crate::KernelError::Length { what: "part of a device slice", expected: self.len, got: end }.into()
+            );
+        }
+        Ok(Self { address: self.address + (start * size_of::<T>()) as u64, len: end - start, of: PhantomData })
+    }
+
+    /// The values, on the host. Waits for what was launched before.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
+        let mut values = vec![T::zeroed(); self.len];
+        gpu.backend().download(self.address, bytemuck::cast_slice_mut(&mut values))?;
+        Ok(values)
+    }
+}
+
+/// Values on a GPU, borrowed to be written.
+#[derive(Debug)]
+pub struct DeviceSliceMut<'a, T> {
+    address: u64,
+    len: usize,
+    of: PhantomData<&'a mut T>,
+}
+
+impl<T: Pod> DeviceSliceMut<'_, T> {
+    /// `len` values at `address`.
+    ///
+    /// # Safety
+    /// They are in memory that the GPU reaches, and nobody else reads or writes them while the slice lives.
+    pub unsafe fn from_raw(address: u64, len: usize) -> Self {
+        Self { address, len, of: PhantomData }
+    }
+
+    /// Where it starts.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The same, for a shorter time.
+    pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
+        DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
+    }
+
+    /// To be read only.
+    pub fn as_slice(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice { address: self.address, len: self.len, of: PhantomData }
+    }
+
+    /// Becomes a copy of `values`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPU reports.
+    pub fn upload(&mut self, gpu: &Gpu, values: &[T]) -> Result<(), GpuError> {
+        crate::KernelError::check_len("values to upload", self.len, values.len())?;
+        gpu.backend().upload(self.address, bytemuck::cast_slice(values))
+    }
+
+    /// Becomes a copy of `values`, which are on the same GPU.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPU reports.
+    pub fn copy_from(&mut self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
+        crate::KernelError::check_len("values to copy", self.len, values.len())?;
+        gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
+    }
+
+    /// All bytes become zero.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn zero(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
+        gpu.backend().zero(self.address, self.len * size_of::<T>())
+    }
+}
+
+/// Host memory that a GPU reads where it lies.
+#[derive(Debug)]
+pub struct MappedHost<'a, T> {
+    gpu: Gpu,
+    host: usize,
+    address: u64,
+    len: usize,
+    of: PhantomData<&'a T>,
+}
+
+impl<'a, T: Pod> MappedHost<'a, T> {
+    pub(super) fn new(gpu: &Gpu, values: &'a [T]) -> Result<Self, GpuError> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let address = gpu.backend().map_host(bytes)?;
+        Ok(Self { gpu: gpu.clone(), host: bytes.as_ptr() as usize, address, len: values.len(), of: PhantomData })
+    }
+
+    /// The values, as the GPU sees them.
+    pub fn slice(&self) -> DeviceSlice<'_, T> {
+        DeviceSlice { address: self.address, len: self.len, of: PhantomData }
+    }
+}
+
+impl<T> Drop for MappedHost<'_, T> {
+    fn drop(&mut self) {
+        self.gpu.backend().unmap_host(self.host, self.len * size_of::<T>());
+    }
+}

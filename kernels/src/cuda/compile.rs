@@ -1,0 +1,198 @@
+//! From CUDA C to machine code, by NVRTC, once for each GPU architecture.
+//!
+//! Returns: a cubin. Input: a file of kernels, and an architecture such as 90. What was compiled is kept in a folder of the
+//! user (`$XDG_CACHE_HOME/gsplit/kernels`), under a name made of all that it depends on; a folder that cannot be written costs
+//! nothing but the time to compile again. Cost: 0.1 to 1 s a file.
+//!
+//! Unsafe code of this file: calls of NVRTC's C functions.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::{env, fs, process, ptr};
+
+use cudarc::nvrtc::result::NvrtcError;
+use cudarc::nvrtc::sys;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::module::{HEADERS, Module};
+use super::{GpuError, library};
+
+/// The machine code of `module` for `architecture`, from the cache or made now.
+pub(super) fn compile_cached(module: &Module, architecture: u32) -> Result<Vec<u8>, GpuError> {
+    library::compiler()?;
+    let path = cache_folder().map(|folder| folder.join(file_name(module, architecture)));
+    if let Some(cubin) = path.as_deref().and_then(|path| fs::read(path).ok()).filter(|cubin| is_cubin(cubin)) {
+        return Ok(cubin);
+    }
+    let cubin = compile(module, architecture)?;
+    if let Some(path) = path {
+        // Another process may write the same at the same time.
+        let _ = keep(&path, &cubin);
+    }
+    Ok(cubin)
+}
+
+/// The machine code of `module` for `architecture`.
+pub(super) fn compile(module: &Module, architecture: u32) -> Result<Vec<u8>, GpuError> {
+    library::compiler()?;
+    let program = Program::new(module)?;
+    let architecture = format!("sm_{architecture}");
+    let options = options(&architecture).map(|option| CString::new(option).unwrap_or_default());
+    let options: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+    // SAFETY: the program was created, the options are C strings that outlive the call.
+    let compiled = unsafe { sys::nvrtcCompileProgram(program.0, options.len() as c_int, options.as_ptr()).result() };
+    if compiled.is_err() {
+        let log = program.log();
+        let complaint = log.lines().find(|line| line.contains("error")).or(log.lines().next());
+        let log = complaint.unwrap_or("no reason given").to_string();
+        return Err(GpuError::Compile { module: module.name, architecture, log });
+    }
+    program.cubin()
+}
+
+fn options(architecture: &str) -> [String; 3] {
+    [format!("--gpu-architecture={architecture}"), "--std=c++17".into(), "--generate-line-info".into()]
+}
+
+struct Program(sys::nvrtcProgram);
+
+impl Program {
+    fn new(module: &Module) -> Result<Self, GpuError> {
+        let text = |text: &str| CString::new(text).unwrap_or_default();
+        let (source, name) = (text(module.source), text(&format!("{}/cuda.cu", module.name)));
+        let headers = HEADERS.map(|(name, header)| (text(name), text(header)));
+        let contents = headers.each_ref().map(|(_, header)| header.as_ptr());
+        let names = headers.each_ref().map(|(name, _)| name.as_ptr());
+        let mut program = ptr::null_mut();
+        // SAFETY: NVRTC copies the strings, which live until it returns.
+        unsafe {
+            sys::nvrtcCreateProgram(
+                &mut program,
+                source.as_ptr(),
+                name.as_ptr(),
+                HEADERS.len() as c_int,
+                contents.as_ptr(),
+                names.as_ptr(),
+            )
+        }
+        .result()
+        .map_err(refused("nvrtcCreateProgram"))?;
+        Ok(Self(program))
+    }
+
+    fn log(&self) -> String {
+        let mut size = 0;
+        // SAFETY: the program is alive; the log has the size that NVRTC gives, with a zero at its end.
+        unsafe {
+            if sys::nvrtcGetProgramLogSize(self.0, &mut size).result().is_err() {
+                return String::new();
+            }
+            let mut log = vec![0u8; size + 1];
+            if sys::nvrtcGetProgramLog(self.0, log.as_mut_ptr().cast()).result().is_err() {
+                return String::new();
+            }
+            CStr::from_bytes_until_nul(&log).map_or_else(|_| String::new(), |log| log.to_string_lossy().into_owned())
+        }
+    }
+
+    fn cubin(&self) -> Result<Vec<u8>, GpuError> {
+        let mut size = 0;
+        // SAFETY: the program was compiled; the code has the size that NVRTC gives.
+        unsafe {
+            sys::nvrtcGetCUBINSize(self.0, &mut size).result().map_err(refused("nvrtcGetCUBINSize"))?;
+            let mut cubin = vec![0u8; size];
+            sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()).result().map_err(refused("nvrtcGetCUBIN"))?;
+            Ok(cubin)
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program was created and is destroyed once.
+        let _ = unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+    }
+}
+
+fn refused(call: &'static str) -> impl Fn(NvrtcError) -> GpuError {
+    move |error| GpuError::Call { call, reason: format!("{:?}", error.0) }
+}
+
+/// A name that changes with the source, its headers, the options and the compiler.
+fn file_name(module: &Module, architecture: u32) -> String {
+    let mut hash = Xxh3::new();
+    hash.update(module.source.as_bytes());
+    HEADERS.iter().for_each(|(_, header)| hash.update(header.as_bytes()));
+    let architecture = format!("sm_{architecture}");
+    options(&architecture).iter().for_each(|option| hash.update(option.as_bytes()));
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are written or left alone.
+    let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    format!("{}-{:032x}-nvrtc{major}.{minor}-{architecture}.cubin", module.name, hash.digest128())
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    let root = match env::var_os("XDG_CACHE_HOME").filter(|root| Path::new(root).is_absolute()) {
+        Some(root) => PathBuf::from(root),
+        None => PathBuf::from(env::var_os("HOME")?).join(".cache"),
+    };
+    Some(root.join("gsplit/kernels"))
+}
+
+/// Whether it starts as an ELF file does: a file that a full disk cut off at 0 does not.
+fn is_cubin(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\x7fELF")
+}
+
+/// Whole or not at all.
+fn keep(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let part = path.with_extension(format!("{}.part", process::id()));
+    fs::write(&part, cubin)?;
+    fs::rename(&part, path).inspect_err(|_| drop(fs::remove_file(&part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::module::MODULES;
+    use super::*;
+
+    /// Volta is left to NVRTC 12.
+    const ARCHITECTURES: [u32; 6] = [75, 80, 89, 90, 100, 120];
+
+    #[test]
+    fn every_kernel_compiles_for_every_architecture() {
+        if let Err(missing) = library::compiler() {
+            return eprintln!("skipped: {missing}");
+        }
+        for module in MODULES {
+            for architecture in ARCHITECTURES {
+                let cubin = compile(module, architecture).unwrap();
+                assert!(is_cubin(&cubin), "{} for sm_{architecture}", module.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_compile_is_named_with_its_line() {
+        if let Err(missing) = library::compiler() {
+            return eprintln!("skipped: {missing}");
+        }
+        let module = Module { name: "wrong", source: "\n\nint f() { return x; }" };
+        let error = compile(&module, 90).unwrap_err().to_string();
+        assert!(error.contains("wrong") && error.contains("cuda.cu(3)"), "{error}");
+    }
+
+    #[test]
+    fn the_cache_knows_what_it_depends_on() {
+        let [a, b] = ["a", "b"].map(|source| Module { name: "m", source });
+        if library::compiler().is_err() {
+            return;
+        }
+        assert_ne!(file_name(&a, 90), file_name(&b, 90));
+        assert_ne!(file_name(&a, 90), file_name(&a, 80));
+        assert_eq!(file_name(&a, 90), file_name(&a, 90));
+    }
+}

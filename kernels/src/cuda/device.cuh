@@ -1,0 +1,104 @@
+// What every kernel may use: integers of a known width, Philox, sums over a warp, loads that widen.
+//
+// Also compiled as C++ for the host (`emulate.h` is then included first), where kernels are tested without a GPU.
+#pragma once
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef int i32;
+typedef long long i64;
+
+// Makes a kernel known by its name where kernels are emulated; `__global__ void name(...)` stands before it.
+#ifndef EMULATED
+#define KERNEL(name)
+#define KERNEL_ENTRY extern "C" __global__
+// A block's shared memory whose size the launch says.
+#define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type *name = (type *)name##_bytes
+#endif
+
+#define WARP 32
+#define FULL 0xFFFFFFFFu
+
+// --- Philox4x32-10, keyed as gsplit_kernels::StreamKey is ---
+
+// A family of random sequences: seed, stream, layer, step and epoch.
+struct Key {
+    u32 seed_low, seed_high, what, step, epoch;
+};
+
+struct Words {
+    u32 word[4];
+};
+
+// Words 4·block .. 4·block + 4 of the sequence of `item`.
+__device__ __forceinline__ Words philox(Key key, u32 item, u32 block) {
+    u32 c0 = item, c1 = key.what | block, c2 = key.step, c3 = key.epoch;
+    u32 k0 = key.seed_low, k1 = key.seed_high;
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const u32 a_low = c0 * 0xD2511F53u, a_high = __umulhi(c0, 0xD2511F53u);
+        const u32 b_low = c2 * 0xCD9E8D57u, b_high = __umulhi(c2, 0xCD9E8D57u);
+        c0 = b_high ^ c1 ^ k0;
+        c1 = b_low;
+        c2 = a_high ^ c3 ^ k1;
+        c3 = a_low;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return Words{{c0, c1, c2, c3}};
+}
+
+// An integer in 0..n from one random word, as Draws::below has it.
+__device__ __forceinline__ u32 below(u32 word, u32 n) { return __umulhi(word, n); }
+
+// --- sums over the lanes of a warp ---
+
+__device__ __forceinline__ u32 lane_id() { return threadIdx.x % WARP; }
+
+template <typename T> __device__ __forceinline__ T warp_sum(T value) {
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2) value += __shfl_xor_sync(FULL, value, offset);
+    return value;
+}
+
+template <typename T> __device__ __forceinline__ T warp_max(T value) {
+#pragma unroll
+    for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        const T other = __shfl_xor_sync(FULL, value, offset);
+        value = value < other ? other : value;
+    }
+    return value;
+}
+
+// The sum of the lanes up to this one, itself included.
+template <typename T> __device__ __forceinline__ T warp_scan(T value) {
+#pragma unroll
+    for (int offset = 1; offset < WARP; offset *= 2) {
+        const T other = __shfl_up_sync(FULL, value, offset);
+        if (lane_id() >= (u32)offset) value += other;
+    }
+    return value;
+}
+
+// --- stored values, widened to f32 ---
+
+struct Half {
+    u16 bits;
+};
+struct Bfloat16 {
+    u16 bits;
+};
+
+__device__ __forceinline__ float widen(float value) { return value; }
+__device__ __forceinline__ float widen(Bfloat16 value) { return __uint_as_float((u32)value.bits << 16); }
+__device__ __forceinline__ float widen(Half value) {
+#ifdef EMULATED
+    return emulate::half_to_float(value.bits);
+#else
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+    return wide;
+#endif
+}

@@ -1,0 +1,287 @@
+//! A GPU through the CUDA driver.
+//!
+//! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
+//! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own
+//! pool, in stream order, and goes back to it, so that a mini-batch's buffers are found again by the next.
+//!
+//! Unsafe code of this file: calls of the driver's C functions.
+#![allow(unsafe_code)]
+
+use std::collections::HashMap;
+use std::ffi::{CString, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+
+use super::gpu::{Argument, Backend, Kernel, Shape};
+use super::{GpuError, compile, library};
+
+/// What the streams of one device share.
+#[derive(Debug)]
+struct Device {
+    ordinal: usize,
+    handle: sys::CUdevice,
+    context: sys::CUcontext,
+    architecture: u32,
+    multiprocessors: u32,
+    functions: Mutex<HashMap<(&'static str, &'static str), Function>>,
+    modules: Mutex<HashMap<&'static str, Function>>,
+}
+
+/// A handle of the driver's, of a kernel or of a file of them, which lives as long as the context.
+#[derive(Clone, Copy, Debug)]
+struct Function(usize);
+
+// SAFETY: the driver's handles may be used by any thread that has made the context its own.
+unsafe impl Send for Device {}
+// SAFETY: as above; the tables are behind locks.
+unsafe impl Sync for Device {}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: the context was retained once.
+        let _ = unsafe { result::primary_ctx::release(self.handle) };
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Driver {
+    device: Arc<Device>,
+    stream: sys::CUstream,
+    /// Whether the stream is this one's to destroy.
+    own: bool,
+}
+
+// SAFETY: as for `Device`; launches of one stream from several threads happen in some order.
+unsafe impl Send for Driver {}
+// SAFETY: as above.
+unsafe impl Sync for Driver {}
+
+impl Driver {
+    pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
+        library::driver()?;
+        library::compiler()?;
+        result::init().map_err(refused("cuInit"))?;
+        let devices = result::device::get_count().map_err(refused("cuDeviceGetCount"))? as usize;
+        if ordinal >= devices {
+            return Err(GpuError::NoDevice { ordinal, devices });
+        }
+        let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
+        use sys::CUdevice_attribute as Attribute;
+        let attribute = |which| {
+            // SAFETY: the device exists.
+            unsafe { result::device::get_attribute(handle, which) }.map_err(refused("cuDeviceGetAttribute"))
+        };
+        let architecture = 10 * attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
+            + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        // SAFETY: the device exists; `Device` releases what is retained here.
+        let context = unsafe { result::primary_ctx::retain(handle) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
+        let device = Arc::new(Device {
+            ordinal,
+            handle,
+            context,
+            architecture: architecture as u32,
+            multiprocessors: multiprocessors as u32,
+            functions: Mutex::default(),
+            modules: Mutex::default(),
+        });
+        let driver = Self { device, stream: result::stream::null(), own: false };
+        driver.keep_memory()?;
+        Ok(Arc::new(driver))
+    }
+
+    /// Freed memory stays in the pool for the next buffer.
+    fn keep_memory(&self) -> Result<(), GpuError> {
+        self.enter()?;
+        let mut all = u64::MAX;
+        // SAFETY: the pool is the device's, the attribute is a u64.
+        unsafe {
+            let pool = result::device::get_default_mem_pool(self.device.handle);
+            let pool = pool.map_err(refused("cuDeviceGetDefaultMemPool"))?;
+            let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            let value: *mut u64 = &mut all;
+            result::mem_pool::set_attribute(pool, attribute, value.cast()).map_err(refused("cuMemPoolSetAttribute"))
+        }
+    }
+
+    /// Makes the context the calling thread's.
+    fn enter(&self) -> Result<(), GpuError> {
+        // SAFETY: the context lives as long as `self`.
+        unsafe { result::ctx::set_current(self.device.context) }.map_err(refused("cuCtxSetCurrent"))
+    }
+
+    fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
+        let key = (kernel.module.name, kernel.name);
+        let mut functions = self.device.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = functions.get(&key) {
+            return Ok(function.0 as sys::CUfunction);
+        }
+        let mut modules = self.device.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let module = match modules.get(kernel.module.name) {
+            Some(module) => module.0 as sys::CUmodule,
+            None => {
+                let cubin = compile::compile_cached(kernel.module, self.device.architecture)?;
+                // SAFETY: the image is a whole cubin.
+                let loaded = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
+                let module = loaded.map_err(refused("cuModuleLoadData"))?;
+                modules.insert(kernel.module.name, Function(module as usize));
+                module
+            }
+        };
+        let name = CString::new(kernel.name).unwrap_or_default();
+        // SAFETY: the module is loaded and is never unloaded.
+        let function = unsafe { result::module::get_function(module, name) }.map_err(refused(kernel.name))?;
+        functions.insert(key, Function(function as usize));
+        Ok(function)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if self.own && self.enter().is_ok() {
+            // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
+            let _ = unsafe { result::stream::destroy(self.stream) };
+        }
+    }
+}
+
+impl Backend for Driver {
+    fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
+        self.enter()?;
+        // SAFETY: the stream is the context's.
+        match unsafe { result::malloc_async(self.stream, bytes) } {
+            Ok(address) => Ok(address),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
+                let free = self.memory().map_or(0, |(free, _)| free);
+                let ordinal = self.device.ordinal;
+                Err(GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 })
+            }
+            Err(error) => Err(refused("cuMemAllocAsync")(error)),
+        }
+    }
+
+    fn free(&self, address: u64, _bytes: usize) {
+        if self.enter().is_ok() {
+            // SAFETY: `DeviceBuffer` gives back what it was given, once, after what uses it was launched.
+            let _ = unsafe { result::free_async(address, self.stream) };
+        }
+    }
+
+    fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
+        self.enter()?;
+        // SAFETY: the slice on the device is as long. From pageable memory the driver copies before it returns.
+        unsafe { result::memcpy_htod_async(address, from, self.stream) }.map_err(refused("cuMemcpyHtoDAsync"))
+    }
+
+    fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError> {
+        self.enter()?;
+        // SAFETY: the slice on the device is as long; the copy is awaited.
+        unsafe { result::memcpy_dtoh_async(to, address, self.stream) }.map_err(refused("cuMemcpyDtoHAsync"))?;
+        self.synchronise()
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
+        self.enter()?;
+        // SAFETY: both slices are as long.
+        unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }.map_err(refused("cuMemcpyDtoDAsync"))
+    }
+
+    fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
+        self.enter()?;
+        // SAFETY: the slice is as long.
+        unsafe { result::memset_d8_async(address, 0, bytes, self.stream) }.map_err(refused("cuMemsetD8Async"))
+    }
+
+    fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError> {
+        self.enter()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let (start, mut address) = (bytes.as_ptr().cast_mut().cast::<c_void>(), 0);
+        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // SAFETY: the memory outlives its registration, which `MappedHost` ends. Files are mapped for reading only, which
+        // the driver has to be told; where it cannot, memory that may be written is registered without.
+        unsafe {
+            let read_only = sys::cuMemHostRegister_v2(start, bytes.len(), flags | sys::CU_MEMHOSTREGISTER_READ_ONLY);
+            if read_only.result().is_err() {
+                let register = sys::cuMemHostRegister_v2(start, bytes.len(), flags).result();
+                register.map_err(refused("cuMemHostRegister"))?;
+            }
+            let found = sys::cuMemHostGetDevicePointer_v2(&mut address, start, 0).result();
+            found.map_err(refused("cuMemHostGetDevicePointer"))?;
+        }
+        Ok(address)
+    }
+
+    fn unmap_host(&self, start: usize, bytes: usize) {
+        if bytes > 0 && self.enter().is_ok() && self.synchronise().is_ok() {
+            // SAFETY: registered by `map_host`; nothing reads it any more.
+            let _ = unsafe { sys::cuMemHostUnregister(start as *mut c_void) };
+        }
+    }
+
+    fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
+        self.enter()?;
+        let function = self.function(kernel)?;
+        let pointer = |argument: &Argument| argument.bytes().as_ptr().cast_mut().cast::<c_void>();
+        let mut arguments: Vec<*mut c_void> = arguments.iter().map(pointer).collect();
+        let (grid, block) = ((shape.blocks, 1, 1), (shape.threads, 1, 1));
+        // SAFETY: the arguments are of the kernel's types (tests compare their sizes), and who launches has checked what
+        // they point to.
+        let launched =
+            unsafe { result::launch_kernel(function, grid, block, shape.shared, self.stream, &mut arguments) };
+        launched.map_err(refused(kernel.name))
+    }
+
+    fn synchronise(&self) -> Result<(), GpuError> {
+        self.enter()?;
+        // SAFETY: the stream is alive.
+        unsafe { result::stream::synchronize(self.stream) }.map_err(refused("cuStreamSynchronize"))
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.device.multiprocessors
+    }
+
+    fn memory(&self) -> Result<(u64, u64), GpuError> {
+        self.enter()?;
+        let (free, total) = result::mem_get_info().map_err(refused("cuMemGetInfo"))?;
+        Ok((free as u64, total as u64))
+    }
+
+    fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
+        self.enter()?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let stream = stream.map_err(refused("cuStreamCreate"))?;
+        Ok(Arc::new(Self { device: self.device.clone(), stream, own: true }))
+    }
+
+    fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
+        self.enter()?;
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        let event = event.map_err(refused("cuEventCreate"))?;
+        // SAFETY: both streams are of this device; a destroyed event is kept by the driver until nothing waits for it.
+        unsafe {
+            let recorded = result::event::record(event, other.stream() as sys::CUstream);
+            let waits = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+            let outcome = recorded.and_then(|()| result::stream::wait_event(self.stream, event, waits));
+            let _ = result::event::destroy(event);
+            outcome.map_err(refused("cuStreamWaitEvent"))
+        }
+    }
+
+    fn stream(&self) -> u64 {
+        self.stream as u64
+    }
+}
+
+fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {
+    move |error| {
+        let said =
+            |text: Result<&std::ffi::CStr, DriverError>| text.ok().map(|text| text.to_string_lossy().into_owned());
+        let reason = said(error.error_string()).unwrap_or_else(|| format!("{:?}", error.0));
+        GpuError::Call { call, reason }
+    }
+}

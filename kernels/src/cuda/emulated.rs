@@ -1,0 +1,130 @@
+//! A GPU that is not there: the kernels compiled for the host, for tests. See `emulate.h`.
+//!
+//! Unsafe code of this file: calls into the emulation, and copies from and to its memory.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use super::GpuError;
+use super::gpu::{Argument, Backend, Kernel, Shape};
+
+unsafe extern "C" {
+    fn emulate_launch(
+        name: *const c_char,
+        blocks: u32,
+        threads: u32,
+        shared: usize,
+        arguments: *mut *mut c_void,
+        sizes: *const usize,
+        count: usize,
+    ) -> c_int;
+    fn emulate_order(order: u32);
+    fn emulate_alloc(bytes: usize) -> *mut c_void;
+    fn emulate_free(at: *mut c_void, bytes: usize);
+}
+
+#[derive(Debug)]
+pub(super) struct Emulated {
+    order: u32,
+}
+
+impl Emulated {
+    pub(super) fn new(order: u32) -> Arc<Self> {
+        Arc::new(Self { order })
+    }
+}
+
+impl Backend for Emulated {
+    fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
+        // SAFETY: any number of bytes may be asked for.
+        let address = unsafe { emulate_alloc(bytes) } as u64;
+        let needed_mib = (bytes >> 20) as u64;
+        if address == 0 { Err(GpuError::OutOfMemory { ordinal: 0, needed_mib, free_mib: 0 }) } else { Ok(address) }
+    }
+
+    fn free(&self, address: u64, bytes: usize) {
+        // SAFETY: `DeviceBuffer` gives back what it was given, once.
+        unsafe { emulate_free(address as *mut c_void, bytes) }
+    }
+
+    fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
+        // SAFETY: a slice of the same length, in memory of the emulation.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address as *mut u8, from.len()) };
+        Ok(())
+    }
+
+    fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError> {
+        // SAFETY: as above.
+        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, to.as_mut_ptr(), to.len()) };
+        Ok(())
+    }
+
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
+        // SAFETY: both are slices of that length.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
+        Ok(())
+    }
+
+    fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
+        // SAFETY: a slice of that length.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
+        Ok(())
+    }
+
+    fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError> {
+        Ok(bytes.as_ptr() as u64)
+    }
+
+    fn unmap_host(&self, _start: usize, _bytes: usize) {}
+
+    fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
+        let name = CString::new(kernel.name).unwrap_or_default();
+        // Values as aligned as any that a kernel takes.
+        let mut values: Vec<[u64; 4]> = vec![[0; 4]; arguments.len()];
+        for (value, argument) in values.iter_mut().zip(arguments) {
+            let bytes = argument.bytes();
+            bytemuck::bytes_of_mut(value)[..bytes.len()].copy_from_slice(bytes);
+        }
+        let sizes: Vec<usize> = arguments.iter().map(|argument| argument.bytes().len()).collect();
+        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        let Shape { blocks, threads, shared } = shape;
+        // SAFETY: number and sizes of the arguments are checked against the kernel's; what they point to was checked by
+        // who launches.
+        let outcome = unsafe {
+            emulate_order(self.order);
+            let shared = shared as usize;
+            emulate_launch(name.as_ptr(), blocks, threads, shared, pointers.as_mut_ptr(), sizes.as_ptr(), sizes.len())
+        };
+        let reason = match outcome {
+            0 => return Ok(()),
+            1 => "there is no such kernel".to_string(),
+            _ => format!("the kernel takes arguments of other sizes than {sizes:?}"),
+        };
+        Err(GpuError::Call { call: kernel.name, reason })
+    }
+
+    fn synchronise(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        2
+    }
+
+    fn memory(&self) -> Result<(u64, u64), GpuError> {
+        Ok((1 << 30, 1 << 30))
+    }
+
+    fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
+        Ok(Self::new(self.order))
+    }
+
+    fn wait_for(&self, _other: &dyn Backend) -> Result<(), GpuError> {
+        Ok(())
+    }
+
+    fn stream(&self) -> u64 {
+        0
+    }
+}

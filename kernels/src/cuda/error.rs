@@ -1,0 +1,58 @@
+//! What can go wrong on a GPU.
+
+use crate::error::KernelError;
+
+/// An operation of a GPU that failed; the GPU may not be usable any more.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum GpuError {
+    /// A library that is not installed, or not found.
+    #[error("{library} was not found: {remedy}")]
+    Missing {
+        /// Which one.
+        library: &'static str,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A device that is not there.
+    #[error("GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); ask for fewer ranks")]
+    NoDevice {
+        /// Which one, from 0.
+        ordinal: usize,
+        /// How many there are.
+        devices: usize,
+    },
+    /// Memory that the device does not have.
+    #[error(
+        "GPU {ordinal} is out of memory: {needed_mib} MiB asked for, {free_mib} MiB free; lower --batch-size, --fanouts or the cache"
+    )]
+    OutOfMemory {
+        /// Which one, from 0.
+        ordinal: usize,
+        /// What was asked for.
+        needed_mib: u64,
+        /// What was left.
+        free_mib: u64,
+    },
+    /// A call that the driver, NVRTC or NCCL refused.
+    #[error("{call} failed: {reason}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// What it said.
+        reason: String,
+    },
+    /// A kernel that did not compile.
+    #[error("kernels of {module} do not compile for {architecture}: {log}")]
+    Compile {
+        /// The operation.
+        module: &'static str,
+        /// As `sm_90`.
+        architecture: String,
+        /// The compiler's first complaint.
+        log: String,
+    },
+    /// Inputs that do not fit.
+    #[error(transparent)]
+    Input(#[from] KernelError),
+}

@@ -1,0 +1,229 @@
+//! A GPU as one rank uses it: memory, copies, and launches on one stream.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+use super::module::Module;
+use super::{DeviceBuffer, GpuError, MappedHost};
+use crate::philox::StreamKey;
+
+/// What a GPU does, whoever does it: the CUDA driver, or the emulation of tests.
+///
+/// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before.
+pub(super) trait Backend: Send + Sync + Debug {
+    /// Memory of `bytes`, a multiple of 16, at an address that is one too.
+    fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
+    fn free(&self, address: u64, bytes: usize);
+    fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
+    fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError>;
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
+    fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
+    /// Where the GPU sees host memory, which stays where it is until [`Backend::unmap_host`].
+    fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError>;
+    fn unmap_host(&self, start: usize, bytes: usize);
+    fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
+    fn synchronise(&self) -> Result<(), GpuError>;
+    fn multiprocessors(&self) -> u32;
+    /// Bytes that are free, and that there are.
+    fn memory(&self) -> Result<(u64, u64), GpuError>;
+    /// The same device with a stream of its own.
+    fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError>;
+    /// What is launched here from now on starts after what was launched on `other`, of the same device, until now.
+    fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
+    /// The driver's own stream, as an address.
+    fn stream(&self) -> u64;
+}
+
+/// A kernel: its file, and its name there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel {
+    pub module: &'static Module,
+    pub name: &'static str,
+}
+
+/// How many threads run a kernel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub blocks: u32,
+    pub threads: u32,
+    /// Bytes of shared memory that the kernel itself does not declare.
+    pub shared: u32,
+}
+
+impl Shape {
+    /// Blocks of `threads` for `items` that one thread each takes.
+    pub(crate) fn per_item(items: usize, threads: u32) -> Self {
+        Self { blocks: items.div_ceil(threads as usize).try_into().unwrap_or(u32::MAX), threads, shared: 0 }
+    }
+
+    /// Blocks of `threads` for `items` that one warp each takes.
+    pub(crate) fn per_warp(items: usize, threads: u32) -> Self {
+        Self::per_item(items, threads / 32).with_threads(threads)
+    }
+
+    fn with_threads(self, threads: u32) -> Self {
+        Self { threads, ..self }
+    }
+}
+
+/// An argument of a kernel. The kernel declares the same types in the same order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Argument {
+    /// A pointer, or `u64`.
+    Address(u64),
+    U32(u32),
+    F32(f32),
+    Key([u32; 5]),
+}
+
+impl Argument {
+    /// The bytes of the value, as the kernel reads them.
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Address(value) => bytemuck::bytes_of(value),
+            Self::U32(value) => bytemuck::bytes_of(value),
+            Self::F32(value) => bytemuck::bytes_of(value),
+            Self::Key(words) => bytemuck::bytes_of(words),
+        }
+    }
+}
+
+macro_rules! argument_from {
+    ($($type:ty => $make:expr),*) => {
+        $(impl From<$type> for Argument {
+            fn from(value: $type) -> Self {
+                $make(value)
+            }
+        })*
+    };
+}
+
+argument_from! {
+    u64 => Argument::Address,
+    u32 => Argument::U32,
+    f32 => Argument::F32,
+    &StreamKey => |key: &StreamKey| Argument::Key(key.words_of_key())
+}
+
+impl<T: Pod> From<super::DeviceSlice<'_, T>> for Argument {
+    fn from(slice: super::DeviceSlice<'_, T>) -> Self {
+        Self::Address(slice.address())
+    }
+}
+
+impl<T: Pod> From<&super::DeviceSliceMut<'_, T>> for Argument {
+    fn from(slice: &super::DeviceSliceMut<'_, T>) -> Self {
+        Self::Address(slice.address())
+    }
+}
+
+impl<T: Pod> From<&DeviceBuffer<T>> for Argument {
+    fn from(buffer: &DeviceBuffer<T>) -> Self {
+        Self::Address(buffer.slice().address())
+    }
+}
+
+/// One GPU, and the stream that a rank launches on. Clones are the same GPU and stream.
+#[derive(Clone, Debug)]
+pub struct Gpu(Arc<dyn Backend>);
+
+impl Gpu {
+    /// GPU `ordinal`, from 0, with the stream that torch uses by default.
+    ///
+    /// # Errors
+    /// [`GpuError::Missing`] without a driver or compiler, [`GpuError::NoDevice`].
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+        Ok(Self(super::driver::Driver::open(ordinal)?))
+    }
+
+    /// The emulation that tests run on: memory of the host, kernels compiled for it. Slow. `order` chooses the order of a
+    /// block's threads; results depend on it only if a kernel is wrong.
+    #[cfg(feature = "emulation")]
+    pub fn emulated(order: u32) -> Self {
+        Self(super::emulated::Emulated::new(order))
+    }
+
+    pub(super) fn backend(&self) -> &dyn Backend {
+        self.0.as_ref()
+    }
+
+    /// Room for `len` values, which are anything at first.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        DeviceBuffer::new(self, len)
+    }
+
+    /// `len` values whose bytes are zero.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn zeros<T: Pod>(&self, len: usize) -> Result<DeviceBuffer<T>, GpuError> {
+        let mut buffer = self.alloc(len)?;
+        buffer.slice_mut().zero(self)?;
+        Ok(buffer)
+    }
+
+    /// A copy of `values`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn upload<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, GpuError> {
+        let mut buffer = self.alloc(values.len())?;
+        buffer.slice_mut().upload(self, values)?;
+        Ok(buffer)
+    }
+
+    /// `values` for the GPU to read where they are, over the bus: pinned until what this returns is dropped.
+    ///
+    /// # Errors
+    /// What the driver says, if it cannot pin them.
+    pub fn map_host<'a, T: Pod>(&self, values: &'a [T]) -> Result<MappedHost<'a, T>, GpuError> {
+        MappedHost::new(self, values)
+    }
+
+    /// Runs a kernel. Callers check that lengths and positions are what the kernel needs.
+    pub(crate) fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
+        if shape.blocks == 0 { Ok(()) } else { self.0.launch(kernel, shape, arguments) }
+    }
+
+    /// Waits for everything that was launched.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn synchronise(&self) -> Result<(), GpuError> {
+        self.0.synchronise()
+    }
+
+    /// How many multiprocessors it has.
+    pub fn multiprocessors(&self) -> u32 {
+        self.0.multiprocessors()
+    }
+
+    /// Bytes of its memory that are free, and that there are.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn memory(&self) -> Result<(u64, u64), GpuError> {
+        self.0.memory()
+    }
+
+    /// The same GPU with a stream of its own, which waits for nothing.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn side_stream(&self) -> Result<Self, GpuError> {
+        Ok(Self(self.0.side_stream()?))
+    }
+
+    /// What is launched here from now on starts after what was launched on `other` until now.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn wait_for(&self, other: &Gpu) -> Result<(), GpuError> {
+        self.0.wait_for(other.backend())
+    }
+}

@@ -1,0 +1,86 @@
+//! Finding CUDA's libraries when a program runs.
+//!
+//! `cudarc` opens them by their plain names, and panics without them. So they are looked for first, also where the
+//! system does not look: beside torch's libraries, where PyPI puts NVIDIA's. What was opened by its path answers to its
+//! plain name from then on.
+//!
+//! Unsafe code of this file: opening libraries, which runs their initialisers.
+#![allow(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libloading::Library;
+
+use super::GpuError;
+
+/// Whether there is a driver.
+pub(super) fn driver() -> Result<(), GpuError> {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the driver's initialiser is what every CUDA program runs.
+    match *FOUND.get_or_init(|| unsafe { cudarc::driver::sys::is_culib_present() }) {
+        true => Ok(()),
+        false => Err(GpuError::Missing {
+            library: "NVIDIA's driver (libcuda.so)",
+            remedy: "install it, or run with --device cpu",
+        }),
+    }
+}
+
+/// Whether there is NVRTC, which compiles the kernels.
+pub(super) fn compiler() -> Result<(), GpuError> {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    let open = || {
+        // The compiler opens the first by itself, and would not look where it was found.
+        open_somewhere(&["libnvrtc-builtins.so.13.0", "libnvrtc-builtins.so.12.9", "libnvrtc-builtins.so.12.8"]);
+        open_somewhere(&["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"])
+    };
+    match *FOUND.get_or_init(open) {
+        true => Ok(()),
+        false => Err(GpuError::Missing {
+            library: "NVRTC (libnvrtc.so.13)",
+            remedy: "`pip install nvidia-cuda-nvrtc==13.0.88` into PyTorch's environment, or add the folder of an installed \
+                     CUDA toolkit to LD_LIBRARY_PATH",
+        }),
+    }
+}
+
+/// Opens the first of `names` that is anywhere, for good.
+fn open_somewhere(names: &[&str]) -> bool {
+    names.iter().any(|name| open(Path::new(name)) || folders().iter().any(|folder| open(&folder.join(name))))
+}
+
+fn open(path: &Path) -> bool {
+    // SAFETY: these are NVIDIA's own libraries, made to be opened by any program.
+    match unsafe { Library::new(path) } {
+        Ok(library) => {
+            std::mem::forget(library);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Where NVIDIA's libraries may be.
+fn folders() -> &'static [PathBuf] {
+    static FOLDERS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    FOLDERS.get_or_init(|| {
+        let libtorch = std::env::var_os("LIBTORCH").map(|root| PathBuf::from(root).join("lib"));
+        let beside = |lib: PathBuf| {
+            // torch/lib in site-packages, and nvidia/cu13/lib there.
+            let lib = lib.canonicalize().unwrap_or(lib);
+            let packages = lib.join("../../nvidia");
+            [lib, packages.join("cu13/lib"), packages.join("cuda_nvrtc/lib"), packages.join("nccl/lib")]
+        };
+        let toolkit = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
+        let toolkit = toolkit.chain([PathBuf::from("/usr/local/cuda")]).map(|root| root.join("lib64"));
+        loaded_torch().into_iter().chain(libtorch).flat_map(beside).chain(toolkit).collect()
+    })
+}
+
+/// The folder that this process has libtorch from.
+fn loaded_torch() -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| line.ends_with("/libtorch_cpu.so"))?;
+    Some(Path::new(&line[line.find('/')?..]).parent()?.to_path_buf())
+}

@@ -1,0 +1,28 @@
+//! GPUs: memory, streams, and kernels compiled when they are first needed.
+//!
+//! Each operation's folder has its kernels in `cuda.cu` and what launches them in `cuda.rs`, beside `cpu.rs`, with the
+//! same results. CUDA is found when a program runs: without a driver [`Gpu::open`] is an error that says so, and everything
+//! else works.
+//!
+//! ```text
+//! gpu.rs        one GPU and stream          driver.rs     by the CUDA driver
+//! buffer.rs     its memory                  emulated.rs   by the host, for tests (feature `emulation`)
+//! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
+//! device.cuh    what kernels share          library.rs    finding CUDA
+//! ```
+
+mod buffer;
+mod compile;
+mod driver;
+#[cfg(feature = "emulation")]
+mod emulated;
+mod error;
+mod gpu;
+mod library;
+mod module;
+
+pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
+pub use error::GpuError;
+pub use gpu::Gpu;
+pub(crate) use gpu::{Argument, Kernel, Shape};
+pub(crate) use module::Module;
