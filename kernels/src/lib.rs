@@ -19,6 +19,7 @@ mod gather;
 mod norm;
 mod philox;
 mod prefetch;
+mod product;
 mod sample;
 pub mod schedule;
 mod segment;
@@ -44,6 +45,7 @@ pub use gather::{
 pub use norm::{ColumnNorm, column_moments, layer_norm, layer_norm_backward};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
+pub use product::{MatrixView, has_bf16, product_bf16};
 pub use sample::{Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted};
 pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
 pub use split::{Split, split_by_owner};

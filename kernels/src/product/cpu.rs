@@ -1,0 +1,184 @@
+//! The product on the host, by one thread.
+//!
+//! Returns: the product in the caller's matrix. Input: views that fit. Idea: blocks of [`TERMS`] terms, both factors packed;
+//! then for each panel of 32 columns, which stays in the first-level cache, each panel of 14 rows: 28 registers of sums, to
+//! which every pair of terms adds two instructions' worth of products a row. Cost: the products; each factor's block is
+//! read and written once.
+//!
+//! Unsafe code of this file: the processor's instructions for bf16, which the standard library gives as such.
+#![allow(unsafe_code)]
+
+use std::cell::RefCell;
+
+use super::MatrixView;
+use super::pack::{Factor, rounded};
+
+/// Rows and columns of the sums that are held in registers.
+const ROWS: usize = 14;
+const COLUMNS: usize = 32;
+/// Terms of a block: a panel of columns then takes 24 KiB.
+const TERMS: usize = 384;
+
+/// Whether this processor has instructions for bf16.
+pub fn has_bf16() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx512bf16") && std::arch::is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// `out = a × b`, or `out += a × b` with `add`, of factors rounded to bf16, by the calling thread alone. `out` is stored row
+/// after row, `a.rows × b.columns`.
+///
+/// # Panics
+/// If the shapes do not fit together or a matrix does not fit in its slice.
+pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+    assert!(b.rows == a.columns && out.len() == a.rows * b.columns, "shapes of a product");
+    assert!(a.fits() && b.fits(), "a matrix outside its slice");
+    if a.columns == 0 && !add {
+        out.fill(0.0);
+    }
+    if out.is_empty() || a.columns == 0 {
+        return;
+    }
+    #[cfg(target_arch = "x86_64")]
+    if has_bf16() {
+        // SAFETY: the processor has what the function is compiled for.
+        return unsafe { x86::blocks(out, add, a, b) };
+    }
+    term_by_term(out, add, a, b);
+}
+
+/// The same on any processor.
+fn term_by_term(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+    for (i, out) in out.chunks_exact_mut(b.columns).enumerate() {
+        if !add {
+            out.fill(0.0);
+        }
+        for k in 0..a.columns {
+            let left = rounded(a.values[i * a.row_stride + k * a.column_stride]);
+            for (j, out) in out.iter_mut().enumerate() {
+                *out += left * rounded(b.values[k * b.row_stride + j * b.column_stride]);
+            }
+        }
+    }
+}
+
+thread_local! {
+    /// The packed block of each factor.
+    static PACKED: RefCell<[Vec<u32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::*;
+
+    use super::*;
+
+    /// # Safety
+    /// The processor has AVX-512 F and BF16.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    pub unsafe fn blocks(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+        let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
+        let right =
+            Factor { values: b.values, lines: b.columns, line_stride: b.column_stride, term_stride: b.row_stride };
+        PACKED.with_borrow_mut(|[rows, columns]| {
+            for first in (0..a.columns).step_by(TERMS) {
+                let terms = TERMS.min(a.columns - first);
+                left.pack::<ROWS>(first, terms, rows);
+                right.pack::<COLUMNS>(first, terms, columns);
+                let pairs = terms.div_ceil(2);
+                for (at, column) in columns.chunks_exact(pairs * COLUMNS).enumerate() {
+                    let start = at * COLUMNS;
+                    let width = COLUMNS.min(b.columns - start);
+                    for (row, out) in rows.chunks_exact(pairs * ROWS).zip(out.chunks_mut(ROWS * b.columns)) {
+                        sums(row, column, &mut out[start..], b.columns, width, add || first > 0);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Adds the products of one panel of rows and one of columns to `out`, whose rows are `stride` apart.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    fn sums(rows: &[u32], columns: &[u32], out: &mut [f32], stride: usize, width: usize, add: bool) {
+        let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+        for (row, column) in rows.as_chunks::<ROWS>().0.iter().zip(columns.as_chunks::<COLUMNS>().0) {
+            // SAFETY: a panel's pair of terms has 32 columns of four bytes; all bits are numbers of bf16.
+            let right: [__m512bh; 2] = unsafe { std::mem::transmute_copy(column) };
+            for (sum, &pair) in sums.iter_mut().zip(row) {
+                // SAFETY: as above; 16 times the same pair.
+                let left: __m512bh = unsafe { std::mem::transmute(_mm512_set1_epi32(pair as i32)) };
+                sum[0] = _mm512_dpbf16_ps(sum[0], left, right[0]);
+                sum[1] = _mm512_dpbf16_ps(sum[1], left, right[1]);
+            }
+        }
+        for (out, sums) in out.chunks_mut(stride).zip(&sums) {
+            // SAFETY: two registers are 32 numbers.
+            let sums: [f32; COLUMNS] = unsafe { std::mem::transmute(*sums) };
+            let out = &mut out[..width];
+            if add {
+                out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
+            } else {
+                out.copy_from_slice(&sums[..width]);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::philox::{Draws, Stream, StreamKey};
+
+    /// A matrix stored by rows or by columns, with values between -1 and 1.
+    fn matrix(rows: usize, columns: usize, by_columns: bool, seed: u32) -> (Vec<f32>, usize, usize) {
+        let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), seed);
+        let values = (0..rows * columns).map(|_| 2.0 * draws.unit_f32() - 1.0).collect();
+        if by_columns { (values, 1, rows) } else { (values, columns, 1) }
+    }
+
+    #[test]
+    fn products_are_those_of_rounded_factors() {
+        let sizes = [(1, 1, 1), (14, 32, 2), (15, 33, 3), (64, 47, 100), (3, 200, 385), (29, 5, 770), (200, 256, 37)];
+        for (seed, (m, n, k)) in (0u32..).zip(sizes) {
+            for layout in 0..8 {
+                let (a, a_row, a_column) = matrix(m, k, layout & 1 > 0, seed);
+                let (b, b_row, b_column) = matrix(k, n, layout & 2 > 0, 100 + seed);
+                let add = layout & 4 > 0;
+                let left = MatrixView { values: &a, rows: m, columns: k, row_stride: a_row, column_stride: a_column };
+                let right = MatrixView { values: &b, rows: k, columns: n, row_stride: b_row, column_stride: b_column };
+                let (mut found, mut expected) = (vec![0.5f32; m * n], vec![0.5f32; m * n]);
+                product_bf16(&mut found, add, left, right);
+                term_by_term(&mut expected, add, left, right);
+                let far = |(x, y): (&f32, &f32)| (x - y).abs() > 1e-5 * (k as f32).sqrt();
+                assert!(!found.iter().zip(&expected).any(far), "{m} × {k} × {n}, layout {layout}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_to_sum_is_zero() {
+        let empty = |rows, columns| MatrixView { values: &[], rows, columns, row_stride: 1, column_stride: 1 };
+        let mut out = [7f32; 6];
+        product_bf16(&mut out, true, empty(2, 0), empty(0, 3));
+        assert_eq!(out, [7.0; 6]);
+        product_bf16(&mut out, false, empty(2, 0), empty(0, 3));
+        assert_eq!(out, [0.0; 6]);
+        product_bf16(&mut [], false, empty(0, 0), empty(0, 3));
+    }
+
+    #[test]
+    fn numbers_that_are_none_stay_so() {
+        fn view(value: &[f32; 1]) -> MatrixView<'_> {
+            MatrixView { values: value, rows: 1, columns: 1, row_stride: 1, column_stride: 1 }
+        }
+        let mut out = [0f32];
+        for (left, right) in [(f32::NAN, 1.0), (f32::INFINITY, 0.0), (f32::from_bits(0x7F80_0001), 2.0)] {
+            product_bf16(&mut out, false, view(&[left]), view(&[right]));
+            assert!(out[0].is_nan(), "{left} × {right}");
+        }
+        product_bf16(&mut out, false, view(&[f32::INFINITY]), view(&[-2.0]));
+        assert_eq!(out, [f32::NEG_INFINITY]);
+    }
+}
