@@ -2,7 +2,7 @@
 """How long gsplit trains on a mini-batch, beside DGL 2.1.0 with its fused sampler.
 
 Three layers, fanouts 15,10,5, hidden 256, mini-batches of 1024 seeds, dropout 0.5, Adam, f32, two threads; GraphSAGE-mean
-and GAT with two heads. Every run is a fresh process on the same two cores; rounds of all contenders follow one another.
+and GAT with two heads; gsplit also with its products in bf16, which no other contender has. Every run is a fresh process on the same two cores; rounds of all contenders follow one another.
 The same graph, features, split and number of seeds; each draws its own samples, whose sizes must agree within one
 percent. Nothing is overlapped. gsplit's first epoch is not timed, nor are DGL's first ten mini-batches; loading the
 dataset is charged to neither. "tuned" runs have glibc keep what is freed and ask for huge pages, which helps DGL. Peak
@@ -30,7 +30,7 @@ REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
 GRAPHS_PY = HERE.parent / "sampling" / "graphs.py"
 FANOUTS, BATCH_SIZE, HIDDEN, THREADS, ROUNDS = "15,10,5", 1024, 256, 2, 5
 PEER = "DGL 2.1.0 fused"
-CONTENDERS = {"gsplit": {}, f"{PEER}, tuned": measure.TUNED, PEER: {}}
+CONTENDERS = {"gsplit": {}, "gsplit, bf16": {}, f"{PEER}, tuned": measure.TUNED, PEER: {}}
 
 
 class Graph(NamedTuple):
@@ -85,7 +85,8 @@ def one(contender, dgl, folder, model, seeds):
         edges, loss = said["edges"], said["loss"]
     else:
         shape = ["--model", model, "--hidden", HIDDEN, "--heads", 2, "--fanouts", FANOUTS, "--batch-size", BATCH_SIZE]
-        run = ["--parallelism", "single", "--prefetch", 0, "--epochs", 2, "--eval-every", 0, "--threads", THREADS, "--json"]
+        dtype = "bf16" if contender.endswith("bf16") else "f32"
+        run = ["--dtype", dtype, "--parallelism", "single", "--prefetch", 0, "--epochs", 2, "--eval-every", 0, "--threads", THREADS, "--json"]
         child = measure.run([measure.binary(), "train", folder, *shape, *run], **CONTENDERS[contender])
         said = json.loads(child.output.splitlines()[-1])["summary"]["epochs"][-1]
         # The last mini-batch is a part of one.

@@ -78,6 +78,7 @@ impl Pass<'_> {
     fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
         let layer = self.layer(index);
         let edges = LayerEdges::new(self.graph, &layer.indptr, &layer.local, &layer.mixed);
+        let edges = edges.with_engine(self.model.engine());
         let stored = Rows::Stored { features: self.batch.features, vertices: &layer.mixed };
         let rows = mixed.map_or(stored, Rows::Hidden);
         self.model.body(index, &edges, rows, below, &layer.frontier, self.dropout)

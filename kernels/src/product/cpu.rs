@@ -1,28 +1,18 @@
-//! The product on the host, by one thread.
+//! The product on the host, by one thread: by the processor's own instructions, or one term after another.
 //!
-//! Returns: the product in the caller's matrix. Input: views that fit. Idea: blocks of [`TERMS`] terms, both factors packed;
-//! then for each panel of 32 columns, which stays in the first-level cache, each panel of 14 rows: 28 registers of sums, to
-//! which every pair of terms adds two instructions' worth of products a row. Cost: the products; each factor's block is
-//! read and written once.
-//!
-//! Unsafe code of this file: the processor's instructions for bf16, which the standard library gives as such.
+//! Unsafe code of this file: calling what is compiled for a processor that was found to be this one.
 #![allow(unsafe_code)]
 
-use std::cell::RefCell;
+use half::bf16;
 
 use super::MatrixView;
-use super::pack::{Factor, rounded};
-
-/// Rows and columns of the sums that are held in registers.
-const ROWS: usize = 14;
-const COLUMNS: usize = 32;
-/// Terms of a block: a panel of columns then takes 24 KiB.
-const TERMS: usize = 384;
+#[cfg(target_arch = "x86_64")]
+use super::x86;
 
 /// Whether this processor has instructions for bf16.
 pub fn has_bf16() -> bool {
     #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512bf16") && std::arch::is_x86_feature_detected!("avx512f");
+    return std::arch::is_x86_feature_detected!("avx512bf16") && std::arch::is_x86_feature_detected!("avx512bw");
     #[cfg(not(target_arch = "x86_64"))]
     false
 }
@@ -44,13 +34,14 @@ pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView
     #[cfg(target_arch = "x86_64")]
     if has_bf16() {
         // SAFETY: the processor has what the function is compiled for.
-        return unsafe { x86::blocks(out, add, a, b) };
+        return unsafe { x86::product(out, add, a, b) };
     }
     term_by_term(out, add, a, b);
 }
 
 /// The same on any processor.
 fn term_by_term(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+    let rounded = |value| bf16::from_f32(value).to_f32();
     for (i, out) in out.chunks_exact_mut(b.columns).enumerate() {
         if !add {
             out.fill(0.0);
@@ -59,68 +50,6 @@ fn term_by_term(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>
             let left = rounded(a.values[i * a.row_stride + k * a.column_stride]);
             for (j, out) in out.iter_mut().enumerate() {
                 *out += left * rounded(b.values[k * b.row_stride + j * b.column_stride]);
-            }
-        }
-    }
-}
-
-thread_local! {
-    /// The packed block of each factor.
-    static PACKED: RefCell<[Vec<u32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
-}
-
-#[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::arch::x86_64::*;
-
-    use super::*;
-
-    /// # Safety
-    /// The processor has AVX-512 F and BF16.
-    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    pub unsafe fn blocks(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
-        let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
-        let right =
-            Factor { values: b.values, lines: b.columns, line_stride: b.column_stride, term_stride: b.row_stride };
-        PACKED.with_borrow_mut(|[rows, columns]| {
-            for first in (0..a.columns).step_by(TERMS) {
-                let terms = TERMS.min(a.columns - first);
-                left.pack::<ROWS>(first, terms, rows);
-                right.pack::<COLUMNS>(first, terms, columns);
-                let pairs = terms.div_ceil(2);
-                for (at, column) in columns.chunks_exact(pairs * COLUMNS).enumerate() {
-                    let start = at * COLUMNS;
-                    let width = COLUMNS.min(b.columns - start);
-                    for (row, out) in rows.chunks_exact(pairs * ROWS).zip(out.chunks_mut(ROWS * b.columns)) {
-                        sums(row, column, &mut out[start..], b.columns, width, add || first > 0);
-                    }
-                }
-            }
-        });
-    }
-
-    /// Adds the products of one panel of rows and one of columns to `out`, whose rows are `stride` apart.
-    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    fn sums(rows: &[u32], columns: &[u32], out: &mut [f32], stride: usize, width: usize, add: bool) {
-        let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
-        for (row, column) in rows.as_chunks::<ROWS>().0.iter().zip(columns.as_chunks::<COLUMNS>().0) {
-            // SAFETY: a panel's pair of terms has 32 columns of four bytes; all bits are numbers of bf16.
-            let right: [__m512bh; 2] = unsafe { std::mem::transmute_copy(column) };
-            for (sum, &pair) in sums.iter_mut().zip(row) {
-                // SAFETY: as above; 16 times the same pair.
-                let left: __m512bh = unsafe { std::mem::transmute(_mm512_set1_epi32(pair as i32)) };
-                sum[0] = _mm512_dpbf16_ps(sum[0], left, right[0]);
-                sum[1] = _mm512_dpbf16_ps(sum[1], left, right[1]);
-            }
-        }
-        for (out, sums) in out.chunks_mut(stride).zip(&sums) {
-            // SAFETY: two registers are 32 numbers.
-            let sums: [f32; COLUMNS] = unsafe { std::mem::transmute(*sums) };
-            let out = &mut out[..width];
-            if add {
-                out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum);
-            } else {
-                out.copy_from_slice(&sums[..width]);
             }
         }
     }

@@ -9,7 +9,8 @@
 //! sums, slowly.
 
 mod cpu;
-mod pack;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use cpu::{has_bf16, product_bf16};
 

@@ -24,6 +24,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
+use gsplit_kernels::MatrixView;
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::{BackwardFn, Gradient};
@@ -271,29 +272,15 @@ pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Resul
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
 }
 
-/// A matrix in a slice: element (i, j) is `values[start + i * row_stride + j * column_stride]`.
-#[derive(Clone, Copy)]
-pub struct Matrix<'a> {
-    pub values: &'a [f32],
-    pub rows: usize,
-    pub columns: usize,
-    pub row_stride: usize,
-    pub column_stride: usize,
-}
-
 /// `out = a × b`, or `out += a × b` with `add`, by the calling thread alone. `out` is stored row after row,
 /// `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
-pub fn gemm(out: &mut [f32], add: bool, a: Matrix<'_>, b: Matrix<'_>) {
+pub fn gemm(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     let (m, n, k) = (a.rows, b.columns, a.columns);
     assert!(b.rows == k && out.len() == m * n, "shapes of a product");
-    for matrix in [a, b] {
-        let last = |count: usize, stride: usize| count.saturating_sub(1).saturating_mul(stride);
-        let end = last(matrix.rows, matrix.row_stride).saturating_add(last(matrix.columns, matrix.column_stride));
-        assert!(matrix.rows == 0 || matrix.columns == 0 || end < matrix.values.len(), "a matrix outside its slice");
-    }
+    assert!(a.fits() && b.fits(), "a matrix outside its slice");
     if k == 0 {
         // The crate leaves the result as it is.
         if !add {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gsplit_kernels::MatrixView;
 use tch::{Kind, Tensor};
 
 use super::*;
@@ -210,17 +211,17 @@ fn memory_is_not_used_again_before_its_tensor_is_gone() {
 fn products_of_every_orientation() {
     let a: Vec<f32> = (0..35).map(|i| (i % 11) as f32 - 4.0).collect();
     let b: Vec<f32> = (0..21).map(|i| (i % 5) as f32 - 2.0).collect();
-    let matrix = |values, rows, columns| Matrix { values, rows, columns, row_stride: columns, column_stride: 1 };
+    let matrix = |values, rows, columns| MatrixView { values, rows, columns, row_stride: columns, column_stride: 1 };
     // 5×7 times 7×3, and (7×5)ᵀ times (3×7)ᵀ.
     for flipped in [false, true] {
         let (left, right) = match flipped {
             false => (matrix(&a, 5, 7), matrix(&b, 7, 3)),
             true => (
-                Matrix { values: &a, rows: 5, columns: 7, row_stride: 1, column_stride: 5 },
-                Matrix { values: &b, rows: 7, columns: 3, row_stride: 1, column_stride: 7 },
+                MatrixView { values: &a, rows: 5, columns: 7, row_stride: 1, column_stride: 5 },
+                MatrixView { values: &b, rows: 7, columns: 3, row_stride: 1, column_stride: 7 },
             ),
         };
-        let at = |m: &Matrix<'_>, i: usize, j: usize| m.values[i * m.row_stride + j * m.column_stride];
+        let at = |m: &MatrixView<'_>, i: usize, j: usize| m.values[i * m.row_stride + j * m.column_stride];
         let expected: Vec<f32> =
             (0..15).map(|place| (0..7).map(|k| at(&left, place / 3, k) * at(&right, k, place % 3)).sum()).collect();
         let mut out = vec![f32::NAN; 15];

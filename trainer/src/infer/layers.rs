@@ -186,7 +186,7 @@ impl LayerWise<'_> {
             rows.into_tensor(&[vertices.len() as i64, dim as i64])
         });
         let hidden = hidden.transpose()?;
-        let edges = LayerEdges::new(self.graph, &all.indptr, &all.local, vertices);
+        let edges = LayerEdges::new(self.graph, &all.indptr, &all.local, vertices).with_engine(self.model.engine());
         let below = hidden.as_ref().map_or(Rows::Stored { features: self.features, vertices }, Rows::Hidden);
         Ok(self.model.infer_layer(layer, &edges, below)?.contiguous())
     }

@@ -16,7 +16,7 @@ use tch::Tensor;
 use super::norm::Norm;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Activation, Finish, Moments, Rows, engine, linear};
+use crate::operator::{Activation, Finish, Moments, Rows, linear};
 
 /// What is added to a layer's result.
 pub enum Residual {
@@ -65,7 +65,7 @@ impl Block {
         let sums = match (&self.residual, below) {
             (Residual::Identity, _) => sums.f_add(&own()?)?,
             (Residual::Projection(weight), _) => {
-                sums.f_add(&linear(engine(), &own()?, weight, None, Finish::default())?)?
+                sums.f_add(&linear(edges.engine, &own()?, weight, None, Finish::default())?)?
             }
             (Residual::Sums, Some(below)) => sums.f_add(below)?,
             _ => sums,

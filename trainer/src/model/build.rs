@@ -6,7 +6,7 @@ use super::norm::Norm;
 use super::parameters::Parameters;
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
 use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, TrainConfig};
-use crate::operator::Activation;
+use crate::operator::{Activation, Engine};
 use crate::{Error, Result};
 
 impl Model {
@@ -30,10 +30,12 @@ impl Model {
             blocks.push(block);
         }
         let shape = [config.layers, config.hidden, classes];
-        let head = has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape));
+        let engine = Engine::of(config.dtype);
+        let head =
+            has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape, engine));
         let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
-        Self { blocks, pre_activation, head, classes, checkpoint_activations, parameters }
+        Self { blocks, pre_activation, head, classes, engine, checkpoint_activations, parameters }
     }
 }
 

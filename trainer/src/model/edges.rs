@@ -11,7 +11,8 @@ use gsplit_kernels::{Edges, Graph};
 use tch::Tensor;
 
 use crate::Result;
-use crate::operator::column;
+use crate::config::Dtype;
+use crate::operator::{Engine, column};
 
 /// The sampled edges of one layer, and the vertices at their ends.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct LayerEdges<'a> {
     /// Edges from rows of the mixed frontier to rows of the frontier; row `i` of the frontier is row `i` of the mixed
     /// frontier.
     pub edges: Arc<Edges>,
+    /// What computes the layer's products.
+    pub engine: Engine,
     vertices: &'a [u32],
     graph: Graph<'a>,
 }
@@ -31,7 +34,13 @@ impl<'a> LayerEdges<'a> {
     /// If these are not the arrays of a sample.
     pub fn new(graph: Graph<'a>, indptr: &[u32], local: &[u32], vertices: &'a [u32]) -> Self {
         let edges = Edges::new(indptr.to_vec(), local.to_vec(), vertices.len());
-        Self { edges: Arc::new(edges.unwrap_or_else(|problem| panic!("a sampled layer: {problem}"))), vertices, graph }
+        let edges = Arc::new(edges.unwrap_or_else(|problem| panic!("a sampled layer: {problem}")));
+        Self { edges, engine: Engine::of(Dtype::F32), vertices, graph }
+    }
+
+    /// The same, with products by `engine`.
+    pub fn with_engine(self, engine: Engine) -> Self {
+        Self { engine, ..self }
     }
 
     /// The vertex of each row of the mixed frontier.

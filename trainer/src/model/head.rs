@@ -8,7 +8,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::JumpingKnowledge;
-use crate::operator::{Finish, engine, linear};
+use crate::operator::{Engine, Finish, linear};
 
 /// A product with bias over rows of one layer or all.
 pub struct Head {
@@ -16,13 +16,25 @@ pub struct Head {
     weight: Tensor,
     bias: Tensor,
     hidden: usize,
+    engine: Engine,
 }
 
 impl Head {
     /// From `layers` layers of `hidden` values to `classes`.
-    pub fn new(named: &mut Named<'_>, mode: JumpingKnowledge, [layers, hidden, classes]: [usize; 3]) -> Self {
+    pub fn new(
+        named: &mut Named<'_>,
+        mode: JumpingKnowledge,
+        [layers, hidden, classes]: [usize; 3],
+        engine: Engine,
+    ) -> Self {
         let rows = if mode == JumpingKnowledge::Cat { layers * hidden } else { hidden };
-        Self { mode, weight: named.glorot("weight", [rows, classes]), bias: named.zeros("bias", classes), hidden }
+        Self {
+            mode,
+            weight: named.glorot("weight", [rows, classes]),
+            bias: named.zeros("bias", classes),
+            hidden,
+            engine,
+        }
     }
 
     /// Whether it reads the rows of all layers, not of the last alone.
@@ -40,7 +52,7 @@ impl Head {
                 rows[1..].iter().try_fold(first, |largest, rows| largest.f_maximum(rows))?
             }
         };
-        linear(engine(), &input, &self.weight, Some(&self.bias), Finish::default())
+        linear(self.engine, &input, &self.weight, Some(&self.bias), Finish::default())
     }
 
     /// Width of what [`Head::gather`] returns.
@@ -58,7 +70,7 @@ impl Head {
         match (self.mode, below) {
             (JumpingKnowledge::Cat, below) => {
                 let weight = self.weight.f_narrow(0, (index * self.hidden) as i64, self.hidden as i64)?;
-                let of_layer = linear(engine(), rows, &weight, None, Finish::default())?;
+                let of_layer = linear(self.engine, rows, &weight, None, Finish::default())?;
                 Ok(below.map_or(Ok(of_layer.shallow_clone()), |below| below.f_add(&of_layer))?)
             }
             (JumpingKnowledge::Max, Some(below)) => Ok(below.f_maximum(rows)?),
@@ -70,7 +82,7 @@ impl Head {
     pub fn logits_of_gathered(&self, gathered: &Tensor) -> Result<Tensor> {
         match self.mode {
             JumpingKnowledge::Cat => Ok(gathered.f_add(&self.bias)?),
-            _ => linear(engine(), gathered, &self.weight, Some(&self.bias), Finish::default()),
+            _ => linear(self.engine, gathered, &self.weight, Some(&self.bias), Finish::default()),
         }
     }
 }

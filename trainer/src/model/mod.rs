@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
-//! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, engine, linear};
+//! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, linear};
 //! use gsplit_trainer::{Result, RunOptions};
 //! use tch::Tensor;
 //!
@@ -22,7 +22,7 @@
 //! impl Layer for Sum {
 //!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
 //!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
-//!         linear(engine(), &sum, &self.weight, None, finish)
+//!         linear(edges.engine, &sum, &self.weight, None, finish)
 //!     }
 //!
 //!     fn out_dim(&self) -> usize {
@@ -57,7 +57,7 @@ use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
-use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
+use crate::operator::{Activation, Dropout, Engine, Finish, Moments, Rows};
 use block::{Block, Residual};
 pub use build::check_size;
 pub use edges::LayerEdges;
@@ -134,6 +134,7 @@ pub struct Model {
     pre_activation: bool,
     head: Option<Head>,
     classes: usize,
+    engine: Engine,
     checkpoint_activations: bool,
     parameters: Parameters,
 }
@@ -147,6 +148,11 @@ impl Model {
     /// The parameters, in a fixed order.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// What computes its products.
+    pub fn engine(&self) -> Engine {
+        self.engine
     }
 
     /// Width of the rows of layer `index`, counted from the features upwards.

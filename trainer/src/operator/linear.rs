@@ -1,8 +1,8 @@
 //! `y = finish(x W + b)`, as a node of torch's graph.
 //!
 //! Backwards the gradient of the product is made from `y` and the gradient of `y`; two products then give those of `W` and
-//! `x`, the latter only if it is asked for (never for features). By the `gemm` crate in tiles (`tiles.rs`), by torch with
-//! whole matrices.
+//! `x`, the latter only if it is asked for (never for features). By torch with whole matrices, by the
+//! other engines in tiles (`tiles.rs`).
 
 use tch::{Kind, Tensor};
 
@@ -33,24 +33,24 @@ pub fn linear(
         let bias = bias.map(|bias| bias.detach().contiguous());
         let bias = bias.as_ref().map(values).transpose()?;
         filled(&[rows, output], |out| match engine {
-            Engine::Gemm => tiles::forward(sizes, values(&x)?, values(&w)?, bias, &finish, out),
             Engine::Torch => {
                 let found = tch::no_grad(|| x.f_matmul(&w))?;
                 out.copy_from_slice(values(&found)?);
                 Ok(finish.epilogue(bias).apply(out, output)?)
             }
+            _ => tiles::forward(engine, sizes, values(&x)?, values(&w)?, bias, &finish, out),
         })?
     };
     let inputs: Vec<&Tensor> = [input, weight].into_iter().chain(bias).collect();
     let kept = result.shallow_clone();
     attach(&inputs, &[&x, &w, &kept], result, move |gradient| match engine {
-        Engine::Gemm => in_tiles(sizes, &finish, &gradient),
         Engine::Torch => in_whole(&finish, &gradient),
+        _ => in_tiles(engine, sizes, &finish, &gradient),
     })
 }
 
 /// The gradients of input, weight and bias, as far as they are needed.
-fn in_tiles(sizes: Sizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
+fn in_tiles(engine: Engine, sizes: Sizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let given = gradient.output.contiguous();
     let shapes = [vec![sizes.rows, sizes.input], vec![sizes.input, sizes.output], vec![sizes.output]];
@@ -69,7 +69,7 @@ fn in_tiles(sizes: Sizes, finish: &Finish, gradient: &Gradient) -> Result<Vec<Op
         of_weight: next(),
         of_bias: next(),
     };
-    tiles::backward(sizes, to)?;
+    tiles::backward(engine, sizes, to)?;
     let tensor = |(buffer, shape): (Option<Buffer>, Vec<usize>)| {
         let shape: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
         buffer.map(|buffer| buffer.into_tensor(&shape)).transpose()

@@ -21,7 +21,7 @@ pub use gsplit_kernels::{Activation, Edges, Reduce};
 pub use aggregate::{aggregate, aggregate_max};
 pub use attention::attention;
 pub use dynamic::dynamic_attention;
-pub use engine::{Engine, engine};
+pub use engine::Engine;
 pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};

@@ -349,7 +349,7 @@ fn tall_product(engine: Engine, rows: usize) -> Vec<Vec<f32>> {
 fn products_are_the_same_for_any_number_of_threads() {
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| tall_product(Engine::Gemm, 3000))
+        pool.install(|| [Engine::Gemm, Engine::Bf16].map(|engine| tall_product(engine, 3000)))
     };
     let first = run(1);
     for threads in [2, 4, 8] {
@@ -365,6 +365,22 @@ fn products_in_tiles_are_those_of_whole_matrices() {
             let largest = whole.iter().fold(1f32, |largest, value| largest.max(value.abs()));
             let apart = tiled.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
             assert!(apart <= 2e-5 * largest, "{rows} rows: {apart} apart, the largest is {largest}");
+        }
+    }
+}
+
+#[test]
+fn products_in_bf16_are_off_by_their_rounding() {
+    for rows in [1, 64, 1025, 17_001] {
+        // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts, a small
+        // error may let a gradient of any size through.
+        let (found, expected) = (tall_product(Engine::Bf16, rows), tall_product(Engine::Torch, rows));
+        assert_ne!(found[0], expected[0]);
+        for (rounded, whole) in found.iter().zip(&expected) {
+            let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>().sqrt();
+            let apart = norm(&mut rounded.iter().zip(whole).map(|(a, b)| a - b));
+            let size = norm(&mut whole.iter().copied());
+            assert!(apart <= 0.1 * size, "{rows} rows: {apart} apart of {size}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `finish(x W + b)` and its gradients by the `gemm` crate, a tile of rows at a time.
+//! `finish(x W + b)` and its gradients, a tile of rows at a time.
 //!
 //! Returns: the rows, and the gradients that are asked for. Input: matrices of matching sizes. Idea: each task takes a tile
 //! of rows through product and epilogue, backwards through the epilogue and both products, while they are in its
@@ -9,12 +9,12 @@
 //! (One product over all rows, shared out by the crate itself, ran at 176 GFLOP/s forwards and 137 for the gradient of `W`
 //! where tiles run at 195 and 173, with two threads that have 231.)
 
-use gsplit_kernels::add_rows;
+use gsplit_kernels::{MatrixView, add_rows, product_bf16};
 use rayon::prelude::*;
 
-use super::Finish;
+use super::{Engine, Finish};
 use crate::Result;
-use crate::autograd::{Buffer, Matrix, gemm};
+use crate::autograd::{Buffer, gemm};
 
 /// Rows of a tile, at most and at least.
 const TILE: (usize, usize) = (1024, 64);
@@ -44,12 +44,19 @@ impl Sizes {
 }
 
 /// A matrix whose rows of `columns` values follow one another, and its transpose.
-fn matrix(values: &[f32], rows: usize, columns: usize) -> Matrix<'_> {
-    Matrix { values, rows, columns, row_stride: columns, column_stride: 1 }
+fn matrix(values: &[f32], rows: usize, columns: usize) -> MatrixView<'_> {
+    MatrixView { values, rows, columns, row_stride: columns, column_stride: 1 }
 }
 
-fn transposed(values: &[f32], rows: usize, columns: usize) -> Matrix<'_> {
-    Matrix { values, rows: columns, columns: rows, row_stride: 1, column_stride: columns }
+fn transposed(values: &[f32], rows: usize, columns: usize) -> MatrixView<'_> {
+    MatrixView { values, rows: columns, columns: rows, row_stride: 1, column_stride: columns }
+}
+
+/// A product by the calling thread: `out = a × b`, or `out += a × b` with `add`.
+type Multiply = fn(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>);
+
+fn multiply(engine: Engine) -> Multiply {
+    if engine == Engine::Bf16 { product_bf16 } else { gemm }
 }
 
 /// The part of `values`, rows of `width` values, that belongs to tile `index`.
@@ -60,6 +67,7 @@ fn tile_of(values: &[f32], index: usize, tile: usize, width: usize) -> &[f32] {
 
 /// `out`, `[rows, output]`, becomes the finished product of `x`, `[rows, input]`, and `w`, `[input, output]`.
 pub fn forward(
+    engine: Engine,
     sizes: Sizes,
     x: &[f32],
     w: &[f32],
@@ -68,10 +76,10 @@ pub fn forward(
     out: &mut [f32],
 ) -> Result<()> {
     let Sizes { input, output, .. } = sizes;
-    let (tile, epilogue) = (sizes.tile(), finish.epilogue(bias));
+    let (tile, epilogue, multiply) = (sizes.tile(), finish.epilogue(bias), multiply(engine));
     out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
         let rows = out.len() / output;
-        gemm(out, false, matrix(tile_of(x, index, tile, input), rows, input), matrix(w, input, output));
+        multiply(out, false, matrix(tile_of(x, index, tile, input), rows, input), matrix(w, input, output));
         Ok(epilogue.apply_part(index * tile, out, output)?)
     })
 }
@@ -92,9 +100,9 @@ pub struct Backward<'a> {
 }
 
 /// Fills in the gradients.
-pub fn backward(sizes: Sizes, mut to: Backward<'_>) -> Result<()> {
+pub fn backward(engine: Engine, sizes: Sizes, mut to: Backward<'_>) -> Result<()> {
     let Sizes { rows, input, output } = sizes;
-    let (tile, group) = (sizes.tile(), sizes.group());
+    let (tile, group, multiply) = (sizes.tile(), sizes.group(), multiply(engine));
     let Backward { x, w, y, gradient, finish, .. } = to;
     let (with_weight, with_bias) = (to.of_weight.is_some(), to.of_bias.is_some());
     let mut given: Vec<Option<&mut [f32]>> = match to.of_input.take() {
@@ -119,11 +127,11 @@ pub fn backward(sizes: Sizes, mut to: Backward<'_>) -> Result<()> {
                 &*unfinished
             };
             if with_weight {
-                gemm(weight.as_mut_slice(), at > 0, transposed(x, rows, input), matrix(g, rows, output));
+                multiply(weight.as_mut_slice(), at > 0, transposed(x, rows, input), matrix(g, rows, output));
             }
             add_rows(g, &mut bias);
             if let Some(of_input) = of_input.as_mut().and_then(Iterator::next) {
-                gemm(of_input, false, matrix(g, rows, output), transposed(w, input, output));
+                multiply(of_input, false, matrix(g, rows, output), transposed(w, input, output));
             }
         }
         Ok((weight, bias))

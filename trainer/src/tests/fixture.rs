@@ -10,7 +10,8 @@ use gsplit_store::{
 use tempfile::TempDir;
 
 use crate::config::{
-    Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TaskConfig, TrainConfig,
+    Device, Dtype, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TaskConfig,
+    TrainConfig,
 };
 
 /// Classes of every fixture.
@@ -213,6 +214,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
             residual: false,
             jumping_knowledge: JumpingKnowledge::None,
             checkpoint_activations: false,
+            dtype: Dtype::F32,
         },
         fanouts: "4,3,2".parse().unwrap(),
         batch_size: 50,

@@ -7,8 +7,8 @@ use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use crate::config::{
-    JumpingKnowledge, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
-    TrainConfig,
+    Dtype, JumpingKnowledge, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
+    ScheduleKind, TrainConfig,
 };
 use crate::{EpochReport, RunOptions, Summary, train};
 
@@ -396,4 +396,17 @@ fn a_model_beyond_any_memory_is_refused() {
     });
     let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
     assert!(message.contains("--hidden 65536") && message.contains("GiB"), "{message}");
+}
+
+#[test]
+fn products_in_bf16_learn_nearly_the_same() {
+    let fixture = dataset(5, 300, 6);
+    let losses = |dtype| {
+        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.model.dtype = dtype);
+        losses(&run(&fixture, &config, &RunOptions::default()).unwrap())
+    };
+    for (exact, rounded) in losses(Dtype::F32).iter().zip(losses(Dtype::Bf16)) {
+        let (exact, rounded) = (exact.1, rounded.1);
+        assert!(exact != rounded && (exact - rounded).abs() < 0.02 * exact, "{exact} and {rounded}");
+    }
 }
