@@ -78,6 +78,12 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     Ok(())
 }
 
+/// One map on as many mini-batches as by default, of the kind that `presample` is of.
+pub fn measure(dataset: &Dataset, map: &PartitionMap, presample: &Presample, ui: &Ui) -> Result<Evaluation> {
+    let setting = Options::default().setting(Some(presample)).map_err(explain)?;
+    evaluate(dataset, std::slice::from_ref(map), Some(presample), &setting, ui).map_err(explain)
+}
+
 fn explain(error: Error) -> anyhow::Error {
     match error {
         Error::Option(problem) => ui::usage(problem),
@@ -143,7 +149,7 @@ fn check_place(path: &Path) -> Result<()> {
 }
 
 /// The table, a column for each map.
-fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
+pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     let (setting, batch) = (&evaluation.setting, &evaluation.batch);
     ui.say(format_args!(
         "{}: {} mini-batches of {} seeds, fanouts {}, seed {}",

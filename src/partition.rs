@@ -13,7 +13,7 @@ use serde_json::json;
 
 use gsplit::ui::{self, Ui};
 
-use crate::capture;
+use crate::{capture, evaluate};
 
 /// Cut the graph into parts, one for each rank that will train
 ///
@@ -29,6 +29,7 @@ Examples:
   gsplit presample products --fanouts 15,10,5
   gsplit partition products --parts 4
   gsplit partition products --parts 4 --weights degree
+  gsplit partition products --parts 4 --weights unit --report
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
   gsplit partition products --parts 8 --servers 2
   gsplit partition products --parts 4 --refine multilevel-presampled-k4
@@ -48,6 +49,9 @@ pub struct Args {
     /// Name to store the partition under [default: made of the options, as multilevel-presampled-k4]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
+    /// Also measure it on 200 fresh mini-batches of the presample's kind, beside a random partition, as gsplit evaluate does
+    #[arg(long)]
+    report: bool,
     /// Partition again where a partition of that name is there already
     #[arg(long)]
     force: bool,
@@ -64,6 +68,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let parts = Some(args.options.parts).filter(|&parts| parts > 0);
     let imported = args.import.read(&dataset, parts).map_err(explain)?;
     let presample = choose_presample(&args, &dataset, ui)?;
+    if args.report && presample.is_none() {
+        let path = args.dataset.display();
+        return Err(ui::usage(format!(
+            "--report measures mini-batches of a presample: run `gsplit presample {path}` first, or use gsplit evaluate, which \
+             takes --fanouts and --batch-size"
+        )));
+    }
     let (default_key, config) = match &imported {
         Some(imported) => (imported.default_key(), imported.config()),
         None => (args.options.default_key(), args.options.config(&dataset).map_err(explain)?),
@@ -92,7 +103,15 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         }
     };
 
-    ui.json(&as_json(&dataset, &map, seconds, started, ui)?);
+    let measured = match &presample {
+        Some(presample) if args.report => Some(evaluate::measure(&dataset, &map, presample, ui)?),
+        _ => None,
+    };
+    let mut all = as_json(&dataset, &map, seconds, started, ui)?;
+    if let (Some(measured), Some(object)) = (&measured, all.as_object_mut()) {
+        object.insert("evaluation".into(), serde_json::to_value(measured)?);
+    }
+    ui.json(&all);
     let meta = map.meta();
     let (config, report) = (&meta.config, &meta.report);
     let how = match seconds {
@@ -109,6 +128,9 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     ));
     print_report(report, meta.made_from.presample.is_some(), ui);
     ui.say(format_args!("  key {key}, in {}", PartitionMap::folder(&dataset, &key).display()));
+    if let Some(measured) = &measured {
+        evaluate::say(measured, &dataset, ui);
+    }
     Ok(())
 }
 

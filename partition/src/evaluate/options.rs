@@ -13,7 +13,7 @@ const MAX_BATCHES: u32 = 100_000;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Mini-batches to measure on
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCHES)))]
+    #[arg(long, value_name = "N", default_value_t = Self::default().batches, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_BATCHES)))]
     pub batches: u32,
     /// In-neighbours sampled for a vertex at each layer, from the seeds downwards [default: the presample's]
     #[arg(long, value_name = "F1,F2,..")]
@@ -25,6 +25,12 @@ pub struct Options {
     /// one more than the presample's]
     #[arg(long)]
     pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { batches: 200, fanouts: None, batch_size: None, seed: None }
+    }
 }
 
 /// The mini-batches to measure on: the first ones that training with this seed draws.
