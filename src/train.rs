@@ -75,6 +75,9 @@ pub struct Args {
     /// Write an event file for TensorBoard into this folder
     #[arg(long, value_name = "DIR")]
     tensorboard: Option<PathBuf>,
+    /// Write a record of the last N mini-batches into the logs too, after every N; 0 for never. Losses are the same with it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    log_every: u32,
 }
 
 impl Args {
@@ -101,6 +104,7 @@ impl Args {
         around.insert("resume".to_string(), self.resume.then_some(true).into());
         around.insert("threads".to_string(), threads.into());
         around.insert("prefetch".to_string(), self.prefetch.into());
+        around.insert("log_every".to_string(), self.log_every.into());
         let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("load_features".to_string(), place.into());
         around
@@ -142,6 +146,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         log: args.log,
         log_csv: args.log_csv,
         tensorboard: args.tensorboard,
+        log_every: args.log_every,
         threads: ui.threads(),
         features: args.load_features,
         prefetch: args.prefetch,

@@ -196,6 +196,11 @@ impl Job<'_> {
         }
     }
 
+    /// Mini-batches of an epoch.
+    pub fn num_steps(&self) -> u64 {
+        self.train.len().div_ceil(self.config.batch_size) as u64
+    }
+
     /// What the model reads and returns.
     pub fn shape(&self) -> Shape {
         let several = self.task.labels().is_some_and(Labels::several);

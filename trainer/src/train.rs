@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, FeaturePlace, Job};
-use crate::log::Logs;
+use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Optimizer;
 use crate::report::{EpochReport, StepReport, Summary};
@@ -33,12 +33,14 @@ pub struct RunOptions {
     pub checkpoint: Option<PathBuf>,
     /// Continue after the newest checkpoint there.
     pub resume: bool,
-    /// JSONL file with one line an epoch.
+    /// JSONL file with one line an epoch, and those of `log_every`.
     pub log: Option<PathBuf>,
-    /// CSV file with one line an epoch.
+    /// CSV file, as `log`.
     pub log_csv: Option<PathBuf>,
     /// Folder for TensorBoard's event files.
     pub tensorboard: Option<PathBuf>,
+    /// Mini-batches from one record of these logs to the next, beside those of the epochs; 0 for none.
+    pub log_every: u32,
     /// Threads for torch's operators, over all ranks together; the machine's cores when `None`.
     pub threads: Option<usize>,
     /// Where feature rows are read from.
@@ -63,6 +65,10 @@ pub fn train(
     config.check()?;
     if options.prefetch > MAX_PREFETCH {
         return Err(Error::Option(format!("--prefetch {}: expected at most {MAX_PREFETCH}", options.prefetch)));
+    }
+    if options.log_every > 0 && [&options.log, &options.log_csv, &options.tensorboard].iter().all(|log| log.is_none()) {
+        let problem = format!("--log-every {}: needs --log, --log-csv or --tensorboard", options.log_every);
+        return Err(Error::Option(problem));
     }
     let artifacts = Artifacts::open(dataset, config)?;
     let job = Job::new(dataset, &artifacts, config, options)?;
@@ -92,7 +98,8 @@ pub fn train(
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
-    let logs = Mutex::new(Logs::start(options, history)?);
+    let steps = job.num_steps() * history.len() as u64;
+    let logs = Mutex::new(Logs::start(options, history, steps)?);
     let run = Run { dataset, inputs, threads, job, options, resume, logs, progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
@@ -181,7 +188,7 @@ impl Run<'_> {
         let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
         self.share_threads(comm.size());
         let model = Model::with_layers(config, job.features.dim(), job.outputs, self.options.layer.as_ref());
-        let steps = job.train.len().div_ceil(config.batch_size) as u64;
+        let steps = job.num_steps();
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {
@@ -196,7 +203,9 @@ impl Run<'_> {
             let started = Instant::now();
             let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
             let stage = self.stage(comm, &name);
-            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref())?.reduce(comm)?;
+            let write = |record: &StepRecord| self.logs().write_step(record);
+            let log = StepLog { every: self.options.log_every, write: &write };
+            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref(), log)?.reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
             if comm.rank() == 0 {
@@ -267,9 +276,13 @@ impl Run<'_> {
             checkpoint::save(folder, reports, origin, model.parameters(), optimizer)?;
         }
         let Some(report) = reports.last() else { return Ok(()) };
-        self.logs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).write(report)?;
+        self.logs().write(report)?;
         (self.on_epoch)(report);
         Ok(())
+    }
+
+    fn logs(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives the calling thread its share of the threads for torch's operators.
