@@ -28,7 +28,7 @@ Examples:
   gsplit train --schedule cosine --optimizer adamw --print-config > run.toml
   gsplit train products --config run.toml --lr 0.002
 
-  gsplit train products --task link --negatives 4 --metric hits@10 --parallelism data --ranks 2
+  gsplit train products --task link --scorer mlp --negatives 4 --metric hits@10 --parallelism data --ranks 2
 
 Valid and test are scored as OGB does: accuracy, ROC-AUC for two classes, micro-F1 where a vertex can have several
 (--metric chooses). With --task link the edges of a symmetric graph are learnt, a share of them held out by a random

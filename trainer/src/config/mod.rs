@@ -13,7 +13,7 @@ mod task;
 pub use model::{JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use schedule::{ScheduleConfig, ScheduleKind};
-pub use task::{TaskConfig, TaskKind};
+pub use task::{ScorerKind, TaskConfig, TaskKind};
 
 use crate::{Error, Result};
 

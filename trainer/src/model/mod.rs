@@ -57,6 +57,7 @@ use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
+use crate::link::PairScorer;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
 use block::{Block, Residual};
 pub use build::check_size;
@@ -135,6 +136,7 @@ pub struct Model {
     head: Option<Head>,
     classes: usize,
     checkpoint_activations: bool,
+    pair_scorer: PairScorer,
     parameters: Parameters,
 }
 
@@ -147,6 +149,11 @@ impl Model {
     /// The parameters, in a fixed order.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// What scores pairs of the rows that the model returns, where links are learnt.
+    pub(crate) fn pair_scorer(&self) -> &PairScorer {
+        &self.pair_scorer
     }
 
     /// Width of the rows of layer `index`, counted from the features upwards.

@@ -17,4 +17,4 @@ mod runs;
 mod sampling;
 mod step_log;
 
-pub(crate) use fixture::on_ranks;
+pub(crate) use fixture::{config as quick_config, on_ranks};
