@@ -15,7 +15,7 @@ use std::time::Instant;
 use gsplit_kernels::{Communicator, Sampler};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{Loaded, load, sample};
+use super::{Input, Loaded, load, sample};
 use crate::job::Job;
 use crate::task::Targets;
 use crate::{Error, Result};
@@ -130,6 +130,6 @@ fn prepare<'a>(
     let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
-    let batch = load(&job.features, sampled, job.prefetch > 0)?;
+    let batch = load(&job.features, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
     Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
 }

@@ -10,7 +10,7 @@ mod optimizer;
 mod schedule;
 mod task;
 
-pub use model::{JumpingKnowledge, ModelConfig, ModelKind, NormKind};
+pub use model::{FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use task::{ScorerKind, TaskConfig, TaskKind};

@@ -5,6 +5,7 @@ use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
+use crate::batch::Input;
 use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind, TrainConfig};
 use crate::link::{Mlp, PairScorer};
 use crate::operator::Activation;
@@ -40,7 +41,8 @@ impl Model {
         };
         let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
-        Self { blocks, pre_activation, head, classes, checkpoint_activations, pair_scorer, parameters }
+        let input = Input::new(config);
+        Self { blocks, pre_activation, head, classes, checkpoint_activations, input, pair_scorer, parameters }
     }
 }
 

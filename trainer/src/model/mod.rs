@@ -57,6 +57,7 @@ use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
+use crate::batch::Input;
 use crate::link::PairScorer;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
 use block::{Block, Residual};
@@ -136,6 +137,7 @@ pub struct Model {
     head: Option<Head>,
     classes: usize,
     checkpoint_activations: bool,
+    input: Input,
     pair_scorer: PairScorer,
     parameters: Parameters,
 }
@@ -149,6 +151,11 @@ impl Model {
     /// The parameters, in a fixed order.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// What becomes of feature rows before the model reads them, while it is not trained.
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
     }
 
     /// What scores pairs of the rows that the model returns, where links are learnt.
