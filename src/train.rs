@@ -28,7 +28,7 @@ Examples:
   gsplit train --schedule cosine --optimizer adamw --print-config > run.toml
   gsplit train products --config run.toml --lr 0.002
 
-  gsplit train products --task link --negatives 4 --metric hits@10 --parallelism data --ranks 2
+  gsplit train products --task link --scorer mlp --negatives 4 --metric hits@10 --parallelism data --ranks 2
 
 Valid and test are scored as OGB does: accuracy, ROC-AUC for two classes, micro-F1 where a vertex can have several
 (--metric chooses). With --task link the edges of a symmetric graph are learnt, a share of them held out by a random
@@ -63,6 +63,11 @@ pub struct Args {
     /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
+    /// Threads of each rank that sample and load these mini-batches and nothing else; the others of --threads compute. Give
+    /// them the share of the threads that sample and load have of an epoch's seconds; any number gives the same losses
+    /// [default: all threads do both]
+    #[arg(long, value_name = "N")]
+    sample_threads: Option<usize>,
     /// Where feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeaturePlace,
@@ -75,6 +80,9 @@ pub struct Args {
     /// Write an event file for TensorBoard into this folder
     #[arg(long, value_name = "DIR")]
     tensorboard: Option<PathBuf>,
+    /// Write a record of the last N mini-batches into the logs too, after every N; 0 for never. Losses are the same with it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    log_every: u32,
 }
 
 impl Args {
@@ -90,6 +98,11 @@ impl Args {
         self.from_file = Some(file);
     }
 
+    /// Threads that do not compute.
+    pub fn sampling_threads(&self) -> usize {
+        self.sample_threads.unwrap_or(0).saturating_mul(self.config.num_ranks())
+    }
+
     /// The options around the configuration that were given, as the file has them.
     fn around(&self, threads: Option<usize>) -> Map<String, Value> {
         let (log, csv, events) = (&self.log, &self.log_csv, &self.tensorboard);
@@ -101,6 +114,8 @@ impl Args {
         around.insert("resume".to_string(), self.resume.then_some(true).into());
         around.insert("threads".to_string(), threads.into());
         around.insert("prefetch".to_string(), self.prefetch.into());
+        around.insert("sample_threads".to_string(), self.sample_threads.into());
+        around.insert("log_every".to_string(), self.log_every.into());
         let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("load_features".to_string(), place.into());
         around
@@ -142,9 +157,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         log: args.log,
         log_csv: args.log_csv,
         tensorboard: args.tensorboard,
+        log_every: args.log_every,
         threads: ui.threads(),
         features: args.load_features,
         prefetch: args.prefetch,
+        sample_threads: args.sample_threads,
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };

@@ -29,12 +29,22 @@ enum Command {
     Compare(compare::Args),
 }
 
+impl Command {
+    /// Threads that the subcommand starts by itself.
+    fn own_threads(&self) -> usize {
+        match self {
+            Self::Train(args) => args.sampling_threads(),
+            _ => 0,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let given = Cli::command().get_matches();
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let output = cli.output;
     match with_file(cli, &given) {
-        Ok(cli) => ui::guard(cli.output, |ui| match cli.command {
+        Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
             Command::Train(args) => train::run(*args, ui),
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(args, ui),

@@ -26,6 +26,16 @@ pub struct Output {
     /// not depend on it, but for the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Those of them that the subcommand starts by itself.
+    #[arg(skip)]
+    own: usize,
+}
+
+impl Output {
+    /// With `own` of the threads left for the subcommand to start.
+    pub fn leaving(self, own: usize) -> Self {
+        Self { own, ..self }
+    }
 }
 
 /// A command line that parsed but contradicts itself: exit code 2, as for clap's own usage errors.
@@ -111,7 +121,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     panic::set_hook(Box::new(on_panic));
     let ui = Ui { output, terminal: std::io::stderr().is_terminal(), lost: Mutex::new(None), times: Times::default() };
     let result = panic::catch_unwind(AssertUnwindSafe(|| {
-        start_threads(output.threads)?;
+        start_threads(output)?;
         run(&ui)?;
         ui.delivered()
     }));
@@ -150,9 +160,15 @@ fn wait_for_sigterm() -> std::io::Result<()> {
     std::thread::Builder::new().name("sigterm".into()).spawn(wait).map(drop)
 }
 
-fn start_threads(threads: Option<u16>) -> anyhow::Result<()> {
-    let Some(threads) = threads else { return Ok(()) };
-    let started = rayon::ThreadPoolBuilder::new().num_threads(threads.into()).build_global();
+fn start_threads(output: Output) -> anyhow::Result<()> {
+    let threads = match (output.threads, output.own) {
+        (Some(threads), _) => threads.into(),
+        (None, 0) => return Ok(()),
+        (None, _) => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    // Whether any are left is for the subcommand to say.
+    let shared = threads.saturating_sub(output.own).max(1);
+    let started = rayon::ThreadPoolBuilder::new().num_threads(shared).build_global();
     started.map_err(|error| usage(format!("--threads {threads}: {error}; ask for fewer")))
 }
 

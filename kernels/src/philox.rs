@@ -78,6 +78,8 @@ pub enum Stream {
     Links = 9,
     /// Negative edges of link prediction, by edge.
     Negatives = 10,
+    /// Dropout masks of what scores pairs of vertices, by pair.
+    Pairs = 11,
 }
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).

@@ -1,6 +1,7 @@
 """The GraphSAGE that `gsplit train` has made, in plain PyTorch: sage.py DATASET CHECKPOINT
 
-Prints the test accuracy of exact inference; CHECKPOINT is a folder like run/best. Needs torch and safetensors.
+Prints the test accuracy of exact inference; CHECKPOINT is a folder like run/best, of a run
+without --normalise-features. Needs torch and safetensors.
 """
 
 import sys

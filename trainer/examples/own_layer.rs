@@ -1,18 +1,23 @@
-//! A layer of one's own, trained like those of the crate: on any number of ranks, with any parallelism, and with the
+//! A layer of one's own, trained and inferred with like those of the crate: on any number of ranks, with any parallelism, and with the
 //! options that surround a layer (residual, normalisation, dropout, checkpointing).
 //!
 //! h'(v) = (h(v) + τ (mean of h(u) over the sampled in-edges u → v - h(v))) W + b, one step of diffusion with a trained rate τ.
 //!
-//! Run it on a dataset directory: `cargo run --release -p gsplit-trainer --example own_layer -- DATASET`.
+//! Run it on a dataset directory: `cargo run --release -p gsplit-trainer --example own_layer -- DATASET CHECKPOINT`, a folder for
+//! the checkpoints and the predicted classes.
 
 // It talks to whoever runs it.
 #![allow(clippy::print_stdout)]
+
+use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches};
 use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::model::{Layer, LayerEdges, LayerShape, Named, OwnLayer};
 use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, linear};
-use gsplit_trainer::{EpochReport, Error, Result, RunOptions, Summary, TrainConfig, train};
+use gsplit_trainer::{
+    EpochReport, Error, InferConfig, InferSummary, Result, RunOptions, Summary, TrainConfig, infer, train,
+};
 use tch::Tensor;
 
 /// One step of diffusion.
@@ -59,21 +64,38 @@ fn config(flags: &str) -> Result<TrainConfig> {
     config.map_err(|problem| Error::Option(problem.to_string()))
 }
 
-/// Trains two layers of diffusion with the options `flags`.
-pub fn run(dataset: &Dataset, flags: &str, on_epoch: &(dyn Fn(&EpochReport) + Sync)) -> Result<Summary> {
-    let layer = OwnLayer::new(|named, shape| Box::new(Diffusion::new(named, shape)));
-    let options = RunOptions { layer: Some(layer), ..RunOptions::default() };
+fn layer() -> OwnLayer {
+    OwnLayer::new(|named, shape| Box::new(Diffusion::new(named, shape)))
+}
+
+/// Trains two layers of diffusion with the options `flags`; checkpoints go into the folder `checkpoint`.
+pub fn run(
+    dataset: &Dataset,
+    flags: &str,
+    checkpoint: Option<PathBuf>,
+    on_epoch: &(dyn Fn(&EpochReport) + Sync),
+) -> Result<Summary> {
+    let options = RunOptions { layer: Some(layer()), checkpoint, ..RunOptions::default() };
     let flags = format!("--layers 2 --fanouts 10,5 --hidden 64 {flags}");
     train(dataset, &config(&flags)?, &options, &NoProgress, on_epoch)
 }
 
-#[allow(dead_code)] // a test runs `run` alone
+/// Scores the model in the folder `checkpoint` with all neighbours, in 1 GiB, and writes the class of every vertex to `out`.
+pub fn predict(dataset: &Dataset, checkpoint: PathBuf, out: PathBuf) -> Result<InferSummary> {
+    let config = InferConfig { checkpoint, out: Some(out), layer: Some(layer()), ..InferConfig::default() };
+    infer(dataset, &config, 1 << 30, None, &NoProgress)
+}
+
+#[allow(dead_code)] // a test runs the others
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let path = std::env::args().nth(1).ok_or("usage: own_layer DATASET")?;
-    let dataset = Dataset::open(std::path::Path::new(&path))?;
+    let [dataset, checkpoint] = [1, 2].map(|at| std::env::args().nth(at).map(PathBuf::from));
+    let (dataset, checkpoint) = dataset.zip(checkpoint).ok_or("usage: own_layer DATASET CHECKPOINT")?;
+    let dataset = Dataset::open(&dataset)?;
     let flags = "--parallelism data --ranks 2 --norm layer --residual";
-    run(&dataset, flags, &|epoch| {
+    run(&dataset, flags, Some(checkpoint.clone()), &|epoch| {
         println!("epoch {}: loss {:.4}, valid {:?}", epoch.epoch, epoch.loss, epoch.valid);
     })?;
+    let classes = checkpoint.join("classes.npy");
+    println!("{:?}", predict(&dataset, checkpoint, classes)?.scores);
     Ok(())
 }

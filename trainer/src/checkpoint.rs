@@ -306,7 +306,10 @@ fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
         let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);
         let Some(source) = source.filter(|source| source.size() == target.size() && source.kind() == target.kind())
         else {
-            let problem = format!("expected a tensor {name} of shape {:?}: it is from another model", target.size());
+            let problem = format!(
+                "expected a tensor {name} of shape {:?}: it is from another model, or one with a program's own layers",
+                target.size()
+            );
             return Err(Error::Data { path: path.to_path_buf(), problem });
         };
         tch::no_grad(|| target.shallow_clone().copy_(source));

@@ -6,6 +6,7 @@ use gsplit_store::Stage;
 use crate::Result;
 use crate::batch::{Comms, Prepared, for_each_batch};
 use crate::job::Job;
+use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::report::StepReport;
@@ -19,10 +20,12 @@ pub fn train_epoch(
     optimizer: &mut Optimizer,
     comms: &Comms,
     stage: &dyn Stage,
+    log: StepLog<'_>,
 ) -> Result<StepReport> {
     let config = job.config;
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let (mut sums, comm) = (StepReport::default(), comms.computing.as_ref());
+    let mut window = Window::begin(log, epoch, optimizer.steps);
     for_each_batch(job, epoch, &order, comms, |prepared| {
         let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
@@ -33,6 +36,7 @@ pub fn train_epoch(
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         (report.edges, report.rows_loaded, report.rows_exchanged) = (edges as u64, rows as u64, rows_exchanged);
         sums.add(&report);
+        window.add(&report, comm)?;
         if comm.rank() == 0 {
             stage.advance(items as u64);
         }

@@ -72,6 +72,8 @@ pub struct Job<'a> {
     pub ownership: Ownership<'a>,
     /// Mini-batches that are prepared ahead.
     pub prefetch: usize,
+    /// Threads of this rank's own that prepare them.
+    pub sample_threads: Option<usize>,
     /// Becomes true when the run is to stop.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -126,6 +128,7 @@ impl<'a> Job<'a> {
                 valid: None,
                 test: None,
                 prefetch: options.prefetch,
+                sample_threads: options.sample_threads,
                 stop: options.stop,
                 ownership,
             });
@@ -149,6 +152,7 @@ impl<'a> Job<'a> {
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
             prefetch: options.prefetch,
+            sample_threads: options.sample_threads,
             stop: options.stop,
             ownership,
         })
@@ -194,6 +198,11 @@ impl Job<'_> {
             Task::Nodes(_) => self.valid.as_ref().is_some_and(|valid| !valid.is_empty()),
             Task::Links(links) => !links.valid.is_empty(),
         }
+    }
+
+    /// Mini-batches of an epoch.
+    pub fn num_steps(&self) -> u64 {
+        self.train.len().div_ceil(self.config.batch_size) as u64
     }
 
     /// What the model reads and returns.

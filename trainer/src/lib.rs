@@ -45,8 +45,8 @@ mod train;
 
 pub use batch::Ownership;
 pub use config::{
-    ConfigOption, Device, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind,
-    Parallelism, ScheduleConfig, ScheduleKind, TaskConfig, TaskKind, TrainConfig,
+    ConfigOption, Device, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,
+    OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::Exchange;

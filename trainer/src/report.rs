@@ -1,4 +1,4 @@
-//! Numbers that training returns: per step inside, per epoch to the caller, per epoch to the logs.
+//! Numbers that training returns: per step inside, per epoch to the caller and to the logs.
 
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ impl StepReport {
 }
 
 /// One epoch over all ranks; a line of the log file.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct EpochReport {
     /// From 1.
     pub epoch: u32,

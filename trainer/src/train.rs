@@ -2,8 +2,8 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, FeaturePlace, Job};
-use crate::log::Logs;
+use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Optimizer;
 use crate::report::{EpochReport, StepReport, Summary};
@@ -33,14 +33,21 @@ pub struct RunOptions {
     pub checkpoint: Option<PathBuf>,
     /// Continue after the newest checkpoint there.
     pub resume: bool,
-    /// JSONL file with one line an epoch.
+    /// JSONL file with one line an epoch, and those of `log_every`.
     pub log: Option<PathBuf>,
-    /// CSV file with one line an epoch.
+    /// CSV file, as `log`.
     pub log_csv: Option<PathBuf>,
     /// Folder for TensorBoard's event files.
     pub tensorboard: Option<PathBuf>,
-    /// Threads for torch's operators, over all ranks together; the machine's cores when `None`.
+    /// Mini-batches from one record of these logs to the next, beside those of the epochs; 0 for none.
+    pub log_every: u32,
+    /// Threads of all ranks together; the machine's cores when `None`. Those of torch's operators are set here, those of
+    /// rayon's global pool are the caller's.
     pub threads: Option<usize>,
+    /// Of these, the threads of each rank that sample and load ahead, in a pool of their own; for a `prefetch` above 0. The others
+    /// compute, and rayon's global pool should have as many. Losses are the same with any number, but for the last
+    /// bits of torch's own sums, which depend on how many threads compute.
+    pub sample_threads: Option<usize>,
     /// Where feature rows are read from.
     pub features: FeaturePlace,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
@@ -52,6 +59,33 @@ pub struct RunOptions {
     pub layer: Option<OwnLayer>,
 }
 
+impl RunOptions {
+    /// Checks what does not depend on the dataset; returns the threads of `threads` that compute on `ranks` ranks together.
+    fn compute_threads(&self, threads: usize, ranks: usize) -> Result<usize> {
+        let problem = if self.prefetch > MAX_PREFETCH {
+            format!("--prefetch {}: expected at most {MAX_PREFETCH}", self.prefetch)
+        } else if self.log_every > 0 && [&self.log, &self.log_csv, &self.tensorboard].iter().all(|log| log.is_none()) {
+            format!("--log-every {}: needs --log, --log-csv or --tensorboard", self.log_every)
+        } else {
+            match self.sample_threads {
+                None => return Ok(threads),
+                Some(0) => {
+                    "--sample-threads 0: expected 1 or more: leave it out for threads that all work shares".into()
+                }
+                Some(each) if self.prefetch == 0 => format!("--sample-threads {each}: needs --prefetch 1 or more"),
+                Some(each) => match threads.checked_sub(each.saturating_mul(ranks)) {
+                    Some(left) if left > 0 => return Ok(left),
+                    _ => format!(
+                        "--sample-threads {each}: for each of {ranks} ranks, that leaves none of {threads} threads to \
+                         compute with: ask for fewer, or raise --threads"
+                    ),
+                },
+            }
+        };
+        Err(Error::Option(problem))
+    }
+}
+
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
     dataset: &Dataset,
@@ -61,14 +95,12 @@ pub fn train(
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<Summary> {
     config.check()?;
-    if options.prefetch > MAX_PREFETCH {
-        return Err(Error::Option(format!("--prefetch {}: expected at most {MAX_PREFETCH}", options.prefetch)));
-    }
+    let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    let ranks = config.num_ranks();
+    let compute_threads = options.compute_threads(threads, ranks)?;
     let artifacts = Artifacts::open(dataset, config)?;
     let job = Job::new(dataset, &artifacts, config, options)?;
-    let ranks = config.num_ranks();
-    let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let inputs = Inputs::of(dataset, artifacts.partition(), (threads / ranks).max(1), job.shape());
+    let inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));
@@ -92,8 +124,9 @@ pub fn train(
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
-    let logs = Mutex::new(Logs::start(options, history)?);
-    let run = Run { dataset, inputs, threads, job, options, resume, logs, progress, on_epoch };
+    let steps = job.num_steps() * history.len() as u64;
+    let logs = Mutex::new(Logs::start(options, history, steps)?);
+    let run = Run { dataset, inputs, threads, compute_threads, job, options, resume, logs, progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Ok(Summary {
@@ -110,7 +143,10 @@ pub fn train(
 struct Run<'a> {
     dataset: &'a Dataset,
     inputs: Inputs,
+    /// Of the whole run; all of them evaluate.
     threads: usize,
+    /// Those that do not sample.
+    compute_threads: usize,
     job: Job<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
@@ -179,9 +215,9 @@ impl Run<'_> {
 
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
-        self.share_threads(comm.size());
+        set_torch_threads(self.compute_threads / comm.size());
         let model = Model::with_layers(config, job.features.dim(), job.outputs, self.options.layer.as_ref());
-        let steps = job.train.len().div_ceil(config.batch_size) as u64;
+        let steps = job.num_steps();
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
         if let Some(resume) = &self.resume {
@@ -196,7 +232,9 @@ impl Run<'_> {
             let started = Instant::now();
             let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
             let stage = self.stage(comm, &name);
-            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref())?.reduce(comm)?;
+            let write = |record: &StepRecord| self.logs().write_step(record);
+            let log = StepLog { every: self.options.log_every, write: &write };
+            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref(), log)?.reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
             if comm.rank() == 0 {
@@ -244,7 +282,7 @@ impl Run<'_> {
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
         let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
         let started = Instant::now();
-        self.share_threads(1);
+        set_torch_threads(self.threads);
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
         for (split, score) in evaluate(model, job, stage.as_ref())? {
             match split {
@@ -252,7 +290,7 @@ impl Run<'_> {
                 _ => report.valid = score,
             }
         }
-        self.share_threads(config.num_ranks());
+        set_torch_threads(self.compute_threads / config.num_ranks());
         report.evaluate_s = started.elapsed().as_secs_f64();
         match (config.watches_valid(), report.valid) {
             (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),
@@ -267,15 +305,19 @@ impl Run<'_> {
             checkpoint::save(folder, reports, origin, model.parameters(), optimizer)?;
         }
         let Some(report) = reports.last() else { return Ok(()) };
-        self.logs.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).write(report)?;
+        self.logs().write(report)?;
         (self.on_epoch)(report);
         Ok(())
     }
 
-    /// Gives the calling thread its share of the threads for torch's operators.
-    fn share_threads(&self, among: usize) {
-        tch::set_num_threads((self.threads / among).max(1) as i32);
+    fn logs(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many threads torch's operators take that the calling thread runs.
+fn set_torch_threads(threads: usize) {
+    tch::set_num_threads(threads.max(1) as i32);
 }
 
 /// The report of an epoch of `steps` mini-batches, not evaluated yet.

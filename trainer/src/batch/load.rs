@@ -1,33 +1,36 @@
 //! Loading the feature rows of a mini-batch's bottom local frontier, each once.
 //!
 //! Where no other rank needs them, there is nothing to do: the bottom layer reads them where they are stored. Only a
-//! mini-batch that is prepared ahead of time takes them along all the same, while another is computed.
+//! mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose rows
+//! are not used as they are stored.
 
 use gsplit_store::FeatureTable;
 
-use super::Sampled;
+use super::{Input, Sampled};
 use crate::autograd::Buffer;
-use crate::operator::gather_features;
 use crate::{Exchange, Result};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
     /// What to compute.
     pub sampled: Sampled,
-    /// One feature row for each vertex of [`Sampled::input`], as f32, where they are to be exchanged or came ahead of time.
+    /// One feature row for each vertex of [`Sampled::input`], as f32, where they are to be exchanged, came ahead of time or are not
+    /// those that are stored.
     pub input_rows: Option<Buffer>,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
 
-/// Reads the input rows of `sampled` and widens them to f32, unless the bottom layer reads them itself; with `ahead` always.
-pub fn load(features: &FeatureTable, sampled: Sampled, ahead: bool) -> Result<Loaded<'_>> {
-    let stays = !ahead && sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
+/// Reads the input rows of `sampled`, widens them to f32 and makes `input` of them, unless the bottom layer reads them itself;
+/// with `ahead` always.
+pub fn load<'a>(features: &'a FeatureTable, sampled: Sampled, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
+    let stays =
+        !ahead && input.is_plain() && sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
     let input_rows = match stays {
         true => None,
         false => {
             let mut rows = Buffer::new(sampled.input.len() * features.dim())?;
-            gather_features(features, &sampled.input, rows.as_mut_slice())?;
+            input.read(features, &sampled.input, rows.as_mut_slice())?;
             Some(rows)
         }
     };
@@ -40,6 +43,7 @@ mod tests {
     use half::{bf16, f16};
 
     use super::*;
+    use crate::operator::gather_features;
 
     #[test]
     fn rows_arrive_as_they_were_stored_in_every_dtype() {

@@ -1,11 +1,13 @@
 //! From the epoch's seed order to a mini-batch that is ready to compute, one type per stage, each made from the one
 //! before: [`Seeds`] → [`Sampled`] → [`Loaded`]; and how they come ahead of time, [`for_each_batch`].
 
+mod input;
 mod load;
 mod pipeline;
 mod sample;
 mod seeds;
 
+pub use input::Input;
 pub use load::{Loaded, load};
 pub use pipeline::{Comms, Prepared, for_each_batch};
 pub use sample::{Sampled, SampledLayer, sample};

@@ -4,6 +4,8 @@
 //! each is sampled and loaded when it is needed; else a thread of its own stays up to that many ahead. Samples are a
 //! function of (seed, epoch, step, layer, vertex), so both give the same. The preparing thread talks to the other ranks
 //! through communicators of its own: their calls may fall between those of any step of the computing threads.
+//! Given threads of its own (`--sample-threads`) it does its parallel work there, else on those that everything shares, where
+//! pieces of it wait for pieces of a layer and the other way round.
 //! Memory: the mini-batches that are ahead, with their feature rows where other ranks need them.
 
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -11,8 +13,9 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::{Communicator, Sampler};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{Loaded, load, sample};
+use super::{Input, Loaded, load, sample};
 use crate::job::Job;
 use crate::task::Targets;
 use crate::{Error, Result};
@@ -69,10 +72,11 @@ pub fn for_each_batch<'a>(
     if job.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
     }
+    let pool = job.sample_threads.map(own_threads).transpose()?;
     thread::scope(|scope| {
         // One more is being made, and one waits to be put in.
         let (sender, receiver) = sync_channel(job.prefetch - 1);
-        scope.spawn(move || {
+        let work = move || {
             for batch in prepared {
                 let last = batch.is_err();
                 // The receiver is gone once computing has failed.
@@ -80,6 +84,10 @@ pub fn for_each_batch<'a>(
                     break;
                 }
             }
+        };
+        scope.spawn(move || match pool {
+            Some(pool) => pool.install(work),
+            None => work(),
         });
         let outcome = receive(&receiver, order.len().div_ceil(job.config.batch_size), &mut compute);
         // A thread that waits for other ranks, or for room, is to end before the scope does.
@@ -89,6 +97,12 @@ pub fn for_each_batch<'a>(
         }
         outcome
     })
+}
+
+/// `threads` threads for the sampling and loading of one rank.
+fn own_threads(threads: usize) -> Result<ThreadPool> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
+    pool.map_err(|error| Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer")))
 }
 
 fn receive<'a>(
@@ -116,6 +130,6 @@ fn prepare<'a>(
     let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
-    let batch = load(&job.features, sampled, job.prefetch > 0)?;
+    let batch = load(&job.features, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
     Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
 }

@@ -10,10 +10,10 @@ mod optimizer;
 mod schedule;
 mod task;
 
-pub use model::{Dtype, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
+pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use schedule::{ScheduleConfig, ScheduleKind};
-pub use task::{TaskConfig, TaskKind};
+pub use task::{ScorerKind, TaskConfig, TaskKind};
 
 use crate::{Error, Result};
 

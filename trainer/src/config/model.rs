@@ -62,6 +62,17 @@ pub enum Dtype {
     Bf16,
 }
 
+/// What a feature row is divided by before it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum FeatureNorm {
+    /// Nothing
+    #[default]
+    None,
+    /// The sum of its absolute values, unless it is zero: bags of words become shares
+    Row,
+}
+
 /// A model's shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -81,6 +92,14 @@ pub struct ModelConfig {
     /// Share of the hidden values that dropout zeroes
     #[arg(long, default_value_t = 0.5)]
     pub dropout: f64,
+    /// Share of the features that dropout zeroes
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[serde(default)]
+    pub input_dropout: f64,
+    /// Divide each feature row where it is used, as recipes for bags of words do; the dataset stays as it is
+    #[arg(long, value_name = "BY", value_enum, default_value = "none")]
+    #[serde(default)]
+    pub normalise_features: FeatureNorm,
     /// What is normalised before the activation of hidden layers [default: none; layer for resgcn, batch for gin]
     #[arg(long, value_enum)]
     pub norm: Option<NormKind>,
@@ -115,6 +134,8 @@ impl ModelConfig {
             Some(format!("--heads {} does not divide --hidden {}: choose a divisor", self.heads, self.hidden))
         } else if !(0.0..1.0).contains(&self.dropout) {
             Some(format!("--dropout {}: expected at least 0 and below 1", self.dropout))
+        } else if !(0.0..1.0).contains(&self.input_dropout) {
+            Some(format!("--input-dropout {}: expected at least 0 and below 1", self.input_dropout))
         } else if self.kind == ModelKind::Sgc && extras {
             let options = "--norm, --residual and --jumping-knowledge";
             Some(format!("--model sgc has no hidden layers for {options}: leave them out, or choose gcn"))

@@ -15,6 +15,17 @@ pub enum TaskKind {
     Link,
 }
 
+/// What makes a score of the rows of two vertices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ScorerKind {
+    /// Their dot product
+    #[default]
+    Dot,
+    /// A trained perceptron with a hidden layer of --hidden over their elementwise product
+    Mlp,
+}
+
 /// What is learnt, and how it is scored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +37,10 @@ pub struct TaskConfig {
     /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; mrr]
     #[arg(long)]
     pub metric: Option<Metric>,
+    /// What scores a pair of vertices, with --task link
+    #[arg(long, value_name = "KIND", value_enum, default_value = "dot")]
+    #[serde(default)]
+    pub scorer: ScorerKind,
     /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub negatives: usize,
@@ -48,6 +63,7 @@ impl Default for TaskConfig {
         Self {
             kind: TaskKind::Node,
             metric: None,
+            scorer: ScorerKind::Dot,
             negatives: 1,
             valid_edges: 0.05,
             test_edges: 0.1,
@@ -68,6 +84,9 @@ impl TaskConfig {
         }
         if let (TaskKind::Node, Some(metric)) = (self.kind, self.metric.filter(|metric| metric.is_for_links())) {
             return Some(format!("--metric {metric}: scores links: choose it with --task link"));
+        }
+        if self.kind == TaskKind::Node && self.scorer != ScorerKind::Dot {
+            return Some("--scorer mlp: scores links: choose it with --task link".to_string());
         }
         if self.negatives == 0 || self.negatives > MOST_NEGATIVES {
             return Some(format!("--negatives {}: expected 1 to {MOST_NEGATIVES}", self.negatives));

@@ -180,12 +180,18 @@ impl LayerWise<'_> {
         sampler.layer(&self.graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
         let vertices = sampler.mixed();
         let dim = self.in_dim(layer);
-        let hidden = below.map(|below| {
-            let mut rows = Buffer::new(vertices.len() * dim)?;
-            gather_f32(below.values(), dim, vertices, rows.as_mut_slice())?;
-            rows.into_tensor(&[vertices.len() as i64, dim as i64])
-        });
-        let hidden = hidden.transpose()?;
+        let input = self.model.input();
+        let hidden = match below {
+            None if input.is_plain() => None,
+            below => {
+                let mut rows = Buffer::new(vertices.len() * dim)?;
+                match below {
+                    Some(below) => gather_f32(below.values(), dim, vertices, rows.as_mut_slice())?,
+                    None => input.read(self.features, vertices, rows.as_mut_slice())?,
+                }
+                Some(rows.into_tensor(&[vertices.len() as i64, dim as i64])?)
+            }
+        };
         let edges = LayerEdges::new(self.graph, &all.indptr, &all.local, vertices).with_engine(self.model.engine());
         let below = hidden.as_ref().map_or(Rows::Stored { features: self.features, vertices }, Rows::Hidden);
         Ok(self.model.infer_layer(layer, &edges, below)?.contiguous())

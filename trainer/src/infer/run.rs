@@ -13,6 +13,7 @@ use super::{Chunk, LayerWise, Room, Trained};
 use crate::config::TaskKind;
 use crate::evaluate::Scores;
 use crate::metric::{Metric, largest};
+use crate::model::OwnLayer;
 use crate::task::Labels;
 use crate::{Error, Result};
 
@@ -70,6 +71,10 @@ pub struct InferConfig {
     /// Replace the files that are there
     #[arg(long)]
     pub force: bool,
+    /// The program's own layers that the checkpoint was trained with ([`RunOptions::layer`](crate::RunOptions::layer)): it does not
+    /// say whose its parameters are.
+    #[arg(skip)]
+    pub layer: Option<OwnLayer>,
 }
 
 /// What was done.
@@ -106,7 +111,7 @@ pub fn infer(
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
     topology.check_indices()?;
-    let model = trained.model()?;
+    let model = trained.model(config.layer.as_ref())?;
     let last = model.num_layers() - 1;
     let embedding = embedding_layer(config, &trained, last)?;
     let wanted = wanted_split(dataset, config.split)?;

@@ -6,7 +6,7 @@ use gsplit_store::{Error as StoreError, checksum_file, document};
 
 use crate::checkpoint::{Checkpoint, newest, restore_parameters};
 use crate::config::TrainConfig;
-use crate::model::{Model, check_size};
+use crate::model::{Model, OwnLayer, check_size};
 use crate::{Error, Result};
 
 /// The file with the parameters.
@@ -73,15 +73,15 @@ impl Trained {
         self.checkpoint.inputs.shape.several
     }
 
-    /// The model with its parameters.
+    /// The model with its parameters; `layer` makes its layers where they are a program's own.
     ///
     /// # Errors
     /// [`Error::Data`] if the file has other tensors than the configuration says; [`Error::Option`] if that is no
     /// configuration, or one for which there is not the memory.
-    pub fn model(&self) -> Result<Model> {
+    pub fn model(&self, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check()?;
         check_size(self.config(), self.feature_dim(), self.outputs())?;
-        let model = Model::new(self.config(), self.feature_dim(), self.outputs());
+        let model = Model::with_layers(self.config(), self.feature_dim(), self.outputs(), layer);
         restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
         Ok(model)
     }

@@ -8,8 +8,9 @@ use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, StreamKey, uniq
 use tch::Tensor;
 
 use super::LinkSplit;
-use super::score::score_pairs;
+use super::scorer::Pairs;
 use crate::batch::{Ownership, Seeds};
+use crate::model::{DropoutKey, Model};
 use crate::step::{from_rows, to_rows};
 use crate::task::Loss;
 use crate::{Exchange, Result};
@@ -20,6 +21,8 @@ pub struct LinkBatch {
     ends: usize,
     /// Sources and targets of this rank's pairs, as positions among the ends: an edge, then its negatives, and so on.
     pairs: [Vec<u32>; 2],
+    /// Number of the first pair in the global mini-batch.
+    first: usize,
     /// Negatives of each edge.
     negatives: usize,
     /// From the rows of the seeds to those of the ends.
@@ -43,7 +46,9 @@ impl LinkBatch {
         let key = StreamKey { epoch, step, ..StreamKey::new(seed, Stream::Negatives) };
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());
-        for &edge in &batch[batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks] {
+        let share = batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks;
+        let first = share.start * (1 + negatives);
+        for &edge in &batch[share] {
             let (source, target) = split.ends(edge);
             let mut draws = Draws::new(&key, edge);
             sources.extend(std::iter::repeat_n(source, 1 + negatives));
@@ -60,17 +65,18 @@ impl LinkBatch {
         };
         let total = batch.len() * (1 + negatives);
         let seeds = Seeds { local, excluded: Some(excluded(split, batch)) };
-        Ok((seeds, Self { ends: num_ends, pairs, negatives, exchange, total }))
+        Ok((seeds, Self { ends: num_ends, pairs, first, negatives, exchange, total }))
     }
 
-    /// Loss and gradient of `rows`, f32 `[seeds, dim]`. Collective under a partition map.
-    pub fn loss(&self, rows: &Tensor, comm: &dyn Communicator) -> Result<Loss> {
+    /// Loss and gradient of `rows`, f32 `[seeds, dim]`, scored by that of `model`, whose own parameters get their gradients.
+    /// Collective under a partition map.
+    pub fn loss(&self, model: &Model, rows: &Tensor, dropout: DropoutKey, comm: &dyn Communicator) -> Result<Loss> {
         let (seeds, dim) = (rows.size()[0] as usize, rows.size()[1] as usize);
         let mixed = self.exchange.forward(comm, to_rows(rows)?, dim)?;
         debug_assert_eq!(mixed.len(), self.ends * dim);
         let [sources, targets] = &self.pairs;
-        let each = 1 + self.negatives;
-        let scored = score_pairs(&mixed, dim, [sources, targets], |i| i % each == 0, 1.0 / self.total as f32)?;
+        let pairs = Pairs { ends: [sources, targets], negatives: self.negatives, first: self.first };
+        let scored = model.pair_scorer().loss(mixed, dim, pairs, 1.0 / self.total as f32, Some(dropout))?;
         let gradient = self.exchange.backward(comm, scored.gradient, dim)?;
         Ok(Loss {
             value: scored.loss / self.total as f64,

@@ -8,9 +8,8 @@ use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
 use gsplit_store::{Split, Stage};
 use rayon::prelude::*;
 
-use super::LinkSplit;
-use super::score::dot;
 use super::split::in_neighbours;
+use super::{LinkSplit, PairScorer};
 use crate::Result;
 use crate::config::TaskConfig;
 use crate::infer::{HiddenWriter, LayerWise};
@@ -18,6 +17,8 @@ use crate::metric::{Metric, rank_of_positive};
 
 /// Times that a negative is drawn again.
 const TRIES: usize = 16;
+/// Pairs that are scored at once, about.
+const PAIRS: usize = 1 << 15;
 
 /// Scores the held-out edges of `split` with the rows that `pass` computes on the training graph; `whole` is the graph with
 /// all edges. `None` where none are held out.
@@ -34,21 +35,37 @@ pub fn evaluate(
     let mut rows = HiddenWriter::begin(None, pass.graph.num_vertices() * dim)?;
     pass.run(None, stage, &mut |chunk| if chunk.layer == last { rows.push(chunk.rows) } else { Ok(()) })?;
     let rows = rows.finish()?;
-    let row = |v: u32| &rows.values()[v as usize * dim..][..dim];
-    let rank = |&(source, target): &(u32, u32)| {
-        let score = |v: u32| dot(row(source), row(v));
-        let negatives: Vec<f32> = negatives(whole, config, source, target).map(score).collect();
-        rank_of_positive(score(target), &negatives)
-    };
-    let score = |edges: &[(u32, u32)]| {
-        let ranks: Vec<f64> = edges.par_iter().map(rank).collect();
+    let score = |edges: &[(u32, u32)]| -> Result<Option<f64>> {
+        let ranks = ranks(pass.model.pair_scorer(), (rows.values(), dim), whole, config, edges)?;
         let points = ranks.iter().map(|&rank| match metric {
             Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
             _ => 1.0 / rank,
         });
-        (!ranks.is_empty()).then(|| points.sum::<f64>() / ranks.len() as f64)
+        Ok((!ranks.is_empty()).then(|| points.sum::<f64>() / ranks.len() as f64))
     };
-    Ok(vec![(Split::Valid, score(&split.valid)), (Split::Test, score(&split.test))])
+    Ok(vec![(Split::Valid, score(&split.valid)?), (Split::Test, score(&split.test)?)])
+}
+
+/// The rank of each edge among its negatives, by the score of their rows.
+fn ranks(
+    scorer: &PairScorer,
+    (rows, dim): (&[f32], usize),
+    whole: &Graph<'_>,
+    config: &TaskConfig,
+    edges: &[(u32, u32)],
+) -> Result<Vec<f64>> {
+    let each = 1 + config.eval_negatives;
+    let mut ranks = Vec::with_capacity(edges.len());
+    for edges in edges.chunks((PAIRS / each).max(1)) {
+        let among = |&(source, target): &(u32, u32)| -> Vec<u32> {
+            [target].into_iter().chain(negatives(whole, config, source, target)).collect()
+        };
+        let targets = edges.par_iter().map(among).collect::<Vec<_>>().concat();
+        let sources: Vec<u32> = edges.iter().flat_map(|&(source, _)| std::iter::repeat_n(source, each)).collect();
+        let scores = scorer.scores(rows, dim, [&sources, &targets])?;
+        ranks.extend(scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..])));
+    }
+    Ok(ranks)
 }
 
 /// The vertices that `target` is ranked among.

@@ -1,4 +1,4 @@
-//! Scores of pairs of rows, and the gradient of their loss.
+//! Dot products of pairs of rows, and the gradient of their loss.
 //!
 //! Loss of a pair with score s and label y: ln(1 + e^s) − s y; its derivative: σ(s) − y. With s = ⟨h_u, h_v⟩ the gradient
 //! of h_u is (σ(s) − y) h_v, and the other way round.
@@ -34,6 +34,22 @@ pub struct Scored {
     pub gradient: Vec<f32>,
 }
 
+/// The sum of the losses of `scores`, how many of them are above 0 exactly if theirs is an edge, and the derivatives of the
+/// losses times `scale`. Summed in order.
+pub fn logistic(scores: &[f32], edge: impl Fn(usize) -> bool + Sync, scale: f32) -> (f64, u64, Vec<f32>) {
+    let (mut loss, mut correct) = (0f64, 0);
+    for (i, &score) in scores.iter().enumerate() {
+        let (score, edge) = (f64::from(score), edge(i));
+        loss += score.max(0.0) + (-score.abs()).exp().ln_1p() - if edge { score } else { 0.0 };
+        correct += u64::from((score > 0.0) == edge);
+    }
+    let slope = |(i, &score): (usize, &f32)| {
+        let sigmoid = 1.0 / (1.0 + (-score).exp());
+        scale * (sigmoid - f32::from(u8::from(edge(i))))
+    };
+    (loss, correct, scores.par_iter().enumerate().map(slope).collect())
+}
+
 /// Scores the pairs (`sources[i]`, `targets[i]`), positions in `rows` of `dim` values; `edge(i)` says whether pair `i` is an
 /// edge. Sums are taken in the pairs' order, whatever the number of threads.
 pub fn score_pairs(
@@ -49,15 +65,8 @@ pub fn score_pairs(
     };
     let (mut from, mut to) = (gather(sources)?, gather(targets)?);
     let scores: Vec<f32> = from.par_chunks_exact(dim).zip(to.par_chunks_exact(dim)).map(|(u, v)| dot(u, v)).collect();
-    let (mut loss, mut correct) = (0f64, 0);
-    for (i, &score) in scores.iter().enumerate() {
-        let (score, edge) = (f64::from(score), edge(i));
-        loss += score.max(0.0) + (-score.abs()).exp().ln_1p() - if edge { score } else { 0.0 };
-        correct += u64::from((score > 0.0) == edge);
-    }
-    from.par_chunks_exact_mut(dim).zip(to.par_chunks_exact_mut(dim)).enumerate().for_each(|(i, (u, v))| {
-        let sigmoid = 1.0 / (1.0 + (-scores[i]).exp());
-        let slope = scale * (sigmoid - f32::from(u8::from(edge(i))));
+    let (loss, correct, slopes) = logistic(&scores, edge, scale);
+    from.par_chunks_exact_mut(dim).zip(to.par_chunks_exact_mut(dim)).zip(&slopes).for_each(|((u, v), slope)| {
         for (u, v) in u.iter_mut().zip(v) {
             (*u, *v) = (slope * *v, slope * *u);
         }

@@ -1,4 +1,5 @@
-//! TensorBoard's event files: scalars, one step an epoch.
+//! TensorBoard's event files: scalars, whose step is the epoch in the folder itself and the mini-batch in its folder `steps`,
+//! which TensorBoard shows as a run of its own.
 //!
 //! A file is a sequence of TFRecords, each one `Event` of tensorflow/core/util/event.proto, encoded by hand:
 //!
@@ -12,12 +13,15 @@
 //!
 //! A fresh run voids all that is in the folder; a resumed one voids what a killed run logged after its last checkpoint, and
 //! adds to the rest. Where the folder has no event file yet, the epochs before the resume are written too.
+//!
+//! Why mini-batches do not lie beside epochs: what is void is told by the step alone, which would then mean two things.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::StepRecord;
 use crate::Result;
 use crate::report::EpochReport;
 
@@ -32,8 +36,9 @@ pub struct EventFile {
 }
 
 impl EventFile {
-    /// Starts a file in `folder`, to follow `history`.
-    pub fn create(folder: &Path, history: &[EpochReport]) -> Result<Self> {
+    /// Starts a file in `folder`, where all that other files have from step `first` on is void; says too whether there are no
+    /// others, for which it has to begin with step 1.
+    pub fn create(folder: &Path, first: u64) -> Result<(Self, bool)> {
         let io = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
         std::fs::create_dir_all(folder).map_err(io(folder))?;
         let entries = std::fs::read_dir(folder).map_err(io(folder))?;
@@ -44,19 +49,24 @@ impl EventFile {
         let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}.gsplit"));
         let file = File::create_new(&path).map_err(io(&path))?;
         let mut events = Self { path, file };
-        let first = if others { history.len() as u64 + 1 } else { 1 };
         events.event(0, 3, b"brain.Event:2")?;
-        events.event(first, 7, &[tag(1, VARINT), 1])?;
-        match others {
-            true => Ok(events),
-            false => history.iter().try_for_each(|report| events.write(report)).map(|()| events),
-        }
+        events.event(if others { first } else { 1 }, 7, &[tag(1, VARINT), 1])?;
+        Ok((events, !others))
     }
 
     /// Appends the scalars of an epoch.
     pub fn write(&mut self, report: &EpochReport) -> Result<()> {
+        self.scalars(u64::from(report.epoch), &of_epoch(report))
+    }
+
+    /// Appends the scalars of a record of mini-batches.
+    pub fn write_step(&mut self, record: &StepRecord) -> Result<()> {
+        self.scalars(record.step, &of_steps(record))
+    }
+
+    fn scalars(&mut self, step: u64, scalars: &[(&str, Option<f64>)]) -> Result<()> {
         let mut summary = Vec::new();
-        for (name, value) in scalars(report) {
+        for &(name, value) in scalars {
             let Some(value) = value else { continue };
             let mut scalar = Vec::new();
             bytes(&mut scalar, 1, name.as_bytes());
@@ -64,7 +74,7 @@ impl EventFile {
             scalar.extend((value as f32).to_le_bytes());
             bytes(&mut summary, 1, &scalar);
         }
-        self.event(u64::from(report.epoch), 5, &summary)
+        self.event(step, 5, &summary)
     }
 
     /// Appends one event, whose field `field` holds `content`.
@@ -81,7 +91,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn scalars(report: &EpochReport) -> [(&'static str, Option<f64>); 14] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 14] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -99,6 +109,24 @@ fn scalars(report: &EpochReport) -> [(&'static str, Option<f64>); 14] {
         ("work/rows_loaded", Some(report.rows_loaded as f64)),
         ("work/rows_exchanged", Some(report.rows_exchanged as f64)),
     ]
+}
+
+/// The scalars of a record of mini-batches by their tags.
+fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 10] {
+    let t = &record.timings;
+    [
+        ("loss/train", record.loss),
+        ("optimizer/learning_rate", record.learning_rate),
+        ("optimizer/gradient_norm", record.gradient_norm),
+        ("seconds/steps", record.seconds),
+        ("seconds/sample", t.sample_s),
+        ("seconds/load", t.load_s),
+        ("seconds/compute", t.compute_s),
+        ("seconds/exchange", t.exchange_s),
+        ("work/edges_per_s", record.edges_per_s),
+        ("work/rows_per_s", record.rows_per_s),
+    ]
+    .map(|(name, value)| (name, Some(value)))
 }
 
 /// Protobuf's wire types.

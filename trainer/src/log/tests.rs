@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use super::Logs;
 use super::tensorboard::{crc32c, masked_crc};
+use super::text::{Columns, Format};
+use super::{Logs, StepRecord};
 use crate::RunOptions;
 use crate::report::{EpochReport, Timings};
 
@@ -99,6 +100,7 @@ fn parse(event: &[u8]) -> Event {
 /// The events of all files of `folder`, by file; checks every checksum.
 fn events(folder: &Path) -> Vec<Vec<Event>> {
     let mut paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.retain(|path| path.is_file());
     paths.sort();
     let read = |path| {
         let bytes = std::fs::read(path).unwrap();
@@ -123,7 +125,7 @@ fn event_files_hold_every_epoch_once() {
     let options = RunOptions { tensorboard: Some(folder.path().join("tb")), ..Default::default() };
     let tb = folder.path().join("tb");
     let history: Vec<EpochReport> = (1..=3).map(report).collect();
-    let mut first = Logs::start(&options, &[]).unwrap();
+    let mut first = Logs::start(&options, &[], 0).unwrap();
     history.iter().for_each(|report| first.write(report).unwrap());
     let found = events(&tb);
     assert_eq!(found[0][..2], [Event::Version("brain.Event:2".into()), Event::Start(1)]);
@@ -136,7 +138,7 @@ fn event_files_hold_every_epoch_once() {
     assert_eq!(found[0].len(), 5);
 
     // Resumed after the second epoch: the third is void, and the earlier ones are not written again.
-    let mut second = Logs::start(&options, &history[..2]).unwrap();
+    let mut second = Logs::start(&options, &history[..2], 20).unwrap();
     second.write(&report(3)).unwrap();
     let found = events(&tb);
     assert_eq!(found[1][1], Event::Start(3));
@@ -144,15 +146,17 @@ fn event_files_hold_every_epoch_once() {
 
     // Resumed with a folder that knows nothing of the run yet.
     let options = RunOptions { tensorboard: Some(folder.path().join("other")), ..Default::default() };
-    drop(Logs::start(&options, &history[..2]).unwrap());
+    drop(Logs::start(&options, &history[..2], 20).unwrap());
     let found = events(&folder.path().join("other"));
     assert_eq!((found[0].len(), &found[0][1]), (4, &Event::Start(1)));
 }
 
 #[test]
 fn csv_quotes_what_needs_it() {
-    let columns = super::Columns::of(r#"{"b": "x,\"y\"", "a": 1.5, "c": null, "d": "plain"}"#);
-    assert_eq!((columns.names(), columns.values()), ("b,a,c,d".into(), r#""x,""y""",1.5,,plain"#.into()));
+    let record = r#"{"b": "x,\"y\"", "a": 1.5, "c": null, "d": "plain"}"#;
+    let Format::Csv(names) = Format::csv(&[record.into(), r#"{"a": 1, "e": 2}"#.into()]) else { panic!("it is CSV") };
+    assert_eq!(names, ["b", "a", "c", "d", "e"]);
+    assert_eq!(Columns::of(record).values(&names), r#""x,""y""",1.5,,plain,"#);
 }
 
 #[test]
@@ -160,7 +164,7 @@ fn csv_has_the_keys_and_values_of_jsonl() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| Some(folder.path().join("below").join(name));
     let options = RunOptions { log: path("a.jsonl"), log_csv: path("a.csv"), ..Default::default() };
-    let mut logs = Logs::start(&options, &[report(1)]).unwrap();
+    let mut logs = Logs::start(&options, &[report(1)], 10).unwrap();
     logs.write(&report(2)).unwrap();
     let read = |name: &str| std::fs::read_to_string(path(name).unwrap()).unwrap();
     let (csv, jsonl) = (read("a.csv"), read("a.jsonl"));
@@ -176,4 +180,63 @@ fn csv_has_the_keys_and_values_of_jsonl() {
             assert_eq!(value.parse::<f64>().ok(), expected, "{name}");
         }
     }
+}
+
+fn steps(step: u64) -> StepRecord {
+    StepRecord { step, epoch: 1 + (step as u32 - 1) / 10, steps: 5, loss: 1.0 / step as f64, ..Default::default() }
+}
+
+#[test]
+fn a_resumed_log_keeps_the_records_of_the_epochs_that_were_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| Some(folder.path().join(name));
+    let options = RunOptions { log: path("a.jsonl"), log_csv: path("a.csv"), log_every: 5, ..Default::default() };
+    let read = |name: &str| std::fs::read_to_string(path(name).unwrap()).unwrap();
+    let both = || (read("a.jsonl"), read("a.csv"));
+    let mut first = Logs::start(&options, &[], 0).unwrap();
+    let epoch = |logs: &mut Logs, number: u32| {
+        let before = 10 * u64::from(number - 1);
+        [before + 5, before + 10].iter().for_each(|&step| logs.write_step(&steps(step)).unwrap());
+        logs.write(&report(number)).unwrap();
+    };
+    (1..=2).for_each(|number| epoch(&mut first, number));
+    let after_two = both();
+    (3..=4).for_each(|number| epoch(&mut first, number));
+    // Epoch 4 was logged, but the checkpoint is of epoch 2; step 35 came as the run was killed.
+    first.write_step(&steps(35)).unwrap();
+    let whole = Logs::start(&options, &[report(1), report(2)], 20).unwrap();
+    assert_eq!(both(), after_two);
+    drop(whole);
+    let names = after_two.1.lines().next().unwrap();
+    assert!(names.starts_with("step,epoch,loss,") && names.ends_with("steps,edges_per_s,rows_per_s"), "{names}");
+    let width = |line: &str| line.split(',').count();
+    assert!(after_two.1.lines().all(|line| width(line) == width(names)));
+    assert!(after_two.1.lines().nth(1).unwrap().starts_with("5,1,0.2,") && after_two.0.lines().count() == 6);
+
+    // Another run's epoch, though of the same number: its mini-batches are not ours.
+    let other = EpochReport { loss: 7.0, ..report(1) };
+    drop(Logs::start(&options, &[other], 10).unwrap());
+    assert_eq!((both().0.lines().count(), both().1.lines().count()), (1, 2));
+    // Without records of mini-batches the columns are others: nothing of the old file fits under them.
+    drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[report(1)], 10).unwrap());
+    assert!(read("a.csv").starts_with("epoch,loss,") && read("a.csv").lines().count() == 2);
+}
+
+#[test]
+fn event_files_of_mini_batches_have_steps_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let tb = folder.path().join("tb");
+    let options = RunOptions { tensorboard: Some(tb.clone()), log_every: 5, ..Default::default() };
+    let mut first = Logs::start(&options, &[], 0).unwrap();
+    [5, 10].iter().for_each(|&step| first.write_step(&steps(step)).unwrap());
+    first.write(&report(1)).unwrap();
+    drop(Logs::start(&options, &[report(1)], 10).unwrap());
+    // A later run that has no such records, from the start: what lies there is void.
+    drop(Logs::start(&RunOptions { log_every: 0, ..options }, &[], 0).unwrap());
+    let found = events(&tb.join("steps"));
+    let starts: Vec<&Event> = found.iter().map(|events| &events[1]).collect();
+    assert_eq!(starts, [&Event::Start(1), &Event::Start(11), &Event::Start(1)]);
+    let Event::Scalars(10, scalars) = &found[0][3] else { panic!("{found:?}") };
+    assert!(scalars.contains(&("loss/train".into(), 0.1)));
+    assert_eq!(scalars.len(), 10);
 }

@@ -5,7 +5,9 @@ use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
-use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, TrainConfig};
+use crate::batch::Input;
+use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind, TrainConfig};
+use crate::link::{Mlp, PairScorer};
 use crate::operator::{Activation, Engine};
 use crate::{Error, Result};
 
@@ -17,7 +19,7 @@ impl Model {
 
     /// Like [`Model::new`], with layers by `make` where it is given, instead of those that the configuration names.
     pub fn with_layers(config: &TrainConfig, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
-        let (seed, config) = (config.seed, &config.model);
+        let (seed, config, task) = (config.seed, &config.model, &config.task);
         let mut parameters = Parameters::new(seed);
         let has_head = config.has_head();
         let mut width = in_dim;
@@ -33,9 +35,16 @@ impl Model {
         let engine = Engine::of(config.dtype);
         let head =
             has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape, engine));
+        let pair_scorer = match (task.kind, task.scorer) {
+            (TaskKind::Link, ScorerKind::Mlp) => {
+                PairScorer::Mlp(Mlp::new(&mut parameters.below("scorer".into()), classes, config.hidden, engine))
+            }
+            _ => PairScorer::Dot,
+        };
         let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
-        Self { blocks, pre_activation, head, classes, engine, checkpoint_activations, parameters }
+        let input = Input::new(config);
+        Self { blocks, pre_activation, head, classes, engine, checkpoint_activations, input, pair_scorer, parameters }
     }
 }
 
@@ -112,7 +121,12 @@ pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result
         ModelKind::Gin => (input + out) * out,
         ModelKind::SagePool => 2.0 * (input + 1.0) * out + input * input,
     };
-    let values: f64 = widths.windows(2).map(|pair| of_layer(pair[0], pair[1])).sum();
+    let hidden = config.model.hidden as f64;
+    let of_scorer = match config.task.scorer {
+        ScorerKind::Mlp => (classes as f64 + 2.0) * hidden,
+        ScorerKind::Dot => 0.0,
+    };
+    let values: f64 = widths.windows(2).map(|pair| of_layer(pair[0], pair[1])).sum::<f64>() + of_scorer;
     let bytes = values * COPIES * size_of::<f32>() as f64 * config.num_ranks() as f64;
     let mut room: Vec<u8> = Vec::new();
     let refused = room.try_reserve_exact(bytes as usize).is_err();

@@ -57,6 +57,8 @@ use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
+use crate::batch::Input;
+use crate::link::PairScorer;
 use crate::operator::{Activation, Dropout, Engine, Finish, Moments, Rows};
 use block::{Block, Residual};
 pub use build::check_size;
@@ -136,6 +138,8 @@ pub struct Model {
     classes: usize,
     engine: Engine,
     checkpoint_activations: bool,
+    input: Input,
+    pair_scorer: PairScorer,
     parameters: Parameters,
 }
 
@@ -153,6 +157,16 @@ impl Model {
     /// What computes its products.
     pub fn engine(&self) -> Engine {
         self.engine
+    }
+
+    /// What becomes of feature rows before the model reads them, while it is not trained.
+    pub(crate) fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// What scores pairs of the rows that the model returns, where links are learnt.
+    pub(crate) fn pair_scorer(&self) -> &PairScorer {
+        &self.pair_scorer
     }
 
     /// Width of the rows of layer `index`, counted from the features upwards.

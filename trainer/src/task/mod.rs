@@ -15,6 +15,7 @@ use tch::Tensor;
 
 use crate::Result;
 use crate::link::{LinkBatch, LinkSplit};
+use crate::model::{DropoutKey, Model};
 
 /// What is learnt.
 pub enum Task<'a> {
@@ -43,11 +44,18 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// The loss of `seeds`, for which the last layer returned `rows`, f32 `[seeds, outputs]`. Collective.
-    pub fn loss(&self, rows: &Tensor, seeds: &[u32], comm: &dyn Communicator) -> Result<Loss> {
+    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`. Collective.
+    pub fn loss(
+        &self,
+        model: &Model,
+        rows: &Tensor,
+        seeds: &[u32],
+        dropout: DropoutKey,
+        comm: &dyn Communicator,
+    ) -> Result<Loss> {
         match self {
             Self::Nodes(targets) => targets.loss(rows, seeds),
-            Self::Links(batch) => batch.loss(rows, comm),
+            Self::Links(batch) => batch.loss(model, rows, dropout, comm),
         }
     }
 }

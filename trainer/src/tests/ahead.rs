@@ -1,8 +1,8 @@
 //! Where rows are read from and how far ahead mini-batches are prepared changes no loss.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use gsplit_store::NoProgress;
+use gsplit_store::{NoProgress, Progress, Stage, Unit};
 
 use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
 use super::runs::{losses, run};
@@ -55,5 +55,60 @@ fn links_are_the_same_prepared_ahead() {
             losses(&run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap())
         });
         assert_eq!(many, none, "{parallelism}");
+    }
+}
+
+/// Remembers the most threads with the name of those that sample that it ever saw while a mini-batch was computed.
+#[derive(Default)]
+struct Threads(AtomicUsize);
+
+impl Progress for &'static Threads {
+    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
+        Box::new(*self)
+    }
+
+    fn note(&self, _: &str) {}
+}
+
+impl Stage for &'static Threads {
+    fn advance(&self, _: u64) {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        // A thread may be gone meanwhile.
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        self.0.fetch_max(names.filter(|name| name.trim_end() == "sample").count(), Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn losses_do_not_depend_on_the_threads_that_sample() {
+    static SEEN: Threads = Threads(AtomicUsize::new(0));
+    let fixture = dataset(33, 300, 5);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Single, 1)] {
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
+        let run = |sample_threads: Option<usize>, prefetch: usize| {
+            let options = RunOptions { threads: Some(9), sample_threads, prefetch, ..RunOptions::default() };
+            SEEN.0.store(0, Ordering::Relaxed);
+            let summary =
+                train(&fixture.dataset, &config, &options, &&SEEN, &|_| {}).map_err(|error| error.to_string());
+            (summary.map(|summary| losses(&summary)), SEEN.0.load(Ordering::Relaxed))
+        };
+        let (shared, none) = run(None, 2);
+        assert!(shared.is_ok() && none == 0);
+        for threads in [1, 2] {
+            let (own, seen) = run(Some(threads), 2);
+            assert_eq!(own, shared, "{parallelism}, {threads} threads");
+            // The other ranks' epochs begin and end when they do.
+            assert!((threads..=threads * ranks).contains(&seen), "{parallelism}: {seen} threads sample");
+        }
+        for (threads, prefetch, words) in [
+            (0, 1, "--sample-threads 0: expected 1 or more"),
+            (1, 0, "--sample-threads 1: needs --prefetch"),
+            (9usize.div_ceil(ranks), 1, "leaves none of 9 threads"),
+            (usize::MAX, 1, "leaves none of 9 threads"),
+        ] {
+            let message = run(Some(threads), prefetch).0.unwrap_err();
+            assert!(message.contains(words), "{message}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use super::fixture::{
     CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_ranks, several_labels, store_partition,
 };
 use crate::RunOptions;
-use crate::batch::{load, sample};
+use crate::batch::{Input, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
@@ -25,7 +25,7 @@ fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let (seeds, targets) = job.batch(batch, at, comm).unwrap();
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
-    let loaded = load(&job.features, sampled, false).unwrap();
+    let loaded = load(&job.features, sampled, &Input::training(&config.model, at), false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
     let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
@@ -144,7 +144,11 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             let mine = job.batch(seeds, at, &Solo).unwrap().0;
             let sampled =
                 sample(&mut Sampler::new(2), &job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
-            let loaded = load(&job.features, sampled, false).unwrap();
+            let input = match dropout {
+                Some(_) => Input::training(&config.model, at),
+                None => Input::new(&config.model),
+            };
+            let loaded = load(&job.features, sampled, &input, false).unwrap();
             let pass = forward(&model, loaded, job.graph, dropout, &Solo, &mut StepReport::default()).unwrap();
             to_rows(pass.logits()).unwrap()
         };

@@ -10,8 +10,8 @@ use gsplit_store::{
 use tempfile::TempDir;
 
 use crate::config::{
-    Device, Dtype, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism, TaskConfig,
-    TrainConfig,
+    Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism,
+    TaskConfig, TrainConfig,
 };
 
 /// Classes of every fixture.
@@ -210,6 +210,8 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
             hidden: 8,
             heads: 2,
             dropout: 0.4,
+            input_dropout: 0.0,
+            normalise_features: FeatureNorm::None,
             norm: None,
             residual: false,
             jumping_knowledge: JumpingKnowledge::None,
@@ -251,6 +253,13 @@ pub fn models() -> Vec<ModelConfig> {
             with(M::Resgcn, N::Batch, false, J::None),
             with(M::Resgcn, N::None, false, J::Max),
             with(M::Resgcn, N::Batch, false, J::Cat),
+            ModelConfig { input_dropout: 0.3, ..base.clone() },
+            ModelConfig { normalise_features: FeatureNorm::Row, ..with(M::Gcn, N::None, true, J::None) },
+            ModelConfig {
+                normalise_features: FeatureNorm::Row,
+                input_dropout: 0.6,
+                ..with(M::Gat, N::None, false, J::None)
+            },
         ])
         .collect()
 }

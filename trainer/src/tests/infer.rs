@@ -9,7 +9,7 @@ use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::fixture::{CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, several_labels};
-use crate::config::{ModelKind, Parallelism};
+use crate::config::{FeatureNorm, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
@@ -121,6 +121,35 @@ fn predictions_are_those_that_the_evaluation_scored() {
         }
         std::fs::remove_dir_all(folder).unwrap();
         std::fs::remove_dir_all(checkpoint).unwrap();
+    }
+}
+
+#[test]
+fn features_are_normalised_for_inference_as_they_were_in_training() {
+    let fixture = dataset(39, 500, 6);
+    let base = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
+    });
+    let train = |config: &TrainConfig, prefetch: usize, run: &str| {
+        let checkpoint = Some(fixture.folder.path().join(run));
+        let options = RunOptions { checkpoint, prefetch, threads: Some(2), ..RunOptions::default() };
+        train(&fixture.dataset, config, &options, &NoProgress, &|_| {}).unwrap()
+    };
+    // Read by the layer itself, or ahead of time.
+    let (summary, ahead) = (train(&base, 0, "run"), train(&base, 2, "ahead"));
+    let losses = |summary: &Summary| summary.epochs.iter().map(|epoch| epoch.loss).collect::<Vec<_>>();
+    assert_eq!(losses(&summary), losses(&ahead));
+    let changes: [&dyn Fn(&mut TrainConfig); 2] =
+        [&|config| config.model.input_dropout = 0.0, &|config| config.model.normalise_features = FeatureNorm::None];
+    for (change, run) in changes.iter().zip(["no-dropout", "raw"]) {
+        assert_ne!(losses(&train(&changed(&base, change), 0, run)), losses(&summary), "{run}");
+    }
+    let checkpoint = fixture.folder.path().join("run");
+    let config = InferConfig { checkpoint, ..InferConfig::default() };
+    let last = summary.epochs.last().unwrap();
+    for memory in [1 << 30, 200_000] {
+        let scores = run(&fixture, &config, memory).unwrap().scores;
+        assert_eq!(scores[1..], [(Split::Valid, last.valid), (Split::Test, last.test)]);
     }
 }
 

@@ -8,9 +8,12 @@ use gsplit_store::{Dataset, NoProgress};
 use super::equivalence::{distance, run};
 use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
 use crate::batch::{Ownership, sample};
-use crate::config::{ModelKind, Parallelism, TaskConfig, TaskKind, TrainConfig};
+use crate::checkpoint::restore_parameters;
+use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
+use crate::evaluate::evaluate;
 use crate::job::{Artifacts, Job};
 use crate::link::{LinkBatch, LinkSplit};
+use crate::model::Model;
 use crate::{InferConfig, RunOptions, infer, train};
 
 fn task() -> TaskConfig {
@@ -101,9 +104,17 @@ fn links_have_one_loss_and_gradient_for_every_parallelism() {
     let dataset = &fixture.dataset;
     let train = LinkSplit::new(&whole(dataset), &task()).unwrap().train;
     // 50 edges, and 2: then most ranks have none.
-    for (model, batch) in
-        [(ModelKind::Sage, &train[..50]), (ModelKind::Gat, &train[..50]), (ModelKind::Sage, &train[..2])]
-    {
+    let (dot, mlp) = (ScorerKind::Dot, ScorerKind::Mlp);
+    for (model, scorer, batch) in [
+        (ModelKind::Sage, dot, &train[..50]),
+        (ModelKind::Gat, dot, &train[..50]),
+        (ModelKind::Sage, dot, &train[..2]),
+        (ModelKind::Sage, mlp, &train[..50]),
+        (ModelKind::Gat, mlp, &train[..2]),
+    ] {
+        let link_config = |model, parallelism, ranks| {
+            changed(&link_config(model, parallelism, ranks), |config| config.task.scorer = scorer)
+        };
         let (loss, gradient) = run(dataset, &link_config(model, Parallelism::Single, 1), batch);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
         for ranks in [2, 3] {
@@ -114,7 +125,8 @@ fn links_have_one_loss_and_gradient_for_every_parallelism() {
             });
             for config in split.iter().chain([&data]) {
                 let (other, other_gradient) = run(dataset, config, batch);
-                let what = format!("{model:?}, {} on {ranks} ranks, {:?}", config.parallelism, config.partition);
+                let what =
+                    format!("{model:?}, {scorer:?}, {} on {ranks} ranks, {:?}", config.parallelism, config.partition);
                 assert!((loss - other).abs() <= 1e-5 * loss, "{what}: loss {other}, expected {loss}");
                 let off = distance(&other_gradient, &gradient);
                 assert!(off <= 1e-5, "{what}: gradients differ by {off}");
@@ -155,6 +167,56 @@ fn links_of_communities_are_learnt_and_embedded() {
 }
 
 #[test]
+fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
+    let fixture = communities(600, 6);
+    let checkpoint = fixture.folder.path().join("run");
+    let options =
+        |resume| RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), resume, ..RunOptions::default() };
+    let whole = changed(&link_config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+        (config.epochs, config.batch_size, config.model.dropout, config.optimizer.lr) = (10, 200, 0.1, 0.02);
+        (config.fanouts, config.task.scorer) = ("8,8,8".parse().unwrap(), ScorerKind::Mlp);
+    });
+    let straight = train(&fixture.dataset, &whole, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    let part = changed(&whole, |config| config.epochs = 4);
+    train(&fixture.dataset, &part, &options(false), &NoProgress, &|_| {}).unwrap();
+    let rest = train(&fixture.dataset, &whole, &options(true), &NoProgress, &|_| {}).unwrap();
+    let of = |summary: &crate::Summary| -> Vec<_> {
+        summary.epochs.iter().map(|epoch| (epoch.loss, epoch.valid, epoch.test)).collect()
+    };
+    assert_eq!(of(&rest), of(&straight)[4..]);
+    let (first, last) = (&straight.epochs[0], &straight.epochs[9]);
+    assert!(last.loss < first.loss && last.test.unwrap() > 0.5, "{first:?} {last:?}");
+    let weights = tch::Tensor::read_safetensors(checkpoint.join("epoch-00010/model.safetensors")).unwrap();
+    let shapes: BTreeMap<String, Vec<i64>> = weights
+        .into_iter()
+        .map(|(name, tensor)| (name, tensor.size()))
+        .filter(|(name, _)| name.starts_with("scorer"))
+        .collect();
+    let expected = [("bias", vec![1]), ("hidden_bias", vec![8]), ("hidden_weight", vec![8, 8]), ("weight", vec![8, 1])];
+    assert_eq!(shapes, expected.map(|(name, shape)| (format!("scorer.{name}"), shape)).into());
+
+    // The evaluation goes by it: turned round, it ranks last what came first.
+    let artifacts = Artifacts::open(&fixture.dataset, &whole).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, &whole, &RunOptions::default()).unwrap();
+    let model = Model::new(&whole, job.features.dim(), job.outputs);
+    restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
+    let test = || evaluate(&model, &job, &NoProgress).unwrap()[1].1.unwrap();
+    assert_eq!(Some(test()), last.test);
+    let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();
+    tch::no_grad(|| drop(weight.shallow_clone().neg_()));
+    assert!(test() < 0.2, "{}", test());
+
+    let out = fixture.folder.path().join("rows.npy");
+    let config =
+        InferConfig { checkpoint: checkpoint.clone(), embeddings: Some(out.clone()), ..InferConfig::default() };
+    infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
+    assert_eq!(gsplit_store::ColumnFile::open(&out).unwrap().rows(), 600);
+    let other = changed(&whole, |config| config.task.scorer = ScorerKind::Dot);
+    let message = train(&fixture.dataset, &other, &options(true), &NoProgress, &|_| {}).unwrap_err().to_string();
+    assert!(message.contains("--scorer is"), "{message}");
+}
+
+#[test]
 fn link_options_that_make_no_sense_are_refused() {
     let fixture = dataset(44, 60, 4);
     let base = link_config(ModelKind::Sage, Parallelism::Single, 1);
@@ -164,6 +226,7 @@ fn link_options_that_make_no_sense_are_refused() {
         (&|task| task.valid_edges = 0.95, "together below 1"),
         (&|task| task.test_edges = f64::NAN, "together below 1"),
         (&|task| task.metric = Some("accuracy".parse().unwrap()), "choose mrr"),
+        (&|task| (task.kind, task.scorer) = (TaskKind::Node, ScorerKind::Mlp), "--scorer mlp"),
         (&|task| (task.kind, task.metric) = (TaskKind::Node, Some("mrr".parse().unwrap())), "--task link"),
     ] {
         let config = changed(&base, |config| change(&mut config.task));

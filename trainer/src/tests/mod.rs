@@ -15,5 +15,6 @@ mod own_layer;
 mod refusals;
 mod runs;
 mod sampling;
+mod step_log;
 
-pub(crate) use fixture::on_ranks;
+pub(crate) use fixture::{config as quick_config, on_ranks};

@@ -3,7 +3,7 @@
 use clap::{Args, FromArgMatches};
 
 use super::fixture::changed;
-use crate::config::{ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig};
+use crate::config::{FeatureNorm, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig};
 
 fn parse(options: &[&str]) -> TrainConfig {
     let command = TrainConfig::augment_args(clap::Command::new("train"));
@@ -52,4 +52,22 @@ fn options_change_what_they_name() {
     assert_eq!(effective.effective(), effective);
     assert_eq!(given.difference(&effective), None);
     assert!(given.difference(&sgd).is_some());
+}
+
+#[test]
+fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
+    let given = parse(&["--normalise-features", "row", "--input-dropout", "0.6", "--task", "link", "--scorer", "mlp"]);
+    assert_eq!((given.model.normalise_features, given.model.input_dropout), (FeatureNorm::Row, 0.6));
+    given.check().unwrap();
+    for share in ["1", "-0.1", "NaN"] {
+        let message = parse(&[&format!("--input-dropout={share}")]).check().unwrap_err().to_string();
+        assert!(message.contains(&format!("--input-dropout {share}: expected at least 0")), "{message}");
+    }
+    let plain = parse(&[]);
+    assert!(given.difference(&plain).is_some());
+    let mut older = serde_json::to_value(&plain).unwrap();
+    for (table, key) in [("model", "normalise_features"), ("model", "input_dropout"), ("task", "scorer")] {
+        assert!(older[table].as_object_mut().unwrap().remove(key).is_some(), "{key}");
+    }
+    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
 }

@@ -1,0 +1,106 @@
+//! From stored feature rows to those that the bottom layer reads: normalised, and with dropout while training.
+//!
+//! Rows are changed where they are used, so one dataset serves every recipe. Dropout is drawn by vertex: a row is the same
+//! on every rank that reads it, and in whichever way it got there. Plain rows need not be copied: where nothing is to be
+//! done, a layer may read them where they are stored.
+
+use gsplit_kernels::{Epilogue, Stream, StreamKey};
+use gsplit_store::FeatureTable;
+use rayon::prelude::*;
+
+use crate::Result;
+use crate::config::{FeatureNorm, ModelConfig};
+use crate::operator::gather_features;
+
+/// What becomes of feature rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    normalise: FeatureNorm,
+    dropout: Option<(f32, StreamKey)>,
+}
+
+impl Input {
+    /// For a model that is not trained.
+    pub fn new(config: &ModelConfig) -> Self {
+        Self { normalise: config.normalise_features, dropout: None }
+    }
+
+    /// For the mini-batch at `(seed, epoch, step)` of a training.
+    pub fn training(config: &ModelConfig, (seed, epoch, step): (u64, u32, u32)) -> Self {
+        // Hidden layers have the numbers below.
+        let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: u8::MAX };
+        let dropout = (config.input_dropout > 0.0).then_some((config.input_dropout as f32, key));
+        Self { dropout, ..Self::new(config) }
+    }
+
+    /// Whether rows stay as they are stored.
+    pub fn is_plain(&self) -> bool {
+        self.normalise == FeatureNorm::None && self.dropout.is_none()
+    }
+
+    /// The rows of `vertices`, one after the other, as f32.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) if `out` has not their size, or rows are wider than dropout is drawn for.
+    pub fn read(&self, features: &FeatureTable, vertices: &[u32], out: &mut [f32]) -> Result<()> {
+        gather_features(features, vertices, out)?;
+        let dim = features.dim();
+        match self.normalise {
+            FeatureNorm::None => {}
+            FeatureNorm::Row => out.par_chunks_exact_mut(dim.max(1)).for_each(to_sum_1),
+        }
+        let dropout = self.dropout.map(|(probability, key)| (vertices, probability, key));
+        Ok(Epilogue { dropout, ..Epilogue::default() }.apply(out, dim)?)
+    }
+}
+
+/// Divides `row` by the sum of its absolute values, unless that is zero.
+fn to_sum_1(row: &mut [f32]) {
+    let sum: f64 = row.iter().map(|value| f64::from(value.abs())).sum();
+    if sum > 0.0 {
+        let factor = sum.recip();
+        row.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_kernels::dropout_mask;
+    use gsplit_store::{FeatureDtype, FeatureWriter};
+
+    use super::*;
+    use crate::config::{ModelKind, Parallelism};
+    use crate::tests::quick_config;
+
+    #[test]
+    fn oracle_rows_are_normalised_then_dropped_by_vertex() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feat.arrow");
+        // A bag of words, a row without any, and one with both signs.
+        let rows = [[1.0f32, 0.0, 1.0, 1.0, 1.0], [0.0; 5], [-3.0, 1.0, 0.0, 4.0, 0.0]];
+        let mut writer = FeatureWriter::create(&path, FeatureDtype::F32, 5).unwrap();
+        writer.push_rows(rows.as_flattened()).unwrap();
+        writer.finish().unwrap();
+        let table = FeatureTable::open(&path).unwrap();
+        let read = |input: Input, vertices: &[u32]| {
+            let mut out = vec![f32::NAN; 5 * vertices.len()];
+            input.read(&table, vertices, &mut out).unwrap();
+            out
+        };
+        let mut config = quick_config(ModelKind::Sage, Parallelism::Single, 1).model;
+        assert!(Input::training(&config, (1, 2, 3)).is_plain());
+        config.normalise_features = FeatureNorm::Row;
+        config.input_dropout = 0.5;
+        let plain = read(Input::new(&config), &[2, 1, 0]);
+        assert_eq!(plain, [[-0.375, 0.125, 0.0, 0.5, 0.0], [0.0; 5], [0.25, 0.0, 0.25, 0.25, 0.25]].concat());
+
+        let training = Input::training(&config, (1, 2, 3));
+        let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: u8::MAX };
+        let mut mask = [0f32; 15];
+        dropout_mask(&[2, 1, 0], 5, 0.5, &key, &mut mask).unwrap();
+        let expected: Vec<f32> = plain.iter().zip(&mask).map(|(value, factor)| value * factor).collect();
+        assert_eq!(read(training, &[2, 1, 0]), expected);
+        assert_eq!(read(training, &[0, 0]), [&expected[10..], &expected[10..]].concat());
+        assert!(mask.contains(&0.0) && mask.contains(&2.0));
+    }
+}

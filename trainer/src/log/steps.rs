@@ -1,0 +1,111 @@
+//! Records between the epochs' own: one every so many mini-batches, over those since the last.
+//!
+//! Mini-batches are counted over the whole run, from 1, so that the records of a resumed run stand where those of one that was
+//! never interrupted would. What is since the last record is forgotten at the end of an epoch, whose own record has it.
+//! Cost: one sum over all ranks a record.
+
+use std::time::Instant;
+
+use gsplit_kernels::Communicator;
+use serde::Serialize;
+
+use crate::Result;
+use crate::report::{StepReport, Timings};
+
+/// The mini-batches since the last record of their epoch, over all ranks; a line of the log file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StepRecord {
+    /// Mini-batches of the run so far.
+    pub step: u64,
+    /// From 1.
+    pub epoch: u32,
+    /// Mini-batches that this is the mean or sum of.
+    pub steps: u32,
+    /// Mean of their losses, with dropout, before each update.
+    pub loss: f64,
+    /// Mean of their gradients' norms, before clipping.
+    pub gradient_norm: f64,
+    /// Learning rate of the last update.
+    pub learning_rate: f64,
+    /// Where the time of the mean rank went.
+    #[serde(flatten)]
+    pub timings: Timings,
+    /// Wall time.
+    pub seconds: f64,
+    /// Sampled edges computed.
+    pub edges: u64,
+    /// Feature rows loaded.
+    pub rows_loaded: u64,
+    /// Rows that crossed from one rank to another in forward passes.
+    pub rows_exchanged: u64,
+    /// Of wall time.
+    pub edges_per_s: f64,
+    /// Feature rows loaded, of wall time.
+    pub rows_per_s: f64,
+}
+
+/// Which mini-batches have a record, and what becomes of it.
+#[derive(Clone, Copy)]
+pub struct StepLog<'a> {
+    /// Mini-batches from record to record; 0 for no records.
+    pub every: u32,
+    /// Takes a record, on rank 0.
+    pub write: &'a (dyn Fn(&StepRecord) -> Result<()> + Sync),
+}
+
+/// The mini-batches since the last record of an epoch, on one rank.
+pub struct Window<'a> {
+    log: StepLog<'a>,
+    epoch: u32,
+    /// Mini-batches of the run before the next.
+    done: u64,
+    sums: StepReport,
+    steps: u32,
+    since: Instant,
+}
+
+impl<'a> Window<'a> {
+    /// At the beginning of `epoch`, before which the run had `done` mini-batches.
+    pub fn begin(log: StepLog<'a>, epoch: u32, done: u64) -> Self {
+        Self { log, epoch, done, sums: StepReport::default(), steps: 0, since: Instant::now() }
+    }
+
+    /// Takes in the next mini-batch, and writes a record if it is time to. Collective.
+    pub fn add(&mut self, report: &StepReport, comm: &dyn Communicator) -> Result<()> {
+        if self.log.every == 0 {
+            return Ok(());
+        }
+        self.done += 1;
+        self.steps += 1;
+        self.sums.add(report);
+        if !self.done.is_multiple_of(u64::from(self.log.every)) {
+            return Ok(());
+        }
+        let sums = std::mem::take(&mut self.sums).reduce(comm)?;
+        if comm.rank() == 0 {
+            (self.log.write)(&self.record(&sums))?;
+        }
+        (self.steps, self.since) = (0, Instant::now());
+        Ok(())
+    }
+
+    fn record(&self, sums: &StepReport) -> StepRecord {
+        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), f64::from(self.steps));
+        let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        StepRecord {
+            step: self.done,
+            epoch: self.epoch,
+            steps: self.steps,
+            loss: sums.loss / steps,
+            gradient_norm: sums.gradient_norm / steps,
+            learning_rate: sums.learning_rate,
+            timings: sums.timings,
+            seconds,
+            edges: sums.edges,
+            rows_loaded: sums.rows_loaded,
+            rows_exchanged: sums.rows_exchanged,
+            edges_per_s: per_second(sums.edges),
+            rows_per_s: per_second(sums.rows_loaded),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Records of mini-batches, through whole runs.
+
+use super::fixture::{Cut, changed, config, dataset, store_partition};
+use super::runs::{losses, run};
+use crate::RunOptions;
+use crate::config::{ModelKind, Parallelism};
+
+#[test]
+fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
+    let fixture = dataset(36, 300, 5);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Single, 1)] {
+        // 200 seeds: 10 mini-batches an epoch, in windows of 4, 4 and 2, then 2, 4 and 4 ...
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+            (config.batch_size, config.epochs) = (20, 3);
+        });
+        let log = |every: u32| {
+            let path = fixture.folder.path().join(format!("{parallelism}-{every}.jsonl"));
+            let options = RunOptions { log: Some(path.clone()), log_every: every, prefetch: 1, ..Default::default() };
+            let summary = run(&fixture, &config, &options).unwrap();
+            let text = std::fs::read_to_string(path).unwrap();
+            (losses(&summary), text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+        };
+        let (plain, _): (_, Vec<serde_json::Value>) = log(0);
+        let ((each, by_one), (fours, by_four)) = (log(1), log(4));
+        assert!(each == plain && fours == plain, "{parallelism}");
+        let number = |record: &serde_json::Value, key: &str| record[key].as_f64().unwrap();
+        let (steps, epochs): (Vec<_>, Vec<_>) = by_one.iter().partition(|record| record.get("step").is_some());
+        assert_eq!((steps.len(), epochs.len()), (30, 3));
+        for (epoch, steps) in epochs.iter().zip(steps.chunks(10)) {
+            let sum = |key: &str| steps.iter().map(|record| number(record, key)).sum::<f64>();
+            for key in ["edges", "rows_loaded", "rows_exchanged"] {
+                assert_eq!(sum(key), number(epoch, key), "{key}");
+            }
+            for key in ["loss", "gradient_norm"] {
+                assert!((sum(key) / 10.0 - number(epoch, key)).abs() < 1e-9 * number(epoch, key), "{key}");
+            }
+            for key in ["sample_s", "load_s", "compute_s", "exchange_s"] {
+                assert!((sum(key) - number(epoch, key)).abs() < 1e-9, "{key}");
+            }
+            assert!(sum("seconds") <= number(epoch, "seconds"));
+        }
+        let found: Vec<(f64, f64)> = by_four
+            .iter()
+            .filter(|record| record.get("step").is_some())
+            .map(|record| {
+                let speed = number(record, "edges") / number(record, "seconds");
+                assert!((number(record, "edges_per_s") - speed).abs() < 1e-6 * speed);
+                (number(record, "step"), number(record, "steps"))
+            })
+            .collect();
+        assert_eq!(found, [(4.0, 4.0), (8.0, 4.0), (12.0, 2.0), (16.0, 4.0), (20.0, 4.0), (24.0, 4.0), (28.0, 4.0)]);
+        let mean = steps[4..8].iter().map(|record| number(record, "loss")).sum::<f64>() / 4.0;
+        assert!((number(&by_four[1], "loss") - mean).abs() < 1e-9);
+    }
+    let options = RunOptions { log_every: 5, ..Default::default() };
+    let message = run(&fixture, &config(ModelKind::Sage, Parallelism::Single, 1), &options).unwrap_err().to_string();
+    assert!(message.contains("--log-every 5: needs --log"), "{message}");
+}
