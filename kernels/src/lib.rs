@@ -50,6 +50,6 @@ pub use sample::{
     EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
 };
 pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
-pub use split::{Split, split_by_owner};
+pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{Aggregation, Reduce, aggregate_max, aggregate_max_backward};
 pub use unique::{unique, unique_on_device};

@@ -23,5 +23,6 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::count::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::scan::cuda::MODULE,
+    &crate::split::cuda::MODULE,
     &crate::unique::cuda::MODULE,
 ];
