@@ -21,6 +21,7 @@ mod philox;
 mod prefetch;
 mod product;
 mod sample;
+mod scan;
 pub mod schedule;
 mod segment;
 mod simd;
@@ -34,7 +35,7 @@ pub use attention::{
     Attention, AttentionGradient, DynamicGradient, DynamicRows, head_products, head_products_backward,
 };
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
-pub use count::{CounterParts, Counters};
+pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, Edges};
@@ -46,8 +47,11 @@ pub use norm::{ColumnNorm, column_moments, layer_norm, layer_norm_backward};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_bf16, product_bf16};
-pub use sample::{Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted};
+pub use sample::{
+    DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceWeights, Draw,
+    EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
+};
 pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
-pub use split::{Split, split_by_owner};
+pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{Aggregation, Reduce, aggregate_max, aggregate_max_backward};
-pub use unique::unique;
+pub use unique::{unique, unique_on_device};

@@ -6,9 +6,11 @@
 //! Totals do not depend on the order of batches.
 
 mod cpu;
+pub(crate) mod cuda;
 
 pub use cpu::Counters;
 pub(crate) use cpu::EdgeCounts;
+pub use cuda::DeviceCounters;
 
 /// The counts, read out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

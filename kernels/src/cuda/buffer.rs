@@ -140,7 +140,7 @@ pub struct DeviceSliceMut<'a, T> {
     of: PhantomData<&'a mut T>,
 }
 
-impl<T: Pod> DeviceSliceMut<'_, T> {
+impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// `len` values at `address`.
     ///
     /// # Safety
@@ -167,6 +167,15 @@ impl<T: Pod> DeviceSliceMut<'_, T> {
     /// The same, for a shorter time.
     pub fn reborrow(&mut self) -> DeviceSliceMut<'_, T> {
         DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
+    }
+
+    /// The values from `start` to `end`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) beyond its end.
+    pub fn part(self, start: usize, end: usize) -> Result<DeviceSliceMut<'a, T>, GpuError> {
+        let DeviceSlice { address, len, .. } = self.as_slice().part(start, end)?;
+        Ok(DeviceSliceMut { address, len, of: PhantomData })
     }
 
     /// To be read only.

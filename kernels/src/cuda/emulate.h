@@ -137,6 +137,17 @@ template <typename T> T exchange(uint32_t mask, T value, unsigned from) {
     return found;
 }
 
+// The lanes of the mask whose values are `wanted`.
+template <typename W> uint32_t lanes_with(uint32_t mask, W wanted, uint64_t value) {
+    Warp &w = warp();
+    w.value[state.fiber->index % LANES] = value;
+    warp_barrier(mask);
+    uint32_t found = 0;
+    for (unsigned lane = 0; lane < LANES; lane++) found |= (uint32_t)(mask >> lane & 1 && wanted(w.value[lane])) << lane;
+    warp_barrier(mask);
+    return found;
+}
+
 inline void enter() {
     state.body(state.arguments);
     Fiber &fiber = *state.fiber;
@@ -255,12 +266,9 @@ template <typename T> T __shfl_down_sync(uint32_t mask, T value, unsigned lanes)
     const unsigned lane = threadIdx.x % 32;
     return emulate::exchange(mask, value, lane + lanes > 31 ? lane : lane + lanes);
 }
-inline uint32_t __ballot_sync(uint32_t mask, int predicate) {
-    uint32_t found = 0;
-    for (unsigned lane = 0; lane < 32; lane++) {
-        if (mask >> lane & 1) found |= (uint32_t)(emulate::exchange(mask, predicate, lane) != 0) << lane;
-    }
-    return found;
+inline uint32_t __ballot_sync(uint32_t mask, int predicate) { return emulate::lanes_with(mask, [=](uint64_t at) { return at != 0; }, predicate != 0); }
+template <typename T> uint32_t __match_any_sync(uint32_t mask, T value) {
+    return emulate::lanes_with(mask, [=](uint64_t at) { return at == (uint64_t)value; }, (uint64_t)value);
 }
 inline int __any_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }

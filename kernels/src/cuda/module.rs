@@ -10,8 +10,19 @@ pub(crate) struct Module {
 }
 
 /// What kernels may include.
-pub(super) const HEADERS: [(&str, &str); 1] = [("device.cuh", include_str!("device.cuh"))];
+pub(super) const HEADERS: [(&str, &str); 3] = [
+    ("device.cuh", include_str!("device.cuh")),
+    ("table.cuh", include_str!("table.cuh")),
+    ("draw.cuh", include_str!("../sample/draw.cuh")),
+];
 
 /// All files of kernels, which are compiled by a test.
 #[cfg(test)]
-pub(super) const MODULES: &[&Module] = &[&crate::gather::cuda::MODULE];
+pub(super) const MODULES: &[&Module] = &[
+    &crate::gather::cuda::MODULE,
+    &crate::count::cuda::MODULE,
+    &crate::sample::cuda::MODULE,
+    &crate::scan::cuda::MODULE,
+    &crate::split::cuda::MODULE,
+    &crate::unique::cuda::MODULE,
+];

@@ -11,8 +11,11 @@
 //! sampler.rs    a mini-batch: layer after layer            uniform.rs    with and without replacement
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
 //! numbering.rs    number what was drawn                    excluded.rs   edges that must not be drawn
+//! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
 //! ```
 
+pub(crate) mod cuda;
+mod device;
 mod draw;
 mod excluded;
 mod fanout;
@@ -24,6 +27,8 @@ mod segment;
 mod uniform;
 mod weighted;
 
+pub use cuda::DeviceSampler;
+pub use device::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceWeights};
 pub use draw::Draw;
 pub use excluded::ExcludedEdges;
 pub use fanout::Fanout;

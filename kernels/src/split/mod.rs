@@ -3,8 +3,10 @@
 //! Contract, on every device: a stable sort by owner, so that what a rank is sent keeps the sender's order.
 
 mod cpu;
+pub(crate) mod cuda;
 
 pub use cpu::split_by_owner;
+pub use cuda::{DeviceSplit, split_on_device};
 
 /// Positions of a list of vertices, grouped by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,5 +5,8 @@
 //! never to the graph.
 
 mod cpu;
+pub(crate) mod cuda;
 
 pub use cpu::unique;
+pub(crate) use cuda::Numbering;
+pub use cuda::unique_on_device;

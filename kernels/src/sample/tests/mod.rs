@@ -1,5 +1,6 @@
 //! Tests of the host sampler: against an independent version, and against what is meant by random.
 
+mod device;
 mod layers;
 mod random;
 mod refused;

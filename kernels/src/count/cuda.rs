@@ -1,0 +1,139 @@
+//! Pre-sample counters on a GPU.
+//!
+//! Returns: the totals of [`Counters`](crate::Counters). Input: mini-batches of one graph, one after another, of distinct
+//! vertices, as a [`DeviceSampler`](crate::DeviceSampler) leaves them. Idea: within one launch no vertex occurs twice, so
+//! plain additions do; edges are counted by atomic additions that nobody waits for, whose sum does not depend on order.
+//! Cost: 12 bytes a vertex and 4 an edge, in the GPU's memory.
+//! Limit: a counter ends at `u32::MAX`. What could pass it is refused before it can: see [`DeviceCounters::into_parts`].
+
+use super::CounterParts;
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::error::KernelError;
+use crate::sample::{DeviceDraw, DeviceGraph};
+
+pub(crate) static MODULE: Module = Module { name: "count", source: include_str!("cuda.cu") };
+
+const THREADS: u32 = 256;
+
+/// Counts of a graph's vertices and edges, on a GPU.
+#[derive(Debug)]
+pub struct DeviceCounters {
+    gpu: Gpu,
+    input: DeviceBuffer<u32>,
+    appear: DeviceBuffer<u32>,
+    work: DeviceBuffer<u32>,
+    edge: DeviceBuffer<u32>,
+    /// What a vertex's `appear`, and an edge's count, may have come to.
+    most: [u64; 2],
+}
+
+impl DeviceCounters {
+    /// Zeros for a graph of this size.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn new(gpu: &Gpu, num_vertices: usize, num_edges: usize) -> Result<Self, GpuError> {
+        let (input, appear, work) = (gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?, gpu.zeros(num_vertices)?);
+        Ok(Self { gpu: gpu.clone(), input, appear, work, edge: gpu.zeros(num_edges)?, most: [0; 2] })
+    }
+
+    /// Bytes of the GPU that counters of such a graph take.
+    pub fn bytes(num_vertices: usize, num_edges: usize) -> u64 {
+        12 * num_vertices as u64 + 4 * num_edges as u64
+    }
+
+    /// Counts the vertices of a mini-batch, as [`Counters::count_vertices`](crate::Counters::count_vertices) does.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if the sizes descend or the last one is not that of `mixed`; what the GPU reports.
+    pub fn count_vertices(&mut self, mixed: DeviceSlice<'_, u32>, sizes: &[usize]) -> Result<(), GpuError> {
+        KernelError::check_len("vertices of a mini-batch", mixed.len(), sizes.last().copied().unwrap_or(0))?;
+        let mut from = 0;
+        for (depth, &size) in sizes.iter().enumerate() {
+            if size < from || size > mixed.len() {
+                return Err(KernelError::Length { what: "frontier of a layer", expected: from, got: size }.into());
+            }
+            let (part, appearances) = (mixed.part(from, size)?, (sizes.len() - depth) as u32);
+            let arguments = [
+                part.into(),
+                (part.len() as u64).into(),
+                appearances.into(),
+                (self.input.len() as u64).into(),
+                (&self.appear).into(),
+                (&self.input).into(),
+            ];
+            let kernel = Kernel { module: &MODULE, name: "count_vertices" };
+            self.gpu.launch(kernel, Shape::per_item(part.len(), THREADS), &arguments)?;
+            from = size;
+        }
+        self.most[0] += sizes.len() as u64;
+        Ok(())
+    }
+
+    /// `work` and `edge`, for a layer of `draw` from `graph`.
+    pub(crate) fn lend(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        draw: &DeviceDraw<'_>,
+    ) -> Result<(DeviceSlice<'_, u32>, DeviceSlice<'_, u32>), GpuError> {
+        KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
+        KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
+        self.most[1] += u64::from(draw.most_of_an_edge());
+        Ok((self.work.slice(), self.edge.slice()))
+    }
+
+    /// The counts, on the host.
+    ///
+    /// # Errors
+    /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge is sampled once a layer at
+    /// most, with replacement as often as the fanout says); `work` is watched as it is counted. What the GPU reports.
+    pub fn into_parts(self) -> Result<CounterParts, GpuError> {
+        if self.most.iter().any(|&most| most > u64::from(u32::MAX)) {
+            return Err(KernelError::CounterOverflow.into());
+        }
+        Ok(CounterParts {
+            input: self.input.to_vec()?,
+            appear: self.appear.to_vec()?,
+            work: self.work.to_vec()?,
+            edge: self.edge.to_vec()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counters;
+
+    // What is counted while sampling is tested with the sampler.
+
+    #[test]
+    fn vertices_are_counted_as_on_the_host() {
+        for order in 0..4 {
+            let gpu = Gpu::emulated(order);
+            let (mut counters, mut expected) = (DeviceCounters::new(&gpu, 900, 0).unwrap(), Counters::new(900, 0));
+            for step in 0..5u32 {
+                let mixed: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
+                let sizes = [[1, 3, 600], [0, 0, 600], [599, 600, 600]][step as usize % 3];
+                expected.count_vertices(&mixed, &sizes).unwrap();
+                let mixed = gpu.upload(&mixed).unwrap();
+                counters.count_vertices(mixed.slice(), &sizes).unwrap();
+            }
+            assert!(counters.into_parts().unwrap() == expected.into_parts().unwrap());
+        }
+    }
+
+    #[test]
+    fn bad_input_is_refused() {
+        let gpu = Gpu::emulated(0);
+        let mixed = gpu.upload(&[0u32, 1]).unwrap();
+        let mut counters = DeviceCounters::new(&gpu, 2, 1).unwrap();
+        for sizes in [&[][..], &[1], &[2, 1], &[3, 2], &[3]] {
+            let error = counters.count_vertices(mixed.slice(), sizes);
+            assert!(matches!(error, Err(GpuError::Input(KernelError::Length { .. }))), "{sizes:?}");
+        }
+        counters.most[1] = 1 << 32;
+        let error = counters.into_parts().unwrap_err();
+        assert_eq!(error, GpuError::Input(KernelError::CounterOverflow));
+    }
+}

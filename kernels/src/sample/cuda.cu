@@ -1,0 +1,212 @@
+// Uniform draws, by Floyd's algorithm in parallel: pick j is a random one of the first n - k + j + 1 candidates unless that
+// was picked before, and then the last of these. Whether it was picked before is known for all picks at once: an earlier
+// pick drew the same, or drew in vain and took its last one, which is this. The second case is a chain of ever earlier
+// picks, so it is settled by asking again until nothing changes.
+#include "device.cuh"
+#include "table.cuh"
+#include "draw.cuh"
+
+// Threads of a block where the frontier's vertices have several or one.
+#define THREADS 256
+// Threads of a block of which a vertex has all.
+#define MANY_THREADS 128
+// Edges of a block that copies.
+#define COPIED 2048
+// Up to here, a vertex's picks are in shared memory.
+#define SHARED_PICKS 2048
+
+// How many of a vertex's candidates are kept.
+__device__ __forceinline__ u32 kept(u32 candidates, u32 fanout, u32 replace) {
+    return replace && candidates > 0 ? fanout : min(candidates, fanout);
+}
+
+// Counts the edges of each frontier vertex, and lists the vertices that have to pick some, where asked.
+KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, u32 replace, EXCLUDED, u32 *counts, u32 *work,
+                               u32 *list, u64 *listed, u64 *status) {
+    GRAPH_OF(graph);
+    EXCLUDED_OF(excluded);
+    const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= len) return;
+    const u32 vertex = frontier[i];
+    const InEdges in = in_edges(graph, vertex);
+    if (in.problem) report(status, i, in.problem);
+    const u32 candidates = in.degree - (u32)within(excluded, in).count;
+    const u32 count = kept(candidates, fanout, replace);
+    counts[i] = count;
+    if (!in.problem) charge(work, vertex, count, i, status);
+    if (list && count > 0 && (replace || count < candidates)) list[atomicAdd(listed, 1ull)] = (u32)i;
+}
+KERNEL(sample_count)
+
+// Up to W edges a vertex, by as many lanes.
+template <u32 W>
+__device__ __forceinline__ void few(Graph graph, const u32 *frontier, u64 len, u32 replace, Key key, Excluded excluded, Table table,
+                                    Sampled sampled) {
+    __shared__ u32 drawn[THREADS];
+    const u32 lane = threadIdx.x % W, tile = threadIdx.x - lane;
+    const u64 i = ((u64)blockIdx.x * THREADS + threadIdx.x) / W;
+    u32 vertex = 0, first = 0, count = 0;
+    InEdges in = {0, 0, 0};
+    if (i < len) {
+        vertex = frontier[i];
+        first = sampled.indptr[i];
+        count = sampled.indptr[i + 1] - first;
+        in = in_edges(graph, vertex);
+    }
+    const Excluded banned = within(excluded, in);
+    const u32 candidates = in.degree - (u32)banned.count, lowest = candidates - count;
+    const bool draws = lane < count && (replace || count < candidates), floyd = draws && !replace;
+
+    u32 pick = lane;
+    if (draws) {
+        const u32 word = word_of(philox(key, vertex, lane / 4), lane % 4);
+        pick = below(word, replace ? candidates : lowest + lane + 1);
+    }
+    drawn[threadIdx.x] = pick;
+    __syncwarp();
+    bool again = false;
+#pragma unroll
+    for (u32 j = 0; j < W; j++) again |= j < lane && drawn[tile + j] == pick;
+    again &= floyd;
+    const u32 link = pick - lowest, linked_to = (tile + link) % WARP;
+    const bool linked = floyd && pick >= lowest && link < lane;
+    u32 replaced = __ballot_sync(FULL, again);
+    for (u32 before = 0; replaced != before;) {
+        before = replaced;
+        replaced = __ballot_sync(FULL, again || (linked && before >> linked_to & 1));
+    }
+    if (floyd && replaced >> lane_id() & 1) pick = lowest + lane;
+
+    __syncwarp();
+    drawn[threadIdx.x] = pick;
+    __syncwarp();
+    u32 rank = 0;
+#pragma unroll
+    for (u32 j = 0; j < W; j++) {
+        const u32 other = drawn[tile + j];
+        rank += j < count && (other < pick || (other == pick && j < lane));
+    }
+    if (lane < count) take(graph, table, sampled, (u32)len, first + rank, in.start + skip(pick, in.start, banned));
+}
+
+#define SAMPLE_FEW(W)                                                                                                     \
+    KERNEL_ENTRY void sample_few_##W(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED) {  \
+        GRAPH_OF(graph);                                                                                                  \
+        EXCLUDED_OF(excluded);                                                                                            \
+        TABLE_OF(table);                                                                                                  \
+        SAMPLED_OF(sampled);                                                                                              \
+        few<W>(graph, frontier, len, replace, key, excluded, table, sampled);                                             \
+    }                                                                                                                     \
+    KERNEL(sample_few_##W)
+
+SAMPLE_FEW(4)
+SAMPLE_FEW(8)
+SAMPLE_FEW(16)
+SAMPLE_FEW(32)
+
+// The last of the vertices `from` .. `to` whose edges begin at `edge` or before.
+__device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u32 edge) {
+    while (to - from > 1) {
+        const u64 middle = from + (to - from) / 2;
+        if (indptr[middle] <= edge) from = middle;
+        else to = middle;
+    }
+    return from;
+}
+
+// The edges of vertices that keep all they may: a thread an edge, so that no vertex is too large.
+KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, u32 replace, EXCLUDED, TABLE, SAMPLED) {
+    GRAPH_OF(graph);
+    EXCLUDED_OF(excluded);
+    TABLE_OF(table);
+    SAMPLED_OF(sampled);
+    __shared__ u64 range[2];
+    const u32 total = sampled.indptr[len];
+    const u64 begin = (u64)blockIdx.x * COPIED, end = min(begin + COPIED, (u64)total);
+    if (begin >= end) return;
+    if (threadIdx.x < 2) range[threadIdx.x] = vertex_of(sampled.indptr, 0, len, threadIdx.x == 0 ? begin : end - 1);
+    __syncthreads();
+    for (u64 at = begin + threadIdx.x; at < end; at += THREADS) {
+        const u64 i = vertex_of(sampled.indptr, range[0], range[1] + 1, (u32)at);
+        const u32 first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
+        const InEdges in = in_edges(graph, frontier[i]);
+        const Excluded banned = within(excluded, in);
+        if (replace || count < in.degree - (u32)banned.count) continue;
+        take(graph, table, sampled, (u32)len, (u32)at, in.start + skip((u32)at - first, in.start, banned));
+    }
+}
+KERNEL(sample_copy)
+
+// The place of `pick`, which was drawn by pick `j`, in a table of the first picks to draw each.
+__device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 mask, u32 j) {
+    const u32 pick = picks[j];
+    u32 slot = (pick * 0x9E3779B1u >> 7) & mask;
+    for (;; slot = (slot + 1) & mask) {
+        u32 found = table[slot];
+        if (found == 0xFFFFFFFFu) found = atomicCAS(&table[slot], 0xFFFFFFFFu, j);
+        if (found == 0xFFFFFFFFu) return slot;
+        if (picks[found] == pick) {
+            atomicMin(&table[slot], j);
+            return slot;
+        }
+    }
+}
+
+// The vertices on the list, a block each. `size` is a power of two, the fanout or more; where 4 · size words are too many for
+// shared memory, every block has some of `memory`.
+KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED, const u32 *list,
+                              const u64 *listed, u32 size, u32 *memory) {
+    GRAPH_OF(graph);
+    EXCLUDED_OF(excluded);
+    TABLE_OF(table);
+    SAMPLED_OF(sampled);
+    DYNAMIC_SHARED(u32, shared);
+    __shared__ u32 changed;
+    u32 *const picks = memory ? memory + (u64)blockIdx.x * 4 * size : shared, *const drawn = picks + size;
+    u32 *const firsts = picks + 2 * size;
+    for (u64 at = blockIdx.x; at < *listed; at += gridDim.x) {
+        const u32 i = list[at], vertex = frontier[i], first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
+        const InEdges in = in_edges(graph, vertex);
+        const Excluded banned = within(excluded, in);
+        const u32 candidates = in.degree - (u32)banned.count, lowest = candidates - count;
+        for (u32 block = threadIdx.x; block < size / 4; block += MANY_THREADS) {
+            const Words words = philox(key, vertex, block);
+            for (u32 k = 0; k < 4; k++) {
+                const u32 j = 4 * block + k;
+                const u32 pick = below(words.word[k], replace ? candidates : lowest + j + 1);
+                // Above all picks, which there are fewer than 2^32 - 1 of.
+                drawn[j] = j < count ? pick : 0xFFFFFFFFu;
+                picks[j] = drawn[j];
+                firsts[2 * j] = firsts[2 * j + 1] = 0xFFFFFFFFu;
+            }
+        }
+        __syncthreads();
+        if (!replace) {
+            for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) first_to_draw(drawn, firsts, 2 * size - 1, j);
+            __syncthreads();
+            for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
+                if (firsts[first_to_draw(drawn, firsts, 2 * size - 1, j)] < j) picks[j] = lowest + j;
+            }
+            do {
+                __syncthreads();
+                if (threadIdx.x == 0) changed = 0;
+                __syncthreads();
+                for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
+                    const u32 link = drawn[j] - lowest;
+                    if (picks[j] != drawn[j] || drawn[j] < lowest || link >= j) continue;
+                    if (picks[link] != drawn[link]) {
+                        picks[j] = lowest + j;
+                        changed = 1;
+                    }
+                }
+                __syncthreads();
+            } while (changed);
+        }
+        sort_of_block(picks, size);
+        for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
+            take(graph, table, sampled, (u32)len, first + j, in.start + skip(picks[j], in.start, banned));
+        }
+        __syncthreads();
+    }
+}
+KERNEL(sample_many)

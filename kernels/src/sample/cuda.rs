@@ -1,0 +1,283 @@
+//! Mini-batches sampled on a GPU, layer after layer.
+//!
+//! Returns: each layer's edges as CSC, and the mixed frontier, all on the device and bit for bit those of
+//! [`Sampler`](super::Sampler). Input: distinct seeds, vertices of the graph.
+//! Idea: the edges of every frontier vertex are counted, the counts summed up, and every vertex draws into its place. Sources
+//! are noted in a table as they are drawn and numbered afterwards (`unique`). Up to 32 edges a vertex: as many lanes of a
+//! warp as the fanout, which compare their picks with each other. More: a block for each vertex that picks, with its picks
+//! in shared memory, and a thread for each edge of vertices that keep all, however many. By weights (`weighted.cu`): a warp,
+//! or a block, for each vertex.
+//! Cost: one read of the graph at a random place for each edge, and four of the table. The host waits once a layer, for the
+//! numbers of edges and of new vertices; twice where the fanout says little of the number of edges (`all`, or more than
+//! most vertices have).
+
+use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
+use super::fanout::Fanout;
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::error::KernelError;
+use crate::philox::StreamKey;
+use crate::scan::cuda::sum_before;
+use crate::unique::Numbering;
+
+pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
+
+const THREADS: u32 = 256;
+/// Up to here, the lanes of a warp share a vertex's edges.
+const FEW: u32 = 32;
+/// Threads of a block that has a vertex of more.
+const MANY_THREADS: u32 = 128;
+/// Edges that one block copies.
+const COPIED: usize = 2048;
+/// Up to here, a vertex's picks are in shared memory.
+const SHARED_PICKS: u32 = 2048;
+/// Memory for the picks of all blocks beyond.
+const PICKS_BYTES: usize = 64 << 20;
+/// Layers of up to so many edges are not worth waiting for their number.
+const SMALL_LAYER: u64 = 1 << 20;
+
+/// Places in a layer's numbers.
+const STATUS: usize = 0;
+const EDGES: usize = 1;
+const LISTED: usize = 2;
+const NEW: usize = 3;
+const NUMBERS: usize = 4;
+
+/// Samples mini-batches on a GPU, one after another; the twin of [`Sampler`](super::Sampler).
+///
+/// Launches on the stream of its [`Gpu`], and frees and reuses memory in its order.
+#[derive(Debug)]
+pub struct DeviceSampler {
+    gpu: Gpu,
+    numbering: Numbering,
+}
+
+impl DeviceSampler {
+    /// A sampler that launches on `gpu`'s stream.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
+        Ok(Self { gpu: gpu.clone(), numbering: Numbering::new(gpu)? })
+    }
+
+    /// Begins a mini-batch: `frontier` is that of its first layer.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    pub fn start(&mut self, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
+        self.numbering.restart(frontier)
+    }
+
+    /// The frontier of the next layer: after a layer, its mixed frontier, which starts with that layer's frontier.
+    pub fn mixed(&self) -> DeviceSlice<'_, u32> {
+        self.numbering.ids()
+    }
+
+    /// Samples the next layer, and extends the mixed frontier.
+    ///
+    /// # Errors
+    /// Those of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
+    /// and [`KernelError::Topology`] for a damaged graph), and what the GPU reports. The mini-batch is then lost:
+    /// [`start`](Self::start) another.
+    pub fn layer(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        draw: &DeviceDraw<'_>,
+        key: &StreamKey,
+        edges: DeviceEdgeIds<'_>,
+    ) -> Result<DeviceLayer, GpuError> {
+        draw.check(graph)?;
+        let gpu = self.gpu.clone();
+        let (len, mut numbers) = (self.numbering.len(), gpu.zeros::<u64>(NUMBERS)?);
+        self.numbering.reserve(graph.num_vertices(), 0)?;
+        self.numbering.enter(numbers.slice().part(STATUS, STATUS + 1)?)?;
+        let (keep, counters) = match edges {
+            DeviceEdgeIds::Drop => (false, None),
+            DeviceEdgeIds::Keep => (true, None),
+            DeviceEdgeIds::Count(counters) => (false, Some(counters.lend(graph, draw)?)),
+        };
+        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers };
+        let (mut indptr, list) = layer.count(counters.map(|(work, _)| work))?;
+        sum_before(&gpu, &mut indptr.slice_mut(), Some(&mut numbers.slice_mut().part(EDGES, EDGES + 1)?))?;
+        let room = match room(graph, draw.fanout, len) {
+            Some(room) => room,
+            None => {
+                let numbers = numbers.to_vec()?;
+                self.check(graph, draw, &numbers)?;
+                // Positions of the frontier and of all edges are told apart.
+                let edges = numbers[EDGES];
+                if edges + len as u64 >= u64::from(u32::MAX) {
+                    return Err(KernelError::TooManyEdges { edges }.into());
+                }
+                edges as usize
+            }
+        };
+
+        self.numbering.reserve(graph.num_vertices(), room)?;
+        self.numbering.enter(numbers.slice().part(STATUS, STATUS + 1)?)?;
+        self.numbering.spoil();
+        let mut local = gpu.alloc(room)?;
+        let mut edges = if keep { Some(gpu.alloc(room)?) } else { None };
+        let sampled: [Argument; 5] = [
+            (&indptr).into(),
+            (&local).into(),
+            edges.as_ref().map_or(0, |edges: &DeviceBuffer<u64>| edges.slice().address()).into(),
+            counters.map_or(0, |(_, edge)| edge.address()).into(),
+            (&numbers).into(),
+        ];
+        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers };
+        layer.draw(key, self.numbering.table.arguments(), sampled, list.as_ref(), room)?;
+        let count = indptr.slice().part(len, len + 1)?;
+        let mut new = numbers.slice_mut().part(NEW, NEW + 1)?;
+        self.numbering.number(&mut local.slice_mut(), count, &mut new)?;
+
+        let numbers = numbers.to_vec()?;
+        self.check(graph, draw, &numbers)?;
+        self.numbering.grow(numbers[NEW] as usize);
+        local.truncate(numbers[EDGES] as usize);
+        if let Some(edges) = &mut edges {
+            edges.truncate(numbers[EDGES] as usize);
+        }
+        Ok(DeviceLayer { indptr, local, edges })
+    }
+
+    /// What the kernels reported, as the host's sampler would.
+    fn check(&mut self, graph: &DeviceGraph<'_>, draw: &DeviceDraw<'_>, numbers: &[u64]) -> Result<(), GpuError> {
+        if numbers[STATUS] == 0 {
+            return Ok(());
+        }
+        self.numbering.spoil();
+        let (at, what) = ((!numbers[STATUS] >> 3) as usize, !numbers[STATUS] & 7);
+        let gpu = &self.gpu;
+        let vertex = |of: DeviceSlice<'_, u32>| of.part(at, at + 1)?.to_vec(gpu).map(|found| found[0]);
+        let num_vertices = graph.num_vertices();
+        Err(match what {
+            1 => KernelError::VertexOutOfRange { vertex: vertex(self.mixed())?, num_vertices },
+            2 => KernelError::RepeatedVertex { vertex: vertex(self.mixed())? },
+            3 => {
+                let v = vertex(self.mixed())? as usize;
+                let ends = graph.indptr.part(v, v + 2)?.to_vec(gpu)?;
+                KernelError::TooManyEdges { edges: ends[1] - ends[0] }
+            }
+            4 => {
+                let weights = draw.weights.map_or(Ok(vec![]), |weights| weights.part(at, at + 1)?.to_vec(gpu))?;
+                KernelError::Weight { edge: at as u64, got: weights.first().copied().unwrap_or(f32::NAN) }
+            }
+            5 => KernelError::VertexOutOfRange { vertex: vertex(graph.indices)?, num_vertices },
+            6 => KernelError::Topology {
+                expected: "an indptr that ascends to the number of edges",
+                got: format!("another one at vertex {}", vertex(self.mixed())?),
+            },
+            _ => KernelError::CounterOverflow,
+        }
+        .into())
+    }
+
+    #[cfg(test)]
+    pub(super) fn direct_up_to(&mut self, bytes: usize) {
+        self.numbering.direct_up_to(bytes);
+    }
+}
+
+/// Room for the edges of a layer, where the fanout bounds their number well enough.
+fn room(graph: &DeviceGraph<'_>, fanout: Fanout, frontier: usize) -> Option<usize> {
+    let Fanout::Take(most) = fanout else { return None };
+    let room = (frontier as u64).checked_mul(most.into())?;
+    let degree = (graph.num_edges() as u64).div_ceil(graph.num_vertices().max(1) as u64);
+    let expected = frontier as u64 * fanout.kept(degree);
+    let fits = room <= SMALL_LAYER || room <= 2 * expected;
+    (fits && room + (frontier as u64) < u64::from(u32::MAX)).then_some(room as usize)
+}
+
+/// What the launches of one layer share.
+struct Launch<'a> {
+    gpu: &'a Gpu,
+    graph: &'a DeviceGraph<'a>,
+    draw: &'a DeviceDraw<'a>,
+    frontier: DeviceSlice<'a, u32>,
+    numbers: &'a DeviceBuffer<u64>,
+}
+
+fn kernel(name: &'static str) -> Kernel {
+    Kernel { module: &MODULE, name }
+}
+
+impl Launch<'_> {
+    fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
+        self.gpu.launch(kernel, shape, &arguments.concat())
+    }
+
+    fn frontier(&self) -> [Argument; 2] {
+        [self.frontier.into(), (self.frontier.len() as u64).into()]
+    }
+
+    fn number(&self, which: usize) -> Result<Argument, GpuError> {
+        Ok(self.numbers.slice().part(which, which + 1)?.into())
+    }
+
+    /// The number of edges of each frontier vertex, with room for their sum, and the vertices that a kernel of their own has
+    /// to draw for, if there may be any.
+    fn count(
+        &self,
+        work: Option<DeviceSlice<'_, u32>>,
+    ) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
+        let (len, (fanout, replace)) = (self.frontier.len(), self.draw.numbers());
+        let counts = self.gpu.alloc(len + 1)?;
+        let list = if fanout > FEW { Some(self.gpu.alloc(len)?) } else { None };
+        let work = work.map_or(0, |work| work.address());
+        let listed = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
+        let rest = [(&counts).into(), work.into(), listed.into(), self.number(LISTED)?, self.number(STATUS)?];
+        let how = [fanout.into(), replace.into()];
+        let arguments = [&self.graph.arguments()[..], &self.frontier(), &how, &self.draw.excluded(), &rest];
+        self.launch(kernel("sample_count"), Shape::per_item(len, THREADS), &arguments)?;
+        Ok((counts, list))
+    }
+
+    /// Draws the edges, of which there are up to `room`.
+    fn draw(
+        &self,
+        key: &StreamKey,
+        table: [Argument; 3],
+        sampled: [Argument; 5],
+        list: Option<&DeviceBuffer<u32>>,
+        room: usize,
+    ) -> Result<(), GpuError> {
+        let (len, (fanout, replace)) = (self.frontier.len(), self.draw.numbers());
+        let (graph, frontier, excluded) = (self.graph.arguments(), self.frontier(), self.draw.excluded());
+        let key: Argument = key.into();
+        let Some(list) = list else {
+            let (name, lanes) = match fanout {
+                ..=4 => ("sample_few_4", 4),
+                5..=8 => ("sample_few_8", 8),
+                9..=16 => ("sample_few_16", 16),
+                _ => ("sample_few_32", 32),
+            };
+            let arguments = [&graph[..], &frontier, &[replace.into(), key], &excluded, &table, &sampled];
+            return self.launch(kernel(name), Shape::per_item(len * lanes, THREADS), &arguments);
+        };
+        if replace == 0 {
+            let arguments = [&graph[..], &frontier, &[replace.into()], &excluded, &table, &sampled];
+            let shape = Shape { blocks: room.div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
+            self.launch(kernel("sample_copy"), shape, &arguments)?;
+        }
+        if self.draw.fanout == Fanout::All {
+            return Ok(());
+        }
+        let size = fanout.next_power_of_two();
+        let bytes = 16 * size as usize;
+        let most = len.min(32 * self.gpu.multiprocessors() as usize);
+        let (shared, blocks, memory) = match size <= SHARED_PICKS {
+            true => (bytes, most, None),
+            false => {
+                let blocks = most.min((PICKS_BYTES / bytes).max(1));
+                (0, blocks, Some(self.gpu.alloc::<u8>(blocks * bytes)?))
+            }
+        };
+        // Borrowed: it is freed after the launch.
+        let memory = memory.as_ref().map_or(0, |memory: &DeviceBuffer<u8>| memory.slice().address());
+        let rest = [list.into(), self.number(LISTED)?, size.into(), memory.into()];
+        let arguments = [&graph[..], &frontier, &[replace.into(), key], &excluded, &table, &sampled, &rest];
+        let shape = Shape { blocks: blocks as u32, threads: MANY_THREADS, shared: shared as u32 };
+        self.launch(kernel("sample_many"), shape, &arguments)
+    }
+}

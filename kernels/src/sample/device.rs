@@ -1,0 +1,199 @@
+//! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), [`Uniform`](super::Uniform),
+//! [`Weighted`](super::Weighted) and [`SampledLayer`](super::SampledLayer).
+
+use super::{ExcludedEdges, Fanout, SampledLayer, Weight};
+use crate::count::DeviceCounters;
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError};
+use crate::error::KernelError;
+
+/// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read over
+/// the bus.
+///
+/// `indptr` ascends, as the reader of the file has checked. A row that does not, and sources that are no vertices, are
+/// errors of the layer that meets them.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceGraph<'a> {
+    /// First in-edge of each vertex, and the number of edges at the end.
+    pub(super) indptr: DeviceSlice<'a, u64>,
+    /// Source vertex of each edge.
+    pub(super) indices: DeviceSlice<'a, u32>,
+}
+
+impl<'a> DeviceGraph<'a> {
+    /// Wraps the two arrays; checks their lengths and both ends of `indptr`, for which the host waits.
+    ///
+    /// # Errors
+    /// [`KernelError::Topology`] as [`Graph::new`](super::Graph::new) has it; what the GPU reports.
+    pub fn new(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, indices: DeviceSlice<'a, u32>) -> Result<Self, GpuError> {
+        let len = indptr.len();
+        let ends = match len {
+            0 => vec![],
+            1 => indptr.to_vec(gpu)?,
+            _ => [indptr.part(0, 1)?.to_vec(gpu)?, indptr.part(len - 1, len)?.to_vec(gpu)?].concat(),
+        };
+        let wrong = |expected, got: String| Err(KernelError::Topology { expected, got }.into());
+        let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else {
+            return wrong("an indptr with one element more than vertices", "an empty one".to_owned());
+        };
+        if len - 1 > u32::MAX as usize {
+            return wrong("at most 2^32 - 1 vertices", format!("{}", len - 1));
+        }
+        if first != 0 {
+            return wrong("an indptr that starts at 0", format!("{first}"));
+        }
+        if last != indices.len() as u64 {
+            return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
+        }
+        Ok(Self { indptr, indices })
+    }
+
+    /// Number of vertices.
+    pub fn num_vertices(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Number of edges.
+    pub fn num_edges(&self) -> usize {
+        self.indices.len()
+    }
+
+    pub(super) fn arguments(&self) -> [Argument; 4] {
+        let (vertices, edges) = (self.num_vertices() as u64, self.num_edges() as u64);
+        [self.indptr.into(), self.indices.into(), vertices.into(), edges.into()]
+    }
+}
+
+/// [`ExcludedEdges`] on a GPU.
+#[derive(Debug)]
+pub struct DeviceExcludedEdges(DeviceBuffer<u64>);
+
+impl DeviceExcludedEdges {
+    /// A copy of `excluded`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn new(gpu: &Gpu, excluded: &ExcludedEdges) -> Result<Self, GpuError> {
+        gpu.upload(excluded.as_slice()).map(Self)
+    }
+}
+
+/// A weight for each edge on a GPU, as f32: what [`Weighted`](super::Weighted) reads of any type.
+#[derive(Debug)]
+pub struct DeviceWeights(DeviceBuffer<f32>);
+
+impl DeviceWeights {
+    /// A copy of `weights`, which are aligned with the graph's `indices`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn new<W: Weight>(gpu: &Gpu, weights: &[W]) -> Result<Self, GpuError> {
+        let weights: Vec<f32> = weights.iter().map(|weight| weight.weight()).collect();
+        gpu.upload(&weights).map(Self)
+    }
+}
+
+/// A way of drawing in-edges on a GPU. It draws what [`Uniform`](super::Uniform) and [`Weighted`](super::Weighted) draw.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceDraw<'a> {
+    pub(super) fanout: Fanout,
+    pub(super) replace: bool,
+    pub(super) weights: Option<DeviceSlice<'a, f32>>,
+    excluded: Option<&'a DeviceExcludedEdges>,
+}
+
+impl<'a> DeviceDraw<'a> {
+    /// As [`Uniform::new`](super::Uniform::new).
+    pub fn uniform(fanout: Fanout) -> Self {
+        Self { fanout, replace: false, weights: None, excluded: None }
+    }
+
+    /// As [`Weighted::new`](super::Weighted::new).
+    pub fn weighted(fanout: Fanout, weights: &'a DeviceWeights) -> Self {
+        Self { weights: Some(weights.0.slice()), ..Self::uniform(fanout) }
+    }
+
+    /// As [`Uniform::with_replacement`](super::Uniform::with_replacement), or as
+    /// [`Weighted::with_replacement`](super::Weighted::with_replacement).
+    pub fn with_replacement(self) -> Self {
+        Self { replace: true, ..self }
+    }
+
+    /// Draws none of the `excluded` edges.
+    pub fn without(self, excluded: &'a DeviceExcludedEdges) -> Self {
+        Self { excluded: Some(excluded), ..self }
+    }
+
+    pub(super) fn check(&self, graph: &DeviceGraph<'_>) -> Result<(), KernelError> {
+        self.fanout.check()?;
+        match self.weights {
+            Some(weights) => KernelError::check_len("edge weights", graph.num_edges(), weights.len()),
+            None => Ok(()),
+        }
+    }
+
+    /// The fanout as kernels take it, and whether edges may be drawn repeatedly.
+    pub(super) fn numbers(&self) -> (u32, u32) {
+        match self.fanout {
+            Fanout::Take(fanout) => (fanout, self.replace.into()),
+            Fanout::All => (u32::MAX, 0),
+        }
+    }
+
+    /// How often one edge may be drawn in a layer.
+    pub(crate) fn most_of_an_edge(&self) -> u32 {
+        match self.numbers() {
+            (fanout, 1) => fanout,
+            _ => 1,
+        }
+    }
+
+    pub(super) fn excluded(&self) -> [Argument; 2] {
+        match self.excluded {
+            Some(DeviceExcludedEdges(edges)) => [edges.into(), (edges.len() as u64).into()],
+            None => [0u64.into(), 0u64.into()],
+        }
+    }
+}
+
+/// What becomes of the ids of a layer's edges on a GPU.
+pub enum DeviceEdgeIds<'a> {
+    /// Nothing.
+    Drop,
+    /// [`DeviceLayer::edges`] holds them.
+    Keep,
+    /// They are counted as they are drawn: `edge` of each, and `work` of each frontier vertex.
+    Count(&'a mut DeviceCounters),
+}
+
+/// One layer of a mini-batch on a GPU, with the contents of a [`SampledLayer`].
+#[derive(Debug)]
+pub struct DeviceLayer {
+    /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
+    pub indptr: DeviceBuffer<u32>,
+    /// The source of each edge, as a position in the mixed frontier.
+    pub local: DeviceBuffer<u32>,
+    /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; `None` unless
+    /// [kept](DeviceEdgeIds::Keep).
+    pub edges: Option<DeviceBuffer<u64>>,
+}
+
+impl DeviceLayer {
+    /// Number of vertices that this layer computes: the frontier's.
+    pub fn num_vertices(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// Number of sampled edges.
+    pub fn num_edges(&self) -> usize {
+        self.local.len()
+    }
+
+    /// The layer on the host. Waits for what was launched before.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn to_host(&self) -> Result<SampledLayer, GpuError> {
+        let edges = self.edges.as_ref().map_or(Ok(vec![]), DeviceBuffer::to_vec)?;
+        Ok(SampledLayer { indptr: self.indptr.to_vec()?, local: self.local.to_vec()?, edges })
+    }
+}

@@ -1,0 +1,128 @@
+// What drawing kernels share: the graph, the edges that may not be drawn, and what becomes of an edge. A file that includes
+// this has its own copy.
+
+struct Graph {
+    const u64 *indptr;
+    const u32 *indices;
+    u64 num_vertices, num_edges;
+};
+#define GRAPH const u64 *graph_indptr, const u32 *graph_indices, u64 graph_vertices, u64 graph_edges
+#define GRAPH_OF(name) const Graph name = {graph_indptr, graph_indices, graph_vertices, graph_edges}
+
+struct InEdges {
+    u64 start;
+    u32 degree;
+    // What is wrong with the vertex, which then has no edges.
+    u32 problem;
+};
+
+__device__ __forceinline__ InEdges in_edges(Graph graph, u32 vertex) {
+    if (vertex >= graph.num_vertices) return {0, 0, OUT_OF_RANGE};
+    const u64 start = graph.indptr[vertex], end = graph.indptr[(u64)vertex + 1];
+    if (start > end || end > graph.num_edges) return {0, 0, TOPOLOGY};
+    if (end - start > 0xFFFFFFFFull) return {0, 0, DEGREE};
+    return {start, (u32)(end - start), 0};
+}
+
+// --- edges that may not be drawn, ascending ---
+
+struct Excluded {
+    const u64 *edges;
+    u64 count;
+};
+#define EXCLUDED const u64 *excluded_edges, u64 excluded_count
+#define EXCLUDED_OF(name) const Excluded name = {excluded_edges, excluded_count}
+
+// How many of the first `count` are below `edge`.
+__device__ __forceinline__ u64 below_edge(const u64 *edges, u64 count, u64 edge) {
+    u64 from = 0;
+    while (from < count) {
+        const u64 middle = from + (count - from) / 2;
+        if (edges[middle] < edge) from = middle + 1;
+        else count = middle;
+    }
+    return from;
+}
+
+// Those among the in-edges of a vertex.
+__device__ __forceinline__ Excluded within(Excluded all, InEdges in) {
+    if (all.count == 0 || in.degree == 0) return {all.edges, 0};
+    const u64 from = below_edge(all.edges, all.count, in.start);
+    const u64 *edges = all.edges + from;
+    return {edges, below_edge(edges, all.count - from, in.start + in.degree)};
+}
+
+// From a rank among the edges that are not excluded to the offset among all: as many are skipped as have a rank of at most
+// this one, where the rank of an excluded edge is its offset less the number of excluded ones before it.
+__device__ __forceinline__ u32 skip(u32 rank, u64 start, Excluded excluded) {
+    u64 from = 0, to = excluded.count;
+    while (from < to) {
+        const u64 middle = from + (to - from) / 2;
+        if (excluded.edges[middle] - start - middle <= rank) from = middle + 1;
+        else to = middle;
+    }
+    return rank + (u32)from;
+}
+
+__device__ __forceinline__ bool is_excluded(u64 edge, Excluded excluded) {
+    const u64 at = below_edge(excluded.edges, excluded.count, edge);
+    return at < excluded.count && excluded.edges[at] == edge;
+}
+
+// --- what becomes of an edge ---
+
+struct Sampled {
+    // For each frontier vertex, the first of its sampled edges.
+    const u32 *indptr;
+    // Slots of the sources.
+    u32 *local;
+    // One of the following, or neither.
+    u64 *edges;
+    u32 *edge_counts;
+    u64 *status;
+};
+#define SAMPLED const u32 *sampled_indptr, u32 *sampled_local, u64 *sampled_edges, u32 *sampled_counts, u64 *sampled_status
+#define SAMPLED_OF(name) const Sampled name = {sampled_indptr, sampled_local, sampled_edges, sampled_counts, sampled_status}
+
+// Sampled edge number `at` is `edge`. Sources are noted after the frontier, which has `frontier` vertices.
+__device__ __forceinline__ void take(Graph graph, Table table, Sampled sampled, u32 frontier, u32 at, u64 edge) {
+    u32 source = graph.indices[edge];
+    if (source >= graph.num_vertices) {
+        report(sampled.status, edge, SOURCE);
+        source = 0;
+    }
+    sampled.local[at] = note(table, source, frontier + at);
+    if (sampled.edges) sampled.edges[at] = edge;
+    if (sampled.edge_counts) atomicAdd(&sampled.edge_counts[edge], 1u);
+}
+
+__device__ __forceinline__ u32 word_of(Words words, u32 which) {
+    const u32 low = which & 1 ? words.word[1] : words.word[0], high = which & 1 ? words.word[3] : words.word[2];
+    return which & 2 ? high : low;
+}
+
+// Counts `count` edges charged to `vertex`, of which each occurs once in a frontier.
+__device__ __forceinline__ void charge(u32 *work, u32 vertex, u32 count, u64 where, u64 *status) {
+    if (!work || count == 0) return;
+    const u32 sum = work[vertex] + count;
+    if (sum < count) report(status, where, OVERFLOW_OF_COUNTER);
+    work[vertex] = sum;
+}
+
+// Sorts 2^n values of a block's threads, in memory that all of them see.
+template <typename T> __device__ __forceinline__ void sort_of_block(T *values, u32 size) {
+    for (u32 run = 2; run <= size; run *= 2) {
+        for (u32 apart = run / 2; apart > 0; apart /= 2) {
+            __syncthreads();
+            for (u32 i = threadIdx.x; i < size / 2; i += blockDim.x) {
+                const u32 low = 2 * i - (i & (apart - 1)), high = low + apart;
+                const T a = values[low], b = values[high];
+                if ((a > b) == ((low & run) == 0)) {
+                    values[low] = b;
+                    values[high] = a;
+                }
+            }
+        }
+    }
+    __syncthreads();
+}

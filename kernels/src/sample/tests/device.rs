@@ -1,0 +1,245 @@
+//! A GPU's sampler, emulated, beside the host's.
+
+use super::*;
+use crate::cuda::{Gpu, GpuError};
+use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler};
+use crate::{CounterParts, DeviceCounters, KernelError};
+
+/// How the host samples a layer.
+type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer);
+
+/// A table of a word for each vertex, and a hash table.
+const DIRECT: [usize; 2] = [usize::MAX, 0];
+
+/// What both samplers draw from.
+struct Both {
+    gpu: Gpu,
+    indptr: Vec<u64>,
+    indices: Vec<u32>,
+}
+
+impl Both {
+    fn new(order: usize, (indptr, indices): (Vec<u64>, Vec<u32>)) -> Self {
+        Self { gpu: Gpu::emulated(order as u32 % 4), indptr, indices }
+    }
+
+    /// Samples layers of `draws` from `seeds` on both, and compares everything.
+    fn compare(&self, sampler: &mut DeviceSampler, seeds: &[u32], draws: &[(OnHost<'_>, DeviceDraw<'_>)], what: &str) {
+        let gpu = &self.gpu;
+        let (indptr, indices) = (gpu.map_host(&self.indptr).unwrap(), gpu.map_host(&self.indices).unwrap());
+        let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+        let (mut host, mut expected) = (Sampler::new(1), SampledLayer::default());
+        host.start(seeds);
+        sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
+        for (depth, (on_host, draw)) in draws.iter().enumerate() {
+            let key = StreamKey { layer: depth as u8, ..KEY };
+            on_host(&mut host, &key, &mut expected);
+            let keep = if depth % 2 == 0 { DeviceEdgeIds::Keep } else { DeviceEdgeIds::Drop };
+            let layer = sampler.layer(&graph, draw, &key, keep).unwrap();
+            let mut found = layer.to_host().unwrap();
+            assert_eq!((layer.num_vertices(), layer.num_edges()), (expected.num_vertices(), expected.num_edges()));
+            if depth % 2 == 1 {
+                assert!(found.edges.is_empty());
+                found.edges.clone_from(&expected.edges);
+            }
+            assert!(found == expected, "{what}, depth {depth}");
+            assert!(sampler.mixed().to_vec(gpu).unwrap() == host.mixed(), "{what}, depth {depth}: mixed frontier");
+        }
+    }
+
+    fn graph(&self) -> Graph<'_> {
+        Graph::new(&self.indptr, &self.indices).unwrap()
+    }
+}
+
+/// The host's side of one layer.
+fn on_host<'a>(graph: Graph<'a>, draw: impl Draw + 'a) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledLayer) + 'a {
+    move |sampler, key, layer| sampler.layer(&graph, &draw, key, EdgeIds::Keep, layer).unwrap()
+}
+
+#[test]
+fn differential_every_fanout() {
+    for (i, fanout) in FANOUTS.into_iter().chain([Fanout::Take(8), Fanout::Take(25), Fanout::Take(32)]).enumerate() {
+        for direct in DIRECT {
+            let both = Both::new(i, topology(i as u64, 300));
+            let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
+            sampler.direct_up_to(direct);
+            let host = on_host(both.graph(), Uniform::new(fanout));
+            let seeds: Vec<u32> = (0..300).rev().step_by(2).collect();
+            both.compare(&mut sampler, &seeds, &[(&host, DeviceDraw::uniform(fanout))], &format!("{fanout}, {direct}"));
+        }
+    }
+}
+
+#[test]
+fn differential_batches_of_one_sampler_after_another() {
+    let graphs = [topology(3, 900), topology(4, 60), topology(5, 300)];
+    for (order, direct) in [(0, DIRECT[0]), (1, DIRECT[1]), (2, 400), (3, 400)] {
+        let gpu = Gpu::emulated(order);
+        let mut sampler = DeviceSampler::new(&gpu).unwrap();
+        sampler.direct_up_to(direct);
+        for step in 0..7 {
+            let (indptr, indices) = graphs[step % 3].clone();
+            let both = Both { gpu: gpu.clone(), indptr, indices };
+            let seeds = crate::permute(both.indptr.len() as u32 - 1, &StreamKey { step: step as u32, ..KEY });
+            let seeds = &seeds[..seeds.len().min([20, 3, 0, 1][step % 4])];
+            let fanouts = [5, 20, 3].map(Fanout::Take);
+            let hosts = fanouts.map(|fanout| on_host(both.graph(), Uniform::new(fanout)));
+            let [a, b, c] = &hosts;
+            let [x, y, z] = fanouts.map(DeviceDraw::uniform);
+            both.compare(&mut sampler, seeds, &[(a, x), (b, y), (c, z)], &format!("order {order}, step {step}"));
+        }
+    }
+}
+
+#[test]
+fn differential_with_replacement_and_without_excluded_edges() {
+    for (i, fanout) in [1, 7, 16, 20, 40, 90].map(Fanout::Take).into_iter().chain([Fanout::All]).enumerate() {
+        let both = Both::new(i, topology(i as u64, 120));
+        let seeds: Vec<u32> = (0..120).collect();
+        let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
+        let mut draws = Draws::new(&StreamKey::new(i as u64, Stream::Split), 0);
+        for share in [1, 2, 10, 100] {
+            let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(share) == 0).collect();
+            let excluded = ExcludedEdges::new(excluded);
+            let on_device = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
+            let (host, device) = (Uniform::new(fanout), DeviceDraw::uniform(fanout));
+            let with = on_host(both.graph(), host.with_replacement());
+            both.compare(&mut sampler, &seeds, &[(&with, device.with_replacement())], &format!("{fanout}, repeatedly"));
+            let fewer = on_host(both.graph(), host.without(&excluded));
+            both.compare(&mut sampler, &seeds, &[(&fewer, device.without(&on_device))], &format!("{fanout} of fewer"));
+            let fewer = on_host(both.graph(), host.with_replacement().without(&excluded));
+            let draw = device.with_replacement().without(&on_device);
+            both.compare(&mut sampler, &seeds, &[(&fewer, draw)], &format!("{fanout} of fewer, repeatedly"));
+        }
+    }
+}
+
+/// Vertex 0 has more than 2^20 in-edges, vertex 1 one, the others none.
+fn hub() -> (Vec<u64>, Vec<u32>) {
+    let degree = (1 << 20) + 5u64;
+    let indptr = [0, degree].into_iter().chain(std::iter::repeat_n(degree + 1, 999)).collect();
+    (indptr, (0..=degree).map(|i| (i * 7 % 1000) as u32).collect())
+}
+
+#[test]
+fn differential_hubs() {
+    for (i, fanout) in [Fanout::Take(15), Fanout::Take(300), Fanout::Take(5000), Fanout::All].into_iter().enumerate() {
+        let both = Both::new(i, hub());
+        let host = on_host(both.graph(), Uniform::new(fanout));
+        let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
+        both.compare(&mut sampler, &[5, 0, 1], &[(&host, DeviceDraw::uniform(fanout))], &format!("{fanout}"));
+    }
+}
+
+#[test]
+fn differential_empty_frontiers_and_isolated_vertices() {
+    let both = Both::new(0, (vec![0, 0, 0], vec![]));
+    let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
+    for fanout in FANOUTS {
+        for seeds in [&[][..], &[1, 0]] {
+            let host = on_host(both.graph(), Uniform::new(fanout));
+            both.compare(&mut sampler, seeds, &[(&host, DeviceDraw::uniform(fanout))], "nothing");
+        }
+    }
+}
+
+#[test]
+fn differential_counts_while_drawing() {
+    let (indptr, indices) = topology(8, 200);
+    let graph = Graph::new(&indptr, &indices).unwrap();
+    for order in 0..4 {
+        let gpu = Gpu::emulated(order);
+        let (starts, sources) = (gpu.upload(&indptr).unwrap(), gpu.upload(&indices).unwrap());
+        let on_device = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
+        let (mut host, mut sampler) = (Sampler::new(1), DeviceSampler::new(&gpu).unwrap());
+        let mut expected = Counters::new(200, indices.len());
+        let mut counters = DeviceCounters::new(&gpu, 200, indices.len()).unwrap();
+        for step in 0..4 {
+            let seeds = &crate::permute(200, &StreamKey { step, ..KEY })[..12];
+            host.start(seeds);
+            sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
+            let (mut sizes, mut layer) = (vec![12], SampledLayer::default());
+            for (depth, fanout) in [Fanout::Take(9), Fanout::Take(40), Fanout::All].into_iter().enumerate() {
+                let key = StreamKey { layer: depth as u8, step, ..KEY };
+                host.layer(&graph, &Uniform::new(fanout), &key, EdgeIds::Count(&mut expected), &mut layer).unwrap();
+                let ids = DeviceEdgeIds::Count(&mut counters);
+                let found = sampler.layer(&on_device, &DeviceDraw::uniform(fanout), &key, ids).unwrap();
+                assert!(found.edges.is_none());
+                sizes.push(host.mixed().len());
+            }
+            expected.count_vertices(host.mixed(), &sizes).unwrap();
+            counters.count_vertices(sampler.mixed(), &sizes).unwrap();
+        }
+        let (expected, found): (CounterParts, _) = (expected.into_parts().unwrap(), counters.into_parts().unwrap());
+        assert!(found == expected, "order {order}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_and_the_sampler_goes_on() {
+    let both = Both::new(1, topology(30, 100));
+    let gpu = &both.gpu;
+    let (indptr, indices) = (gpu.upload(&both.indptr).unwrap(), gpu.upload(&both.indices).unwrap());
+    let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+    for direct in DIRECT {
+        let mut sampler = DeviceSampler::new(gpu).unwrap();
+        sampler.direct_up_to(direct);
+        for fanout in [Fanout::Take(5), Fanout::Take(40), Fanout::All] {
+            let mut error = |seeds: &[u32]| {
+                sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
+                sampler.layer(&graph, &DeviceDraw::uniform(fanout), &KEY, DeviceEdgeIds::Drop).unwrap_err()
+            };
+            for vertex in [100, u32::MAX] {
+                let expected = KernelError::VertexOutOfRange { vertex, num_vertices: 100 };
+                assert_eq!(error(&[3, vertex]), GpuError::Input(expected));
+            }
+            assert_eq!(error(&[4, 3, 5, 3]), GpuError::Input(KernelError::RepeatedVertex { vertex: 3 }));
+            let host = on_host(both.graph(), Uniform::new(fanout));
+            both.compare(&mut sampler, &[5, 3], &[(&host, DeviceDraw::uniform(fanout))], "after an error");
+        }
+        let draw = DeviceDraw::uniform(Fanout::Take(0));
+        let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err();
+        assert_eq!(error, GpuError::Input(KernelError::Fanout { got: "0".to_owned() }));
+    }
+}
+
+#[test]
+fn damaged_graphs_are_refused() {
+    let gpu = Gpu::emulated(2);
+    let layer = |indptr: &[u64], indices: &[u32], seeds: &[u32]| {
+        let (indptr, indices) = (gpu.upload(indptr).unwrap(), gpu.upload(indices).unwrap());
+        let graph = DeviceGraph::new(&gpu, indptr.slice(), indices.slice())?;
+        let mut sampler = DeviceSampler::new(&gpu)?;
+        sampler.start(gpu.upload(seeds).unwrap().slice())?;
+        sampler.layer(&graph, &DeviceDraw::uniform(Fanout::Take(3)), &KEY, DeviceEdgeIds::Keep)
+    };
+    for indptr in [&[][..], &[1, 2], &[0, 3]] {
+        let error = layer(indptr, &[0, 0], &[]).unwrap_err();
+        assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
+    }
+    for vertex in [1, 0] {
+        let error = layer(&[0, 9, 2], &[0, 1], &[vertex]).unwrap_err();
+        assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
+    }
+    let error = layer(&[0, 1, 2], &[0, 7], &[0, 1]).unwrap_err();
+    assert_eq!(error, GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 }));
+    let many = [0, 1 << 33, 2];
+    let error = layer(&many, &[0, 1], &[0]).unwrap_err();
+    assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
+}
+
+#[test]
+fn counters_of_another_graph_are_refused() {
+    let gpu = Gpu::emulated(0);
+    let (indptr, indices) = (gpu.upload(&[0u64, 1]).unwrap(), gpu.upload(&[0u32]).unwrap());
+    let graph = DeviceGraph::new(&gpu, indptr.slice(), indices.slice()).unwrap();
+    for (vertices, edges) in [(2, 1), (1, 2)] {
+        let mut counters = DeviceCounters::new(&gpu, vertices, edges).unwrap();
+        let mut sampler = DeviceSampler::new(&gpu).unwrap();
+        sampler.start(gpu.upload(&[0]).unwrap().slice()).unwrap();
+        let ids = DeviceEdgeIds::Count(&mut counters);
+        let error = sampler.layer(&graph, &DeviceDraw::uniform(Fanout::All), &KEY, ids).unwrap_err();
+        assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");
+    }
+}

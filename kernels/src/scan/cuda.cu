@@ -1,0 +1,106 @@
+// Exclusive sums: every number becomes the sum of those before it. Chunks are summed, the sums are summed up by one block,
+// and every chunk is summed up from there. Sums of chunks have 64 bits, so that the caller learns of an overflow.
+#include "device.cuh"
+
+#define THREADS 256
+#define WARPS (THREADS / WARP)
+// Numbers of a thread, which lie beside each other.
+#define ITEMS 8
+
+// The sum of `value` in the threads before this one; `total` becomes that of all.
+__device__ __forceinline__ u64 sum_before(u64 value, u64 *total) {
+    __shared__ u64 sums[WARPS];
+    const u32 warp = threadIdx.x / WARP;
+    const u64 inclusive = warp_scan(value);
+    if (lane_id() == WARP - 1) sums[warp] = inclusive;
+    __syncthreads();
+    if (warp == 0) {
+        const u64 up_to = warp_scan(lane_id() < WARPS ? sums[lane_id()] : 0ull);
+        if (lane_id() < WARPS) sums[lane_id()] = up_to;
+    }
+    __syncthreads();
+    const u64 before = warp > 0 ? sums[warp - 1] : 0;
+    *total = sums[WARPS - 1];
+    // For the next call.
+    __syncthreads();
+    return before + inclusive - value;
+}
+
+struct Items {
+    u32 value[ITEMS];
+};
+
+__device__ __forceinline__ Items load(const u32 *values, u64 from, u64 len) {
+    Items items;
+    if (from + ITEMS <= len && (u64)values % 16 == 0) {
+        const uint4 *quads = (const uint4 *)(values + from);
+#pragma unroll
+        for (int q = 0; q < ITEMS / 4; q++) {
+            const uint4 quad = quads[q];
+            items.value[4 * q] = quad.x, items.value[4 * q + 1] = quad.y;
+            items.value[4 * q + 2] = quad.z, items.value[4 * q + 3] = quad.w;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) items.value[i] = from + i < len ? values[from + i] : 0;
+    }
+    return items;
+}
+
+// One sum for each chunk of THREADS * ITEMS.
+KERNEL_ENTRY void scan_sums(const u32 *values, u64 len, u64 *sums) {
+    const Items items = load(values, ((u64)blockIdx.x * THREADS + threadIdx.x) * ITEMS, len);
+    u64 sum = 0, total;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) sum += items.value[i];
+    sum_before(sum, &total);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+KERNEL(scan_sums)
+
+// The sums themselves, by one block.
+KERNEL_ENTRY void scan_of_sums(u64 *sums, u64 len) {
+    u64 before = 0;
+    for (u64 from = 0; from < len; from += THREADS) {
+        const u64 at = from + threadIdx.x;
+        u64 total;
+        const u64 sum = before + sum_before(at < len ? sums[at] : 0, &total);
+        if (at < len) sums[at] = sum;
+        before += total;
+    }
+}
+KERNEL(scan_of_sums)
+
+// `values` has one more than `len`, which becomes the sum of all, as does `total`, if there is one.
+KERNEL_ENTRY void scan_write(u32 *values, u64 len, const u64 *sums, u64 *total) {
+    const u64 from = ((u64)blockIdx.x * THREADS + threadIdx.x) * ITEMS;
+    Items items = load(values, from, len);
+    u64 sum = 0, of_block;
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) sum += items.value[i];
+    const u64 base = sums ? sums[blockIdx.x] : 0;
+    u64 before = base + sum_before(sum, &of_block);
+#pragma unroll
+    for (int i = 0; i < ITEMS; i++) {
+        const u32 value = items.value[i];
+        items.value[i] = (u32)before;
+        before += value;
+    }
+    if (from + ITEMS <= len && (u64)values % 16 == 0) {
+        uint4 *quads = (uint4 *)(values + from);
+#pragma unroll
+        for (int q = 0; q < ITEMS / 4; q++) {
+            quads[q] = make_uint4(items.value[4 * q], items.value[4 * q + 1], items.value[4 * q + 2], items.value[4 * q + 3]);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < ITEMS; i++) {
+            if (from + i < len) values[from + i] = items.value[i];
+        }
+    }
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+        values[len] = (u32)(base + of_block);
+        if (total) *total = base + of_block;
+    }
+}
+KERNEL(scan_write)
