@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-gpu bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -25,6 +25,12 @@ demo: build ## prepare, partition, train and compare on a generated graph, or on
 test: setup ## run every test, and check that the preparation tools build without libtorch
 	cargo check --no-default-features
 	cargo test --workspace
+
+test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emulates it)
+	GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu
+
+gpu-bundle: setup ## build test-gpu and bench-gpu here, to run on a machine with a GPU and no Rust (target/gpu-bundle/run.sh)
+	@python3 scripts/gpu_bundle.py
 
 test-peers: setup ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
 	cargo build
@@ -61,6 +67,9 @@ bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTor
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)
+
+bench-gpu: setup ## time copying, gathering, sampling and pre-sampling on GPU 0
+	cargo run --release --package gsplit-kernels --example gpu
 
 bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
 	@python3 bench/scale/run.py $(ARGS)

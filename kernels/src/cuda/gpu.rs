@@ -145,6 +145,18 @@ impl Gpu {
         Self(super::emulated::Emulated::new(order))
     }
 
+    /// What a test runs on: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`).
+    ///
+    /// # Panics
+    /// Without the GPU that is asked for.
+    #[cfg(feature = "emulation")]
+    pub fn under_test(order: u32) -> Self {
+        match std::env::var_os("GSPLIT_TEST_GPU") {
+            None => Self::emulated(order),
+            Some(_) => Self::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
+        }
+    }
+
     pub(super) fn backend(&self) -> &dyn Backend {
         self.0.as_ref()
     }
