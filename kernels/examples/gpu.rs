@@ -5,6 +5,8 @@
 //! share of a floor: for copies of rows the bandwidth of a copy of that device, measured here, for sampling the rate
 //! of independent random reads of 4 bytes.
 
+#![allow(clippy::print_stdout)]
+
 use std::error::Error;
 use std::time::Instant;
 
@@ -77,7 +79,7 @@ fn seconds(gpu: &Gpu, mut work: impl FnMut() -> Result<(), GpuError>) -> Result<
 /// Random numbers below `end`.
 fn random(count: usize, end: u32, seed: u64) -> Vec<u32> {
     let key = StreamKey::new(seed, Stream::Generate);
-    let below = |word: u32| (u64::from(word) * u64::from(end) >> 32) as u32;
+    let below = |word: u32| ((u64::from(word) * u64::from(end)) >> 32) as u32;
     let blocks = (0..count.div_ceil(4) as u32).into_par_iter();
     let mut numbers: Vec<u32> = blocks.flat_map_iter(|item| key.block(item, 0).map(below)).collect();
     numbers.truncate(count);

@@ -16,6 +16,7 @@ mod dropout;
 mod edges;
 mod error;
 mod gather;
+mod group;
 mod norm;
 mod philox;
 mod prefetch;
@@ -38,7 +39,7 @@ pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, Edges};
+pub use edges::{BySource, DeviceEdges, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{
     DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32,
@@ -53,5 +54,8 @@ pub use sample::{
 };
 pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
 pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
-pub use spmm::{Aggregation, Reduce, aggregate_max, aggregate_max_backward};
+pub use spmm::{
+    Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,
+    aggregate_max_backward_on_device, aggregate_max_on_device,
+};
 pub use unique::{unique, unique_on_device};

@@ -76,6 +76,8 @@ pub(crate) enum Argument {
     U32(u32),
     F32(f32),
     Key([u32; 5]),
+    /// A struct of pointers and integers, eight words long.
+    Struct([u64; 8]),
 }
 
 impl Argument {
@@ -86,6 +88,7 @@ impl Argument {
             Self::U32(value) => bytemuck::bytes_of(value),
             Self::F32(value) => bytemuck::bytes_of(value),
             Self::Key(words) => bytemuck::bytes_of(words),
+            Self::Struct(words) => bytemuck::bytes_of(words),
         }
     }
 }
@@ -104,6 +107,7 @@ argument_from! {
     u64 => Argument::Address,
     u32 => Argument::U32,
     f32 => Argument::F32,
+    [u64; 8] => Argument::Struct,
     &StreamKey => |key: &StreamKey| Argument::Key(key.words_of_key())
 }
 

@@ -10,8 +10,9 @@ pub(crate) struct Module {
 }
 
 /// What kernels may include.
-pub(super) const HEADERS: [(&str, &str); 3] = [
+pub(super) const HEADERS: [(&str, &str); 4] = [
     ("device.cuh", include_str!("device.cuh")),
+    ("rows.cuh", include_str!("rows.cuh")),
     ("table.cuh", include_str!("table.cuh")),
     ("draw.cuh", include_str!("../sample/draw.cuh")),
 ];
@@ -19,10 +20,13 @@ pub(super) const HEADERS: [(&str, &str); 3] = [
 /// All files of kernels, which are compiled by a test.
 #[cfg(test)]
 pub(super) const MODULES: &[&Module] = &[
-    &crate::gather::cuda::MODULE,
     &crate::count::cuda::MODULE,
+    &crate::edges::cuda::MODULE,
+    &crate::gather::cuda::MODULE,
+    &crate::group::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::scan::cuda::MODULE,
     &crate::split::cuda::MODULE,
+    &crate::spmm::cuda::MODULE,
     &crate::unique::cuda::MODULE,
 ];
