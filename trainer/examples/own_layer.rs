@@ -11,7 +11,7 @@
 use clap::{Args, FromArgMatches};
 use gsplit_store::{Dataset, NoProgress};
 use gsplit_trainer::model::{Layer, LayerEdges, LayerShape, Named, OwnLayer};
-use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, engine, linear};
+use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, linear};
 use gsplit_trainer::{EpochReport, Error, Result, RunOptions, Summary, TrainConfig, train};
 use tch::Tensor;
 
@@ -42,7 +42,7 @@ impl Layer for Diffusion {
         let part = |start: usize| beside.f_narrow(1, start as i64, width as i64);
         let (own, mean) = (part(0)?, part(width)?);
         let moved = (mean - &own) * &self.rate + own;
-        linear(engine(), &moved, &self.weight, Some(&self.bias), finish)
+        linear(edges.place(), &moved, &self.weight, Some(&self.bias), finish)
     }
 
     fn out_dim(&self) -> usize {

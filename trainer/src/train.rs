@@ -11,6 +11,7 @@ use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
 use crate::batch::Comms;
+use crate::cache::CacheLists;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
@@ -19,7 +20,9 @@ use crate::job::{Artifacts, FeaturePlace, Job};
 use crate::log::Logs;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Optimizer;
+use crate::place::{GpuList, Place, places};
 use crate::report::{EpochReport, StepReport, Summary};
+use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::{Error, Result, TrainConfig};
 
@@ -43,6 +46,14 @@ pub struct RunOptions {
     pub threads: Option<usize>,
     /// Where feature rows are read from.
     pub features: FeaturePlace,
+    /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
+    /// each, in order, when `None`.
+    pub gpus: Option<GpuList>,
+    /// Bytes of each GPU's memory for the feature rows that its rank loads most.
+    pub cache: Option<u64>,
+    /// Every rank on an emulated GPU, with this order of threads.
+    #[cfg(test)]
+    pub emulated: Option<u32>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
     pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.
@@ -64,6 +75,7 @@ pub fn train(
     if options.prefetch > MAX_PREFETCH {
         return Err(Error::Option(format!("--prefetch {}: expected at most {MAX_PREFETCH}", options.prefetch)));
     }
+    let places = places(config, options)?;
     let artifacts = Artifacts::open(dataset, config)?;
     let job = Job::new(dataset, &artifacts, config, options)?;
     let ranks = config.num_ranks();
@@ -93,7 +105,11 @@ pub fn train(
     let done = history.len();
     let metric = job.metric;
     let logs = Mutex::new(Logs::start(options, history)?);
-    let run = Run { dataset, inputs, threads, job, options, resume, logs, progress, on_epoch };
+    let pinned = places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)).transpose()?.flatten();
+    check_cache(options, &places, pinned.is_some())?;
+    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
+    let job = &job;
+    let run = Run { dataset, inputs, threads, job, places, pinned, cached, options, resume, logs, progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Ok(Summary {
@@ -107,11 +123,28 @@ pub fn train(
     })
 }
 
+/// Refuses a cache that nothing would read.
+fn check_cache(options: &RunOptions, places: &[Place], pinned: bool) -> Result<()> {
+    let on_gpus = places.iter().all(|place| place.gpu().is_some());
+    match (options.cache, on_gpus, pinned) {
+        (Some(_), false, _) => Err(Error::Option("--cache is for --device cuda: leave it out, or give both".into())),
+        (Some(_), true, false) => Err(Error::Option(
+            "--cache: the feature rows are read from their file: pass --load-features memory, or leave it out".into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 struct Run<'a> {
     dataset: &'a Dataset,
     inputs: Inputs,
     threads: usize,
-    job: Job<'a>,
+    job: &'a Job<'a>,
+    /// Of each rank.
+    places: Vec<Place>,
+    /// The feature rows, where GPUs read them themselves.
+    pinned: Option<Pinned<'a>>,
+    cached: CacheLists<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
     logs: Mutex<Logs>,
@@ -178,9 +211,15 @@ impl Run<'_> {
     }
 
     fn epochs(&self, comms: &Comms) -> RankResult {
-        let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
+        let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
         self.share_threads(comm.size());
-        let model = Model::with_layers(config, job.features.dim(), job.outputs, self.options.layer.as_ref());
+        let place = &self.places[comm.rank()];
+        let source = match &self.pinned {
+            Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, self.cached.of(comm.rank()))?,
+            None => FeatureSource::new(&job.features, place),
+        };
+        let own = self.options.layer.as_ref();
+        let model = Model::with_layers(place, config, job.features.dim(), job.outputs, own);
         let steps = job.train.len().div_ceil(config.batch_size) as u64;
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
@@ -196,7 +235,7 @@ impl Run<'_> {
             let started = Instant::now();
             let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
             let stage = self.stage(comm, &name);
-            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref())?.reduce(comm)?;
+            let sums = train_epoch(job, &source, epoch, &model, &mut optimizer, comms, stage.as_ref())?.reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
             if comm.rank() == 0 {
@@ -239,7 +278,7 @@ impl Run<'_> {
 
     /// Fills in the scores, when it is time to: rank 0 alone, while the others wait.
     fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
-        let (job, config) = (&self.job, self.job.config);
+        let (job, config) = (self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
         let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
@@ -293,6 +332,7 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         evaluate_s: 0.0,
         edges: sums.edges,
         rows_loaded: sums.rows_loaded,
+        rows_cached: sums.rows_cached,
         rows_exchanged: sums.rows_exchanged,
     }
 }

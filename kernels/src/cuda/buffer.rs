@@ -169,6 +169,15 @@ impl<T: Pod> DeviceSliceMut<'_, T> {
         DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
     }
 
+    /// The values from `start` to `end`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) beyond its end.
+    pub fn part(&mut self, start: usize, end: usize) -> Result<DeviceSliceMut<'_, T>, GpuError> {
+        let DeviceSlice { address, len, .. } = self.as_slice().part(start, end)?;
+        Ok(DeviceSliceMut { address, len, of: PhantomData })
+    }
+
     /// To be read only.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice { address: self.address, len: self.len, of: PhantomData }
@@ -221,6 +230,15 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     /// The values, as the GPU sees them.
     pub fn slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice { address: self.address, len: self.len, of: PhantomData }
+    }
+
+    /// The values, as another GPU sees them: memory is pinned once for all.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn seen_by(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, T>, GpuError> {
+        let address = if self.len == 0 { 0 } else { gpu.backend().host_address(self.host)? };
+        Ok(DeviceSlice { address, len: self.len, of: PhantomData })
     }
 }
 

@@ -14,4 +14,4 @@ pub(super) const HEADERS: [(&str, &str); 1] = [("device.cuh", include_str!("devi
 
 /// All files of kernels, which are compiled by a test.
 #[cfg(test)]
-pub(super) const MODULES: &[&Module] = &[&crate::gather::cuda::MODULE];
+pub(super) const MODULES: &[&Module] = &[&crate::gather::cached::MODULE, &crate::gather::cuda::MODULE];

@@ -19,7 +19,8 @@ use gsplit_store::{FeatureTable, Stage};
 use super::hidden::{Hidden, HiddenWriter};
 use crate::autograd::{Buffer, values};
 use crate::model::{LayerEdges, Model};
-use crate::operator::Rows;
+use crate::operator::{Rows, gather_features};
+use crate::place::{Place, on_host};
 use crate::{Error, Result};
 
 /// Edges of a chunk, unless a single vertex has more.
@@ -180,15 +181,20 @@ impl LayerWise<'_> {
         sampler.layer(&self.graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
         let vertices = sampler.mixed();
         let dim = self.in_dim(layer);
-        let hidden = below.map(|below| {
+        let place = self.model.place();
+        let gathered = |gather: &dyn Fn(&mut [f32]) -> Result<()>| {
             let mut rows = Buffer::new(vertices.len() * dim)?;
-            gather_f32(below.values(), dim, vertices, rows.as_mut_slice())?;
-            rows.into_tensor(&[vertices.len() as i64, dim as i64])
-        });
-        let hidden = hidden.transpose()?;
-        let edges = LayerEdges::new(self.graph, &all.indptr, &all.local, vertices);
-        let below = hidden.as_ref().map_or(Rows::Stored { features: self.features, vertices }, Rows::Hidden);
-        Ok(self.model.infer_layer(layer, &edges, below)?.contiguous())
+            gather(rows.as_mut_slice())?;
+            place.bring(&rows.into_tensor(&[vertices.len() as i64, dim as i64])?)
+        };
+        let rows = match (below, place) {
+            (Some(below), _) => Some(gathered(&|rows| Ok(gather_f32(below.values(), dim, vertices, rows)?))?),
+            (None, Place::Device(..)) => Some(gathered(&|rows| gather_features(self.features, vertices, rows))?),
+            (None, Place::Host(_)) => None,
+        };
+        let edges = LayerEdges::new(place, self.graph, &all.indptr, &all.local, vertices)?;
+        let below = rows.as_ref().map_or(Rows::Stored { features: self.features, vertices }, Rows::Hidden);
+        on_host(&self.model.infer_layer(layer, &edges, below)?)
     }
 
     fn check_stop(&self) -> Result<()> {

@@ -7,18 +7,26 @@ use super::parameters::Parameters;
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
 use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, TrainConfig};
 use crate::operator::Activation;
+use crate::place::Place;
 use crate::{Error, Result};
 
 impl Model {
-    /// Builds the model of `config` for `in_dim` features and `classes` outputs, initialised from the seed alone.
+    /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed alone.
     pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
-        Self::with_layers(config, in_dim, classes, None)
+        Self::with_layers(&Place::host(), config, in_dim, classes, None)
     }
 
-    /// Like [`Model::new`], with layers by `make` where it is given, instead of those that the configuration names.
-    pub fn with_layers(config: &TrainConfig, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
+    /// Like [`Model::new`], at `place`, with layers by `make` where it is given, instead of those that the configuration
+    /// names.
+    pub fn with_layers(
+        place: &Place,
+        config: &TrainConfig,
+        in_dim: usize,
+        classes: usize,
+        make: Option<&OwnLayer>,
+    ) -> Self {
         let (seed, config) = (config.seed, &config.model);
-        let mut parameters = Parameters::new(seed);
+        let mut parameters = Parameters::new(seed, place.device());
         let has_head = config.has_head();
         let mut width = in_dim;
         let mut blocks = Vec::with_capacity(config.layers);
@@ -33,7 +41,7 @@ impl Model {
         let head = has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape));
         let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
-        Self { blocks, pre_activation, head, classes, checkpoint_activations, parameters }
+        Self { place: place.clone(), blocks, pre_activation, head, classes, checkpoint_activations, parameters }
     }
 }
 

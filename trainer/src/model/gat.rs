@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Activation, Finish, Rows, attention, engine, linear};
+use crate::operator::{Activation, Finish, Rows, attention, linear};
 
 /// One graph-attention layer.
 pub struct Gat {
@@ -34,7 +34,7 @@ impl Gat {
 
 impl Layer for Gat {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let z = linear(engine(), &mixed.tensor()?, &self.weight, None, Finish::default())?;
+        let z = linear(edges.place(), &mixed.tensor()?, &self.weight, None, Finish::default())?;
         attention(&edges.edges, &z, &self.attention_source, &self.attention_target, &self.bias, finish)
     }
 

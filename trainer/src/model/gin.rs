@@ -11,7 +11,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, aggregate, biased, engine, linear};
+use crate::operator::{Finish, Rows, aggregate, biased, linear};
 
 /// One GIN layer.
 pub struct Gin {
@@ -50,14 +50,14 @@ impl Layer for Gin {
         let relu = Finish { activation: Activation::Relu, dropout: None };
         let hidden = match cheaper(&edges.edges, mixed, self.out, false)? {
             Order::AggregateFirst => {
-                linear(engine(), &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?
+                linear(edges.place(), &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?
             }
             Order::TransformFirst => {
-                let rows = linear(engine(), &mixed.tensor()?, &self.weight_1, None, Finish::default())?;
-                biased(&self.combined(edges, Rows::Hidden(&rows))?, Some(&self.bias_1), relu)?
+                let rows = linear(edges.place(), &mixed.tensor()?, &self.weight_1, None, Finish::default())?;
+                biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, Some(&self.bias_1), relu)?
             }
         };
-        linear(engine(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
+        linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 
     fn out_dim(&self) -> usize {

@@ -9,7 +9,7 @@
 //!
 //! ```no_run
 //! use gsplit_trainer::model::{Layer, LayerEdges, OwnLayer};
-//! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, engine, linear};
+//! use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, linear};
 //! use gsplit_trainer::{Result, RunOptions};
 //! use tch::Tensor;
 //!
@@ -22,7 +22,7 @@
 //! impl Layer for Sum {
 //!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
 //!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
-//!         linear(engine(), &sum, &self.weight, None, finish)
+//!         linear(edges.place(), &sum, &self.weight, None, finish)
 //!     }
 //!
 //!     fn out_dim(&self) -> usize {
@@ -58,6 +58,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
+use crate::place::Place;
 use block::{Block, Residual};
 pub use build::check_size;
 pub use edges::LayerEdges;
@@ -129,6 +130,7 @@ pub struct DropoutKey {
 
 /// A stack of layers with its parameters.
 pub struct Model {
+    place: Place,
     blocks: Vec<Block>,
     /// Whether what a block adds to is the sums of the block below, not its rows.
     pre_activation: bool,
@@ -139,6 +141,11 @@ pub struct Model {
 }
 
 impl Model {
+    /// Where its parameters are, and where it computes.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Number of layers.
     pub fn num_layers(&self) -> usize {
         self.blocks.len()
@@ -210,7 +217,7 @@ impl Model {
         if frontier.is_empty() {
             return Ok(self.no_rows(index));
         }
-        self.blocks[index].tail(sums, moments, self.finish(index, frontier, dropout))
+        self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))
     }
 
     /// The layers whose rows of the seeds [`Model::logits`] takes, from the features upwards.
@@ -225,14 +232,18 @@ impl Model {
     /// Logits of the seeds, f32 `[seeds, classes]`, from their rows in the layers [`Model::logits_of`].
     pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
         match &self.head {
-            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::zeros([0, self.classes as i64], OPTIONS)),
-            Some(head) => head.logits(rows),
+            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::zeros([0, self.classes as i64], self.options())),
+            Some(head) => head.logits(&self.place, rows),
             None => Ok(rows[0].shallow_clone()),
         }
     }
 
     fn no_rows(&self, index: usize) -> Tensor {
-        Tensor::zeros([0, self.width(index) as i64], OPTIONS)
+        Tensor::zeros([0, self.width(index) as i64], self.options())
+    }
+
+    fn options(&self) -> (Kind, Device) {
+        (Kind::Float, self.place.device())
     }
 
     fn finish(&self, index: usize, frontier: &[u32], dropout: Option<DropoutKey>) -> Finish {
@@ -245,5 +256,3 @@ impl Model {
         Finish { activation: block.activation, dropout }
     }
 }
-
-const OPTIONS: (Kind, Device) = (Kind::Float, Device::Cpu);

@@ -7,7 +7,7 @@ use tch::Tensor;
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, aggregate_max, engine, finished, linear};
+use crate::operator::{Finish, Rows, aggregate_max, finished, linear};
 
 /// One GraphSAGE-pool layer.
 pub struct Pool {
@@ -38,11 +38,15 @@ impl Layer for Pool {
         let edges = &edges.edges;
         let mixed = mixed.tensor()?;
         let relu = Finish { activation: Activation::Relu, dropout: None };
-        let pooled = linear(engine(), &mixed, &self.weight_pool, Some(&self.bias_pool), relu)?;
+        let pooled = linear(edges.place(), &mixed, &self.weight_pool, Some(&self.bias_pool), relu)?;
         let pooled = aggregate_max(edges, &pooled)?;
         let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
-        let own = linear(engine(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
-        finished(&own.f_add(&linear(engine(), &pooled, &self.weight_neigh, None, Finish::default())?)?, finish)
+        let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
+        finished(
+            edges.place(),
+            &own.f_add(&linear(edges.place(), &pooled, &self.weight_neigh, None, Finish::default())?)?,
+            finish,
+        )
     }
 
     fn out_dim(&self) -> usize {
