@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
+use gsplit_partition::placement::CacheSize;
 use gsplit_store::Dataset;
-use gsplit_trainer::{EpochReport, Error, FeaturePlace, RunOptions, Summary, TrainConfig, train};
+use gsplit_trainer::{EpochReport, Error, FeaturePlace, GpuList, RunOptions, Summary, TrainConfig, train};
 use serde_json::{Map, Value, json};
 
 use crate::environment;
@@ -60,6 +61,12 @@ pub struct Args {
     /// Go on after the newest checkpoint in --checkpoint DIR
     #[arg(long)]
     resume: bool,
+    /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
+    #[arg(long, value_name = "LIST")]
+    gpus: Option<GpuList>,
+    /// With --device cuda, memory of each GPU for the feature rows that its rank loads most: 4GiB, or 20% of all rows
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<CacheSize>,
     /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
@@ -113,6 +120,8 @@ impl Args {
             .collect();
         around.insert("resume".to_string(), self.resume.then_some(true).into());
         around.insert("threads".to_string(), threads.into());
+        around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
+        around.insert("cache".to_string(), self.cache.map(|cache| cache.to_string()).into());
         around.insert("prefetch".to_string(), self.prefetch.into());
         around.insert("sample_threads".to_string(), self.sample_threads.into());
         around.insert("log_every".to_string(), self.log_every.into());
@@ -151,6 +160,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         config.parallelism,
     ));
     ui.say(header());
+    let cache = args.cache.map(|cache| dataset.features().map(|features| cache.bytes(features.num_bytes() as u64)));
+    let cache = cache.transpose()?;
     let options = RunOptions {
         checkpoint: args.checkpoint,
         resume: args.resume,
@@ -162,6 +173,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         features: args.load_features,
         prefetch: args.prefetch,
         sample_threads: args.sample_threads,
+        gpus: args.gpus,
+        cache,
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };
@@ -170,6 +183,14 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ui.say(line);
     }
     ui.say(format_args!("valid and test: {}", summary.metric));
+    if options.cache.is_some() {
+        let (cached, loaded) = summary
+            .epochs
+            .iter()
+            .fold((0, 0), |(cached, loaded), epoch| (cached + epoch.rows_cached, loaded + epoch.rows_loaded));
+        let share = 100.0 * cached as f64 / (loaded as f64).max(1.0);
+        ui.say(format_args!("cache: {share:.1} % of the rows loaded were in the GPUs' own memory"));
+    }
     if let Some(best) = &summary.best {
         let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
         ui.say(format_args!("best: epoch {}, valid {:.4}{test}", best.epoch, best.valid.unwrap_or_default()));

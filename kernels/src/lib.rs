@@ -37,12 +37,13 @@ pub use attention::{
 };
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 pub use count::{CounterParts, Counters, DeviceCounters};
-pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost};
+pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost, load_torch_cuda};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{
-    DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32,
+    DeviceCache, DeviceTable, DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows,
+    scatter_add_f32,
 };
 pub use norm::{ColumnNorm, column_moments, layer_norm, layer_norm_backward};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};

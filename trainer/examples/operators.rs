@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use gsplit_kernels::{Aggregation, Draws, Edges, Reduce, Stream, StreamKey, gather_rows};
-use gsplit_trainer::operator::{Engine, Finish, linear};
+use gsplit_trainer::operator::{Engine, Finish, Place, linear};
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
 
@@ -46,10 +46,12 @@ fn products() -> Result<(), Box<dyn std::error::Error>> {
         let w = matrix(input, output).set_requires_grad(true);
         let operations = 2.0 * (rows * input * output) as f64;
         let forward = |engine| {
-            tch::no_grad(|| linear(engine, &x, &w, None, Finish::default())).map(drop).unwrap_or_default();
+            tch::no_grad(|| linear(&Place::Host(engine), &x, &w, None, Finish::default()))
+                .map(drop)
+                .unwrap_or_default();
         };
         let both = |engine| {
-            if let Ok(y) = linear(engine, &x, &w, None, Finish::default()) {
+            if let Ok(y) = linear(&Place::Host(engine), &x, &w, None, Finish::default()) {
                 y.sum(Kind::Float).backward();
             }
         };

@@ -47,7 +47,7 @@ impl Layer for Diffusion {
         let part = |start: usize| beside.f_narrow(1, start as i64, width as i64);
         let (own, mean) = (part(0)?, part(width)?);
         let moved = (mean - &own) * &self.rate + own;
-        linear(edges.engine, &moved, &self.weight, Some(&self.bias), finish)
+        linear(edges.place(), &moved, &self.weight, Some(&self.bias), finish)
     }
 
     fn out_dim(&self) -> usize {

@@ -26,6 +26,7 @@ use tch::Tensor;
 use crate::config::TrainConfig;
 use crate::model::Parameters;
 use crate::optimizer::Optimizer;
+use crate::place::on_host;
 use crate::report::EpochReport;
 use crate::stopping::best_epoch;
 use crate::task::Shape;
@@ -132,7 +133,8 @@ pub fn save(
     let mut files = Files::new();
     for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])] {
         let path = staging.path(name);
-        Tensor::write_safetensors(tensors, &path)?;
+        let tensors = tensors.iter().map(|(name, tensor)| Ok((*name, on_host(tensor)?))).collect::<Result<Vec<_>>>()?;
+        Tensor::write_safetensors(&tensors, &path)?;
         let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
         synced.map_err(gsplit_store::Error::io(&path))?;
         let (bytes, checksum) = checksum_file(&path)?;

@@ -10,14 +10,15 @@ use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::report::StepReport;
+use crate::source::FeatureSource;
 use crate::step::train_step;
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
 pub fn train_epoch(
     job: &Job<'_>,
+    source: &FeatureSource<'_>,
     epoch: u32,
-    model: &Model,
-    optimizer: &mut Optimizer,
+    (model, optimizer): (&Model, &mut Optimizer),
     comms: &Comms,
     stage: &dyn Stage,
     log: StepLog<'_>,
@@ -26,15 +27,17 @@ pub fn train_epoch(
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let (mut sums, comm) = (StepReport::default(), comms.computing.as_ref());
     let mut window = Window::begin(log, epoch, optimizer.steps);
-    for_each_batch(job, epoch, &order, comms, |prepared| {
+    for_each_batch(job, source, epoch, &order, comms, |prepared| {
         let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
+        let rows_cached = batch.rows_cached as u64;
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
         let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comm)?;
         report.check(epoch, step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         (report.edges, report.rows_loaded, report.rows_exchanged) = (edges as u64, rows as u64, rows_exchanged);
+        report.rows_cached = rows_cached;
         sums.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {

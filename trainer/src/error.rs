@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gsplit_kernels::{CommError, KernelError};
+use gsplit_kernels::{CommError, GpuError, KernelError};
 
 /// Result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,6 +23,9 @@ pub enum Error {
     /// libtorch refused.
     #[error("libtorch: {}", first_line(&.0.to_string()))]
     Torch(#[from] tch::TchError),
+    /// A GPU, or what it needs.
+    #[error(transparent)]
+    Gpu(#[from] GpuError),
     /// An option, or two of them together, make no sense: a usage error.
     #[error("{0}")]
     Option(String),

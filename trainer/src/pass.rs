@@ -77,8 +77,8 @@ impl Pass<'_> {
 
     fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
         let layer = self.layer(index);
-        let edges = LayerEdges::new(self.graph, &layer.indptr, &layer.local, &layer.mixed);
-        let edges = edges.with_engine(self.model.engine());
+        let place = self.model.place();
+        let edges = LayerEdges::new(place, self.graph, &layer.indptr, &layer.local, &layer.mixed)?;
         let stored = Rows::Stored { features: self.batch.features, vertices: &layer.mixed };
         let rows = mixed.map_or(stored, Rows::Hidden);
         self.model.body(index, &edges, rows, below, &layer.frontier, self.dropout)
@@ -125,7 +125,7 @@ impl Pass<'_> {
                 let sums = body.detach().set_requires_grad(true);
                 let measuring = Instant::now();
                 let moments = match self.dropout.is_some() && self.model.needs_moments(index) {
-                    true => Some(Moments::of(&sums, shares(self.layer(index), comm)?, comm)?),
+                    true => Some(Moments::of(self.model.place(), &sums, shares(self.layer(index), comm)?, comm)?),
                     false => None,
                 };
                 report.timings.exchange_s += measuring.elapsed().as_secs_f64();
@@ -154,9 +154,9 @@ pub fn forward<'a>(
     report: &mut StepReport,
 ) -> Result<Pass<'a>> {
     let mut dim = batch.features.dim();
-    let shape = [batch.sampled.input.len() as i64, dim as i64];
-    let mut rows = batch.input_rows.take().map(|rows| rows.into_tensor(&shape)).transpose()?;
-    let nothing = Tensor::zeros([0, 0], (Kind::Float, tch::Device::Cpu));
+    let mut rows = batch.input_rows.take();
+    let place = model.place();
+    let nothing = Tensor::zeros([0, 0], (Kind::Float, place.device()));
     let mut pass = Pass { model, graph, dropout, batch, tape: Vec::new(), read: Vec::new(), logits: nothing };
     for index in 0..model.num_layers() {
         let layer = pass.layer(index);
@@ -165,7 +165,7 @@ pub fn forward<'a>(
             (Exchange::Identity, rows) => rows,
             (exchange, rows) => {
                 let rows = rows.as_ref().map(to_rows).transpose()?.unwrap_or_default();
-                Some(from_rows(exchange.forward(comm, rows, dim)?, layer.mixed.len(), dim)?)
+                Some(place.bring(&from_rows(exchange.forward(comm, rows, dim)?, layer.mixed.len(), dim)?)?)
             }
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
@@ -227,7 +227,8 @@ pub fn backward(
             Exchange::Identity => gradient,
             exchange => {
                 let rows = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
-                from_rows(exchange.backward(comm, rows, dim)?, pass.layer(index - 1).frontier.len(), dim)?
+                let rows = exchange.backward(comm, rows, dim)?;
+                pass.model.place().bring(&from_rows(rows, pass.layer(index - 1).frontier.len(), dim)?)?
             }
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
@@ -256,7 +257,7 @@ fn tail_backward(
     let Some(moments) = &tail.moments else { return Ok(gradient) };
     let gradient = if gradient.defined() { gradient } else { tail.sums.detach().zeros_like() };
     let measuring = Instant::now();
-    let gradient = moments.correct(&tail.sums, &gradient, comm)?;
+    let gradient = moments.correct(pass.model.place(), &tail.sums, &gradient, comm)?;
     report.timings.exchange_s += measuring.elapsed().as_secs_f64();
     Ok(gradient)
 }
@@ -291,7 +292,7 @@ fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Tensor {
     }
     let total = match total.defined() {
         true => total,
-        false => Tensor::zeros([rows, width], (Kind::Float, tch::Device::Cpu)),
+        false => Tensor::zeros([rows, width], (Kind::Float, part.device())),
     };
     let _ = total.narrow(0, 0, part.size()[0]).g_add_(&part);
     total

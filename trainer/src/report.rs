@@ -36,6 +36,8 @@ pub struct StepReport {
     pub edges: u64,
     /// Feature rows read.
     pub rows_loaded: u64,
+    /// Of those, the ones that were in the GPU's own memory.
+    pub rows_cached: u64,
     /// Rows received from other ranks in the forward pass.
     pub rows_exchanged: u64,
     /// Where the time went.
@@ -63,6 +65,7 @@ impl StepReport {
         self.counted += other.counted;
         self.edges += other.edges;
         self.rows_loaded += other.rows_loaded;
+        self.rows_cached += other.rows_cached;
         self.rows_exchanged += other.rows_exchanged;
         self.timings.sample_s += other.timings.sample_s;
         self.timings.load_s += other.timings.load_s;
@@ -74,12 +77,13 @@ impl StepReport {
     pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
         let t = &self.timings;
         let mut reals = [self.loss, t.sample_s, t.load_s, t.compute_s, t.exchange_s];
-        let mut counts = [self.correct, self.counted, self.edges, self.rows_loaded, self.rows_exchanged];
+        let [loaded, cached] = [self.rows_loaded, self.rows_cached];
+        let mut counts = [self.correct, self.counted, self.edges, loaded, cached, self.rows_exchanged];
         comm.all_reduce_sum_f64(&mut reals)?;
         comm.all_reduce_sum_u64(&mut counts)?;
         let ranks = comm.size() as f64;
         let [loss, sample, load, compute, exchange] = reals;
-        let [correct, counted, edges, rows_loaded, rows_exchanged] = counts;
+        let [correct, counted, edges, rows_loaded, rows_cached, rows_exchanged] = counts;
         let timings = Timings {
             sample_s: sample / ranks,
             load_s: load / ranks,
@@ -87,7 +91,7 @@ impl StepReport {
             exchange_s: exchange / ranks,
         };
         // Every rank has the same gradient norm and learning rate.
-        Ok(Self { loss, correct, counted, edges, rows_loaded, rows_exchanged, timings, ..*self })
+        Ok(Self { loss, correct, counted, edges, rows_loaded, rows_cached, rows_exchanged, timings, ..*self })
     }
 }
 
@@ -122,6 +126,9 @@ pub struct EpochReport {
     pub edges: u64,
     /// Feature rows loaded.
     pub rows_loaded: u64,
+    /// Of those, the ones that were in the loading GPU's own memory.
+    #[serde(default)]
+    pub rows_cached: u64,
     /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
 }

@@ -11,6 +11,7 @@ use crate::batch::Loaded;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::pass::{backward, forward};
+use crate::place::on_host;
 use crate::report::StepReport;
 use crate::task::Targets;
 use crate::{Result, autograd};
@@ -46,7 +47,7 @@ pub fn from_rows(values: Vec<f32>, rows: usize, dim: usize) -> Result<Tensor> {
 
 /// The values of a tensor, row after row.
 pub fn to_rows(tensor: &Tensor) -> Result<Vec<f32>> {
-    let tensor = tensor.detach().contiguous();
+    let tensor = on_host(tensor)?;
     let mut values = vec![0f32; tensor.numel()];
     tensor.f_copy_data(&mut values, tensor.numel())?;
     Ok(values)

@@ -11,6 +11,7 @@ use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
 use crate::batch::Comms;
+use crate::cache::CacheLists;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
@@ -19,7 +20,9 @@ use crate::job::{Artifacts, FeaturePlace, Job};
 use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Optimizer;
+use crate::place::{GpuList, Place, places};
 use crate::report::{EpochReport, StepReport, Summary};
+use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::{Error, Result, TrainConfig};
 
@@ -50,6 +53,14 @@ pub struct RunOptions {
     pub sample_threads: Option<usize>,
     /// Where feature rows are read from.
     pub features: FeaturePlace,
+    /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
+    /// each, in order, when `None`.
+    pub gpus: Option<GpuList>,
+    /// Bytes of each GPU's memory for the feature rows that its rank loads most.
+    pub cache: Option<u64>,
+    /// Every rank on an emulated GPU, with this order of threads.
+    #[cfg(test)]
+    pub emulated: Option<u32>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
     pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.
@@ -98,6 +109,7 @@ pub fn train(
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     let ranks = config.num_ranks();
     let compute_threads = options.compute_threads(threads, ranks)?;
+    let places = places(config, options)?;
     let artifacts = Artifacts::open(dataset, config)?;
     let job = Job::new(dataset, &artifacts, config, options)?;
     let inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
@@ -126,7 +138,25 @@ pub fn train(
     let metric = job.metric;
     let steps = job.num_steps() * history.len() as u64;
     let logs = Mutex::new(Logs::start(options, history, steps)?);
-    let run = Run { dataset, inputs, threads, compute_threads, job, options, resume, logs, progress, on_epoch };
+    let pinned = places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)).transpose()?.flatten();
+    check_cache(options, &places, pinned.is_some())?;
+    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
+    let job = &job;
+    let run = Run {
+        dataset,
+        inputs,
+        threads,
+        compute_threads,
+        job,
+        places,
+        pinned,
+        cached,
+        options,
+        resume,
+        logs,
+        progress,
+        on_epoch,
+    };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Ok(Summary {
@@ -140,6 +170,18 @@ pub fn train(
     })
 }
 
+/// Refuses a cache that nothing would read.
+fn check_cache(options: &RunOptions, places: &[Place], pinned: bool) -> Result<()> {
+    let on_gpus = places.iter().all(|place| place.gpu().is_some());
+    match (options.cache, on_gpus, pinned) {
+        (Some(_), false, _) => Err(Error::Option("--cache is for --device cuda: leave it out, or give both".into())),
+        (Some(_), true, false) => Err(Error::Option(
+            "--cache: the feature rows are read from their file: pass --load-features memory, or leave it out".into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
 struct Run<'a> {
     dataset: &'a Dataset,
     inputs: Inputs,
@@ -147,7 +189,12 @@ struct Run<'a> {
     threads: usize,
     /// Those that do not sample.
     compute_threads: usize,
-    job: Job<'a>,
+    job: &'a Job<'a>,
+    /// Of each rank.
+    places: Vec<Place>,
+    /// The feature rows, where GPUs read them themselves.
+    pinned: Option<Pinned<'a>>,
+    cached: CacheLists<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
     logs: Mutex<Logs>,
@@ -214,9 +261,15 @@ impl Run<'_> {
     }
 
     fn epochs(&self, comms: &Comms) -> RankResult {
-        let (job, config, comm) = (&self.job, self.job.config, comms.computing.as_ref());
+        let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
         set_torch_threads(self.compute_threads / comm.size());
-        let model = Model::with_layers(config, job.features.dim(), job.outputs, self.options.layer.as_ref());
+        let place = &self.places[comm.rank()];
+        let source = match &self.pinned {
+            Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, self.cached.of(comm.rank()))?,
+            None => FeatureSource::new(&job.features, place),
+        };
+        let own = self.options.layer.as_ref();
+        let model = Model::with_layers(place, config, job.features.dim(), job.outputs, own);
         let steps = job.num_steps();
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
@@ -234,7 +287,8 @@ impl Run<'_> {
             let stage = self.stage(comm, &name);
             let write = |record: &StepRecord| self.logs().write_step(record);
             let log = StepLog { every: self.options.log_every, write: &write };
-            let sums = train_epoch(job, epoch, &model, &mut optimizer, comms, stage.as_ref(), log)?.reduce(comm)?;
+            let sums =
+                train_epoch(job, &source, epoch, (&model, &mut optimizer), comms, stage.as_ref(), log)?.reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
             if comm.rank() == 0 {
@@ -277,7 +331,7 @@ impl Run<'_> {
 
     /// Fills in the scores, when it is time to: rank 0 alone, while the others wait.
     fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
-        let (job, config) = (&self.job, self.job.config);
+        let (job, config) = (self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
         let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
@@ -335,6 +389,7 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         evaluate_s: 0.0,
         edges: sums.edges,
         rows_loaded: sums.rows_loaded,
+        rows_cached: sums.rows_cached,
         rows_exchanged: sums.rows_exchanged,
     }
 }

@@ -231,6 +231,15 @@ impl<'a, T: Pod> MappedHost<'a, T> {
     pub fn slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice { address: self.address, len: self.len, of: PhantomData }
     }
+
+    /// The values, as another GPU sees them: memory is pinned once for all.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn seen_by(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, T>, GpuError> {
+        let address = if self.len == 0 { 0 } else { gpu.backend().host_address(self.host)? };
+        Ok(DeviceSlice { address, len: self.len, of: PhantomData })
+    }
 }
 
 impl<T> Drop for MappedHost<'_, T> {

@@ -199,7 +199,7 @@ impl Backend for Driver {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let (start, mut address) = (bytes.as_ptr().cast_mut().cast::<c_void>(), 0);
+        let start = bytes.as_ptr().cast_mut().cast::<c_void>();
         let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         // SAFETY: the memory outlives its registration, which `MappedHost` ends. Files are mapped for reading only, which
         // the driver has to be told; where it cannot, memory that may be written is registered without.
@@ -209,10 +209,16 @@ impl Backend for Driver {
                 let register = sys::cuMemHostRegister_v2(start, bytes.len(), flags).result();
                 register.map_err(refused("cuMemHostRegister"))?;
             }
-            let found = sys::cuMemHostGetDevicePointer_v2(&mut address, start, 0).result();
-            found.map_err(refused("cuMemHostGetDevicePointer"))?;
         }
-        Ok(address)
+        self.host_address(start as usize)
+    }
+
+    fn host_address(&self, start: usize) -> Result<u64, GpuError> {
+        self.enter()?;
+        let mut address = 0;
+        // SAFETY: the driver knows the memory or says that it does not.
+        let found = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, start as *mut c_void, 0).result() };
+        found.map_err(refused("cuMemHostGetDevicePointer")).map(|()| address)
     }
 
     fn unmap_host(&self, start: usize, bytes: usize) {

@@ -76,6 +76,10 @@ impl Backend for Emulated {
         Ok(bytes.as_ptr() as u64)
     }
 
+    fn host_address(&self, start: usize) -> Result<u64, GpuError> {
+        Ok(start as u64)
+    }
+
     fn unmap_host(&self, _start: usize, _bytes: usize) {}
 
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {

@@ -22,6 +22,8 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
     /// Where the GPU sees host memory, which stays where it is until [`Backend::unmap_host`].
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError>;
+    /// Where the GPU sees host memory from `start` on, which this GPU or another has mapped.
+    fn host_address(&self, start: usize) -> Result<u64, GpuError>;
     fn unmap_host(&self, start: usize, bytes: usize);
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
     fn synchronise(&self) -> Result<(), GpuError>;

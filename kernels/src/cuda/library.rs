@@ -45,6 +45,22 @@ pub(super) fn compiler() -> Result<(), GpuError> {
     }
 }
 
+/// Makes the CUDA part of the libtorch that this process has known to it. libtorch does not load it by itself, and whether it
+/// is there is asked once: a program calls this before its first question to torch about CUDA.
+///
+/// # Errors
+/// [`GpuError::Missing`] if this libtorch is made for the CPU alone, or lacks a library of NVIDIA's.
+pub fn load_torch_cuda() -> Result<(), GpuError> {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    match *FOUND.get_or_init(|| loaded_torch().is_some_and(|folder| open_for_all(&folder.join("libtorch_cuda.so")))) {
+        true => Ok(()),
+        false => Err(GpuError::Missing {
+            library: "torch's CUDA part (libtorch_cuda.so)",
+            remedy: "run `make setup` where a PyTorch for CUDA is installed, or run with --device cpu",
+        }),
+    }
+}
+
 /// Opens the first of `names` that is anywhere, for good.
 fn open_somewhere(names: &[&str]) -> bool {
     names.iter().any(|name| open(Path::new(name)) || folders().iter().any(|folder| open(&folder.join(name))))
@@ -52,13 +68,14 @@ fn open_somewhere(names: &[&str]) -> bool {
 
 fn open(path: &Path) -> bool {
     // SAFETY: these are NVIDIA's own libraries, made to be opened by any program.
-    match unsafe { Library::new(path) } {
-        Ok(library) => {
-            std::mem::forget(library);
-            true
-        }
-        Err(_) => false,
-    }
+    unsafe { Library::new(path) }.map(std::mem::forget).is_ok()
+}
+
+/// As [`open`], with its symbols known to every library.
+fn open_for_all(path: &Path) -> bool {
+    use libloading::os::unix;
+    // SAFETY: a part of the libtorch that is loaded already, made to be opened next to it.
+    unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_GLOBAL) }.map(std::mem::forget).is_ok()
 }
 
 /// Where NVIDIA's libraries may be.

@@ -25,4 +25,5 @@ pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
 pub use error::GpuError;
 pub use gpu::Gpu;
 pub(crate) use gpu::{Argument, Kernel, Shape};
+pub use library::load_torch_cuda;
 pub(crate) use module::Module;

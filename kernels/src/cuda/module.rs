@@ -22,6 +22,7 @@ pub(super) const HEADERS: [(&str, &str); 4] = [
 pub(super) const MODULES: &[&Module] = &[
     &crate::count::cuda::MODULE,
     &crate::edges::cuda::MODULE,
+    &crate::gather::cached::MODULE,
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
     &crate::sample::cuda::MODULE,

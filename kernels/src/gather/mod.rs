@@ -4,10 +4,12 @@
 //! exact transpose and adds the rows of one destination in the order of `positions`, so repeated runs give the same
 //! bits.
 
+pub(crate) mod cached;
 mod cpu;
 pub(crate) mod cuda;
 mod widen;
 
+pub use cached::{DeviceCache, DeviceTable};
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
 pub use cuda::{DeviceValue, gather_on_device};
 pub use widen::{ScaledRow, StoredRow, Widen};

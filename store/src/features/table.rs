@@ -23,6 +23,8 @@ pub struct FeatureTable {
     batches: Vec<Buffer>,
     /// The scales of each batch, for i8.
     scales: Vec<Buffer>,
+    /// All values and all scales, where each lie in one piece.
+    whole: Option<(Buffer, Buffer)>,
 }
 
 impl FeatureTable {
@@ -36,7 +38,7 @@ impl FeatureTable {
         let (dtype, dim) = described(&file.schema).ok_or_else(|| {
             format!("expected one FixedSizeList column of f32, f16, bf16 or i8, found {}", file.schema)
         })?;
-        let mut table = Self { dtype, dim, rows: 0, batches: Vec::new(), scales: Vec::new() };
+        let mut table = Self { dtype, dim, rows: 0, batches: Vec::new(), scales: Vec::new(), whole: None };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
@@ -94,7 +96,27 @@ impl FeatureTable {
         let parts = |places: Vec<Range<usize>>| {
             places.into_iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
         };
-        Ok(Self { batches: parts(batches), scales: parts(scales), ..*self })
+        // Full batches end where the next begins, since they are multiples of what they are aligned to.
+        let piece = |places: &[Range<usize>]| {
+            let (start, end) =
+                (places.first().map_or(0, |place| place.start), places.last().map_or(0, |place| place.end));
+            memory.slice_with_length(start, end - start)
+        };
+        let whole = Some((piece(&batches), piece(&scales)));
+        Ok(Self { batches: parts(batches), scales: parts(scales), whole, ..*self })
+    }
+
+    /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`
+    /// is as for [`FeatureTable::row`].
+    pub fn values<T: Pod>(&self) -> Option<&[T]> {
+        let (values, _) = self.whole.as_ref()?;
+        bytemuck::try_cast_slice(values.as_slice()).ok().filter(|values| values.len() == self.rows * self.dim)
+    }
+
+    /// What each row's values are to be multiplied by, where they are i8 and lie in one piece.
+    pub fn scales(&self) -> Option<&[f32]> {
+        let (_, scales) = self.whole.as_ref().filter(|_| self.dtype == FeatureDtype::I8)?;
+        bytemuck::try_cast_slice(scales.as_slice()).ok().filter(|scales| scales.len() == self.rows)
     }
 
     /// Type of the stored values.

@@ -20,7 +20,7 @@ use tch::{TchError, Tensor};
 
 use crate::{Error, Result};
 pub use memory::Buffer;
-pub use raw::{adopt, gemm, values};
+pub use raw::{adopt, device_values, device_values_mut, gemm, values};
 
 /// What a backward function is given.
 pub struct Gradient {

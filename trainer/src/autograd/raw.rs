@@ -11,6 +11,9 @@
 //!   Both become a line of text of at most [`ERROR_BYTES`] bytes.
 //! * **Threads.** torch may run a backward function on another thread, so closures and buffers are `Send`; a node calls
 //!   its closure under its own lock, never twice at a time.
+//! * **Device slices.** [`device_values`] lends the GPU a tensor's memory under the same rule, and [`device_values_mut`] that of a
+//!   tensor which its caller has made just now and nobody else knows. What is launched with them runs in the order of the
+//!   calls on the stream that torch uses too, so the tensor may be dropped before it has run.
 //! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's tensors
 //!   can share memory, and an in-place operation could change a slice that is being read; hence the rule, which the
 //!   crate keeps: nothing computes in place on a tensor while it is lent, and [`values`] is not public. Memory is lent
@@ -24,7 +27,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
-use gsplit_kernels::MatrixView;
+use gsplit_kernels::{DeviceSlice, DeviceSliceMut, MatrixView};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::{BackwardFn, Gradient};
@@ -192,6 +195,36 @@ pub fn values(tensor: &Tensor) -> Result<&[f32]> {
     // SAFETY: a contiguous tensor has numel() values from data_ptr() on, which live as long as the tensor; nothing
     // writes to them meanwhile (module doc).
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
+}
+
+/// The values of a dense f32 tensor at a place of GPU memory.
+pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, f32>> {
+    let (address, len) = device_memory(device, tensor)?;
+    // SAFETY: a contiguous tensor has numel() values from data_ptr() on, where its device reaches them, which live as long as
+    // the tensor; nothing writes to them meanwhile (module doc).
+    Ok(unsafe { DeviceSlice::from_raw(address, len) })
+}
+
+/// The values of a dense f32 tensor at a place of GPU memory, to be written. The tensor is the caller's alone.
+pub fn device_values_mut<'a>(device: Device, tensor: &'a mut Tensor) -> Result<DeviceSliceMut<'a, f32>> {
+    let (address, len) = device_memory(device, tensor)?;
+    // SAFETY: as above; nobody else knows the tensor (module doc).
+    Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
+}
+
+fn device_memory(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
+    let fits = tensor.kind() == Kind::Float && tensor.device() == device && tensor.is_contiguous();
+    if !fits || tensor.is_sparse() {
+        let found = format!("expected a dense f32 tensor on {device:?}, got {tensor:?}");
+        return Err(Error::Torch(TchError::Kind(found)));
+    }
+    let len = tensor.numel();
+    // Kernels read 16 bytes at a time where rows are multiples of that.
+    let address = if len == 0 { 0 } else { tensor.data_ptr() as u64 };
+    match address % 16 {
+        0 => Ok((address, len)),
+        _ => Err(Error::Torch(TchError::Shape("a tensor that does not start at a multiple of 16 bytes".into()))),
+    }
 }
 
 /// Zeroed f32 memory on cache lines and, from a few MiB on, on huge pages where the kernel has them.

@@ -1,48 +1,49 @@
 //! Loading the feature rows of a mini-batch's bottom local frontier, each once.
 //!
-//! Where no other rank needs them, there is nothing to do: the bottom layer reads them where they are stored. Only a
-//! mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose rows
-//! are not used as they are stored.
+//! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
+//! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
+//! rows are not used as they are stored.
 
 use gsplit_store::FeatureTable;
+use tch::Tensor;
 
 use super::{Input, Sampled};
-use crate::autograd::Buffer;
+use crate::source::FeatureSource;
 use crate::{Exchange, Result};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
     /// What to compute.
     pub sampled: Sampled,
-    /// One feature row for each vertex of [`Sampled::input`], as f32, where they are to be exchanged, came ahead of time or are not
-    /// those that are stored.
-    pub input_rows: Option<Buffer>,
+    /// One feature row for each vertex of [`Sampled::input`], f32 `[input, width]`, where they are to be exchanged, came ahead of
+    /// time, are on a GPU, or are not those that are stored.
+    pub input_rows: Option<Tensor>,
+    /// How many of the input rows were in the GPU's own memory.
+    pub rows_cached: usize,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
 
 /// Reads the input rows of `sampled`, widens them to f32 and makes `input` of them, unless the bottom layer reads them itself;
 /// with `ahead` always.
-pub fn load<'a>(features: &'a FeatureTable, sampled: Sampled, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
-    let stays =
-        !ahead && input.is_plain() && sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
+pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
+    let stays = source.is_read_in_place()
+        && !ahead
+        && input.is_plain()
+        && sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
     let input_rows = match stays {
         true => None,
-        false => {
-            let mut rows = Buffer::new(sampled.input.len() * features.dim())?;
-            input.read(features, &sampled.input, rows.as_mut_slice())?;
-            Some(rows)
-        }
+        false => Some(source.rows(&sampled.input, input)?),
     };
-    Ok(Loaded { sampled, input_rows, features })
+    let rows_cached = source.hits(&sampled.input);
+    Ok(Loaded { sampled, input_rows, rows_cached, features: source.table() })
 }
 
 #[cfg(test)]
 mod tests {
-    use gsplit_store::{FeatureDtype, FeatureWriter};
+    use gsplit_store::{FeatureDtype, FeatureTable, FeatureWriter};
     use half::{bf16, f16};
 
-    use super::*;
     use crate::operator::gather_features;
 
     #[test]

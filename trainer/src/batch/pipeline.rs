@@ -17,6 +17,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{Input, Loaded, load, sample};
 use crate::job::Job;
+use crate::source::FeatureSource;
 use crate::task::Targets;
 use crate::{Error, Result};
 
@@ -58,6 +59,7 @@ pub struct Prepared<'a> {
 /// The first of `compute` or of the preparation; the other ranks are told of it.
 pub fn for_each_batch<'a>(
     job: &'a Job<'_>,
+    source: &'a FeatureSource<'_>,
     epoch: u32,
     order: &'a [u32],
     comms: &Comms,
@@ -67,7 +69,7 @@ pub fn for_each_batch<'a>(
     let sampling = comms.sampling.as_ref();
     let mut prepared = (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
         job.check_stop()?;
-        prepare(job, &mut sampler, (epoch, step), global, sampling)
+        prepare((job, source), &mut sampler, (epoch, step), global, sampling)
     });
     if job.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
@@ -118,7 +120,7 @@ fn receive<'a>(
 }
 
 fn prepare<'a>(
-    job: &'a Job<'_>,
+    (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
     sampler: &mut Sampler,
     (epoch, step): (u32, u32),
     global: &'a [u32],
@@ -130,6 +132,6 @@ fn prepare<'a>(
     let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
-    let batch = load(&job.features, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
+    let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
     Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
 }

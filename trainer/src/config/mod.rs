@@ -48,6 +48,8 @@ impl std::fmt::Display for Parallelism {
 pub enum Device {
     /// Threads of this process
     Cpu,
+    /// NVIDIA's GPUs, one a rank (--gpus)
+    Cuda,
 }
 
 /// A training run. Two runs with the same values, dataset, partition map and threads have the same losses, to the bit.
@@ -60,7 +62,7 @@ pub struct TrainConfig {
     /// Number of ranks [default: 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
-    /// Where ranks compute (GPUs are not supported yet)
+    /// Where ranks compute
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
     /// Key of the partition map that split uses [default: the only one with as many parts as ranks]

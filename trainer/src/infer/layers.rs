@@ -20,6 +20,7 @@ use super::hidden::{Hidden, HiddenWriter};
 use crate::autograd::{Buffer, values};
 use crate::model::{LayerEdges, Model};
 use crate::operator::Rows;
+use crate::place::{Place, on_host};
 use crate::{Error, Result};
 
 /// Edges of a chunk, unless a single vertex has more.
@@ -180,21 +181,20 @@ impl LayerWise<'_> {
         sampler.layer(&self.graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
         let vertices = sampler.mixed();
         let dim = self.in_dim(layer);
-        let input = self.model.input();
-        let hidden = match below {
-            None if input.is_plain() => None,
-            below => {
-                let mut rows = Buffer::new(vertices.len() * dim)?;
-                match below {
-                    Some(below) => gather_f32(below.values(), dim, vertices, rows.as_mut_slice())?,
-                    None => input.read(self.features, vertices, rows.as_mut_slice())?,
-                }
-                Some(rows.into_tensor(&[vertices.len() as i64, dim as i64])?)
-            }
+        let (place, input) = (self.model.place(), self.model.input());
+        let gathered = |gather: &dyn Fn(&mut [f32]) -> Result<()>| {
+            let mut rows = Buffer::new(vertices.len() * dim)?;
+            gather(rows.as_mut_slice())?;
+            place.bring(&rows.into_tensor(&[vertices.len() as i64, dim as i64])?)
         };
-        let edges = LayerEdges::new(self.graph, &all.indptr, &all.local, vertices).with_engine(self.model.engine());
-        let below = hidden.as_ref().map_or(Rows::Stored { features: self.features, vertices }, Rows::Hidden);
-        Ok(self.model.infer_layer(layer, &edges, below)?.contiguous())
+        let rows = match (below, place) {
+            (Some(below), _) => Some(gathered(&|rows| Ok(gather_f32(below.values(), dim, vertices, rows)?))?),
+            (None, Place::Host(_)) if input.is_plain() => None,
+            (None, _) => Some(gathered(&|rows| input.read(self.features, vertices, rows))?),
+        };
+        let edges = LayerEdges::new(place, self.graph, &all.indptr, &all.local, vertices)?;
+        let below = rows.as_ref().map_or(Rows::Stored { features: self.features, vertices }, Rows::Hidden);
+        on_host(&self.model.infer_layer(layer, &edges, below)?)
     }
 
     fn check_stop(&self) -> Result<()> {

@@ -7,6 +7,8 @@ use gsplit_store::{Error as StoreError, checksum_file, document};
 use crate::checkpoint::{Checkpoint, newest, restore_parameters};
 use crate::config::TrainConfig;
 use crate::model::{Model, OwnLayer, check_size};
+use crate::operator::Engine;
+use crate::place::Place;
 use crate::{Error, Result};
 
 /// The file with the parameters.
@@ -81,7 +83,8 @@ impl Trained {
     pub fn model(&self, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check()?;
         check_size(self.config(), self.feature_dim(), self.outputs())?;
-        let model = Model::with_layers(self.config(), self.feature_dim(), self.outputs(), layer);
+        let place = Place::Host(Engine::of(self.config().model.dtype));
+        let model = Model::with_layers(&place, self.config(), self.feature_dim(), self.outputs(), layer);
         restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
         Ok(model)
     }

@@ -82,7 +82,10 @@ impl LinkBatch {
             value: scored.loss / self.total as f64,
             correct: scored.correct,
             counted: sources.len() as u64,
-            gradient: (seeds > 0).then(|| from_rows(gradient, seeds, dim)).transpose()?,
+            gradient: match seeds {
+                0 => None,
+                _ => Some(from_rows(gradient, seeds, dim)?.f_to_device(rows.device())?),
+            },
         })
     }
 }

@@ -12,7 +12,8 @@ use super::score::{Scored, dot, logistic, score_pairs};
 use crate::Result;
 use crate::autograd::{self, Buffer, attach, values};
 use crate::model::{DropoutKey, Named};
-use crate::operator::{Activation, Dropout, Engine, Finish, linear};
+use crate::operator::{Activation, Dropout, Finish, linear};
+use crate::place::Place;
 use crate::step::{from_rows, to_rows};
 
 /// From two rows to a score: above 0 for an edge.
@@ -29,7 +30,7 @@ pub struct Mlp {
     hidden_bias: Tensor,
     weight: Tensor,
     bias: Tensor,
-    engine: Engine,
+    place: Place,
 }
 
 /// Pairs of rows, as positions in a matrix, and which of them are edges.
@@ -81,22 +82,23 @@ impl PairScorer {
 }
 
 impl Mlp {
-    /// For rows of `dim` values.
-    pub fn new(named: &mut Named<'_>, dim: usize, hidden: usize, engine: Engine) -> Self {
+    /// For rows of `dim` values, with parameters at `place`.
+    pub fn new(named: &mut Named<'_>, place: &Place, dim: usize, hidden: usize) -> Self {
         Self {
             hidden_weight: named.glorot("hidden_weight", [dim, hidden]),
             hidden_bias: named.zeros("hidden_bias", hidden),
             weight: named.glorot("weight", [hidden, 1]),
             bias: named.zeros("bias", 1),
-            engine,
+            place: place.clone(),
         }
     }
 
     /// Scores `[pairs, 1]` of `[pairs, dim]`; `finish` tells the dropout of the hidden layer.
     fn forward(&self, products: &Tensor, finish: Finish) -> Result<Tensor> {
         let finish = Finish { activation: Activation::Relu, ..finish };
-        let hidden = linear(self.engine, products, &self.hidden_weight, Some(&self.hidden_bias), finish)?;
-        linear(self.engine, &hidden, &self.weight, Some(&self.bias), Finish::default())
+        let products = self.place.bring(products)?;
+        let hidden = linear(&self.place, &products, &self.hidden_weight, Some(&self.hidden_bias), finish)?;
+        linear(&self.place, &hidden, &self.weight, Some(&self.bias), Finish::default())
     }
 
     fn loss(
@@ -122,7 +124,7 @@ impl Mlp {
         let products = recorded_products(&rows, dim, pairs.ends)?;
         let scores = self.forward(&products, Finish { dropout, ..Finish::default() })?;
         let (loss, correct, slopes) = logistic(&to_rows(&scores)?, |i| pairs.is_edge(i), scale);
-        autograd::backward(&scores, &from_rows(slopes, count, 1)?)?;
+        autograd::backward(&scores, &self.place.bring(&from_rows(slopes, count, 1)?)?)?;
         Ok(Scored { loss, correct, gradient: to_rows(&rows.grad())? })
     }
 }

@@ -91,7 +91,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 14] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 15] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -107,6 +107,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 14] {
         ("seconds/exchange", Some(t.exchange_s)),
         ("work/edges", Some(report.edges as f64)),
         ("work/rows_loaded", Some(report.rows_loaded as f64)),
+        ("work/rows_cached", Some(report.rows_cached as f64)),
         ("work/rows_exchanged", Some(report.rows_exchanged as f64)),
     ]
 }

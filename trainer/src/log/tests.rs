@@ -22,6 +22,7 @@ fn report(epoch: u32) -> EpochReport {
         evaluate_s: 0.5,
         edges: 300,
         rows_loaded: 1 << 40,
+        rows_cached: 1 << 39,
         rows_exchanged: 0,
     }
 }

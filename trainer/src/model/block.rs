@@ -17,6 +17,7 @@ use super::norm::Norm;
 use super::{Layer, LayerEdges};
 use crate::Result;
 use crate::operator::{Activation, Finish, Moments, Rows, linear};
+use crate::place::Place;
 
 /// What is added to a layer's result.
 pub enum Residual {
@@ -65,16 +66,16 @@ impl Block {
         let sums = match (&self.residual, below) {
             (Residual::Identity, _) => sums.f_add(&own()?)?,
             (Residual::Projection(weight), _) => {
-                sums.f_add(&linear(edges.engine, &own()?, weight, None, Finish::default())?)?
+                sums.f_add(&linear(edges.place(), &own()?, weight, None, Finish::default())?)?
             }
             (Residual::Sums, Some(below)) => sums.f_add(below)?,
             _ => sums,
         };
-        if self.tail { Ok(sums) } else { self.norm.apply(&sums, None, finish) }
+        if self.tail { Ok(sums) } else { self.norm.apply(edges.place(), &sums, None, finish) }
     }
 
-    /// The rows that `sums` become. Batch norm takes `moments`, or those it has kept.
-    pub fn tail(&self, sums: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
-        self.norm.apply(sums, moments, finish)
+    /// The rows that `sums`, which are at `place`, become. Batch norm takes `moments`, or those it has kept.
+    pub fn tail(&self, place: &Place, sums: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
+        self.norm.apply(place, sums, moments, finish)
     }
 }

@@ -9,18 +9,26 @@ use crate::batch::Input;
 use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind, TrainConfig};
 use crate::link::{Mlp, PairScorer};
 use crate::operator::{Activation, Engine};
+use crate::place::Place;
 use crate::{Error, Result};
 
 impl Model {
-    /// Builds the model of `config` for `in_dim` features and `classes` outputs, initialised from the seed alone.
+    /// Builds the model of `config` for `in_dim` features and `classes` outputs, on the host, initialised from the seed alone.
     pub fn new(config: &TrainConfig, in_dim: usize, classes: usize) -> Self {
-        Self::with_layers(config, in_dim, classes, None)
+        Self::with_layers(&Place::Host(Engine::of(config.model.dtype)), config, in_dim, classes, None)
     }
 
-    /// Like [`Model::new`], with layers by `make` where it is given, instead of those that the configuration names.
-    pub fn with_layers(config: &TrainConfig, in_dim: usize, classes: usize, make: Option<&OwnLayer>) -> Self {
+    /// Like [`Model::new`], at `place`, with layers by `make` where it is given, instead of those that the configuration
+    /// names.
+    pub fn with_layers(
+        place: &Place,
+        config: &TrainConfig,
+        in_dim: usize,
+        classes: usize,
+        make: Option<&OwnLayer>,
+    ) -> Self {
         let (seed, config, task) = (config.seed, &config.model, &config.task);
-        let mut parameters = Parameters::new(seed);
+        let mut parameters = Parameters::new(seed, place.device());
         let has_head = config.has_head();
         let mut width = in_dim;
         let mut blocks = Vec::with_capacity(config.layers);
@@ -32,19 +40,18 @@ impl Model {
             blocks.push(block);
         }
         let shape = [config.layers, config.hidden, classes];
-        let engine = Engine::of(config.dtype);
-        let head =
-            has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape, engine));
+        let head = has_head.then(|| Head::new(&mut parameters.below("head".into()), config.jumping_knowledge, shape));
         let pair_scorer = match (task.kind, task.scorer) {
             (TaskKind::Link, ScorerKind::Mlp) => {
-                PairScorer::Mlp(Mlp::new(&mut parameters.below("scorer".into()), classes, config.hidden, engine))
+                PairScorer::Mlp(Mlp::new(&mut parameters.below("scorer".into()), place, classes, config.hidden))
             }
             _ => PairScorer::Dot,
         };
         let pre_activation = config.kind == ModelKind::Resgcn;
         let checkpoint_activations = config.checkpoint_activations;
         let input = Input::new(config);
-        Self { blocks, pre_activation, head, classes, engine, checkpoint_activations, input, pair_scorer, parameters }
+        let place = place.clone();
+        Self { place, blocks, pre_activation, head, classes, checkpoint_activations, input, pair_scorer, parameters }
     }
 }
 

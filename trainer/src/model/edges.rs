@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Edges, Graph};
+use gsplit_kernels::Graph;
 use tch::Tensor;
 
 use crate::Result;
-use crate::config::Dtype;
-use crate::operator::{Engine, column};
+use crate::operator::{Edges, column};
+use crate::place::Place;
 
 /// The sampled edges of one layer, and the vertices at their ends.
 #[derive(Clone, Debug)]
@@ -20,27 +20,24 @@ pub struct LayerEdges<'a> {
     /// Edges from rows of the mixed frontier to rows of the frontier; row `i` of the frontier is row `i` of the mixed
     /// frontier.
     pub edges: Arc<Edges>,
-    /// What computes the layer's products.
-    pub engine: Engine,
     vertices: &'a [u32],
     graph: Graph<'a>,
 }
 
 impl<'a> LayerEdges<'a> {
     /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]` of the mixed frontier, which holds
-    /// `vertices` of `graph`.
+    /// `vertices` of `graph`. They are to be used at `place`.
     ///
-    /// # Panics
-    /// If these are not the arrays of a sample.
-    pub fn new(graph: Graph<'a>, indptr: &[u32], local: &[u32], vertices: &'a [u32]) -> Self {
-        let edges = Edges::new(indptr.to_vec(), local.to_vec(), vertices.len());
-        let edges = Arc::new(edges.unwrap_or_else(|problem| panic!("a sampled layer: {problem}")));
-        Self { edges, engine: Engine::of(Dtype::F32), vertices, graph }
+    /// # Errors
+    /// As [`Edges::new`].
+    pub fn new(place: &Place, graph: Graph<'a>, indptr: &[u32], local: &[u32], vertices: &'a [u32]) -> Result<Self> {
+        let edges = Edges::new(place, indptr.to_vec(), local.to_vec(), vertices.len())?;
+        Ok(Self { edges: Arc::new(edges), vertices, graph })
     }
 
-    /// The same, with products by `engine`.
-    pub fn with_engine(self, engine: Engine) -> Self {
-        Self { engine, ..self }
+    /// Where rows of the layer are, and where it computes.
+    pub fn place(&self) -> &Place {
+        self.edges.place()
     }
 
     /// The vertex of each row of the mixed frontier.
@@ -62,7 +59,7 @@ impl<'a> LayerEdges<'a> {
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) beyond any memory.
     pub fn degrees(&self) -> Result<Tensor> {
-        column((0..self.edges.num_targets()).map(|target| self.degree(target) as f32))
+        self.place().bring(&column((0..self.edges.num_targets()).map(|target| self.degree(target) as f32))?)
     }
 
     /// The edges with a loop at each frontier row before its own, and the weights of D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling,
@@ -91,7 +88,7 @@ impl<'a> LayerEdges<'a> {
             }
             indptr.push(sources.len() as u32);
         }
-        let weights = column(weights.into_iter())?.view([-1]);
-        Ok((Arc::new(Edges::new(indptr, sources, edges.num_sources())?), weights))
+        let weights = self.place().bring(&column(weights.into_iter())?.view([-1]))?;
+        Ok((Arc::new(Edges::new(self.place(), indptr, sources, edges.num_sources())?), weights))
     }
 }

@@ -42,17 +42,16 @@ impl Gcn {
 
 impl Layer for Gcn {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let engine = edges.engine;
         let (edges, weights) = edges.symmetric()?;
         let propagated = |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
         let Some(weight) = &self.weight else {
-            return biased(&propagated(mixed)?, self.bias.as_ref(), finish);
+            return biased(edges.place(), &propagated(mixed)?, self.bias.as_ref(), finish);
         };
         match cheaper(&edges, mixed, self.out, false)? {
-            Order::AggregateFirst => linear(engine, &propagated(mixed)?, weight, self.bias.as_ref(), finish),
+            Order::AggregateFirst => linear(edges.place(), &propagated(mixed)?, weight, self.bias.as_ref(), finish),
             Order::TransformFirst => {
-                let rows = linear(engine, &mixed.tensor()?, weight, None, Finish::default())?;
-                biased(&propagated(Rows::Hidden(&rows))?, self.bias.as_ref(), finish)
+                let rows = linear(edges.place(), &mixed.tensor()?, weight, None, Finish::default())?;
+                biased(edges.place(), &propagated(Rows::Hidden(&rows))?, self.bias.as_ref(), finish)
             }
         }
     }

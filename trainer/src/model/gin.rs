@@ -50,14 +50,14 @@ impl Layer for Gin {
         let relu = Finish { activation: Activation::Relu, dropout: None };
         let hidden = match cheaper(&edges.edges, mixed, self.out, false)? {
             Order::AggregateFirst => {
-                linear(edges.engine, &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?
+                linear(edges.place(), &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?
             }
             Order::TransformFirst => {
-                let rows = linear(edges.engine, &mixed.tensor()?, &self.weight_1, None, Finish::default())?;
-                biased(&self.combined(edges, Rows::Hidden(&rows))?, Some(&self.bias_1), relu)?
+                let rows = linear(edges.place(), &mixed.tensor()?, &self.weight_1, None, Finish::default())?;
+                biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, Some(&self.bias_1), relu)?
             }
         };
-        linear(edges.engine, &hidden, &self.weight_2, Some(&self.bias_2), finish)
+        linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 
     fn out_dim(&self) -> usize {

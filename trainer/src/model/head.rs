@@ -8,7 +8,8 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::JumpingKnowledge;
-use crate::operator::{Engine, Finish, linear};
+use crate::operator::{Finish, linear};
+use crate::place::Place;
 
 /// A product with bias over rows of one layer or all.
 pub struct Head {
@@ -16,25 +17,13 @@ pub struct Head {
     weight: Tensor,
     bias: Tensor,
     hidden: usize,
-    engine: Engine,
 }
 
 impl Head {
     /// From `layers` layers of `hidden` values to `classes`.
-    pub fn new(
-        named: &mut Named<'_>,
-        mode: JumpingKnowledge,
-        [layers, hidden, classes]: [usize; 3],
-        engine: Engine,
-    ) -> Self {
+    pub fn new(named: &mut Named<'_>, mode: JumpingKnowledge, [layers, hidden, classes]: [usize; 3]) -> Self {
         let rows = if mode == JumpingKnowledge::Cat { layers * hidden } else { hidden };
-        Self {
-            mode,
-            weight: named.glorot("weight", [rows, classes]),
-            bias: named.zeros("bias", classes),
-            hidden,
-            engine,
-        }
+        Self { mode, weight: named.glorot("weight", [rows, classes]), bias: named.zeros("bias", classes), hidden }
     }
 
     /// Whether it reads the rows of all layers, not of the last alone.
@@ -43,7 +32,7 @@ impl Head {
     }
 
     /// f32 `[seeds, classes]` from the seeds' rows of each layer that it reads, `[seeds, hidden]` each.
-    pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
+    pub fn logits(&self, place: &Place, rows: &[&Tensor]) -> Result<Tensor> {
         let input = match self.mode {
             JumpingKnowledge::None => rows[rows.len() - 1].shallow_clone(),
             JumpingKnowledge::Cat => Tensor::f_cat(rows, 1)?,
@@ -52,7 +41,7 @@ impl Head {
                 rows[1..].iter().try_fold(first, |largest, rows| largest.f_maximum(rows))?
             }
         };
-        linear(self.engine, &input, &self.weight, Some(&self.bias), Finish::default())
+        linear(place, &input, &self.weight, Some(&self.bias), Finish::default())
     }
 
     /// Width of what [`Head::gather`] returns.
@@ -66,11 +55,11 @@ impl Head {
 
     /// What logits need of the layers up to `index`: that of the layers below, and the `rows` of this one. Nothing but
     /// the logits themselves remain of `cat`.
-    pub fn gather(&self, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
+    pub fn gather(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
         match (self.mode, below) {
             (JumpingKnowledge::Cat, below) => {
                 let weight = self.weight.f_narrow(0, (index * self.hidden) as i64, self.hidden as i64)?;
-                let of_layer = linear(self.engine, rows, &weight, None, Finish::default())?;
+                let of_layer = linear(place, rows, &weight, None, Finish::default())?;
                 Ok(below.map_or(Ok(of_layer.shallow_clone()), |below| below.f_add(&of_layer))?)
             }
             (JumpingKnowledge::Max, Some(below)) => Ok(below.f_maximum(rows)?),
@@ -79,10 +68,10 @@ impl Head {
     }
 
     /// Logits from what was gathered up to the last layer.
-    pub fn logits_of_gathered(&self, gathered: &Tensor) -> Result<Tensor> {
+    pub fn logits_of_gathered(&self, place: &Place, gathered: &Tensor) -> Result<Tensor> {
         match self.mode {
             JumpingKnowledge::Cat => Ok(gathered.f_add(&self.bias)?),
-            _ => linear(self.engine, gathered, &self.weight, Some(&self.bias), Finish::default()),
+            _ => linear(place, gathered, &self.weight, Some(&self.bias), Finish::default()),
         }
     }
 }

@@ -39,7 +39,7 @@ impl Model {
                 let rows = match self.pre_activation {
                     true => {
                         sums_below = Some(rows.f_narrow(0, 0, targets)?);
-                        self.blocks[index - 1].tail(&rows, None, self.plain_finish(index - 1))?
+                        self.blocks[index - 1].tail(edges.place(), &rows, None, self.plain_finish(index - 1))?
                     }
                     false => rows,
                 };
@@ -49,22 +49,22 @@ impl Model {
         };
         let last = index + 1 == self.num_layers();
         let Some(head) = &self.head else {
-            return if block.tail { block.tail(&out, None, self.plain_finish(index)) } else { Ok(out) };
+            return if block.tail { block.tail(edges.place(), &out, None, self.plain_finish(index)) } else { Ok(out) };
         };
         let needs_rows = last || head.reads_all() || !self.pre_activation;
         let rows = match block.tail && needs_rows {
-            true => block.tail(&out, None, self.plain_finish(index))?,
+            true => block.tail(edges.place(), &out, None, self.plain_finish(index))?,
             false => out.shallow_clone(),
         };
         if last && !head.reads_all() {
-            return head.logits(&[&rows]);
+            return head.logits(edges.place(), &[&rows]);
         }
         if !head.reads_all() {
             return Ok(if self.pre_activation { out } else { rows });
         }
-        let gathered = head.gather(index, gathered.as_ref(), &rows)?;
+        let gathered = head.gather(edges.place(), index, gathered.as_ref(), &rows)?;
         match last {
-            true => head.logits_of_gathered(&gathered),
+            true => head.logits_of_gathered(edges.place(), &gathered),
             false => Ok(Tensor::f_cat(&[if self.pre_activation { &out } else { &rows }, &gathered], 1)?),
         }
     }

@@ -22,7 +22,7 @@
 //! impl Layer for Sum {
 //!     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
 //!         let sum = aggregate(&edges.edges, Reduce::Sum, mixed, None, false)?;
-//!         linear(edges.engine, &sum, &self.weight, None, finish)
+//!         linear(edges.place(), &sum, &self.weight, None, finish)
 //!     }
 //!
 //!     fn out_dim(&self) -> usize {
@@ -59,7 +59,8 @@ use tch::{Device, Kind, Tensor};
 use crate::Result;
 use crate::batch::Input;
 use crate::link::PairScorer;
-use crate::operator::{Activation, Dropout, Engine, Finish, Moments, Rows};
+use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
+use crate::place::Place;
 use block::{Block, Residual};
 pub use build::check_size;
 pub use edges::LayerEdges;
@@ -131,12 +132,12 @@ pub struct DropoutKey {
 
 /// A stack of layers with its parameters.
 pub struct Model {
+    place: Place,
     blocks: Vec<Block>,
     /// Whether what a block adds to is the sums of the block below, not its rows.
     pre_activation: bool,
     head: Option<Head>,
     classes: usize,
-    engine: Engine,
     checkpoint_activations: bool,
     input: Input,
     pair_scorer: PairScorer,
@@ -144,6 +145,11 @@ pub struct Model {
 }
 
 impl Model {
+    /// Where its parameters are, and where it computes.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Number of layers.
     pub fn num_layers(&self) -> usize {
         self.blocks.len()
@@ -152,11 +158,6 @@ impl Model {
     /// The parameters, in a fixed order.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
-    }
-
-    /// What computes its products.
-    pub fn engine(&self) -> Engine {
-        self.engine
     }
 
     /// What becomes of feature rows before the model reads them, while it is not trained.
@@ -230,7 +231,7 @@ impl Model {
         if frontier.is_empty() {
             return Ok(self.no_rows(index));
         }
-        self.blocks[index].tail(sums, moments, self.finish(index, frontier, dropout))
+        self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))
     }
 
     /// The layers whose rows of the seeds [`Model::logits`] takes, from the features upwards.
@@ -245,14 +246,18 @@ impl Model {
     /// Logits of the seeds, f32 `[seeds, classes]`, from their rows in the layers [`Model::logits_of`].
     pub fn logits(&self, rows: &[&Tensor]) -> Result<Tensor> {
         match &self.head {
-            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::zeros([0, self.classes as i64], OPTIONS)),
-            Some(head) => head.logits(rows),
+            Some(_) if rows[0].size()[0] == 0 => Ok(Tensor::zeros([0, self.classes as i64], self.options())),
+            Some(head) => head.logits(&self.place, rows),
             None => Ok(rows[0].shallow_clone()),
         }
     }
 
     fn no_rows(&self, index: usize) -> Tensor {
-        Tensor::zeros([0, self.width(index) as i64], OPTIONS)
+        Tensor::zeros([0, self.width(index) as i64], self.options())
+    }
+
+    fn options(&self) -> (Kind, Device) {
+        (Kind::Float, self.place.device())
     }
 
     fn finish(&self, index: usize, frontier: &[u32], dropout: Option<DropoutKey>) -> Finish {
@@ -265,5 +270,3 @@ impl Model {
         Finish { activation: block.activation, dropout }
     }
 }
-
-const OPTIONS: (Kind, Device) = (Kind::Float, Device::Cpu);

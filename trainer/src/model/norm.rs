@@ -8,6 +8,7 @@ use super::parameters::Named;
 use crate::Result;
 use crate::config::NormKind;
 use crate::operator::{Finish, Moments, biased, layer_norm, standardise};
+use crate::place::Place;
 
 /// Share of a mini-batch in the running statistics.
 const MOMENTUM: f64 = 0.1;
@@ -59,13 +60,13 @@ impl Norm {
     }
 
     /// `finish` of the normalised rows, f32 `[rows, width]`; batch norm with `moments`, or the running ones.
-    pub fn apply(&self, rows: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
+    pub fn apply(&self, place: &Place, rows: &Tensor, moments: Option<&Moments>, finish: Finish) -> Result<Tensor> {
         match self {
-            Self::None => biased(rows, None, finish),
-            Self::Layer { scale, shift } => layer_norm(rows, scale, shift, finish),
+            Self::None => biased(place, rows, None, finish),
+            Self::Layer { scale, shift } => layer_norm(place, rows, scale, shift, finish),
             Self::Batch { scale, shift, mean, variance } => match moments {
-                Some(moments) => standardise(rows, moments, scale, shift, finish),
-                None => standardise(rows, &Moments::running(mean, variance)?, scale, shift, finish),
+                Some(moments) => standardise(place, rows, moments, scale, shift, finish),
+                None => standardise(place, rows, &Moments::running(mean, variance)?, scale, shift, finish),
             },
         }
     }
@@ -77,7 +78,7 @@ impl Norm {
         let unbiased = if rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
         let mix = |running: &Tensor, new: &[f64], factor: f64| {
             let new: Vec<f32> = new.iter().map(|value| (value * factor) as f32).collect();
-            let mixed = running * (1.0 - MOMENTUM) + Tensor::from_slice(&new) * MOMENTUM;
+            let mixed = running * (1.0 - MOMENTUM) + Tensor::from_slice(&new).to_device(running.device()) * MOMENTUM;
             running.shallow_clone().copy_(&mixed);
         };
         tch::no_grad(|| {

@@ -1,12 +1,13 @@
 //! Named parameters, initialised by counter-based draws so that every rank, and every run, starts from the same bits.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 /// The parameters of a model, in the order in which its layers asked for them.
 #[derive(Debug)]
 pub struct Parameters {
     seed: u64,
+    device: Device,
     tensors: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
 }
@@ -21,12 +22,17 @@ pub struct Named<'a> {
 }
 
 impl Parameters {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { seed, tensors: Vec::new(), buffers: Vec::new() }
+    pub(super) fn new(seed: u64, device: Device) -> Self {
+        Self { seed, device, tensors: Vec::new(), buffers: Vec::new() }
     }
 
     pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
         Named { parameters: self, prefix, centred: false }
+    }
+
+    /// Where the tensors are.
+    pub fn device(&self) -> Device {
+        self.device
     }
 
     /// Names and tensors; all are f32 leaves that require gradients.
@@ -66,7 +72,7 @@ impl Named<'_> {
     /// gradient would be the rounding errors of zero, which Adam makes as large as any other.
     pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
         match self.centred {
-            true => Tensor::from_slice(&vec![0f32; length]),
+            true => Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.device),
             false => self.zeros(name, length),
         }
     }
@@ -88,13 +94,13 @@ impl Named<'_> {
 
     /// A row of `value`s that is kept with the parameters but has no gradient.
     pub(super) fn buffer(&mut self, name: &str, value: f32, length: usize) -> Tensor {
-        let tensor = Tensor::from_slice(&vec![value; length]);
+        let tensor = Tensor::from_slice(&vec![value; length]).to_device(self.parameters.device);
         self.parameters.buffers.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }
 
     fn add(&mut self, name: &str, tensor: Tensor) -> Tensor {
-        let tensor = tensor.set_requires_grad(true);
+        let tensor = tensor.to_device(self.parameters.device).set_requires_grad(true);
         self.parameters.tensors.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }

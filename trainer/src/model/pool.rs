@@ -35,14 +35,18 @@ impl Pool {
 
 impl Layer for Pool {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let (edges, engine) = (&edges.edges, edges.engine);
+        let edges = &edges.edges;
         let mixed = mixed.tensor()?;
         let relu = Finish { activation: Activation::Relu, dropout: None };
-        let pooled = linear(engine, &mixed, &self.weight_pool, Some(&self.bias_pool), relu)?;
+        let pooled = linear(edges.place(), &mixed, &self.weight_pool, Some(&self.bias_pool), relu)?;
         let pooled = aggregate_max(edges, &pooled)?;
         let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
-        let own = linear(engine, &own, &self.weight_self, Some(&self.bias), Finish::default())?;
-        finished(&own.f_add(&linear(engine, &pooled, &self.weight_neigh, None, Finish::default())?)?, finish)
+        let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
+        finished(
+            edges.place(),
+            &own.f_add(&linear(edges.place(), &pooled, &self.weight_neigh, None, Finish::default())?)?,
+            finish,
+        )
     }
 
     fn out_dim(&self) -> usize {

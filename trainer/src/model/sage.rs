@@ -34,19 +34,19 @@ impl Sage {
 
 impl Layer for Sage {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let (edges, engine) = (&edges.edges, edges.engine);
+        let edges = &edges.edges;
         match cheaper(edges, mixed, self.out, true)? {
             Order::AggregateFirst => {
                 let beside = aggregate(edges, Reduce::Mean, mixed, None, true)?;
                 let weight = Tensor::f_cat(&[&self.weight_self, &self.weight_neigh], 0)?;
-                linear(engine, &beside, &weight, Some(&self.bias), finish)
+                linear(edges.place(), &beside, &weight, Some(&self.bias), finish)
             }
             Order::TransformFirst => {
                 let mixed = mixed.tensor()?;
                 let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
-                let own = linear(engine, &own, &self.weight_self, Some(&self.bias), Finish::default())?;
-                let neighbours = linear(engine, &mixed, &self.weight_neigh, None, Finish::default())?;
-                finished(&own.f_add(&aggregate(edges, Reduce::Mean, &neighbours, None, false)?)?, finish)
+                let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
+                let neighbours = linear(edges.place(), &mixed, &self.weight_neigh, None, Finish::default())?;
+                finished(edges.place(), &own.f_add(&aggregate(edges, Reduce::Mean, &neighbours, None, false)?)?, finish)
             }
         }
     }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Aggregation, Edges, Reduce, aggregate_max as maxima, aggregate_max_backward};
+use gsplit_kernels::{Aggregation, Reduce, aggregate_max as maxima, aggregate_max_backward};
 use tch::{Kind, Tensor};
 
-use super::{Rows, filled, shape};
+use super::{Edges, Rows, filled, shape};
 use crate::Result;
 use crate::autograd::{attach, values};
+use crate::place::{all_on_host, on_host};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
@@ -26,20 +27,16 @@ pub fn aggregate<'a>(
 ) -> Result<Tensor> {
     let stored = rows.into();
     let (_, dim) = stored.shape()?;
+    let how = How { reduce, beside_own };
     let w = weights.map(|weights| weights.detach().contiguous());
-    let output = |rows: Rows<'_>| {
-        let weights = w.as_ref().map(values).transpose()?;
-        let op = Aggregation { edges, reduce, weights, beside_own };
-        filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out))
-    };
     let rows = match stored {
         Rows::Stored { .. } if !weights.is_some_and(Tensor::requires_grad) && read_about_once(edges) => {
-            return output(stored);
+            return how.forward(edges, stored, w.as_ref());
         }
         other => other.tensor()?,
     };
     let x = rows.detach().contiguous();
-    let output = output(Rows::Hidden(&x))?;
+    let output = how.forward(edges, Rows::Hidden(&x), w.as_ref())?;
     let inputs: Vec<&Tensor> = [&rows].into_iter().chain(weights).collect();
     // Rows are needed for the gradient of the weights alone.
     let saved: Vec<&Tensor> = match &w {
@@ -50,21 +47,59 @@ pub fn aggregate<'a>(
     let edges = edges.clone();
     attach(&inputs, &saved, output, move |gradient| {
         let given = gradient.output.contiguous();
-        let given = values(&given)?;
-        let weights = gradient.saved.first().map(values).transpose()?;
-        let op = Aggregation { edges: &edges, reduce, weights, beside_own };
+        let weights = gradient.saved.first();
         let needed = |input: usize| gradient.needed.get(input) == Some(&true);
-        let of_rows = || filled(&[edges.num_sources(), dim], |out| Ok(op.backward(given, dim, out)?));
-        let mut gradients = vec![needed(0).then(of_rows).transpose()?];
+        let mut gradients = vec![needed(0).then(|| how.rows_backward(&edges, weights, &given, dim)).transpose()?];
         if gradient.needed.len() > 1 {
             let of_weights = || {
-                let [_, x] = gradient.saved()?;
-                filled(&[edges.num_edges()], |out| Ok(op.weights_backward(values(x)?, given, dim, out)?))
+                let [w, x] = gradient.saved()?;
+                how.weights_backward(&edges, w, x, &given)
             };
             gradients.push(needed(1).then(of_weights).transpose()?);
         }
         Ok(gradients)
     })
+}
+
+/// What becomes of the rows of a target's sources.
+#[derive(Clone, Copy)]
+struct How {
+    reduce: Reduce,
+    beside_own: bool,
+}
+
+impl How {
+    fn on_host<'a>(self, edges: &'a Edges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
+        Aggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
+    }
+
+    fn forward(self, edges: &Edges, rows: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
+        let (_, dim) = rows.shape()?;
+        let weights = weights.map(on_host).transpose()?;
+        let op = self.on_host(edges, weights.as_ref().map(values).transpose()?);
+        let rows_here = match rows {
+            Rows::Hidden(rows) => Some(on_host(rows)?),
+            Rows::Stored { .. } => None,
+        };
+        let rows = rows_here.as_ref().map_or(rows, Rows::Hidden);
+        let out = filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out))?;
+        edges.place().bring(&out)
+    }
+
+    fn rows_backward(self, edges: &Edges, weights: Option<&Tensor>, given: &Tensor, dim: usize) -> Result<Tensor> {
+        let (weights, given) = (weights.map(on_host).transpose()?, on_host(given)?);
+        let op = self.on_host(edges, weights.as_ref().map(values).transpose()?);
+        let out = filled(&[edges.num_sources(), dim], |out| Ok(op.backward(values(&given)?, dim, out)?))?;
+        edges.place().bring(&out)
+    }
+
+    fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
+        let [weights, rows, given] = all_on_host([weights, rows, given])?;
+        let (_, dim) = shape("rows to aggregate", &rows)?;
+        let op = self.on_host(edges, Some(values(&weights)?));
+        let fill = |out: &mut [f32]| Ok(op.weights_backward(values(&rows)?, values(&given)?, dim, out)?);
+        edges.place().bring(&filled(&[edges.num_edges()], fill)?)
+    }
 }
 
 /// Whether aggregating rows where they lie is cheaper than gathering them first. With rows of 400 bytes out of 1.2 GB and 1.7
@@ -79,16 +114,16 @@ fn read_about_once(edges: &Edges) -> bool {
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges.
 pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
-    let x = rows.detach().contiguous();
+    let x = on_host(rows)?;
     let (_, dim) = shape("rows to aggregate", &x)?;
     let mut picked = vec![0u32; edges.num_targets() * dim];
     let output = filled(&[edges.num_targets(), dim], |out| Ok(maxima(edges, values(&x)?, dim, out, &mut picked)?))?;
     let edges = edges.clone();
-    attach(&[rows], &[], output, move |gradient| {
-        let given = gradient.output.to_kind(Kind::Float).contiguous();
+    attach(&[rows], &[], edges.place().bring(&output)?, move |gradient| {
+        let given = on_host(&gradient.output.to_kind(Kind::Float))?;
         let of_rows = filled(&[edges.num_sources(), dim], |out| {
             Ok(aggregate_max_backward(&edges, &picked, values(&given)?, dim, out)?)
         })?;
-        Ok(vec![Some(of_rows)])
+        Ok(vec![Some(edges.place().bring(&of_rows)?)])
     })
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Attention, AttentionGradient, Edges, column_sums, head_products, head_products_backward};
+use gsplit_kernels::{Attention, AttentionGradient, head_products, head_products_backward};
 use tch::Tensor;
 
-use super::{Finish, filled, mismatch, shape};
+use super::finish::column_sums;
+use super::{Edges, Finish, filled, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
+use crate::place::{all_on_host, on_host};
 
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
@@ -27,7 +29,7 @@ pub fn attention(
     bias: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [z, a_source, a_target, b] = [rows, by_source, by_target, bias].map(|tensor| tensor.detach().contiguous());
+    let [z, a_source, a_target, b] = all_on_host([rows, by_source, by_target, bias])?;
     let ((_, dim), (heads, head_dim)) = (shape("rows", &z)?, shape("attention by source", &a_source)?);
     if heads * head_dim != dim || a_target.size() != a_source.size() {
         let sizes = [a_source.size(), a_target.size()];
@@ -50,12 +52,15 @@ pub fn attention(
         Ok(finish.epilogue(Some(values(&b)?)).apply(out, dim)?)
     })?;
     let shares = shares.into_tensor(&[op.num_shares() as i64])?;
+    let output = edges.place().bring(&output)?;
     let result = output.shallow_clone();
     let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
     let edges = edges.clone();
     attach(&[rows, by_source, by_target, bias], &saved, output, move |gradient| {
         let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
-        let given = finish.backward(y, &gradient.output)?;
+        let given = finish.backward(edges.place(), y, &gradient.output)?;
+        let of_bias = column_sums(edges.place(), &given)?;
+        let given = on_host(&given)?;
         let (z, op) = (values(z)?, over(&edges, heads, head_dim));
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
@@ -78,8 +83,8 @@ pub fn attention(
         };
         let by_source = of_attention(z, &of_source)?;
         let by_target = of_attention(&z[..edges.num_targets() * dim], &of_target)?;
-        let bias = filled(&[dim], |out| Ok(column_sums(values(&given)?, out)?))?;
-        Ok(vec![Some(of_rows), Some(by_source), Some(by_target), Some(bias)])
+        let found = [of_rows, by_source, by_target].map(|found| edges.place().bring(&found).map(Some));
+        found.into_iter().chain([Ok(Some(of_bias))]).collect()
     })
 }
 

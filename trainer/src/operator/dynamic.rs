@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{DynamicGradient, DynamicRows, Edges, column_sums};
+use gsplit_kernels::{DynamicGradient, DynamicRows, column_sums as host_column_sums};
 use tch::Tensor;
 
 use super::attention::over;
-use super::{Finish, filled, mismatch, shape};
+use super::finish::column_sums;
+use super::{Edges, Finish, filled, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
+use crate::place::{all_on_host, on_host};
 
 /// For each target and head `finish`(Σ share · source's row + `bias`) over the target itself and its sources, f32
 /// `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
@@ -26,7 +28,7 @@ pub fn dynamic_attention(
     bias: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [l, r, a, b] = [sources, targets, vector, bias].map(|tensor| tensor.detach().contiguous());
+    let [l, r, a, b] = all_on_host([sources, targets, vector, bias])?;
     let ((_, dim), (heads, head_dim)) = (shape("rows", &l)?, shape("vector of attention", &a)?);
     if heads * head_dim != dim {
         return Err(mismatch(format!("a vector of attention of shape {:?} for rows of width {dim}", a.size())));
@@ -39,11 +41,14 @@ pub fn dynamic_attention(
         Ok(finish.epilogue(Some(values(&b)?)).apply(out, dim)?)
     })?;
     let shares = shares.into_tensor(&[op.num_shares() as i64])?;
+    let output = edges.place().bring(&output)?;
     let result = output.shallow_clone();
     let edges = edges.clone();
     attach(&[sources, targets, vector, bias], &[&l, &r, &a, &shares, &result], output, move |gradient| {
         let [l, r, a, shares, y] = gradient.saved()?;
-        let given = finish.backward(y, &gradient.output)?;
+        let given = finish.backward(edges.place(), y, &gradient.output)?;
+        let of_bias = column_sums(edges.place(), &given)?;
+        let given = on_host(&given)?;
         let op = over(&edges, heads, head_dim);
         let mut scratch = Buffer::new(op.num_shares())?;
         let mut of_targets = Buffer::new(edges.num_targets() * dim)?;
@@ -57,9 +62,9 @@ pub fn dynamic_attention(
             };
             Ok(op.backward_dynamic(rows, values(shares)?, values(&given)?, scratch.as_mut_slice(), out)?)
         })?;
-        let of_vector = filled(&[heads, head_dim], |out| Ok(column_sums(of_vector.as_slice(), out)?))?;
+        let of_vector = filled(&[heads, head_dim], |out| Ok(host_column_sums(of_vector.as_slice(), out)?))?;
         let of_targets = of_targets.into_tensor(&[edges.num_targets() as i64, dim as i64])?;
-        let of_bias = filled(&[dim], |out| Ok(column_sums(values(&given)?, out)?))?;
-        Ok(vec![Some(of_sources), Some(of_targets), Some(of_vector), Some(of_bias)])
+        let found = [of_sources, of_targets, of_vector].map(|found| edges.place().bring(&found).map(Some));
+        found.into_iter().chain([Ok(Some(of_bias))]).collect()
     })
 }

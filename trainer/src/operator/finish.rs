@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Activation, Epilogue, StreamKey, column_sums};
+use gsplit_kernels::{Activation, Epilogue, StreamKey, column_sums as host_column_sums};
 use tch::Tensor;
 
 use super::filled;
 use crate::Result;
 use crate::autograd::{attach, values};
+use crate::place::{Place, all_on_host, on_host};
 
 /// What follows the sums of a layer.
 #[derive(Clone, Debug, Default)]
@@ -41,14 +42,30 @@ impl Finish {
         Epilogue { bias, activation: self.activation, dropout }
     }
 
+    /// `rows`, f32 `[rows, width]`, contiguous, with `bias`, `[width]`, added to each and finished. On a GPU they are
+    /// changed in place.
+    pub(super) fn apply(&self, place: &Place, rows: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
+        if self.is_none() && bias.is_none() {
+            return Ok(rows);
+        }
+        let (count, columns) = super::shape("rows to finish", &rows)?;
+        let (rows, bias) = (on_host(&rows)?, bias.map(on_host).transpose()?);
+        let out = filled(&[count, columns], |out| {
+            out.copy_from_slice(values(&rows)?);
+            Ok(self.epilogue(bias.as_ref().map(values).transpose()?).apply(out, columns)?)
+        })?;
+        place.bring(&out)
+    }
+
     /// From the gradient of finished rows, `rows`, to that of the unfinished ones.
-    pub(super) fn backward(&self, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
-        let given = gradient.contiguous();
+    pub(super) fn backward(&self, place: &Place, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
         if self.is_none() {
-            return Ok(given);
+            return Ok(gradient.contiguous());
         }
         let shape: Vec<usize> = rows.size().iter().map(|&dim| dim as usize).collect();
-        filled(&shape, |out| Ok(self.epilogue(None).backward(values(rows)?, values(&given)?, out)?))
+        let [rows, given] = all_on_host([rows, gradient])?;
+        let out = filled(&shape, |out| Ok(self.epilogue(None).backward(values(&rows)?, values(&given)?, out)?))?;
+        place.bring(&out)
     }
 }
 
@@ -56,32 +73,34 @@ impl Finish {
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if dropout does not fit.
-pub fn finished(input: &Tensor, finish: Finish) -> Result<Tensor> {
-    biased(input, None, finish)
+pub fn finished(place: &Place, input: &Tensor, finish: Finish) -> Result<Tensor> {
+    biased(place, input, None, finish)
 }
 
 /// `finish` of a matrix, f32 `[rows, width]`, to each row of which `bias`, `[width]`, is added first.
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not fit.
-pub fn biased(input: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
-    let (x, b) = (input.detach().contiguous(), bias.map(|bias| bias.detach().contiguous()));
-    let (rows, columns) = super::shape("rows to finish", &x)?;
-    let output = filled(&[rows, columns], |out| {
-        out.copy_from_slice(values(&x)?);
-        Ok(finish.epilogue(b.as_ref().map(values).transpose()?).apply(out, columns)?)
-    })?;
+pub fn biased(place: &Place, input: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
+    super::shape("rows to finish", input)?;
+    let rows = input.detach().contiguous();
+    let nothing = finish.is_none() && bias.is_none();
+    let rows = if nothing || place.gpu().is_some() { rows.copy() } else { rows };
+    let output = finish.apply(place, rows, bias)?;
     let inputs: Vec<&Tensor> = [input].into_iter().chain(bias).collect();
-    let result = output.shallow_clone();
+    let (result, place) = (output.shallow_clone(), place.clone());
     attach(&inputs, &[&result], output, move |gradient| {
         let [y] = gradient.saved()?;
-        let of_sum = finish.backward(y, &gradient.output)?;
-        let mut gradients = vec![Some(of_sum)];
-        if gradient.needed.len() > 1 {
-            let of_bias = |sum: &Tensor| filled(&[columns], |out| Ok(column_sums(values(sum)?, out)?));
-            let found = gradients[0].as_ref().filter(|_| gradient.needed[1]).map(of_bias).transpose()?;
-            gradients.push(found);
-        }
-        Ok(gradients)
+        let of_sum = finish.backward(&place, y, &gradient.output)?;
+        let of_bias = gradient.needed.get(1) == Some(&true);
+        let of_bias = of_bias.then(|| column_sums(&place, &of_sum)).transpose()?;
+        Ok([Some(of_sum), of_bias].into_iter().take(gradient.needed.len()).collect())
     })
+}
+
+/// The sum of the rows of a contiguous matrix, `[columns]`.
+pub(super) fn column_sums(place: &Place, rows: &Tensor) -> Result<Tensor> {
+    let (_, columns) = super::shape("rows to sum", rows)?;
+    let rows = on_host(rows)?;
+    place.bring(&filled(&[columns], |out| Ok(host_column_sums(values(&rows)?, out)?))?)
 }

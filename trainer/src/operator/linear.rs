@@ -1,51 +1,46 @@
 //! `y = finish(x W + b)`, as a node of torch's graph.
 //!
 //! Backwards the gradient of the product is made from `y` and the gradient of `y`; two products then give those of `W` and
-//! `x`, the latter only if it is asked for (never for features). By torch with whole matrices, by the
+//! `x`, the latter only if it is asked for (never for features). By torch, on the host or a GPU, with whole matrices, by the
 //! other engines in tiles (`tiles.rs`).
 
 use tch::{Kind, Tensor};
 
+use super::finish::column_sums;
 use super::tiles::{self, Backward, Sizes};
 use super::{Engine, Finish, filled, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
+use crate::place::Place;
 
 /// f32 `[rows, out]` from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit, [`Error::Kernel`](crate::Error::Kernel) if bias or
 /// dropout do not.
-pub fn linear(
-    engine: Engine,
-    input: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    finish: Finish,
-) -> Result<Tensor> {
+pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
     let (x, w) = (input.detach().contiguous(), weight.detach().contiguous());
     let ((rows, width), (inner, output)) = (shape("input", &x)?, shape("weight", &w)?);
     if width != inner {
         return Err(mismatch(format!("a product of matrices of shapes [{rows}, {width}] and [{inner}, {output}]")));
     }
+    if let Some(other) = [&x, &w].into_iter().find(|tensor| tensor.kind() != Kind::Float) {
+        return Err(mismatch(format!("a product of f32 matrices, got one of {:?}", other.kind())));
+    }
     let sizes = Sizes { rows, input: width, output };
-    let result = {
-        let bias = bias.map(|bias| bias.detach().contiguous());
-        let bias = bias.as_ref().map(values).transpose()?;
-        filled(&[rows, output], |out| match engine {
-            Engine::Torch => {
-                let found = tch::no_grad(|| x.f_matmul(&w))?;
-                out.copy_from_slice(values(&found)?);
-                Ok(finish.epilogue(bias).apply(out, output)?)
-            }
-            _ => tiles::forward(engine, sizes, values(&x)?, values(&w)?, bias, &finish, out),
-        })?
+    let result = match place {
+        Place::Host(engine) if *engine != Engine::Torch => {
+            let bias = bias.map(|bias| bias.detach().contiguous());
+            let bias = bias.as_ref().map(values).transpose()?;
+            filled(&[rows, output], |out| tiles::forward(*engine, sizes, values(&x)?, values(&w)?, bias, &finish, out))?
+        }
+        _ => finish.apply(place, tch::no_grad(|| x.f_matmul(&w))?, bias)?,
     };
     let inputs: Vec<&Tensor> = [input, weight].into_iter().chain(bias).collect();
-    let kept = result.shallow_clone();
-    attach(&inputs, &[&x, &w, &kept], result, move |gradient| match engine {
-        Engine::Torch => in_whole(&finish, &gradient),
-        _ => in_tiles(engine, sizes, &finish, &gradient),
+    let (kept, place) = (result.shallow_clone(), place.clone());
+    attach(&inputs, &[&x, &w, &kept], result, move |gradient| match &place {
+        Place::Host(engine) if *engine != Engine::Torch => in_tiles(*engine, sizes, &finish, &gradient),
+        place => in_whole(place, &finish, &gradient),
     })
 }
 
@@ -78,19 +73,19 @@ fn in_tiles(engine: Engine, sizes: Sizes, finish: &Finish, gradient: &Gradient) 
 }
 
 /// As [`in_tiles`], by torch.
-fn in_whole(finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
+fn in_whole(place: &Place, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
-    let of_product = finish.backward(y, &gradient.output)?;
+    let of_product = finish.backward(place, y, &gradient.output)?;
     tch::no_grad(|| {
         let needed = gradient.needed.iter().enumerate();
         needed
             .map(|(input, needed)| {
                 let found = || match input {
-                    0 => of_product.f_matmul(&w.tr()),
-                    1 => x.tr().f_matmul(&of_product),
-                    _ => of_product.f_sum_dim_intlist([0i64].as_slice(), false, Kind::Float),
+                    0 => Ok(of_product.f_matmul(&w.tr())?),
+                    1 => Ok(x.tr().f_matmul(&of_product)?),
+                    _ => column_sums(place, &of_product),
                 };
-                Ok(needed.then(found).transpose()?)
+                needed.then(found).transpose()
             })
             .collect()
     })

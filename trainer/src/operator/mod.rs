@@ -1,12 +1,14 @@
-//! Operators of a layer, with gradients, for a model author to put together: each computes on the host with
-//! `gsplit-kernels` or the `gemm` crate, writes to memory that is used again, and is a node of torch's graph.
+//! Operators of a layer, with gradients, for a model author to put together: each computes where its tensors are, on the
+//! host with `gsplit-kernels` or the `gemm` crate, on a GPU with the kernels of `gsplit-kernels` and torch's products, writes to
+//! memory that is used again, and is a node of torch's graph.
 //!
-//! All take and return f32 tensors on the host. Inputs need not be contiguous (they are copied if they are not), and
+//! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first argument. Inputs need not be contiguous (they are copied if they are not), and
 //! gradients that nobody needs are not computed. Under [`tch::no_grad`] nothing is kept for backward.
 
 mod aggregate;
 mod attention;
 mod dynamic;
+mod edges;
 mod engine;
 mod finish;
 mod linear;
@@ -16,11 +18,13 @@ mod rows;
 mod tests;
 mod tiles;
 
-pub use gsplit_kernels::{Activation, Edges, Reduce};
+pub use gsplit_kernels::{Activation, Reduce};
 
+pub use crate::place::Place;
 pub use aggregate::{aggregate, aggregate_max};
 pub use attention::attention;
 pub use dynamic::dynamic_attention;
+pub use edges::Edges;
 pub use engine::Engine;
 pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
@@ -46,7 +50,7 @@ fn mismatch(problem: String) -> Error {
     Error::Torch(tch::TchError::Shape(problem))
 }
 
-/// A column of values, f32 `[rows, 1]`.
+/// A column of values on the host, f32 `[rows, 1]`.
 pub(crate) fn column(values: impl ExactSizeIterator<Item = f32>) -> Result<Tensor> {
     filled(&[values.len(), 1], |out| {
         out.iter_mut().zip(values).for_each(|(out, value)| *out = value);
@@ -54,7 +58,7 @@ pub(crate) fn column(values: impl ExactSizeIterator<Item = f32>) -> Result<Tenso
     })
 }
 
-/// A new tensor of `shape`, filled by `fill`.
+/// A new tensor of `shape` on the host, filled by `fill`.
 fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tensor> {
     let mut buffer = Buffer::new(shape.iter().product())?;
     fill(buffer.as_mut_slice())?;

@@ -12,6 +12,7 @@ use tch::Tensor;
 use super::{Finish, filled, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
+use crate::place::{Place, all_on_host, on_host};
 
 /// Added to variances, as in PyTorch.
 const EPSILON: f64 = 1e-5;
@@ -20,8 +21,8 @@ const EPSILON: f64 = 1e-5;
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
-pub fn layer_norm(input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish) -> Result<Tensor> {
-    let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
+pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish) -> Result<Tensor> {
+    let [x, a, b] = all_on_host([input, scale, shift])?;
     let (rows, dim) = shape("rows to normalise", &x)?;
     let mut moments = Buffer::new(2 * rows)?;
     let output = filled(&[rows, dim], |out| {
@@ -29,17 +30,18 @@ pub fn layer_norm(input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish
         Ok(finish.epilogue(None).apply(out, dim)?)
     })?;
     let moments = moments.into_tensor(&[2 * rows as i64])?;
-    let result = output.shallow_clone();
+    let output = place.bring(&output)?;
+    let (result, place) = (output.shallow_clone(), place.clone());
     attach(&[input, scale, shift], &[&x, &a, &moments, &result], output, move |gradient| {
         let [x, a, moments, y] = gradient.saved()?;
-        let given = finish.backward(y, &gradient.output)?;
+        let given = on_host(&finish.backward(&place, y, &gradient.output)?)?;
         let mut of_parameters = [Vec::new(), Vec::new()];
         let of_rows = filled(&[rows, dim], |out| {
             of_parameters = rows_norm_backward(values(x)?, values(a)?, values(moments)?, values(&given)?, out)?;
             Ok(())
         })?;
         let [of_scale, of_shift] = of_parameters.map(|values| Tensor::from_slice(&values));
-        Ok(vec![Some(of_rows), Some(of_scale), Some(of_shift)])
+        [of_rows, of_scale, of_shift].iter().map(|found| place.bring(found).map(Some)).collect()
     })
 }
 
@@ -62,8 +64,8 @@ impl Moments {
     ///
     /// # Errors
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
-    pub fn of(rows: &Tensor, weights: Option<Vec<f32>>, comm: &dyn Communicator) -> Result<Self> {
-        let x = rows.detach().contiguous();
+    pub fn of(_place: &Place, rows: &Tensor, weights: Option<Vec<f32>>, comm: &dyn Communicator) -> Result<Self> {
+        let x = on_host(rows)?;
         let (_, dim) = shape("rows to normalise", &x)?;
         let mut sums = column_moments(values(&x)?, weights.as_deref(), dim)?;
         comm.all_reduce_sum_f64(&mut sums)?;
@@ -77,29 +79,32 @@ impl Moments {
     /// Moments that are known: `mean` and `variance`, f32 `[width]`.
     ///
     /// # Errors
-    /// [`Error::Torch`](crate::Error::Torch) unless they are dense f32 tensors on the host.
+    /// [`Error::Torch`](crate::Error::Torch) unless they are dense f32 tensors.
     pub fn running(mean: &Tensor, variance: &Tensor) -> Result<Self> {
-        let wide = |tensor: &Tensor| Ok::<_, crate::Error>(values(tensor)?.iter().map(|&value| value.into()).collect());
+        let wide = |tensor: &Tensor| {
+            Ok::<_, crate::Error>(values(&on_host(tensor)?)?.iter().map(|&value| value.into()).collect())
+        };
         Ok(Self { rows: 0.0, mean: wide(mean)?, variance: wide(variance)?, weights: None })
     }
 
-    /// Turns the gradient of `rows` that [`standardise`] gave, f32 `[my rows, width]`, into the one that knows that the moments
+    /// Turns the gradient, at `place`, of `rows` that [`standardise`] gave, f32 `[my rows, width]`, into the one that knows that the moments
     /// are theirs. Collective.
     ///
     /// # Errors
     /// As [`Moments::of`].
-    pub fn correct(&self, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
-        let (x, direct) = (rows.detach().contiguous(), gradient.detach().contiguous());
+    pub fn correct(&self, place: &Place, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
+        let [x, direct] = all_on_host([rows, gradient])?;
         let (count, dim) = shape("rows to normalise", &x)?;
         let (mean, inverse) = self.factors();
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
         let mut sums = norm.products(values(&x)?, values(&direct)?)?;
         comm.all_reduce_sum_f64(&mut sums)?;
         sums.iter_mut().for_each(|sum| *sum /= self.rows.max(1.0));
-        filled(&[count, dim], |out| {
+        let corrected = filled(&[count, dim], |out| {
             out.copy_from_slice(values(&direct)?);
             Ok(norm.correct(values(&x)?, self.weights.as_deref(), &sums, out)?)
-        })
+        })?;
+        place.bring(&corrected)
     }
 
     /// Mean and 1 / √(variance + ε) of each column.
@@ -115,13 +120,14 @@ impl Moments {
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
 pub fn standardise(
+    place: &Place,
     input: &Tensor,
     moments: &Moments,
     scale: &Tensor,
     shift: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
+    let [x, a, b] = all_on_host([input, scale, shift])?;
     let (rows, dim) = shape("rows to normalise", &x)?;
     let (mean, inverse) = moments.factors();
     let output = filled(&[rows, dim], |out| {
@@ -129,10 +135,11 @@ pub fn standardise(
         norm.forward(values(&x)?, [values(&a)?, values(&b)?], out)?;
         Ok(finish.epilogue(None).apply(out, dim)?)
     })?;
-    let result = output.shallow_clone();
+    let output = place.bring(&output)?;
+    let (result, place) = (output.shallow_clone(), place.clone());
     attach(&[input, scale, shift], &[&x, &a, &result], output, move |gradient| {
         let [x, a, y] = gradient.saved()?;
-        let given = finish.backward(y, &gradient.output)?;
+        let given = on_host(&finish.backward(&place, y, &gradient.output)?)?;
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
         let mut of_parameters = [Vec::new(), Vec::new()];
         let of_rows = filled(&[rows, dim], |out| {
@@ -140,6 +147,6 @@ pub fn standardise(
             Ok(())
         })?;
         let [of_scale, of_shift] = of_parameters.map(|values| Tensor::from_slice(&values));
-        Ok(vec![Some(of_rows), Some(of_scale), Some(of_shift)])
+        [of_rows, of_scale, of_shift].iter().map(|found| place.bring(found).map(Some)).collect()
     })
 }

@@ -3,13 +3,26 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Draws, Edges, Stream, StreamKey, dropout_mask};
+use gsplit_kernels::{Draws, Stream, StreamKey, dropout_mask};
 use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::autograd::backward;
 
-const ENGINES: [Engine; 2] = [Engine::Gemm, Engine::Torch];
+const GEMM: Place = Place::Host(Engine::Gemm);
+const BF16: Place = Place::Host(Engine::Bf16);
+const TORCH: Place = Place::Host(Engine::Torch);
+
+/// The host, by both engines, and a GPU.
+fn all_places() -> [Place; 3] {
+    [GEMM, TORCH, Place::emulated(1)]
+}
+
+/// Every case on the host, and on a GPU whose threads take another order with every case.
+fn at_places<T: Copy>(cases: &[T]) -> impl Iterator<Item = (T, Place)> {
+    let places = |order: u32| [Place::host(), Place::emulated(order % 4)];
+    cases.iter().zip(0..).flat_map(move |(&case, order)| places(order).map(|place| (case, place)))
+}
 
 fn random(seed: u32, shape: [usize; 2]) -> Tensor {
     let key = StreamKey { epoch: seed, ..StreamKey::new(7, Stream::Generate) };
@@ -21,14 +34,14 @@ fn random(seed: u32, shape: [usize; 2]) -> Tensor {
     Tensor::from_slice(&values).view(shape.map(|dim| dim as i64))
 }
 
-fn edges(targets: usize, sources: u32, degree: u32) -> Arc<Edges> {
+fn edges(place: &Place, targets: usize, sources: u32, degree: u32) -> Arc<Edges> {
     let mut draws = Draws::new(&StreamKey::new(8, Stream::Generate), sources);
     let (mut indptr, mut list) = (vec![0u32], Vec::new());
     for _ in 0..targets {
         list.extend((0..draws.below(degree + 1)).map(|_| draws.below(sources)));
         indptr.push(list.len() as u32);
     }
-    Arc::new(Edges::new(indptr, list, sources as usize).unwrap())
+    Arc::new(Edges::new(place, indptr, list, sources as usize).unwrap())
 }
 
 fn index(values: impl Iterator<Item = u32>) -> Tensor {
@@ -97,8 +110,8 @@ fn oracle_linear() {
     for (rows, input, output) in [(1, 1, 1), (200, 33, 17), (40, 256, 47), (0, 5, 3), (6, 0, 4)] {
         let tensors = [random(1, [rows, input]), random(2, [input, output]), random(3, [1, output]).view([-1])];
         let ids: Arc<[u32]> = (0..rows as u32).map(|row| row * 3).collect();
-        for (engine, activation, probability) in ENGINES.into_iter().flat_map(|engine| {
-            [Activation::Identity, Activation::Relu, Activation::Elu].map(|activation| (engine, activation, 0.3))
+        for (place, activation, probability) in all_places().iter().flat_map(|place| {
+            [Activation::Identity, Activation::Relu, Activation::Elu].map(|activation| (place, activation, 0.3))
         }) {
             for probability in [0.0, probability] {
                 let mut mask = vec![1f32; rows * output];
@@ -113,20 +126,20 @@ fn oracle_linear() {
                     Activation::Relu => sum.relu(),
                     _ => sum.elu(),
                 };
-                let what = format!("{engine:?}, {activation:?}, dropout {probability}, {rows} rows");
-                compare(&what, &tensors, &|t| linear(engine, &t[0], &t[1], Some(&t[2]), finish.clone()), &|t| {
+                let what = format!("{place:?}, {activation:?}, dropout {probability}, {rows} rows");
+                compare(&what, &tensors, &|t| linear(place, &t[0], &t[1], Some(&t[2]), finish.clone()), &|t| {
                     torchs(t[0].matmul(&t[1]) + &t[2]) * &mask
                 });
                 compare(
                     &format!("{what}, without bias"),
                     &tensors[..2],
-                    &|t| linear(engine, &t[0], &t[1], None, finish.clone()),
+                    &|t| linear(place, &t[0], &t[1], None, finish.clone()),
                     &|t| torchs(t[0].matmul(&t[1])) * &mask,
                 );
                 compare(
                     &format!("{what}, alone"),
                     &tensors[..1],
-                    &|t| finished(&t[0].matmul(&tensors[1]), finish.clone()),
+                    &|t| finished(place, &t[0].matmul(&tensors[1]), finish.clone()),
                     &|t| torchs(t[0].matmul(&tensors[1].to_kind(Kind::Double))) * &mask,
                 );
             }
@@ -136,8 +149,9 @@ fn oracle_linear() {
 
 #[test]
 fn oracle_aggregations() {
-    for (targets, sources, degree, dim) in [(1, 1, 0, 3), (50, 70, 5, 1), (200, 400, 9, 40), (30, 30, 3, 16)] {
-        let edges = edges(targets, sources, degree);
+    let cases = [(1, 1, 0, 3), (50, 70, 5, 1), (200, 400, 9, 40), (30, 30, 3, 16)];
+    for ((targets, sources, degree, dim), place) in at_places(&cases) {
+        let edges = edges(&place, targets, sources, degree);
         let from = index(edges.sources().iter().copied());
         let rows = random(1, [sources as usize, dim]);
         let weights = random(2, [edges.num_edges(), 1]).view([-1]);
@@ -185,10 +199,9 @@ fn distinct(edges: &Edges, dim: usize) -> Tensor {
 
 #[test]
 fn oracle_attention() {
-    for (targets, sources, degree, heads, dim) in
-        [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)]
-    {
-        let edges = edges(targets, sources, degree);
+    let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
+    for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
+        let edges = edges(&place, targets, sources, degree);
         let (from, to) = (index(edges.sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
@@ -222,10 +235,9 @@ fn oracle_attention() {
 
 #[test]
 fn oracle_dynamic_attention() {
-    for (targets, sources, degree, heads, dim) in
-        [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)]
-    {
-        let edges = edges(targets, sources, degree);
+    let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
+    for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
+        let edges = edges(&place, targets, sources, degree);
         let (from, to) = (index(edges.sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
@@ -255,13 +267,13 @@ fn oracle_dynamic_attention() {
 
 #[test]
 fn oracle_layer_norm() {
-    for (rows, dim) in [(1, 2), (50, 7), (300, 40)] {
+    for ((rows, dim), place) in at_places(&[(1, 2), (50, 7), (300, 40)]) {
         let inputs = [random(1, [rows, dim]), random(2, [1, dim]).view([-1]), random(3, [1, dim]).view([-1])];
         let finish = Finish { activation: Activation::Relu, dropout: None };
         compare(
             &format!("{rows} rows of {dim}"),
             &inputs,
-            &|t| layer_norm(&t[0], &t[1], &t[2], finish.clone()),
+            &|t| layer_norm(&place, &t[0], &t[1], &t[2], finish.clone()),
             &|t| t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false).relu(),
         );
     }
@@ -270,6 +282,12 @@ fn oracle_layer_norm() {
 /// Mini-batch of two ranks, each with rows of its own and one that both hold, against torch's batch norm of all.
 #[test]
 fn oracle_batch_norm_over_ranks() {
+    for place in [Place::host(), Place::emulated(2)] {
+        batch_norm_over_ranks(&place);
+    }
+}
+
+fn batch_norm_over_ranks(place: &Place) {
     const DIM: usize = 5;
     let inputs = || {
         let [scale, shift] = [3, 4].map(|seed| random(seed, [1, DIM]).view([-1]));
@@ -285,11 +303,11 @@ fn oracle_batch_norm_over_ranks() {
         let rows = all.narrow(0, mine.start, count).copy().set_requires_grad(true);
         let [a, b] = [&scale, &shift].map(|tensor| tensor.copy().set_requires_grad(true));
         let weights = mine.map(|row| if row == 12 { 0.5 } else { 1.0 }).collect();
-        let moments = Moments::of(&rows, Some(weights), comm).unwrap();
+        let moments = Moments::of(place, &rows, Some(weights), comm).unwrap();
         assert_eq!(moments.rows, 21.0);
-        let out = standardise(&rows, &moments, &a, &b, Finish::default()).unwrap();
+        let out = standardise(place, &rows, &moments, &a, &b, Finish::default()).unwrap();
         backward(&out, &upstream.narrow(0, start, count)).unwrap();
-        let of_rows = moments.correct(&rows, &rows.grad(), comm).unwrap();
+        let of_rows = moments.correct(place, &rows, &rows.grad(), comm).unwrap();
         [out.detach(), of_rows, a.grad(), b.grad()]
     });
     let leaf = |tensor: &Tensor| tensor.to_kind(Kind::Double).copy().set_requires_grad(true);
@@ -312,11 +330,17 @@ fn oracle_batch_norm_over_ranks() {
 
 #[test]
 fn rows_that_are_not_contiguous_are_read_rightly() {
-    let edges = edges(20, 30, 4);
+    for place in all_places() {
+        strided_rows(&place);
+    }
+}
+
+fn strided_rows(place: &Place) {
+    let edges = edges(place, 20, 30, 4);
     let (wide, tall) = (random(1, [12, 30]), random(2, [7, 12]));
     let ours = |x: &Tensor, w: &Tensor| {
         let rows = aggregate(&edges, Reduce::Sum, x, None, false).unwrap();
-        linear(Engine::Gemm, &rows, w, None, Finish::default()).unwrap()
+        linear(place, &rows, w, None, Finish::default()).unwrap()
     };
     let (x, w) = (wide.copy().set_requires_grad(true), tall.copy().set_requires_grad(true));
     let strided = ours(&x.tr(), &w.tr());
@@ -328,7 +352,7 @@ fn rows_that_are_not_contiguous_are_read_rightly() {
 }
 
 /// A layer's rows and gradients: enough rows for several groups of tiles, the last ones ragged.
-fn tall_product(engine: Engine, rows: usize) -> Vec<Vec<f32>> {
+fn tall_product(place: &Place, rows: usize) -> Vec<Vec<f32>> {
     let [x, w] = [(1, [rows, 70]), (2, [70, 50])].map(|(seed, size)| random(seed, size).set_requires_grad(true));
     let bias = random(3, [1, 50]).view([-1]).set_requires_grad(true);
     let dropout = Dropout {
@@ -337,7 +361,7 @@ fn tall_product(engine: Engine, rows: usize) -> Vec<Vec<f32>> {
         key: StreamKey::new(5, Stream::Dropout),
     };
     let finish = Finish { activation: Activation::Relu, dropout: Some(dropout) };
-    let y = linear(engine, &x, &w, Some(&bias), finish).unwrap();
+    let y = linear(place, &x, &w, Some(&bias), finish).unwrap();
     (&y * random(4, [rows, 50])).sum(Kind::Float).backward();
     [y.detach(), x.grad(), w.grad(), bias.grad()]
         .iter()
@@ -349,7 +373,7 @@ fn tall_product(engine: Engine, rows: usize) -> Vec<Vec<f32>> {
 fn products_are_the_same_for_any_number_of_threads() {
     let run = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| [Engine::Gemm, Engine::Bf16].map(|engine| tall_product(engine, 3000)))
+        pool.install(|| [GEMM, BF16].map(|place| tall_product(&place, 3000)))
     };
     let first = run(1);
     for threads in [2, 4, 8] {
@@ -360,7 +384,7 @@ fn products_are_the_same_for_any_number_of_threads() {
 #[test]
 fn products_in_tiles_are_those_of_whole_matrices() {
     for rows in [0, 1, 63, 64, 1025, 17_000, 17_001] {
-        for (tiled, whole) in tall_product(Engine::Gemm, rows).iter().zip(tall_product(Engine::Torch, rows)) {
+        for (tiled, whole) in tall_product(&GEMM, rows).iter().zip(tall_product(&TORCH, rows)) {
             assert_eq!(tiled.len(), whole.len());
             let largest = whole.iter().fold(1f32, |largest, value| largest.max(value.abs()));
             let apart = tiled.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
@@ -374,7 +398,7 @@ fn products_in_bf16_are_off_by_their_rounding() {
     for rows in [1, 64, 1025, 17_001] {
         // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts, a small
         // error may let a gradient of any size through.
-        let (found, expected) = (tall_product(Engine::Bf16, rows), tall_product(Engine::Torch, rows));
+        let (found, expected) = (tall_product(&BF16, rows), tall_product(&TORCH, rows));
         assert_ne!(found[0], expected[0]);
         for (rounded, whole) in found.iter().zip(&expected) {
             let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>().sqrt();
@@ -387,14 +411,20 @@ fn products_in_bf16_are_off_by_their_rounding() {
 
 #[test]
 fn what_does_not_fit_is_refused() {
+    for place in all_places() {
+        refuse(&place);
+    }
+}
+
+fn refuse(place: &Place) {
     let message = |result: Result<Tensor>| result.map(|_| ()).unwrap_err().to_string();
-    let (edges, rows) = (edges(3, 5, 2), random(1, [5, 4]));
+    let (edges, rows) = (edges(place, 3, 5, 2), random(1, [5, 4]));
     let none = Finish::default;
-    assert!(message(linear(Engine::Gemm, &rows, &rows, None, none())).contains("[5, 4]"));
-    assert!(message(linear(Engine::Gemm, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
-    assert!(message(linear(Engine::Gemm, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
+    assert!(message(linear(place, &rows, &rows, None, none())).contains("[5, 4]"));
+    assert!(message(linear(place, &rows, &random(1, [4, 2]), Some(&rows.view([-1])), none())).contains("bias"));
+    assert!(message(linear(place, &rows.view([-1]), &rows, None, none())).contains("expected a matrix"));
     let doubles = random(1, [4, 4]).to_kind(Kind::Double);
-    assert!(message(linear(Engine::Torch, &doubles, &doubles, None, none())).contains("f32"));
+    assert!(message(linear(place, &doubles, &doubles, None, none())).contains("f32"));
     assert!(message(aggregate(&edges, Reduce::Sum, &random(1, [4, 4]), None, false)).contains("rows to aggregate"));
     assert!(message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false)).contains("edge weights"));
     assert!(message(aggregate_max(&edges, &random(1, [4, 4]))).contains("rows of the sources"));
@@ -407,7 +437,7 @@ fn what_does_not_fit_is_refused() {
     let dynamic = |rows: &Tensor, targets: &Tensor| dynamic_attention(&edges, rows, targets, &heads, &bias, none());
     assert!(message(dynamic(&random(1, [5, 6]), &targets)).contains("width 6"));
     assert!(message(dynamic(&rows, &rows)).contains("rows of the targets"));
-    assert!(message(layer_norm(&rows, &bias, &random(1, [1, 3]).view([-1]), none())).contains("shift"));
-    assert!(message(biased(&rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
+    assert!(message(layer_norm(place, &rows, &bias, &random(1, [1, 3]).view([-1]), none())).contains("shift"));
+    assert!(message(biased(place, &rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
     assert!(message(super::Rows::Hidden(&rows).first(6)).contains("6"));
 }

@@ -10,6 +10,7 @@ use tch::{Kind, TchError, Tensor};
 
 use crate::config::{OptimizerConfig, OptimizerKind, TrainConfig};
 use crate::model::Parameters;
+use crate::place::on_host;
 use crate::{Result, autograd};
 
 mod rate;
@@ -56,7 +57,7 @@ impl Optimizer {
             OptimizerKind::Sgd if config.momentum != Some(0.0) => &["momentum"],
             OptimizerKind::Sgd => &[],
         };
-        let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, tch::Device::Cpu));
+        let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, parameters.device()));
         Ok(Self { config, rate, state: names.iter().map(|name| (*name, zeros())).collect(), steps: 0 })
     }
 
@@ -73,7 +74,7 @@ impl Optimizer {
     /// Sums the gradients over the ranks, updates the parameters and clears their gradients. Collective.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
         let mut gradient = summed_gradient(parameters, comm)?;
-        let gradient_norm = norm(autograd::values(&gradient)?);
+        let gradient_norm = norm(autograd::values(&on_host(&gradient)?)?);
         let learning_rate = self.rate.at(self.steps);
         self.steps += 1;
         tch::no_grad(|| -> Result<(), TchError> {
@@ -178,5 +179,5 @@ fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<T
     let mut values = vec![0f32; local.numel()];
     local.f_copy_data(&mut values, local.numel())?;
     comm.all_reduce_sum_f32(&mut values)?;
-    Ok(Tensor::from_slice(&values))
+    Ok(Tensor::from_slice(&values).f_to_device(parameters.device())?)
 }

@@ -37,7 +37,7 @@ impl NodeTargets<'_> {
             Labels::One { class, .. } => {
                 let classes: Vec<i64> = seeds.iter().map(|&v| i64::from(class[v as usize])).collect();
                 let counted = classes.iter().filter(|&&label| label != UNLABELLED).count() as u64;
-                let classes = Tensor::from_slice(&classes);
+                let classes = Tensor::from_slice(&classes).f_to_device(rows.device())?;
                 let sum = rows.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0)?;
                 (sum, rows.argmax(1, false).eq_tensor(&classes), counted)
             }
@@ -45,7 +45,8 @@ impl NodeTargets<'_> {
                 let classes = labels.num_classes();
                 let has = |&v: &u32| (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))));
                 let wanted: Vec<f32> = seeds.iter().flat_map(has).collect();
-                let wanted = Tensor::from_slice(&wanted).view([seeds.len() as i64, i64::from(classes)]);
+                let wanted = Tensor::from_slice(&wanted).f_to_device(rows.device())?;
+                let wanted = wanted.view([seeds.len() as i64, i64::from(classes)]);
                 let sum = rows.f_binary_cross_entropy_with_logits::<Tensor>(&wanted, None, None, Reduction::Sum)?;
                 (sum, rows.gt(0.0).eq_tensor(&wanted.gt(0.5)), seeds.len() as u64 * u64::from(classes))
             }

@@ -14,18 +14,21 @@ use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::pass::forward;
+use crate::place::Place;
 use crate::report::StepReport;
+use crate::source::FeatureSource;
 use crate::step::{to_rows, train_step};
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
-fn loss_and_gradient(job: &Job<'_>, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
+pub fn loss_and_gradient(job: &Job<'_>, place: &Place, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
     let config = job.config;
     let at = (config.seed, 1, 0);
-    let model = Model::new(config, job.features.dim(), job.outputs);
+    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let (seeds, targets) = job.batch(batch, at, comm).unwrap();
     let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
-    let loaded = load(&job.features, sampled, &Input::training(&config.model, at), false).unwrap();
+    let source = FeatureSource::new(&job.features, place);
+    let loaded = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
     let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
     let report = report.reduce(comm).unwrap();
@@ -39,7 +42,7 @@ pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
         tch::set_num_threads(1);
-        loss_and_gradient(&job, batch, comm)
+        loss_and_gradient(&job, &Place::host(), batch, comm)
     });
     let first = results.remove(0);
     for other in results {
@@ -148,7 +151,8 @@ fn oracle_inference_is_forward_with_all_neighbours() {
                 Some(_) => Input::training(&config.model, at),
                 None => Input::new(&config.model),
             };
-            let loaded = load(&job.features, sampled, &input, false).unwrap();
+            let source = FeatureSource::new(&job.features, &Place::host());
+            let loaded = load(&source, sampled, &input, false).unwrap();
             let pass = forward(&model, loaded, job.graph, dropout, &Solo, &mut StepReport::default()).unwrap();
             to_rows(pass.logits()).unwrap()
         };

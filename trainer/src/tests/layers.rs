@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 use super::fixture::{changed, config};
 use crate::config::{JumpingKnowledge, ModelKind, NormKind, Parallelism};
 use crate::model::{LayerEdges, Model};
-use crate::operator::Moments;
+use crate::operator::{Moments, Place};
 
 const IN: usize = 3;
 const OUT: usize = 4;
@@ -187,7 +187,7 @@ fn compare(what: &str, model: &Model, run: &dyn Fn(&Tensor) -> Tensor, formula: 
 }
 
 fn edges() -> LayerEdges<'static> {
-    LayerEdges::new(Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), &INDPTR, &SOURCES, &VERTICES)
+    LayerEdges::new(&Place::host(), Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), &INDPTR, &SOURCES, &VERTICES).unwrap()
 }
 
 /// The logits of a model of one layer.
@@ -228,7 +228,7 @@ fn oracle_norms_and_residuals_are_their_formulas() {
                 return body;
             }
             // Moments as constants: what depends on them is tested where ranks are.
-            let moments = Moments::of(&body, None, &gsplit_kernels::Solo).unwrap();
+            let moments = Moments::of(&Place::host(), &body, None, &gsplit_kernels::Solo).unwrap();
             whole.tail(0, &body, Some(&moments), &VERTICES[..3], None).unwrap()
         };
         let formula = |g: &Given| {
@@ -303,7 +303,7 @@ fn oracle_convolution_with_all_neighbours_is_the_dense_formula() {
     let graph = Graph::new(&indptr, &indices).unwrap();
     let vertices: Vec<u32> = (0..n as u32).collect();
     let local: Vec<u32> = indptr.iter().map(|&at| at as u32).collect();
-    let edges = LayerEdges::new(graph, &local, &indices, &vertices);
+    let edges = LayerEdges::new(&Place::host(), graph, &local, &indices, &vertices).unwrap();
     let a = Tensor::from_slice(&dense).view([n as i64, n as i64]) + Tensor::eye(n as i64, (Kind::Double, Device::Cpu));
     let root = a.sum_dim_intlist(1, false, Kind::Double).rsqrt();
     let a = root.view([-1, 1]) * a * root.view([1, -1]);

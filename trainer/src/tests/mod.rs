@@ -2,6 +2,7 @@
 //! counts, ranks that own nothing included.
 
 mod ahead;
+mod device;
 mod equivalence;
 mod exchange;
 mod fixture;

@@ -1,0 +1,142 @@
+//! Where tensors lie and what computes with them: the host, or one GPU.
+//!
+//! A [`Place`] goes with what lies there: a [`Model`](crate::model::Model) has one, so have the edges of a layer
+//! ([`operator::Edges`](crate::operator::Edges)), and operators take it from the edges or as their first argument. On the
+//! host they compute with slices of the tensors, on a GPU with the kernels beside them; the numbers are the same up to
+//! rounding. Everything of a rank happens in the order of its calls: torch launches on the null stream, and so do the
+//! kernels.
+//!
+//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too.
+
+use std::str::FromStr;
+
+use gsplit_kernels::{Gpu, GpuError, load_torch_cuda};
+use tch::Tensor;
+
+use crate::config::{Device, Dtype, TrainConfig};
+use crate::operator::Engine;
+use crate::train::RunOptions;
+use crate::{Error, Result};
+
+/// Where tensors lie and what computes with them. Clones are the same place.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// The host; dense products by this engine.
+    Host(Engine),
+    /// A GPU, and torch's name for it.
+    Device(Gpu, tch::Device),
+}
+
+impl Place {
+    /// The host, with this process's engine for f32.
+    pub fn host() -> Self {
+        Self::Host(Engine::of(Dtype::F32))
+    }
+
+    /// GPU `ordinal`, from 0, which several ranks may share.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] without a driver, compiler, such a GPU, or torch for CUDA.
+    pub fn open(ordinal: usize) -> Result<Self> {
+        let gpu = Gpu::open(ordinal)?;
+        // torch looks for its CUDA part once, at the first question about it: it has to be there by then.
+        load_torch_cuda()?;
+        let devices = tch::Cuda::device_count().max(0) as usize;
+        if ordinal >= devices {
+            return Err(GpuError::NoDevice { ordinal, devices }.into());
+        }
+        Ok(Self::Device(gpu, tch::Device::Cuda(ordinal)))
+    }
+
+    /// An emulated GPU: slow, for tests.
+    #[cfg(test)]
+    pub fn emulated(order: u32) -> Self {
+        Self::Device(Gpu::emulated(order), tch::Device::Cpu)
+    }
+
+    /// The GPU, if it is one.
+    pub fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Self::Host(_) => None,
+            Self::Device(gpu, _) => Some(gpu),
+        }
+    }
+
+    /// torch's name for it.
+    pub fn device(&self) -> tch::Device {
+        match self {
+            Self::Host(_) => tch::Device::Cpu,
+            Self::Device(_, device) => *device,
+        }
+    }
+
+    /// `tensor` here: itself if it is here already, else a copy.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
+        match tensor.device() == self.device() {
+            true => Ok(tensor.shallow_clone()),
+            false => Ok(tensor.f_to_device(self.device())?),
+        }
+    }
+}
+
+/// GPUs by their numbers, as `0,1,2,3` on the command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuList(pub Vec<usize>);
+
+impl FromStr for GpuList {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        let numbers = text.split(',').map(|number| number.trim().parse());
+        numbers.collect::<std::result::Result<_, _>>().map(Self).map_err(|_| "expected numbers such as 0,1,2,3".into())
+    }
+}
+
+impl std::fmt::Display for GpuList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.iter().map(usize::to_string).collect::<Vec<_>>().join(","))
+    }
+}
+
+/// The place of each rank that `config` and `options` ask for.
+///
+/// # Errors
+/// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
+pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+    let ranks = config.num_ranks();
+    #[cfg(test)]
+    if let Some(order) = options.emulated {
+        return Ok((0..ranks).map(|_| Place::emulated(order)).collect());
+    }
+    let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
+    match config.device {
+        Device::Cpu if !named.is_empty() => {
+            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
+        }
+        Device::Cuda if config.model.dtype == Dtype::Bf16 => {
+            Err(Error::Option("--dtype bf16 is for --device cpu, so far: leave it out, or compute there".into()))
+        }
+        Device::Cpu => Ok(vec![Place::Host(Engine::of(config.model.dtype)); ranks]),
+        Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
+        Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
+        Device::Cuda => Err(Error::Option(format!(
+            "--gpus names {} GPUs, --ranks is {ranks}: name one for each rank; one may be named more than once",
+            named.len()
+        ))),
+    }
+}
+
+/// The values of `tensor` as a dense tensor on the host, without history.
+pub(crate) fn on_host(tensor: &Tensor) -> Result<Tensor> {
+    Ok(tensor.detach().f_to_device(tch::Device::Cpu)?.contiguous())
+}
+
+/// [`on_host`] of several.
+pub(crate) fn all_on_host<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
+    let found = tensors.iter().map(|tensor| on_host(tensor)).collect::<Result<Vec<_>>>()?;
+    // As many as there were.
+    found.try_into().map_err(|found: Vec<Tensor>| Error::Option(format!("{} tensors, not {N}", found.len())))
+}

@@ -1,0 +1,148 @@
+//! Training on a GPU, which is emulated: the same losses and weights as on the host, for every model, parallelism and rank
+//! count, and checkpoints that either reads.
+
+use gsplit_store::{Dataset, Split};
+
+use super::equivalence::{distance, loss_and_gradient};
+use super::fixture::{Cut, changed, config, dataset, models, on_ranks, several_labels, store_partition};
+use super::runs::{losses, run};
+use crate::config::{ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::job::{Artifacts, Job};
+use crate::place::Place;
+use crate::{RunOptions, Summary};
+
+/// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
+fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+    let artifacts = Artifacts::open(dataset, config).unwrap();
+    let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
+    let mut results = on_ranks(config.num_ranks(), |comm| {
+        tch::set_num_threads(1);
+        loss_and_gradient(&job, place, batch, comm)
+    });
+    let first = results.remove(0);
+    assert!(results.iter().all(|other| *other == first), "all ranks hold the same, to the bit");
+    first
+}
+
+/// Fails unless the two losses and gradients are equal but for rounding.
+fn assert_same((loss, gradient): &(f64, Vec<f32>), (other, theirs): &(f64, Vec<f32>), what: &str) {
+    assert!((loss - other).abs() <= 1e-5 * loss.abs(), "{what}: loss {other}, expected {loss}");
+    let off = distance(theirs, gradient);
+    assert!(off <= 2e-5, "{what}: gradients differ by {off}");
+}
+
+#[test]
+fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
+    let fixture = dataset(41, 200, 5);
+    let train = fixture.dataset.split(Split::Train).unwrap();
+    for (order, model) in (0..).zip(models()) {
+        let config = changed(&config(model.kind, Parallelism::Single, 1), |config| config.model = model.clone());
+        let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
+        let device = at(&Place::emulated(order % 4), &fixture.dataset, &config, &train[..30]);
+        assert_same(&host, &device, &format!("{model:?}"));
+        let again = changed(&config, |config| config.model.checkpoint_activations = true);
+        let again = at(&Place::emulated(order % 4), &fixture.dataset, &again, &train[..30]);
+        assert_eq!(device, again, "{model:?}: checkpointing changes nothing");
+    }
+}
+
+#[test]
+fn several_ranks_share_a_gpu_and_learn_the_same() {
+    let fixture = dataset(42, 200, 5);
+    let dataset = &fixture.dataset;
+    let train = dataset.split(Split::Train).unwrap();
+    // 30 seeds, and 2: then most ranks have none.
+    for (kind, norm) in
+        [(ModelKind::Sage, NormKind::None), (ModelKind::Gat, NormKind::Layer), (ModelKind::Gcn, NormKind::Batch)]
+    {
+        let with =
+            |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
+        for batch in [&train[..30], &train[..2]] {
+            let host = at(&Place::host(), dataset, &with(Parallelism::Single, 1), batch);
+            for ranks in [1, 2, 4] {
+                let place = Place::emulated(ranks as u32 % 4);
+                let data = at(&place, dataset, &with(Parallelism::Data, ranks), batch);
+                assert_same(&host, &data, &format!("{kind:?}, data on {ranks}"));
+                for cut in Cut::ALL {
+                    let partition = Some(store_partition(dataset, cut, ranks));
+                    let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
+                    let split = at(&place, dataset, &split, batch);
+                    assert_same(&host, &split, &format!("{kind:?}, split on {ranks}, {cut:?}"));
+                }
+            }
+        }
+    }
+}
+
+/// Losses and scores of two runs that differ in the last bits alone.
+fn assert_close(host: &Summary, device: &Summary, what: &str) {
+    assert_eq!(host.epochs.len(), device.epochs.len());
+    for (host, device) in host.epochs.iter().zip(&device.epochs) {
+        assert!((host.loss - device.loss).abs() <= 1e-4 * host.loss, "{what}: {} and {}", host.loss, device.loss);
+        let [a, b] = [host, device].map(|report| report.valid.unwrap());
+        // A vertex of 33 may change sides over rounding.
+        assert!((a - b).abs() <= 0.05, "{what}: valid {a} and {b}");
+        assert_eq!((host.edges, host.rows_loaded), (device.edges, device.rows_loaded), "{what}");
+        assert_eq!(host.rows_exchanged, device.rows_exchanged, "{what}");
+    }
+}
+
+#[test]
+fn whole_runs_on_a_gpu_are_those_of_the_host() {
+    let fixture = dataset(43, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let device = RunOptions { emulated: Some(1), ..RunOptions::default() };
+    for (kind, parallelism, ranks, prefetch) in [
+        (ModelKind::Sage, Parallelism::Split, 2, 0),
+        (ModelKind::Gat, Parallelism::Data, 2, 2),
+        (ModelKind::Gin, Parallelism::Single, 1, 1),
+    ] {
+        let config = config(kind, parallelism, ranks);
+        let host = run(&fixture, &config, &RunOptions::default()).unwrap();
+        let options = RunOptions { prefetch, ..device.clone() };
+        assert_close(&host, &run(&fixture, &config, &options).unwrap(), &format!("{kind:?}, {parallelism}"));
+    }
+    let several = several_labels(44, 200, 5);
+    let config = config(ModelKind::Sage, Parallelism::Data, 2);
+    let [host, device] = [&RunOptions::default(), &device].map(|options| run(&several, &config, options).unwrap());
+    assert_close(&host, &device, "several labels");
+}
+
+#[test]
+fn a_run_on_a_gpu_resumes_exactly_and_its_checkpoint_is_read_on_the_host() {
+    let fixture = dataset(45, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let whole = changed(&config(ModelKind::Gcn, Parallelism::Split, 2), |config| {
+        (config.epochs, config.model.norm) = (4, Some(NormKind::Batch));
+    });
+    let checkpoint = fixture.folder.path().join("checkpoints");
+    let device = RunOptions { emulated: Some(2), ..RunOptions::default() };
+    let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..device.clone() };
+    let straight = run(&fixture, &whole, &device).unwrap();
+    let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &kept).unwrap();
+    let rest = run(&fixture, &whole, &RunOptions { resume: true, ..kept }).unwrap();
+    assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
+    let config = crate::InferConfig { checkpoint, ..Default::default() };
+    let summary = crate::infer(&fixture.dataset, &config, u64::MAX, None, &gsplit_store::NoProgress).unwrap();
+    let valid = summary.scores.iter().find(|(split, _)| *split == Split::Valid).and_then(|(_, score)| *score).unwrap();
+    let last = straight.epochs.last().and_then(|report| report.valid).unwrap();
+    assert!((valid - last).abs() <= 0.05, "{valid} on the host, {last} on the GPU");
+}
+
+#[test]
+fn gpus_that_are_not_there_are_refused_with_what_to_do() {
+    let fixture = dataset(46, 60, 3);
+    let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.device = crate::Device::Cuda);
+    let message = |config: &TrainConfig, gpus: Option<&str>| {
+        let options = RunOptions { gpus: gpus.map(|list| list.parse().unwrap()), ..RunOptions::default() };
+        run(&fixture, config, &options).unwrap_err().to_string()
+    };
+    let three = message(&cuda, Some("0,0,1"));
+    assert!(three.contains("--gpus names 3") && three.contains("--ranks is 2"), "{three}");
+    let on_host = message(&config(ModelKind::Sage, Parallelism::Single, 1), Some("0"));
+    assert!(on_host.contains("--gpus is for --device cuda"), "{on_host}");
+    // Elsewhere than in these two tests, a machine without a GPU says so and what to do.
+    let missing = message(&cuda, Some("4000,4001"));
+    assert!(missing.contains("--device cpu") || missing.contains("GPU 4000"), "{missing}");
+    assert!("0,x".parse::<crate::GpuList>().is_err());
+}
