@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-gpu bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-mpi test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-gpu bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -25,6 +25,12 @@ demo: build ## prepare, partition, train and compare on a generated graph, or on
 test: setup ## run every test, and check that the preparation tools build without libtorch
 	cargo check --no-default-features
 	cargo test --workspace
+
+test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks in threads
+	@:$(call need,mpirun,install an MPI (Debian and Ubuntu: sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev))
+	cargo clippy --features mpi -- -D warnings
+	cargo build --features mpi
+	python3 tests/mpi/run.py target/debug/gsplit
 
 test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emulates it)
 	GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu

@@ -12,8 +12,10 @@ use serde_json::{Map, Value, json};
 use crate::environment;
 use config_file::{ConfigFile, Places, to_toml};
 use gsplit::ui::{Ui, stop_gently, usage};
+use processes::Processes;
 
 mod config_file;
+mod processes;
 
 /// Train a graph neural network on a dataset
 ///
@@ -61,6 +63,9 @@ pub struct Args {
     /// Go on after the newest checkpoint in --checkpoint DIR
     #[arg(long)]
     resume: bool,
+    /// Each rank is a process of its own, on one host or several: `mpirun -n 4 gsplit train DATASET --mpi`, or srun
+    #[arg(long)]
+    mpi: bool,
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
@@ -119,6 +124,7 @@ impl Args {
             .map(|(name, path)| (name.to_string(), json!(path.as_deref().and_then(Path::to_str))))
             .collect();
         around.insert("resume".to_string(), self.resume.then_some(true).into());
+        around.insert("mpi".to_string(), self.mpi.then_some(true).into());
         around.insert("threads".to_string(), threads.into());
         around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
         around.insert("cache".to_string(), self.cache.map(|cache| cache.to_string()).into());
@@ -132,7 +138,21 @@ impl Args {
 }
 
 /// Trains, and prints one line an epoch.
-pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
+    if !args.print_config {
+        environment::set(&[environment::IDLE_THREADS_SLEEP])?;
+    }
+    let processes = Processes::join(args.mpi && !args.print_config)?;
+    let Some(processes) = processes else { return run_rank(args, None, ui) };
+    args.config.ranks = args.config.ranks.or(Some(processes.size));
+    let muted = ui.muted();
+    run_rank(args, Some(&processes), if processes.leads() { ui } else { &muted })?;
+    processes.part();
+    Ok(())
+}
+
+/// Trains as one of `processes`, or as all ranks.
+fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Result<()> {
     let in_place = |error| match (error, &args.from_file) {
         (Error::Option(message), Some(file)) => usage(file.place(message)),
         (Error::Option(message), None) => usage(message),
@@ -146,7 +166,6 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
-    environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let dataset = Dataset::open(&args.dataset.context("a dataset is needed")?)?;
     ui.say(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks, {}",
@@ -175,6 +194,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         sample_threads: args.sample_threads,
         gpus: args.gpus,
         cache,
+        process: processes.map(|processes| processes.process.clone()),
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };

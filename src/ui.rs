@@ -119,7 +119,13 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
     panic::set_hook(Box::new(on_panic));
-    let ui = Ui { output, terminal: std::io::stderr().is_terminal(), lost: Mutex::new(None), times: Times::default() };
+    let ui = Ui {
+        output,
+        terminal: std::io::stderr().is_terminal(),
+        mute: false,
+        lost: Mutex::new(None),
+        times: Times::default(),
+    };
     let result = panic::catch_unwind(AssertUnwindSafe(|| {
         start_threads(output)?;
         run(&ui)?;
@@ -189,12 +195,20 @@ pub fn complain(line: &str) {
 pub struct Ui {
     output: Output,
     terminal: bool,
+    /// Results are not printed either.
+    mute: bool,
     /// Why a line of the result could not be printed.
     lost: Mutex<Option<std::io::Error>>,
     times: Times,
 }
 
 impl Ui {
+    /// One that says nothing, for ranks of which another speaks.
+    pub fn muted(&self) -> Self {
+        let output = Output { quiet: true, json: false, ..self.output };
+        Self { output, terminal: false, mute: true, lost: Mutex::new(None), times: Times::default() }
+    }
+
     /// The stages that ended so far, and the seconds of each, for scripts.
     pub fn stage_times(&self) -> Value {
         let times = self.times.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -216,6 +230,9 @@ impl Ui {
     }
 
     fn print(&self, line: impl std::fmt::Display) {
+        if self.mute {
+            return;
+        }
         match writeln!(std::io::stdout(), "{line}") {
             // A reader that closed the pipe has seen what it wanted.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {

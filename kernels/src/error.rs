@@ -170,6 +170,12 @@ pub enum CommError {
         /// The collective of that rank.
         other_called: &'static str,
     },
+    /// Ranks that could not be joined.
+    #[error("MPI: {reason}")]
+    Start {
+        /// Why.
+        reason: String,
+    },
     /// Arguments of one rank that contradict each other.
     #[error("rank {rank}: {what}: expected {expected}, got {got}; counts and buffers must agree")]
     Argument {

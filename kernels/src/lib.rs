@@ -36,6 +36,8 @@ pub use attention::{
     Attention, AttentionGradient, DynamicGradient, DynamicRows, head_products, head_products_backward,
 };
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
+#[cfg(feature = "mpi")]
+pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost, load_torch_cuda};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};

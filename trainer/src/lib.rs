@@ -37,6 +37,7 @@ pub mod operator;
 mod optimizer;
 mod pass;
 mod place;
+mod process;
 mod report;
 mod source;
 mod step;
@@ -48,14 +49,17 @@ mod train;
 
 pub use batch::Ownership;
 pub use config::{
-    ConfigOption, Device, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,
+    ConfigOption, Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,
     OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::Exchange;
+#[cfg(feature = "mpi")]
+pub use gsplit_kernels::MpiWorld;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use job::FeaturePlace;
 pub use metric::Metric;
 pub use place::{GpuList, Place};
+pub use process::Process;
 pub use report::{EpochReport, Summary, Timings};
 pub use train::{RunOptions, train};

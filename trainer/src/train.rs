@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -21,6 +21,7 @@ use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, OwnLayer, check_size};
 use crate::optimizer::Optimizer;
 use crate::place::{GpuList, Place, places};
+use crate::process::Process;
 use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
@@ -61,6 +62,8 @@ pub struct RunOptions {
     /// Every rank on an emulated GPU, with this order of threads.
     #[cfg(test)]
     pub emulated: Option<u32>,
+    /// This process as one of the ranks; all ranks are threads of it when `None`.
+    pub process: Option<Arc<Process>>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
     pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.
@@ -71,6 +74,16 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
+    /// How many of `ranks` are in this process.
+    fn ranks_here(&self, ranks: usize) -> usize {
+        if self.process.is_some() { 1 } else { ranks }
+    }
+
+    /// Whether the first rank is in this process.
+    fn leads(&self) -> bool {
+        self.process.as_ref().is_none_or(|process| process.rank() == 0)
+    }
+
     /// Checks what does not depend on the dataset; returns the threads of `threads` that compute on `ranks` ranks together.
     fn compute_threads(&self, threads: usize, ranks: usize) -> Result<usize> {
         let problem = if self.prefetch > MAX_PREFETCH {
@@ -107,7 +120,8 @@ pub fn train(
 ) -> Result<Summary> {
     config.check()?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    let ranks = config.num_ranks();
+    options.process.as_ref().map_or(Ok(()), |process| process.check(config.num_ranks()))?;
+    let ranks = options.ranks_here(config.num_ranks());
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
     let artifacts = Artifacts::open(dataset, config)?;
@@ -118,14 +132,15 @@ pub fn train(
         return Err(Error::Option(problem));
     }
     // Nobody else may write there from before its state is read.
-    let _lock = options.checkpoint.as_deref().map(checkpoint::lock).transpose()?;
+    let kept = options.checkpoint.as_deref().filter(|_| options.leads());
+    let _lock = kept.map(checkpoint::lock).transpose()?;
     let resume = match (&options.checkpoint, options.resume) {
         (Some(folder), true) => Some(checkpoint::find(folder, dataset, &inputs, config)?),
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,
     };
-    if let Some(folder) = &options.checkpoint {
+    if let Some(folder) = kept {
         checkpoint::check_writable(folder)?;
     }
     if config.batch_size > job.train.len() {
@@ -137,7 +152,11 @@ pub fn train(
     let done = history.len();
     let metric = job.metric;
     let steps = job.num_steps() * history.len() as u64;
-    let logs = Mutex::new(Logs::start(options, history, steps)?);
+    let logs = match options.leads() {
+        true => Logs::start(options, history, steps)?,
+        false => Logs::start(&RunOptions::default(), history, steps)?,
+    };
+    let logs = Mutex::new(logs);
     let pinned = places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)).transpose()?.flatten();
     check_cache(options, &places, pinned.is_some())?;
     let cached = CacheLists::new(&job, &artifacts, options.cache)?;
@@ -215,6 +234,9 @@ type RankResult = Result<(Vec<EpochReport>, usize)>;
 impl Run<'_> {
     /// One thread a rank; the first failure stops all of them and is the one reported.
     fn on_all_ranks(&self) -> RankResult {
+        if let Some(process) = &self.options.process {
+            return self.on_rank(process.comms());
+        }
         let ranks = self.job.config.num_ranks();
         let comms = group(ranks).into_iter().zip(group(ranks));
         let comms: Vec<Comms> = comms.map(|(sampling, computing)| Comms { sampling, computing }).collect();
@@ -262,7 +284,7 @@ impl Run<'_> {
 
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
-        set_torch_threads(self.compute_threads / comm.size());
+        set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()));
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
             Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, self.cached.of(comm.rank()))?,
@@ -344,7 +366,7 @@ impl Run<'_> {
                 _ => report.valid = score,
             }
         }
-        set_torch_threads(self.compute_threads / config.num_ranks());
+        set_torch_threads(self.compute_threads / self.options.ranks_here(config.num_ranks()));
         report.evaluate_s = started.elapsed().as_secs_f64();
         match (config.watches_valid(), report.valid) {
             (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),

@@ -4,6 +4,9 @@
 //! every rank, or every rank gets an error from it or from its next call; then the group is unusable, and nobody
 //! hangs. Sums are taken in rank order, so every rank gets the same bits, every time.
 
+mod exchange;
+#[cfg(feature = "mpi")]
+mod mpi;
 mod solo;
 mod threads;
 mod typed;
@@ -11,6 +14,8 @@ mod typed;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "mpi")]
+pub use mpi::{Mpi, MpiWorld};
 pub use solo::Solo;
 pub use threads::Threads;
 pub use typed::{all_gather_v, all_to_all_counts, all_to_all_v};

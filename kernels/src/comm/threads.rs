@@ -7,13 +7,10 @@
 //! Cost: two copies of each byte, one of what a rank sends to itself; a mailbox keeps the memory of its largest
 //! message.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
-
-use super::{Communicator, check_gather, check_parts};
+use super::exchange::{Exchange, check_message};
 use crate::error::CommError;
 
 /// One rank of a group whose ranks are threads of this process.
@@ -92,13 +89,23 @@ impl Threads {
         }
         Ok(())
     }
+}
 
-    /// Sends `outgoing(r)` to each rank `r`, then gives `incoming` the message of each rank, in rank order.
+impl Exchange for Threads {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.shared.size
+    }
+
     fn exchange<'a>(
         &self,
         called: &'static str,
-        outgoing: impl Fn(usize) -> &'a [u8],
-        mut incoming: impl FnMut(usize, &[u8]) -> Result<(), CommError>,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
         let Shared { size, ref mail, .. } = *self.shared;
         let set = self.round.load(Ordering::Relaxed) % 2;
@@ -110,137 +117,20 @@ impl Threads {
         }
         self.pass(called)?;
         for from in 0..size {
-            if from == self.rank {
-                incoming(from, outgoing(from))?;
-            } else {
-                incoming(from, &lock(&mail[from * size + self.rank][set]))?;
+            let mut take = |message: &[u8]| {
+                check_message(self, from, message.len(), expected(from))?;
+                incoming(from, message);
+                Ok(())
+            };
+            match from == self.rank {
+                true => take(outgoing(from))?,
+                false => take(&lock(&mail[from * size + self.rank][set]))?,
             }
         }
         Ok(())
     }
 
-    /// All-to-all with parts given by their ranges.
-    fn exchange_parts(
-        &self,
-        called: &'static str,
-        outgoing: impl Fn(usize) -> Range<usize>,
-        send: &[u8],
-        recv: &mut [u8],
-        recv_bytes: impl Fn(usize) -> usize,
-    ) -> Result<(), CommError> {
-        let mut rest = recv;
-        self.exchange(
-            called,
-            |to| &send[outgoing(to)],
-            |from, message| {
-                self.check_message(from, message, recv_bytes(from))?;
-                let (part, tail) = std::mem::take(&mut rest).split_at_mut(message.len());
-                part.copy_from_slice(message);
-                rest = tail;
-                Ok(())
-            },
-        )
-    }
-
-    /// Sums over the ranks, in rank order: rank `r` sums the `r`-th share of the values for all, then hands it round.
-    fn all_reduce<T: Pod>(
-        &self,
-        called: &'static str,
-        values: &mut [T],
-        add: impl Fn(T, T) -> T,
-    ) -> Result<(), CommError> {
-        let size = self.shared.size;
-        let len = values.len();
-        let share = |rank: usize| len * rank / size..len * (rank + 1) / size;
-        let mut sums = vec![T::zeroed(); share(self.rank).len()];
-        self.exchange(
-            called,
-            |to| cast_slice(&values[share(to)]),
-            |from, message| {
-                self.check_message(from, message, size_of_val(sums.as_slice()))?;
-                for (sum, bytes) in sums.iter_mut().zip(message.chunks_exact(size_of::<T>())) {
-                    let value = pod_read_unaligned(bytes);
-                    // The first is copied, not added to 0, which would lose the sign of -0.
-                    *sum = if from == 0 { value } else { add(*sum, value) };
-                }
-                Ok(())
-            },
-        )?;
-        let sums: &[u8] = cast_slice(&sums);
-        self.exchange_parts(
-            called,
-            |_| 0..sums.len(),
-            sums,
-            cast_slice_mut(values),
-            |from| share(from).len() * size_of::<T>(),
-        )
-    }
-
-    fn check_message(&self, from: usize, message: &[u8], expected: usize) -> Result<(), CommError> {
-        if message.len() == expected {
-            return Ok(());
-        }
-        Err(CommError::Mismatch { from, to: self.rank, sent: message.len(), expected })
-    }
-
-    /// A rank whose call went wrong takes no part any more: the others must not wait for it.
-    fn or_fail(&self, result: Result<(), CommError>) -> Result<(), CommError> {
-        result.inspect_err(|error| self.fail(&error.to_string()))
-    }
-}
-
-impl Communicator for Threads {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.shared.size
-    }
-
-    fn barrier(&self) -> Result<(), CommError> {
-        self.or_fail(self.pass("barrier"))
-    }
-
-    fn all_to_all_bytes(
-        &self,
-        send: &[u8],
-        send_bytes: &[usize],
-        recv: &mut [u8],
-        recv_bytes: &[usize],
-    ) -> Result<(), CommError> {
-        let checked = check_parts(self, "bytes to send", send_bytes, send.len())
-            .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()));
-        self.or_fail(checked)?;
-        let starts: Vec<usize> = send_bytes
-            .iter()
-            .scan(0, |end, bytes| {
-                *end += bytes;
-                Some(*end - bytes)
-            })
-            .collect();
-        let outgoing = |to: usize| starts[to]..starts[to] + send_bytes[to];
-        self.or_fail(self.exchange_parts("all_to_all", outgoing, send, recv, |from| recv_bytes[from]))
-    }
-
-    fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
-        self.or_fail(self.all_reduce("all_reduce_sum_f32", values, |a, b| a + b))
-    }
-
-    fn all_reduce_sum_f64(&self, values: &mut [f64]) -> Result<(), CommError> {
-        self.or_fail(self.all_reduce("all_reduce_sum_f64", values, |a, b| a + b))
-    }
-
-    fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError> {
-        self.or_fail(self.all_reduce("all_reduce_sum_u64", values, u64::wrapping_add))
-    }
-
-    fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-        self.or_fail(check_gather(self, send.len(), recv.len()))?;
-        self.or_fail(self.exchange_parts("all_gather", |_| 0..send.len(), send, recv, |_| send.len()))
-    }
-
-    fn fail(&self, reason: &str) {
+    fn leave(&self, reason: &str) {
         let mut gate = lock(&self.shared.gate);
         if gate.failed.is_none() {
             gate.failed = Some(CommError::PeerFailed { rank: self.rank, reason: reason.to_owned() });
@@ -251,6 +141,6 @@ impl Communicator for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.fail(if std::thread::panicking() { "its thread panicked" } else { "its thread has finished" });
+        self.leave(if std::thread::panicking() { "its thread panicked" } else { "its thread has finished" });
     }
 }

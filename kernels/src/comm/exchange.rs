@@ -1,0 +1,130 @@
+//! All collectives by one: every rank sends each of the others a message.
+
+use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
+
+use super::{Communicator, check_gather, check_parts};
+use crate::error::CommError;
+
+/// A group of ranks that can send each other messages; it is a [`Communicator`] by that.
+pub(super) trait Exchange: Send + Sync {
+    fn rank(&self) -> usize;
+    fn size(&self) -> usize;
+
+    /// Sends `outgoing(r)` to each rank `r`, and gives `incoming` the message of each rank, in rank order, of
+    /// `expected(r)` bytes from rank `r`. `called` is the collective.
+    fn exchange<'a>(
+        &self,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        incoming: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), CommError>;
+
+    /// [`Communicator::fail`].
+    fn leave(&self, reason: &str);
+}
+
+/// Refuses a message of another size than expected.
+pub(super) fn check_message(comm: &dyn Exchange, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
+    if sent == expected { Ok(()) } else { Err(CommError::Mismatch { from, to: comm.rank(), sent, expected }) }
+}
+
+/// A rank whose call went wrong takes no part any more: the others must not wait for it.
+fn or_leave(comm: &dyn Exchange, result: Result<(), CommError>) -> Result<(), CommError> {
+    result.inspect_err(|error| comm.leave(&error.to_string()))
+}
+
+/// An exchange whose messages are received one after the other.
+fn exchange_into<'a>(
+    comm: &dyn Exchange,
+    called: &'static str,
+    outgoing: &dyn Fn(usize) -> &'a [u8],
+    expected: &dyn Fn(usize) -> usize,
+    recv: &mut [u8],
+) -> Result<(), CommError> {
+    let mut rest = recv;
+    comm.exchange(called, outgoing, expected, &mut |_, message| {
+        let (part, tail) = std::mem::take(&mut rest).split_at_mut(message.len());
+        part.copy_from_slice(message);
+        rest = tail;
+    })
+}
+
+/// Sums over the ranks, in rank order: rank `r` sums the `r`-th share of the values for all, then hands it round.
+fn all_reduce<T: Pod>(
+    comm: &dyn Exchange,
+    called: &'static str,
+    values: &mut [T],
+    add: impl Fn(T, T) -> T,
+) -> Result<(), CommError> {
+    let (size, len) = (comm.size(), values.len());
+    let share = |rank: usize| len * rank / size..len * (rank + 1) / size;
+    let mut sums = vec![T::zeroed(); share(comm.rank()).len()];
+    let bytes = size_of_val(sums.as_slice());
+    let outgoing = |to: usize| cast_slice(&values[share(to)]);
+    comm.exchange(called, &outgoing, &|_| bytes, &mut |from, message| {
+        for (sum, bytes) in sums.iter_mut().zip(message.chunks_exact(size_of::<T>())) {
+            let value = pod_read_unaligned(bytes);
+            // The first is copied, not added to 0, which would lose the sign of -0.
+            *sum = if from == 0 { value } else { add(*sum, value) };
+        }
+    })?;
+    let sums: &[u8] = cast_slice(&sums);
+    exchange_into(comm, called, &|_| sums, &|from| share(from).len() * size_of::<T>(), cast_slice_mut(values))
+}
+
+impl<E: Exchange> Communicator for E {
+    fn rank(&self) -> usize {
+        Exchange::rank(self)
+    }
+
+    fn size(&self) -> usize {
+        Exchange::size(self)
+    }
+
+    fn barrier(&self) -> Result<(), CommError> {
+        or_leave(self, self.exchange("barrier", &|_| &[], &|_| 0, &mut |_, _| {}))
+    }
+
+    fn all_to_all_bytes(
+        &self,
+        send: &[u8],
+        send_bytes: &[usize],
+        recv: &mut [u8],
+        recv_bytes: &[usize],
+    ) -> Result<(), CommError> {
+        let checked = check_parts(self, "bytes to send", send_bytes, send.len())
+            .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()));
+        or_leave(self, checked)?;
+        let starts: Vec<usize> = send_bytes
+            .iter()
+            .scan(0, |end, bytes| {
+                *end += bytes;
+                Some(*end - bytes)
+            })
+            .collect();
+        let outgoing = |to: usize| &send[starts[to]..starts[to] + send_bytes[to]];
+        or_leave(self, exchange_into(self, "all_to_all", &outgoing, &|from| recv_bytes[from], recv))
+    }
+
+    fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
+        or_leave(self, all_reduce(self, "all_reduce_sum_f32", values, |a, b| a + b))
+    }
+
+    fn all_reduce_sum_f64(&self, values: &mut [f64]) -> Result<(), CommError> {
+        or_leave(self, all_reduce(self, "all_reduce_sum_f64", values, |a, b| a + b))
+    }
+
+    fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError> {
+        or_leave(self, all_reduce(self, "all_reduce_sum_u64", values, u64::wrapping_add))
+    }
+
+    fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
+        or_leave(self, check_gather(self, send.len(), recv.len()))?;
+        or_leave(self, exchange_into(self, "all_gather", &|_| send, &|_| send.len(), recv))
+    }
+
+    fn fail(&self, reason: &str) {
+        self.leave(reason);
+    }
+}

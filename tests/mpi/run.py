@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Ranks that are processes train as ranks that are threads do, to the bit, and nobody hangs when one of them fails.
+
+`run.py GSPLIT` wants a gsplit that was built with --features mpi, and mpirun. `make test-mpi` has both.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+GSPLIT = Path(sys.argv[1]).absolute()
+SECONDS = 300
+ROOT_TOO = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # as in a container
+TRAIN = ["train", "ds", "--hidden", "16", "--layers", "2", "--fanouts", "5,3", "--batch-size", "200", "--threads", "4"]
+
+
+def run(folder, *words):
+    environment = {**os.environ, **ROOT_TOO}
+    return subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS)
+
+
+def mpirun(folder, processes, *words):
+    return run(folder, "mpirun", "--oversubscribe", "-n", str(processes), *words)
+
+
+def losses(outcome):
+    """Everything of a run's epochs that is the same on every machine."""
+    assert outcome.returncode == 0, outcome.stderr
+    lines = outcome.stdout.splitlines()
+    assert len(lines) == 1, f"one rank speaks for all: {lines}"
+    epochs = json.loads(lines[0])["summary"]["epochs"]
+    fields = ("epoch", "loss", "train", "valid", "test", "edges", "rows_loaded", "rows_exchanged")
+    return [[epoch[field] for field in fields] for epoch in epochs]
+
+
+def prepare(folder):
+    steps = (
+        ["generate", "community", "--vertices", "2000", "--edges", "12000", "--out", "ds"],
+        ["presample", "ds", "--fanouts", "5,3", "--batch-size", "200", "--epochs", "2"],
+        ["partition", "ds", "--parts", "4"],
+        ["partition", "ds", "--parts", "3"],
+    )
+    for words in steps:
+        outcome = run(folder, GSPLIT, *words)
+        assert outcome.returncode == 0, outcome.stderr
+
+
+def same_as_threads(folder):
+    cases = (
+        (4, []),
+        (3, ["--model", "gat", "--heads", "2", "--prefetch", "0"]),
+        (3, ["--parallelism", "data", "--model", "gcn", "--norm", "batch"]),
+        (2, ["--parallelism", "data", "--task", "link", "--valid-edges", "0.05", "--test-edges", "0.05"]),
+    )
+    for processes, options in cases:
+        train = [*TRAIN, *options, "--epochs", "2", "--json"]
+        threads = losses(run(folder, GSPLIT, *train, "--ranks", str(processes)))
+        # Their threads are the threads of a rank.
+        train[train.index("--threads") + 1] = "1"
+        found = losses(mpirun(folder, processes, GSPLIT, *train, "--mpi"))
+        assert found == threads, f"{processes} processes, {options}: {found}, as threads {threads}"
+        print(f"{processes} processes as {processes} threads: {' '.join(options) or 'split'}")
+
+
+def goes_on(folder):
+    train = [*TRAIN, "--checkpoint", "kept", "--log", "log.jsonl", "--json", "--mpi"]
+    whole = losses(mpirun(folder, 4, GSPLIT, *TRAIN, "--json", "--mpi", "--epochs", "3"))
+    first = losses(mpirun(folder, 4, GSPLIT, *train, "--epochs", "1"))
+    rest = losses(mpirun(folder, 4, GSPLIT, *train, "--epochs", "3", "--resume"))
+    assert first + rest == whole, (first, rest, whole)
+    logged = [json.loads(line)["epoch"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert logged == [1, 2, 3], logged
+    print("a resumed run continues exactly")
+
+
+def fails_as_one(folder):
+    broken = folder / "one-fails.sh"
+    broken.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 2 ] && cd /\nexec {GSPLIT} "$@"\n')
+    broken.chmod(0o755)
+    cases = (
+        ("a rank without its dataset", mpirun(folder, 4, broken, *TRAIN, "--mpi"), "ds"),
+        ("fewer ranks than processes", mpirun(folder, 4, GSPLIT, *TRAIN, "--mpi", "--ranks", "3"), "4 processes were started"),
+        ("without --mpi", mpirun(folder, 2, GSPLIT, *TRAIN), "--mpi is missing"),
+    )
+    for what, outcome, words in cases:
+        assert outcome.returncode != 0, f"{what}: {outcome.stdout}"
+        assert words in outcome.stderr, f"{what}: {outcome.stderr}"
+        print(f"{what}: ends with its reason")
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        prepare(folder)
+        same_as_threads(folder)
+        goes_on(folder)
+        fails_as_one(folder)
+
+
+if __name__ == "__main__":
+    main()
