@@ -22,6 +22,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::gather::cuda::MODULE,
     &crate::count::cuda::MODULE,
     &crate::sample::cuda::MODULE,
+    &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,
     &crate::split::cuda::MODULE,
     &crate::unique::cuda::MODULE,
