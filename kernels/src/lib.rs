@@ -35,7 +35,10 @@ pub use attention::{
 };
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 pub use count::{CounterParts, Counters, DeviceCounters};
-pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost};
+pub use cuda::{
+    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, Link, MappedHost,
+    pinned_copy_speed,
+};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, Edges};
 pub use error::{CommError, KernelError};
