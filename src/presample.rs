@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use gsplit_kernels::Gpu;
 use gsplit_preprocess::Error;
 use gsplit_preprocess::presample::{Options, presample};
 use gsplit_store::{Dataset, Presample};
@@ -25,18 +26,36 @@ pub struct Args {
     /// Name to store the counters under [default: made of the options, as f15-10-5_b1024_e10_s0]
     #[arg(long, value_parser = gsplit_store::artifact_key)]
     key: Option<String>,
+    /// What samples: a GPU counts the same, in less time
+    #[arg(long, value_enum, default_value_t = Device::Cpu)]
+    device: Device,
     /// Sample again where counters of that name are there already
     #[arg(long)]
     force: bool,
 }
 
+/// Where mini-batches are sampled.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Device {
+    /// The host's processors
+    Cpu,
+    /// The first of the GPUs that CUDA_VISIBLE_DEVICES leaves
+    Cuda,
+}
+
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let dataset = Dataset::open(&args.dataset)?;
+    let gpu = match args.device {
+        Device::Cpu => None,
+        Device::Cuda => Some(Gpu::open(0).map_err(Error::from)?),
+    };
     let outcome =
-        presample(&dataset, &args.options, args.key.as_deref(), args.force, ui).map_err(|error| match error {
-            Error::Option(problem) => ui::usage(problem),
-            error => error.into(),
+        presample(&dataset, &args.options, args.key.as_deref(), args.force, gpu.as_ref(), ui).map_err(|error| {
+            match error {
+                Error::Option(problem) => ui::usage(problem),
+                error => error.into(),
+            }
         })?;
     let (stored, seconds) = (&outcome.presample, outcome.seconds);
 

@@ -39,7 +39,10 @@ pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
-pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost, load_torch_cuda};
+pub use cuda::{
+    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, Link, MappedHost,
+    load_torch_cuda, pinned_copy_speed,
+};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, Edges};
 pub use error::{CommError, KernelError};

@@ -15,6 +15,9 @@ pub enum Error {
     /// The sampler refused.
     #[error(transparent)]
     Kernel(#[from] gsplit_kernels::KernelError),
+    /// What a GPU cannot do, and what to do.
+    #[error("--device cuda: {0}")]
+    Gpu(String),
     /// The operating system refused to read the raw input.
     #[error("{}: {cause}{}", path.display(), hint(cause))]
     Io {

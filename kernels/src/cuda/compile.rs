@@ -119,6 +119,14 @@ fn refused(call: &'static str) -> impl Fn(NvrtcError) -> GpuError {
     move |error| GpuError::Call { call, reason: format!("{:?}", error.0) }
 }
 
+/// That of NVRTC, which must be there.
+pub(super) fn version() -> (i32, i32) {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: both are written or left alone.
+    let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    (major, minor)
+}
+
 /// A name that changes with the source, its headers, the options and the compiler.
 fn file_name(module: &Module, architecture: u32) -> String {
     let mut hash = Xxh3::new();
@@ -126,9 +134,7 @@ fn file_name(module: &Module, architecture: u32) -> String {
     HEADERS.iter().for_each(|(_, header)| hash.update(header.as_bytes()));
     let architecture = format!("sm_{architecture}");
     options(&architecture).iter().for_each(|option| hash.update(option.as_bytes()));
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: both are written or left alone.
-    let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    let (major, minor) = version();
     format!("{}-{:032x}-nvrtc{major}.{minor}-{architecture}.cubin", module.name, hash.digest128())
 }
 

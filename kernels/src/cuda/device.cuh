@@ -96,6 +96,26 @@ template <typename T> __device__ __forceinline__ T warp_scan(T value) {
     return value;
 }
 
+// The sum of `value` in the threads of a block of THREADS before this one; `total` becomes that of all.
+template <u32 THREADS> __device__ __forceinline__ u64 sum_before(u64 value, u64 *total) {
+    constexpr u32 warps = THREADS / WARP;
+    __shared__ u64 sums[warps];
+    const u32 warp = threadIdx.x / WARP;
+    const u64 inclusive = warp_scan(value);
+    if (lane_id() == WARP - 1) sums[warp] = inclusive;
+    __syncthreads();
+    if (warp == 0) {
+        const u64 up_to = warp_scan(lane_id() < warps ? sums[lane_id()] : 0ull);
+        if (lane_id() < warps) sums[lane_id()] = up_to;
+    }
+    __syncthreads();
+    const u64 before = warp > 0 ? sums[warp - 1] : 0;
+    *total = sums[warps - 1];
+    // For the next call.
+    __syncthreads();
+    return before + inclusive - value;
+}
+
 // --- stored values, widened to f32 ---
 
 struct Half {

@@ -290,6 +290,7 @@ inline uint64_t __umul64hi(uint64_t a, uint64_t b) { return (unsigned __int128)a
 inline int __popc(uint32_t x) { return __builtin_popcount(x); }
 inline int __popcll(uint64_t x) { return __builtin_popcountll(x); }
 inline int __clz(uint32_t x) { return x ? __builtin_clz(x) : 32; }
+inline int __clzll(uint64_t x) { return x ? __builtin_clzll(x) : 64; }
 inline int __ffs(uint32_t x) { return __builtin_ffs(x); }
 inline float __uint_as_float(uint32_t x) { float y; memcpy(&y, &x, 4); return y; }
 inline uint32_t __float_as_uint(float x) { uint32_t y; memcpy(&y, &x, 4); return y; }
@@ -297,6 +298,8 @@ inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fdiv_rn(float a, float b) { return a / b; }
 inline float __fdividef(float a, float b) { return a / b; }
 #ifndef __cplusplus
 #error C++ only

@@ -61,6 +61,42 @@ pub fn load_torch_cuda() -> Result<(), GpuError> {
     }
 }
 
+/// Whether there is NCCL, which joins GPUs.
+pub(super) fn nccl() -> Result<(), GpuError> {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    match *FOUND.get_or_init(|| open_somewhere(&["libnccl.so.2", "libnccl.so"])) {
+        true => Ok(()),
+        false => Err(GpuError::Missing {
+            library: "NCCL (libnccl.so.2)",
+            remedy: "`pip install nvidia-nccl-cu13` into PyTorch's environment; one GPU does without",
+        }),
+    }
+}
+
+/// The number that function `name` of an opened library says, such as its version.
+pub(super) fn number(library: &str, name: &str) -> Option<i32> {
+    type Function = unsafe extern "C" fn(*mut i32) -> i32;
+    let mut number = 0;
+    // SAFETY: asked of the version functions of CUDA's libraries alone, which all have this type and return 0 for success.
+    let outcome = unsafe {
+        let library = Library::new(loaded(library)?).ok()?;
+        let function = library.get::<Function>(name.as_bytes()).ok()?;
+        let outcome = function(&mut number);
+        // Others use it.
+        std::mem::forget(library);
+        outcome
+    };
+    (outcome == 0).then_some(number)
+}
+
+/// Where this process has the library from whose name starts with `name`.
+pub(super) fn loaded(name: &str) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let paths = maps.lines().filter_map(|line| line.find('/').map(|at| Path::new(&line[at..])));
+    let is = |path: &&Path| path.file_name().is_some_and(|file| file.to_string_lossy().starts_with(name));
+    paths.filter(|path| is(path)).map(Path::to_path_buf).next()
+}
+
 /// Opens the first of `names` that is anywhere, for good.
 fn open_somewhere(names: &[&str]) -> bool {
     names.iter().any(|name| open(Path::new(name)) || folders().iter().any(|folder| open(&folder.join(name))))
@@ -97,7 +133,5 @@ fn folders() -> &'static [PathBuf] {
 
 /// The folder that this process has libtorch from.
 fn loaded_torch() -> Option<PathBuf> {
-    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
-    let line = maps.lines().find(|line| line.ends_with("/libtorch_cpu.so"))?;
-    Some(Path::new(&line[line.find('/')?..]).parent()?.to_path_buf())
+    Some(loaded("libtorch_cpu.so")?.parent()?.to_path_buf())
 }

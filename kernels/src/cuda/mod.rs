@@ -9,6 +9,7 @@
 //! buffer.rs     its memory                  emulated.rs   by the host, for tests (feature `emulation`)
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
+//! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! ```
 
 mod buffer;
@@ -20,6 +21,7 @@ mod error;
 mod gpu;
 mod library;
 mod module;
+mod survey;
 
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
 pub use error::GpuError;
@@ -27,3 +29,4 @@ pub use gpu::Gpu;
 pub(crate) use gpu::{Argument, Kernel, Shape};
 pub use library::load_torch_cuda;
 pub(crate) use module::Module;
+pub use survey::{CudaLibrary, CudaSurvey, GpuFacts, Link, pinned_copy_speed};

@@ -26,6 +26,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
     &crate::sample::cuda::MODULE,
+    &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,
     &crate::split::cuda::MODULE,
     &crate::spmm::cuda::MODULE,

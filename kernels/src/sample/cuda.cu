@@ -12,8 +12,6 @@
 #define MANY_THREADS 128
 // Edges of a block that copies.
 #define COPIED 2048
-// Up to here, a vertex's picks are in shared memory.
-#define SHARED_PICKS 2048
 
 // How many of a vertex's candidates are kept.
 __device__ __forceinline__ u32 kept(u32 candidates, u32 fanout, u32 replace) {

@@ -13,34 +13,18 @@
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use super::launch::{EDGES, Launch, NEW, NUMBERS, STATUS};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Module};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::scan::cuda::sum_before;
 use crate::unique::Numbering;
 
 pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
+pub(crate) static WEIGHTED: Module = Module { name: "sample-weighted", source: include_str!("weighted.cu") };
 
-const THREADS: u32 = 256;
-/// Up to here, the lanes of a warp share a vertex's edges.
-const FEW: u32 = 32;
-/// Threads of a block that has a vertex of more.
-const MANY_THREADS: u32 = 128;
-/// Edges that one block copies.
-const COPIED: usize = 2048;
-/// Up to here, a vertex's picks are in shared memory.
-const SHARED_PICKS: u32 = 2048;
-/// Memory for the picks of all blocks beyond.
-const PICKS_BYTES: usize = 64 << 20;
 /// Layers of up to so many edges are not worth waiting for their number.
 const SMALL_LAYER: u64 = 1 << 20;
-
-/// Places in a layer's numbers.
-const STATUS: usize = 0;
-const EDGES: usize = 1;
-const LISTED: usize = 2;
-const NEW: usize = 3;
-const NUMBERS: usize = 4;
 
 /// Samples mini-batches on a GPU, one after another; the twin of [`Sampler`](super::Sampler).
 ///
@@ -187,97 +171,4 @@ fn room(graph: &DeviceGraph<'_>, fanout: Fanout, frontier: usize) -> Option<usiz
     let expected = frontier as u64 * fanout.kept(degree);
     let fits = room <= SMALL_LAYER || room <= 2 * expected;
     (fits && room + (frontier as u64) < u64::from(u32::MAX)).then_some(room as usize)
-}
-
-/// What the launches of one layer share.
-struct Launch<'a> {
-    gpu: &'a Gpu,
-    graph: &'a DeviceGraph<'a>,
-    draw: &'a DeviceDraw<'a>,
-    frontier: DeviceSlice<'a, u32>,
-    numbers: &'a DeviceBuffer<u64>,
-}
-
-fn kernel(name: &'static str) -> Kernel {
-    Kernel { module: &MODULE, name }
-}
-
-impl Launch<'_> {
-    fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
-        self.gpu.launch(kernel, shape, &arguments.concat())
-    }
-
-    fn frontier(&self) -> [Argument; 2] {
-        [self.frontier.into(), (self.frontier.len() as u64).into()]
-    }
-
-    fn number(&self, which: usize) -> Result<Argument, GpuError> {
-        Ok(self.numbers.slice().part(which, which + 1)?.into())
-    }
-
-    /// The number of edges of each frontier vertex, with room for their sum, and the vertices that a kernel of their own has
-    /// to draw for, if there may be any.
-    fn count(
-        &self,
-        work: Option<DeviceSlice<'_, u32>>,
-    ) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
-        let (len, (fanout, replace)) = (self.frontier.len(), self.draw.numbers());
-        let counts = self.gpu.alloc(len + 1)?;
-        let list = if fanout > FEW { Some(self.gpu.alloc(len)?) } else { None };
-        let work = work.map_or(0, |work| work.address());
-        let listed = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
-        let rest = [(&counts).into(), work.into(), listed.into(), self.number(LISTED)?, self.number(STATUS)?];
-        let how = [fanout.into(), replace.into()];
-        let arguments = [&self.graph.arguments()[..], &self.frontier(), &how, &self.draw.excluded(), &rest];
-        self.launch(kernel("sample_count"), Shape::per_item(len, THREADS), &arguments)?;
-        Ok((counts, list))
-    }
-
-    /// Draws the edges, of which there are up to `room`.
-    fn draw(
-        &self,
-        key: &StreamKey,
-        table: [Argument; 3],
-        sampled: [Argument; 5],
-        list: Option<&DeviceBuffer<u32>>,
-        room: usize,
-    ) -> Result<(), GpuError> {
-        let (len, (fanout, replace)) = (self.frontier.len(), self.draw.numbers());
-        let (graph, frontier, excluded) = (self.graph.arguments(), self.frontier(), self.draw.excluded());
-        let key: Argument = key.into();
-        let Some(list) = list else {
-            let (name, lanes) = match fanout {
-                ..=4 => ("sample_few_4", 4),
-                5..=8 => ("sample_few_8", 8),
-                9..=16 => ("sample_few_16", 16),
-                _ => ("sample_few_32", 32),
-            };
-            let arguments = [&graph[..], &frontier, &[replace.into(), key], &excluded, &table, &sampled];
-            return self.launch(kernel(name), Shape::per_item(len * lanes, THREADS), &arguments);
-        };
-        if replace == 0 {
-            let arguments = [&graph[..], &frontier, &[replace.into()], &excluded, &table, &sampled];
-            let shape = Shape { blocks: room.div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
-            self.launch(kernel("sample_copy"), shape, &arguments)?;
-        }
-        if self.draw.fanout == Fanout::All {
-            return Ok(());
-        }
-        let size = fanout.next_power_of_two();
-        let bytes = 16 * size as usize;
-        let most = len.min(32 * self.gpu.multiprocessors() as usize);
-        let (shared, blocks, memory) = match size <= SHARED_PICKS {
-            true => (bytes, most, None),
-            false => {
-                let blocks = most.min((PICKS_BYTES / bytes).max(1));
-                (0, blocks, Some(self.gpu.alloc::<u8>(blocks * bytes)?))
-            }
-        };
-        // Borrowed: it is freed after the launch.
-        let memory = memory.as_ref().map_or(0, |memory: &DeviceBuffer<u8>| memory.slice().address());
-        let rest = [list.into(), self.number(LISTED)?, size.into(), memory.into()];
-        let arguments = [&graph[..], &frontier, &[replace.into(), key], &excluded, &table, &sampled, &rest];
-        let shape = Shape { blocks: blocks as u32, threads: MANY_THREADS, shared: shared as u32 };
-        self.launch(kernel("sample_many"), shape, &arguments)
-    }
 }

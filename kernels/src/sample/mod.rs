@@ -20,6 +20,7 @@ mod draw;
 mod excluded;
 mod fanout;
 mod graph;
+mod launch;
 mod numbering;
 mod record;
 mod sampler;

@@ -3,28 +3,8 @@
 #include "device.cuh"
 
 #define THREADS 256
-#define WARPS (THREADS / WARP)
 // Numbers of a thread, which lie beside each other.
 #define ITEMS 8
-
-// The sum of `value` in the threads before this one; `total` becomes that of all.
-__device__ __forceinline__ u64 sum_before(u64 value, u64 *total) {
-    __shared__ u64 sums[WARPS];
-    const u32 warp = threadIdx.x / WARP;
-    const u64 inclusive = warp_scan(value);
-    if (lane_id() == WARP - 1) sums[warp] = inclusive;
-    __syncthreads();
-    if (warp == 0) {
-        const u64 up_to = warp_scan(lane_id() < WARPS ? sums[lane_id()] : 0ull);
-        if (lane_id() < WARPS) sums[lane_id()] = up_to;
-    }
-    __syncthreads();
-    const u64 before = warp > 0 ? sums[warp - 1] : 0;
-    *total = sums[WARPS - 1];
-    // For the next call.
-    __syncthreads();
-    return before + inclusive - value;
-}
 
 struct Items {
     u32 value[ITEMS];
@@ -53,7 +33,7 @@ KERNEL_ENTRY void scan_sums(const u32 *values, u64 len, u64 *sums) {
     u64 sum = 0, total;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) sum += items.value[i];
-    sum_before(sum, &total);
+    sum_before<THREADS>(sum, &total);
     if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
 KERNEL(scan_sums)
@@ -64,7 +44,7 @@ KERNEL_ENTRY void scan_of_sums(u64 *sums, u64 len) {
     for (u64 from = 0; from < len; from += THREADS) {
         const u64 at = from + threadIdx.x;
         u64 total;
-        const u64 sum = before + sum_before(at < len ? sums[at] : 0, &total);
+        const u64 sum = before + sum_before<THREADS>(at < len ? sums[at] : 0, &total);
         if (at < len) sums[at] = sum;
         before += total;
     }
@@ -79,7 +59,7 @@ KERNEL_ENTRY void scan_write(u32 *values, u64 len, const u64 *sums, u64 *total) 
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) sum += items.value[i];
     const u64 base = sums ? sums[blockIdx.x] : 0;
-    u64 before = base + sum_before(sum, &of_block);
+    u64 before = base + sum_before<THREADS>(sum, &of_block);
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
         const u32 value = items.value[i];

@@ -7,16 +7,19 @@
 //! appears once for each layer it is in: among the seeds, and in the mixed frontier of every layer below. A mixed frontier
 //! holds the frontier above it, because a layer computes a vertex from its own row as well as from its neighbours'; a seed of
 //! an L-layer model thus appears L + 1 times. Its weight of an edge is `edge` / batches.
-//! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch.
+//! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch. On a GPU (`gpu.rs`) the same counters.
+
+mod gpu;
 
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{Counters, EdgeIds, Graph, SampledLayer, Sampler, Uniform};
+use gsplit_kernels::{CounterParts, Counters, EdgeIds, Gpu, Graph, SampledLayer, Sampler, Uniform};
 use gsplit_store::staging::{self, Staging};
-use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Unit, artifact_key};
+use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key};
 
 use crate::{Error, Result};
+use gpu::Topology;
 
 /// Which mini-batches are sampled.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
@@ -51,6 +54,11 @@ impl Options {
         }
     }
 
+    /// Seeds of a mini-batch of a split of `train` vertices, one at least.
+    fn batch_of(&self, train: usize) -> usize {
+        usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(train)
+    }
+
     fn check(&self) -> Result<()> {
         for (option, value) in [("--batch-size", self.batch_size), ("--epochs", u64::from(self.epochs))] {
             if value == 0 {
@@ -72,11 +80,13 @@ pub struct Outcome {
 
 /// Pre-samples `dataset` and stores the counters under `key` (by default [`Options::default_key`]). A finished
 /// pre-sampling of the same key and options is reused; one of another graph or other options is refused, unless `force`.
+/// With `gpu` that samples, else the CPU; the counters are the same.
 pub fn presample(
     dataset: &Dataset,
     options: &Options,
     key: Option<&str>,
     force: bool,
+    gpu: Option<&Gpu>,
     progress: &dyn Progress,
 ) -> Result<Outcome> {
     options.check()?;
@@ -88,7 +98,7 @@ pub fn presample(
     // What stands in the way of writing is better known before the work is done.
     drop(Staging::begin(Presample::folder(dataset, &key), force)?);
     let started = Instant::now();
-    let (counters, num_batches) = count(dataset, options, progress)?;
+    let (counters, num_batches) = count(dataset, options, gpu, progress)?;
     let seconds = started.elapsed().as_secs_f64();
     let presample = Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
     Ok(Outcome { presample, seconds: Some(seconds) })
@@ -109,7 +119,12 @@ fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Res
 }
 
 /// Samples every mini-batch of every epoch. Returns the counters and the number of mini-batches.
-fn count(dataset: &Dataset, options: &Options, progress: &dyn Progress) -> Result<(gsplit_store::Counters, u64)> {
+fn count(
+    dataset: &Dataset,
+    options: &Options,
+    gpu: Option<&Gpu>,
+    progress: &dyn Progress,
+) -> Result<(gsplit_store::Counters, u64)> {
     let train = dataset.split(Split::Train)?;
     if train.is_empty() {
         let remedy = "its training split is empty; convert or generate it with a split that has some".to_string();
@@ -119,23 +134,32 @@ fn count(dataset: &Dataset, options: &Options, progress: &dyn Progress) -> Resul
     let topology = dataset.topology();
     topology.check_indices()?;
     let graph = Graph::new(topology.indptr(), topology.indices())?;
-    let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
-    let batch_size = usize::try_from(options.batch_size).unwrap_or(usize::MAX).min(train.len());
-    let num_batches = train.len().div_ceil(batch_size) as u64 * u64::from(options.epochs);
+    let num_batches = train.len().div_ceil(options.batch_of(train.len())) as u64 * u64::from(options.epochs);
 
+    let placed = gpu.map(|gpu| Topology::choose(gpu, &graph).map(|topology| (gpu, topology))).transpose()?;
+    if let Some((_, Topology::InHostMemory)) = placed {
+        progress.note("the graph does not fit on the GPU, which reads it in host memory");
+    }
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
+    let counts = match placed {
+        Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
+        None => count_on_host(&graph, &train, options, &*stage)?,
+    };
+    let CounterParts { input, appear, work, edge } = counts;
+    Ok((gsplit_store::Counters { input, appear, work, edge }, num_batches))
+}
+
+fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dyn Stage) -> Result<CounterParts> {
+    let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
     let mut sampler = Sampler::default();
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
-        let seeds = epoch_seeds(&train, options.seed, epoch)?;
-        for (step, seeds) in (0..).zip(seeds.chunks(batch_size)) {
-            count_batch(&graph, options, (epoch, step), seeds, &mut sampler, &mut counters)?;
+        let seeds = epoch_seeds(train, options.seed, epoch)?;
+        for (step, seeds) in (0..).zip(seeds.chunks(options.batch_of(train.len()))) {
+            count_batch(graph, options, (epoch, step), seeds, &mut sampler, &mut counters)?;
             stage.advance(1);
         }
     }
-    let counts = counters.into_parts()?;
-    let counters =
-        gsplit_store::Counters { input: counts.input, appear: counts.appear, work: counts.work, edge: counts.edge };
-    Ok((counters, num_batches))
+    Ok(counters.into_parts()?)
 }
 
 /// Samples and counts one mini-batch, layer by layer from its seeds down.

@@ -28,7 +28,7 @@ fn options(fanouts: &str, batch_size: u64) -> Options {
 }
 
 fn counters(dataset: &Dataset, options: &Options) -> (gsplit_store::Counters, u64) {
-    count(dataset, options, &NoProgress).unwrap()
+    count(dataset, options, None, &NoProgress).unwrap()
 }
 
 /// Counts with every in-neighbour, by sets and loops.
@@ -99,6 +99,41 @@ fn sums_agree_and_fanouts_bound_them() {
 }
 
 #[test]
+fn differential_a_gpu_counts_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for (order, (fanouts, batch_size)) in
+        [("4,3", 20), ("15,10,5", 35), ("2,all,33", 40), ("6", 1_000_000)].into_iter().enumerate()
+    {
+        let dataset = dataset(&folder.path().join(order.to_string()), order as u64, order % 2 == 0, "0.1,0,0");
+        let (gpu, options) = (Gpu::emulated(order as u32), options(fanouts, batch_size));
+        let expected = counters(&dataset, &options);
+        let found = count(&dataset, &options, Some(&gpu), &NoProgress).unwrap();
+        assert!(found == expected, "fanouts {fanouts}, batch size {batch_size}");
+
+        let (topology, train) = (dataset.topology(), dataset.split(Split::Train).unwrap());
+        let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
+        assert_eq!(Topology::choose(&gpu, &graph).unwrap(), Topology::OnDevice);
+        let stage = NoProgress.stage("", None, Unit::Items(""));
+        let found = gpu::count(&gpu, &graph, Topology::InHostMemory, &train, &options, &*stage).unwrap();
+        assert!(found.edge == expected.0.edge && found.appear == expected.0.appear, "fanouts {fanouts}, host memory");
+    }
+}
+
+#[test]
+fn a_graph_that_does_not_fit_stays_in_host_memory_and_counters_must_fit() {
+    // The emulation has 1 GiB. Nothing of these graphs is read.
+    let gpu = Gpu::emulated(0);
+    let choose = |edges: u64| {
+        let edges = vec![0; edges as usize];
+        Topology::choose(&gpu, &Graph { indptr: &[0, edges.len() as u64], indices: &edges })
+    };
+    assert_eq!(choose(50 << 20).unwrap(), Topology::OnDevice);
+    assert_eq!(choose(150 << 20).unwrap(), Topology::InHostMemory);
+    let error = choose(250 << 20).unwrap_err().to_string();
+    assert!(error.contains("1000 MiB") && error.contains("--device cpu"), "{error}");
+}
+
+#[test]
 fn threads_change_nothing_and_seeds_do() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = dataset(&folder.path().join("g"), 2, false, "0.5,0,0");
@@ -118,7 +153,8 @@ fn finished_runs_are_reused_and_others_refused() {
     let path = folder.path().join("g");
     let dataset = dataset(&path, 3, false, "0.2,0,0");
     let wanted = options("3,2", 50);
-    let run = |dataset: &Dataset, options: &Options, key, force| presample(dataset, options, key, force, &NoProgress);
+    let run =
+        |dataset: &Dataset, options: &Options, key, force| presample(dataset, options, key, force, None, &NoProgress);
     let first = run(&dataset, &wanted, None, false).unwrap();
     assert_eq!(first.presample.key(), "f3-2_b50_e3_s5");
     assert!(first.seconds.is_some());
@@ -164,10 +200,10 @@ fn what_cannot_be_stored_is_not_begun() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = dataset(&folder.path().join("g"), 0, false, "0.1,0,0");
     let (begun, key) = (Begun::default(), "k".repeat(300));
-    let error = presample(&dataset, &options("2", 50), Some(&key), false, &begun).unwrap_err().to_string();
+    let error = presample(&dataset, &options("2", 50), Some(&key), false, None, &begun).unwrap_err().to_string();
     assert!(error.contains("choose a shorter name"), "{error}");
     assert!(!begun.0.load(Ordering::Relaxed));
-    assert!(presample(&dataset, &options("2", 50), Some("k"), false, &begun).is_ok());
+    assert!(presample(&dataset, &options("2", 50), Some("k"), false, None, &begun).is_ok());
     assert!(begun.0.load(Ordering::Relaxed));
 }
 
@@ -176,7 +212,7 @@ fn bad_options_and_bad_datasets_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let good = dataset(&folder.path().join("g"), 0, false, "0.1,0,0");
     let message = |dataset: &Dataset, options: &Options| {
-        presample(dataset, options, None, false, &NoProgress).unwrap_err().to_string()
+        presample(dataset, options, None, false, None, &NoProgress).unwrap_err().to_string()
     };
     assert!(message(&good, &options("2", 0)).contains("--batch-size"));
     assert!(message(&good, &Options { epochs: 0, ..options("2", 1) }).contains("--epochs"));

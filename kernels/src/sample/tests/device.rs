@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cuda::{Gpu, GpuError};
-use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler};
+use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler, DeviceWeights};
 use crate::{CounterParts, DeviceCounters, KernelError};
 
 /// How the host samples a layer.
@@ -113,6 +113,64 @@ fn differential_with_replacement_and_without_excluded_edges() {
             both.compare(&mut sampler, &seeds, &[(&fewer, draw)], &format!("{fanout} of fewer, repeatedly"));
         }
     }
+}
+
+#[test]
+fn differential_weighted() {
+    for (i, fanout) in [1, 5, 15, 40, 300].map(Fanout::Take).into_iter().chain([Fanout::All]).enumerate() {
+        let both = Both::new(i, topology(i as u64, 60));
+        let seeds: Vec<u32> = (0..60).rev().collect();
+        let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
+        let edges = both.indices.len() as u32;
+        let key = StreamKey::new(i as u64, Stream::Generate);
+        let random: Vec<[u32; 4]> = (0..edges).map(|edge| key.block(edge, 0)).collect();
+        // Any size, many of them 0, and a few that outweigh all others.
+        let weights: Vec<f32> = random.iter().map(|x| f32::from_bits(x[0] % 0x7F80_0000) * (x[1] % 3) as f32).collect();
+        let weights: Vec<f32> = weights.into_iter().map(|x| if x.is_finite() { x } else { 1.0 }).collect();
+        let even: Vec<i64> = random.iter().map(|x| i64::from(x[2] % 4)).collect();
+        let excluded =
+            ExcludedEdges::new((0..u64::from(edges)).filter(|&edge| random[edge as usize][3] % 4 == 0).collect());
+        let left_out = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
+        let wild = DeviceWeights::new(&both.gpu, &weights).unwrap();
+        let tame = DeviceWeights::new(&both.gpu, &even).unwrap();
+        let compare = |sampler: &mut _, host: &dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer), draw, what| {
+            both.compare(sampler, &seeds, &[(host, draw)], &format!("{fanout}, {what}"));
+        };
+        let (host, draw) = (Weighted::new(fanout, &weights), DeviceDraw::weighted(fanout, &wild));
+        compare(&mut sampler, &on_host(both.graph(), host), draw, "wild");
+        compare(&mut sampler, &on_host(both.graph(), host.without(&excluded)), draw.without(&left_out), "of fewer");
+        compare(&mut sampler, &on_host(both.graph(), host.with_replacement()), draw.with_replacement(), "repeatedly");
+        let (host, draw) = (Weighted::new(fanout, &even), DeviceDraw::weighted(fanout, &tame));
+        compare(&mut sampler, &on_host(both.graph(), host), draw, "tame");
+        let (host, draw) = (host.with_replacement().without(&excluded), draw.with_replacement().without(&left_out));
+        compare(&mut sampler, &on_host(both.graph(), host), draw, "tame, of fewer, repeatedly");
+    }
+}
+
+#[test]
+fn weights_that_are_none_are_refused() {
+    let both = Both::new(3, (vec![0, 3, 5000], vec![0; 5000]));
+    let gpu = &both.gpu;
+    let (indptr, indices) = (gpu.upload(&both.indptr).unwrap(), gpu.upload(&both.indices).unwrap());
+    let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+    let mut sampler = DeviceSampler::new(gpu).unwrap();
+    for (edge, got) in [(1, -1.0), (2, f32::NAN), (4000, f32::INFINITY)] {
+        let mut weights = vec![1f32; 5000];
+        weights[edge] = got;
+        let weights = DeviceWeights::new(gpu, &weights).unwrap();
+        for draw in [DeviceDraw::weighted(Fanout::Take(2), &weights), DeviceDraw::weighted(Fanout::All, &weights)] {
+            for draw in [draw, draw.with_replacement()] {
+                sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
+                let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err().to_string();
+                assert!(error.contains(&format!("edge {edge}:")) && error.contains("finite"), "{error}");
+            }
+        }
+    }
+    let short = DeviceWeights::new(gpu, &[1f32]).unwrap();
+    sampler.start(gpu.upload(&[0]).unwrap().slice()).unwrap();
+    let draw = DeviceDraw::weighted(Fanout::Take(2), &short);
+    let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err();
+    assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");
 }
 
 /// Vertex 0 has more than 2^20 in-edges, vertex 1 one, the others none.
