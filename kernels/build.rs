@@ -17,7 +17,8 @@ fn emulation() {
     let mut found = Vec::new();
     kernels(&root.join("src"), &mut found);
     found.sort();
-    let mut all = "#include \"emulate.h\"\n#include \"device.cuh\"\n".to_string();
+    // Headers first: what they define is the same for all.
+    let mut all: String = ["emulate.h", "device.cuh", "rows.cuh"].map(|name| format!("#include \"{name}\"\n")).concat();
     // Kernels of different files may use the same names for what is their own.
     for (at, path) in found.iter().enumerate() {
         all += &format!("namespace file_{at} {{\n#include \"{}\"\n}}\n", path.display());
@@ -32,6 +33,8 @@ fn emulation() {
         .std("c++17")
         .opt_level(1)
         .flag("-w")
+        // Single-precision sums are to be those of the CPU, bit for bit.
+        .flag("-ffp-contract=off")
         .include(root.join("src/cuda"))
         .file(&unit)
         .compile("gsplit_emulation");

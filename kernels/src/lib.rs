@@ -16,10 +16,12 @@ mod dropout;
 mod edges;
 mod error;
 mod gather;
+mod group;
 mod norm;
 mod philox;
 mod prefetch;
 mod sample;
+mod scan;
 pub mod schedule;
 mod segment;
 mod simd;
@@ -36,7 +38,7 @@ pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all
 pub use count::{CounterParts, Counters};
 pub use cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, MappedHost, load_torch_cuda};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, Edges};
+pub use edges::{BySource, DeviceEdges, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{
     DeviceCache, DeviceTable, DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows,
@@ -48,5 +50,8 @@ pub use prefetch::prefetch;
 pub use sample::{Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted};
 pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
 pub use split::{Split, split_by_owner};
-pub use spmm::{Aggregation, Reduce, aggregate_max, aggregate_max_backward};
+pub use spmm::{
+    Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,
+    aggregate_max_backward_on_device, aggregate_max_on_device,
+};
 pub use unique::unique;

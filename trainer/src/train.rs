@@ -195,6 +195,7 @@ impl Run<'_> {
         let result = catch_unwind(AssertUnwindSafe(|| self.epochs(comms)));
         match result {
             Ok(result) => {
+                let result = result.map_err(|error| error.of_rank(comms.computing.rank()));
                 if let Err(error) = &result {
                     comms.fail(&error.to_string());
                 }

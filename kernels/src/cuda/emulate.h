@@ -137,6 +137,21 @@ template <typename T> T exchange(uint32_t mask, T value, unsigned from) {
     return found;
 }
 
+// Lanes of `mask` whose values satisfy `holds`.
+template <typename T, typename F> uint32_t lanes_where(uint32_t mask, T value, F holds) {
+    Warp &w = warp();
+    memcpy(&w.value[state.fiber->index % LANES], &value, sizeof(T));
+    warp_barrier(mask);
+    uint32_t found = 0;
+    for (unsigned lane = 0; lane < LANES; lane++) {
+        T theirs;
+        memcpy(&theirs, &w.value[lane], sizeof(T));
+        if (mask >> lane & 1) found |= (uint32_t)holds(theirs) << lane;
+    }
+    warp_barrier(mask);
+    return found;
+}
+
 inline void enter() {
     state.body(state.arguments);
     Fiber &fiber = *state.fiber;
@@ -256,11 +271,10 @@ template <typename T> T __shfl_down_sync(uint32_t mask, T value, unsigned lanes)
     return emulate::exchange(mask, value, lane + lanes > 31 ? lane : lane + lanes);
 }
 inline uint32_t __ballot_sync(uint32_t mask, int predicate) {
-    uint32_t found = 0;
-    for (unsigned lane = 0; lane < 32; lane++) {
-        if (mask >> lane & 1) found |= (uint32_t)(emulate::exchange(mask, predicate, lane) != 0) << lane;
-    }
-    return found;
+    return emulate::lanes_where<int>(mask, predicate, [](int theirs) { return theirs != 0; });
+}
+template <typename T> uint32_t __match_any_sync(uint32_t mask, T value) {
+    return emulate::lanes_where<T>(mask, value, [value](T theirs) { return theirs == value; });
 }
 inline int __any_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
@@ -289,6 +303,9 @@ inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline float __expf(float x) { return expf(x); }
 inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
 inline float __fdividef(float a, float b) { return a / b; }
 #ifndef __cplusplus
 #error C++ only

@@ -85,7 +85,7 @@ impl Backend for Emulated {
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
         let name = CString::new(kernel.name).unwrap_or_default();
         // Values as aligned as any that a kernel takes.
-        let mut values: Vec<[u64; 4]> = vec![[0; 4]; arguments.len()];
+        let mut values: Vec<[u64; 8]> = vec![[0; 8]; arguments.len()];
         for (value, argument) in values.iter_mut().zip(arguments) {
             let bytes = argument.bytes();
             bytemuck::bytes_of_mut(value)[..bytes.len()].copy_from_slice(bytes);

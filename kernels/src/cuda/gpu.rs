@@ -78,6 +78,8 @@ pub(crate) enum Argument {
     U32(u32),
     F32(f32),
     Key([u32; 5]),
+    /// A struct of pointers and integers, eight words long.
+    Struct([u64; 8]),
 }
 
 impl Argument {
@@ -88,6 +90,7 @@ impl Argument {
             Self::U32(value) => bytemuck::bytes_of(value),
             Self::F32(value) => bytemuck::bytes_of(value),
             Self::Key(words) => bytemuck::bytes_of(words),
+            Self::Struct(words) => bytemuck::bytes_of(words),
         }
     }
 }
@@ -106,6 +109,7 @@ argument_from! {
     u64 => Argument::Address,
     u32 => Argument::U32,
     f32 => Argument::F32,
+    [u64; 8] => Argument::Struct,
     &StreamKey => |key: &StreamKey| Argument::Key(key.words_of_key())
 }
 

@@ -10,8 +10,16 @@ pub(crate) struct Module {
 }
 
 /// What kernels may include.
-pub(super) const HEADERS: [(&str, &str); 1] = [("device.cuh", include_str!("device.cuh"))];
+pub(super) const HEADERS: [(&str, &str); 2] =
+    [("device.cuh", include_str!("device.cuh")), ("rows.cuh", include_str!("rows.cuh"))];
 
 /// All files of kernels, which are compiled by a test.
 #[cfg(test)]
-pub(super) const MODULES: &[&Module] = &[&crate::gather::cached::MODULE, &crate::gather::cuda::MODULE];
+pub(super) const MODULES: &[&Module] = &[
+    &crate::edges::cuda::MODULE,
+    &crate::gather::cached::MODULE,
+    &crate::gather::cuda::MODULE,
+    &crate::group::cuda::MODULE,
+    &crate::scan::cuda::MODULE,
+    &crate::spmm::cuda::MODULE,
+];

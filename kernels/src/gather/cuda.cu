@@ -1,11 +1,6 @@
 // Rows of a matrix copied to where they are needed, widened to f32; and summed back in a fixed order.
 #include "device.cuh"
 
-// Four values of a row at once, where rows have a multiple of four.
-template <typename T> struct alignas(4 * sizeof(T)) Four {
-    T value[4];
-};
-
 // One thread takes `W` values of one row.
 template <typename T, int W>
 __device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, float *out) {
@@ -15,11 +10,11 @@ __device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *posi
         const u64 position = positions[row];
         float values[W];
         if (position >= rows) {
-            for (int k = 0; k < W; k++) values[k] = __uint_as_float(0x7FC00000u);
+            for (int k = 0; k < W; k++) values[k] = not_a_number();
         } else {
             const float factor = scale ? scale[position] : 1.0f;
             if (W == 4) {
-                const Four<T> four = *(const Four<T> *)(table + position * dim + column);
+                const Packed<T, 4> four = *(const Packed<T, 4> *)(table + position * dim + column);
                 for (int k = 0; k < W; k++) values[k] = widen(four.value[k]);
             } else {
                 values[0] = widen(table[position * dim + column]);
@@ -36,11 +31,6 @@ __device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *posi
         }
     }
 }
-
-struct Int8 {
-    signed char value;
-};
-__device__ __forceinline__ float widen(Int8 value) { return value.value; }
 
 #define GATHER(name, T)                                                                                                \
     KERNEL_ENTRY void name(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, float *out) {  \

@@ -6,9 +6,12 @@
 //! zeros. No row per edge is ever built. Source: Wang et al., "Deep Graph Library", 2019 (g-SpMM).
 
 mod cpu;
+pub(crate) mod cuda;
 mod max;
+pub(crate) mod sum;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use cpu::{Aggregation, Reduce};
+pub use cuda::{DeviceAggregation, DeviceRows, aggregate_max_backward_on_device, aggregate_max_on_device};
 pub use max::{aggregate_max, aggregate_max_backward};

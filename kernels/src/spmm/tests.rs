@@ -1,6 +1,8 @@
 //! Every aggregation against loops in f64, its gradients against finite differences of those loops, and against itself on
 //! other numbers of threads.
 
+mod device;
+
 use half::{bf16, f16};
 
 use super::*;

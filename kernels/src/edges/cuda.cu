@@ -1,0 +1,42 @@
+// A layer's edges: the target of each, rows of many edges, and the order of the sources.
+#include "device.cuh"
+#include "rows.cuh"
+
+// The target of each edge: the first whose edges end beyond it.
+KERNEL_ENTRY void edge_targets(const u32 *indptr, u64 targets, u64 edges, u32 *out) {
+    const u64 edge = thread_id();
+    if (edge >= edges) return;
+    u64 low = 0, high = targets;
+    while (low < high) {
+        const u64 middle = low + (high - low) / 2;
+        if (indptr[middle + 1] <= edge) low = middle + 1;
+        else high = middle;
+    }
+    out[edge] = (u32)low;
+}
+KERNEL(edge_targets)
+
+// The target of each edge in another order.
+KERNEL_ENTRY void edge_reorder(const u32 *targets, const u32 *order, u64 edges, u32 *out) {
+    const u64 place = thread_id();
+    if (place < edges) out[place] = targets[order[place]];
+}
+KERNEL(edge_reorder)
+
+// Cuts rows of more than PIECE edges into pieces. Their order changes nothing but where partial sums lie.
+KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *heavy, u32 *pieces) {
+    const u64 row = thread_id();
+    if (row >= rows) return;
+    const u32 edges = indptr[row + 1] - indptr[row];
+    if (edges <= PIECE) return;
+    const u32 count = (edges - 1) / PIECE + 1;
+    const u32 slot = atomicAdd(&counts[0], 1u), first = atomicAdd(&counts[1], count);
+    heavy[3 * slot] = (u32)row;
+    heavy[3 * slot + 1] = first;
+    heavy[3 * slot + 2] = count;
+    for (u32 i = 0; i < count; i++) {
+        pieces[2 * (first + i)] = (u32)row;
+        pieces[2 * (first + i) + 1] = i;
+    }
+}
+KERNEL(edge_pieces)

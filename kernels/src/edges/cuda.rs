@@ -1,0 +1,284 @@
+//! A layer's edges on a GPU, and how sums over them are launched.
+//!
+//! Returns: [`DeviceEdges`], which finds out what operators need of them when it is first asked for. Input: a CSC that kernels
+//! made, or [`Edges`] to copy; of arrays on a device the host checks the lengths alone. Cost: the target of each edge is found
+//! by bisection, the order of the sources by a stable counting sort; the host never waits.
+
+use std::sync::OnceLock;
+
+use super::Edges;
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::error::KernelError;
+use crate::group::{Grouped, group_by_key};
+
+pub(crate) static MODULE: Module = Module { name: "edges", source: include_str!("cuda.cu") };
+
+/// Threads of a block.
+pub(crate) const THREADS: u32 = 256;
+/// Edges of a piece, as in `rows.cuh`.
+const PIECE: usize = 512;
+
+/// [`Edges`] on a GPU.
+#[derive(Debug)]
+pub struct DeviceEdges {
+    rows: DeviceIndptr,
+    sources: DeviceBuffer<u32>,
+    num_sources: usize,
+    targets: OnceLock<DeviceBuffer<u32>>,
+    by_source: OnceLock<DeviceBySource>,
+}
+
+/// The same edges in the order of their sources, and in target order within a source.
+#[derive(Debug)]
+pub(crate) struct DeviceBySource {
+    pub rows: DeviceIndptr,
+    /// Target of each edge.
+    pub targets: DeviceBuffer<u32>,
+    /// Position of each edge in the order of the targets.
+    pub edges: DeviceBuffer<u32>,
+}
+
+impl DeviceEdges {
+    /// Edges into `indptr.len() - 1` targets: those into target `t` are `sources[indptr[t]..indptr[t + 1]]`, rows of a matrix of
+    /// `num_sources`. A source that is no row counts as a row of NaNs forwards and as none backwards.
+    ///
+    /// # Errors
+    /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
+    pub fn new(indptr: DeviceBuffer<u32>, sources: DeviceBuffer<u32>, num_sources: usize) -> Result<Self, GpuError> {
+        let rows = DeviceIndptr::new(indptr, sources.len())?;
+        Ok(Self { rows, sources, num_sources, targets: OnceLock::new(), by_source: OnceLock::new() })
+    }
+
+    /// A copy of `edges`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn upload(gpu: &Gpu, edges: &Edges) -> Result<Self, GpuError> {
+        Self::new(gpu.upload(edges.indptr())?, gpu.upload(edges.sources())?, edges.num_sources())
+    }
+
+    /// Tells that no target has more than `most` edges, as after sampling with that fanout, which may save launches.
+    pub fn with_max_degree(mut self, most: usize) -> Self {
+        self.rows.in_pieces &= most > PIECE;
+        self
+    }
+
+    /// Number of targets.
+    pub fn num_targets(&self) -> usize {
+        self.rows.count()
+    }
+
+    /// Number of rows that sources are positions in.
+    pub fn num_sources(&self) -> usize {
+        self.num_sources
+    }
+
+    /// Number of edges.
+    pub fn num_edges(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Where the edges of each target start, and the number of edges.
+    pub fn indptr(&self) -> DeviceSlice<'_, u32> {
+        self.rows.indptr.slice()
+    }
+
+    /// The source of each edge.
+    pub fn sources(&self) -> DeviceSlice<'_, u32> {
+        self.sources.slice()
+    }
+
+    pub(crate) fn by_target(&self) -> &DeviceIndptr {
+        &self.rows
+    }
+
+    /// The target of each edge: found when it is first asked for.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn targets(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>, GpuError> {
+        let find = || {
+            let out = gpu.alloc(self.num_edges())?;
+            let kernel = Kernel { module: &MODULE, name: "edge_targets" };
+            let sizes = [(self.num_targets() as u64).into(), (out.len() as u64).into()];
+            let arguments = [self.indptr().into(), sizes[0], sizes[1], (&out).into()];
+            gpu.launch(kernel, Shape::per_item(out.len(), THREADS), &arguments)?;
+            Ok(out)
+        };
+        Ok(found_once(&self.targets, find)?.slice())
+    }
+
+    /// The edges grouped by source: sorted when it is first asked for.
+    pub(crate) fn by_source(&self, gpu: &Gpu) -> Result<&DeviceBySource, GpuError> {
+        found_once(&self.by_source, || {
+            let of_edges = self.targets(gpu)?;
+            let Grouped { indptr, order } = group_by_key(gpu, self.sources(), self.num_sources)?;
+            let targets = gpu.alloc(order.len())?;
+            let kernel = Kernel { module: &MODULE, name: "edge_reorder" };
+            let arguments = [of_edges.into(), (&order).into(), (order.len() as u64).into(), (&targets).into()];
+            gpu.launch(kernel, Shape::per_item(order.len(), THREADS), &arguments)?;
+            Ok(DeviceBySource { rows: DeviceIndptr::new(indptr, order.len())?, targets, edges: order })
+        })
+    }
+}
+
+/// What `cell` holds, made now if it holds nothing.
+fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>) -> Result<&T, GpuError> {
+    match cell.get() {
+        Some(found) => Ok(found),
+        None => {
+            let made = make()?;
+            Ok(cell.get_or_init(|| made))
+        }
+    }
+}
+
+/// Where the edges of each row start, and the pieces of rows that have many.
+#[derive(Debug)]
+pub(crate) struct DeviceIndptr {
+    indptr: DeviceBuffer<u32>,
+    num_edges: usize,
+    /// Whether a row may have more edges than a piece.
+    in_pieces: bool,
+    pieces: OnceLock<Pieces>,
+}
+
+/// Rows of more than [`PIECE`] edges, as `rows.cuh` has them.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    /// The numbers of the other two.
+    pub counts: DeviceBuffer<u32>,
+    pub heavy: DeviceBuffer<u32>,
+    pub pieces: DeviceBuffer<u32>,
+}
+
+impl DeviceIndptr {
+    pub(crate) fn new(indptr: DeviceBuffer<u32>, num_edges: usize) -> Result<Self, GpuError> {
+        if indptr.is_empty() {
+            let expected = "an indptr with one value more than targets";
+            return Err(KernelError::Topology { expected, got: "an empty one".into() }.into());
+        }
+        u32::try_from(num_edges).map_err(|_| KernelError::TooManyEdges { edges: num_edges as u64 })?;
+        Ok(Self { indptr, num_edges, in_pieces: num_edges > PIECE, pieces: OnceLock::new() })
+    }
+
+    /// Number of rows.
+    pub(crate) fn count(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    pub(crate) fn slice(&self) -> DeviceSlice<'_, u32> {
+        self.indptr.slice()
+    }
+
+    /// Rows of many edges, at most [`DeviceIndptr::most_heavy`]; none if no row can have many.
+    pub(crate) fn pieces(&self, gpu: &Gpu) -> Result<Option<&Pieces>, GpuError> {
+        if !self.in_pieces {
+            return Ok(None);
+        }
+        let cut = || {
+            let (heavy, pieces) = (gpu.alloc(3 * self.most_heavy())?, gpu.alloc(2 * self.most_pieces())?);
+            let found = Pieces { counts: gpu.zeros(2)?, heavy, pieces };
+            let outs = [(&found.counts).into(), (&found.heavy).into(), (&found.pieces).into()];
+            let arguments = [(&self.indptr).into(), (self.count() as u64).into(), outs[0], outs[1], outs[2]];
+            let kernel = Kernel { module: &MODULE, name: "edge_pieces" };
+            gpu.launch(kernel, Shape::per_item(self.count(), THREADS), &arguments)?;
+            Ok(found)
+        };
+        Ok(Some(found_once(&self.pieces, cut)?))
+    }
+
+    /// No more rows than this can have more than [`PIECE`] edges.
+    pub(crate) fn most_heavy(&self) -> usize {
+        self.num_edges / (PIECE + 1)
+    }
+
+    /// Nor more pieces: one that is not full for each row.
+    fn most_pieces(&self) -> usize {
+        self.num_edges / PIECE + self.most_heavy()
+    }
+
+    /// Runs `kernel`, which sums over the edges of rows of `chunks` chunks each; a chunk's sum takes `chunk_bytes`. The kernel's
+    /// first argument is `Rows`, `rest` are the others.
+    pub(crate) fn sum(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        chunks: usize,
+        chunk_bytes: usize,
+        rest: &[Argument],
+    ) -> Result<(), GpuError> {
+        if chunks == 0 {
+            return Ok(());
+        }
+        let pieces = self.pieces(gpu)?;
+        let width = if chunks <= 32 { chunks.next_power_of_two() } else { chunks.next_multiple_of(32) };
+        let scratch = gpu.alloc::<u8>(pieces.map_or(0, |_| self.most_pieces() * chunks * chunk_bytes))?;
+        let lists = pieces
+            .map_or([0; 3], |found| [&found.counts, &found.heavy, &found.pieces].map(|list| list.slice().address()));
+        let launch = |which: u64, items: usize| {
+            let [counts, heavy, pieces] = lists;
+            let last = [scratch.slice().address(), which | (chunks as u64) << 32, width as u64];
+            let indptr = [self.indptr.slice().address(), self.count() as u64];
+            let rows = [indptr[0], indptr[1], counts, heavy, pieces, last[0], last[1], last[2]];
+            gpu.launch(kernel, Shape::per_item(items * width, THREADS), &[&[rows.into()][..], rest].concat())
+        };
+        launch(0, self.count())?;
+        if pieces.is_some() {
+            launch(1, self.most_pieces())?;
+            launch(2, self.most_heavy())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spmm::tests::edges;
+
+    #[test]
+    fn oracle_the_order_of_the_sources() {
+        let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (40, 90, 6, 0), (300, 900, 9, 4000), (1, 2, 0, 5), (0, 3, 0, 0)];
+        for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
+            let gpu = Gpu::emulated(case as u32 % 4);
+            let edges = edges(case as u32, targets, sources, degree, hub);
+            let found = DeviceEdges::upload(&gpu, &edges).unwrap();
+            let by_source = found.by_source(&gpu).unwrap();
+            let expected = edges.by_source();
+            assert_eq!(by_source.rows.indptr.to_vec().unwrap(), expected.indptr, "case {case}");
+            assert_eq!(by_source.targets.to_vec().unwrap(), expected.targets, "case {case}");
+            assert_eq!(by_source.edges.to_vec().unwrap(), expected.edges, "case {case}");
+        }
+    }
+
+    #[test]
+    fn rows_of_many_edges_are_cut_whole() {
+        let gpu = Gpu::emulated(2);
+        let degrees = [PIECE, PIECE + 1, 0, 3, 3 * PIECE, 0, 2 * PIECE - 1];
+        let mut indptr = vec![0u32];
+        degrees.iter().for_each(|degree| indptr.push(indptr[indptr.len() - 1] + *degree as u32));
+        let num_edges = indptr[degrees.len()] as usize;
+        let rows = DeviceIndptr::new(gpu.upload(&indptr).unwrap(), num_edges).unwrap();
+        let found = rows.pieces(&gpu).unwrap().unwrap();
+        assert_eq!(found.counts.to_vec().unwrap(), [3, 7]);
+        assert!(rows.most_heavy() >= 3 && rows.most_pieces() >= 7);
+        let mut heavy: Vec<[u32; 3]> =
+            found.heavy.to_vec().unwrap()[..9].chunks(3).map(|row| [row[0], row[1], row[2]]).collect();
+        heavy.sort_unstable();
+        assert_eq!(heavy.iter().map(|row| [row[0], row[2]]).collect::<Vec<_>>(), [[1, 2], [4, 3], [6, 2]]);
+        let pieces = found.pieces.to_vec().unwrap();
+        for [row, first, count] in heavy {
+            for piece in 0..count {
+                assert_eq!(pieces[2 * (first + piece) as usize..][..2], [row, piece]);
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_indptr_is_refused() {
+        let gpu = Gpu::emulated(0);
+        let refused = DeviceEdges::new(gpu.alloc(0).unwrap(), gpu.alloc(0).unwrap(), 1);
+        assert!(matches!(refused, Err(GpuError::Input(KernelError::Topology { .. }))));
+    }
+}

@@ -1,0 +1,230 @@
+// Weighted sums and maxima of rows over edges, and their gradients.
+#include "device.cuh"
+#include "rows.cuh"
+
+// Rows of `stride` values, of which those from `offset` on count; row i is that of vertices[i] if there are any. No values
+// at all count as ones.
+struct Table {
+    const void *values;
+    u64 rows;
+    const float *scales;
+    const u32 *vertices;
+    u64 count, stride, offset, unused;
+};
+
+// What a row's own row is to its sum.
+constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
+
+// What an edge's row is multiplied by: a weight for each edge and head, and with `mean` one over the target's edges. With
+// self-loops a weight of the target's own row stands before those of its edges. `edges` has the edge of each place.
+struct Factors {
+    const float *weights;
+    const u32 *edges, *indptr;
+    u64 num_own;
+    u32 heads, head_dim, own, mean;
+    u64 unused[2];
+};
+
+template <typename T, int W, bool BY_SOURCE> struct Sum {
+    typedef Chunk<W> Acc;
+    struct Found {
+        u32 position, edge;
+    };
+    struct Term {
+        Chunk<W> values;
+        float factor;
+    };
+    const Table &table;
+    const Factors &factors;
+    const u32 *list;
+    float *out;
+    u64 out_stride, out_offset;
+    u64 row;
+    u32 column, head;
+    float scale;
+
+    __device__ Sum(const Table &table, const Factors &factors, const u32 *list, float *out, u64 out_stride, u64 out_offset)
+        : table(table), factors(factors), list(list), out(out), out_stride(out_stride), out_offset(out_offset) {}
+
+    __device__ __forceinline__ static float one_over(u32 edges) { return 1.0f / (float)(edges > 1 ? edges : 1); }
+
+    __device__ __forceinline__ void begin(u64 row, u32 chunk, u32 edges) {
+        this->row = row;
+        column = chunk * W;
+        head = factors.heads > 1 ? column / factors.head_dim : 0;
+        scale = !BY_SOURCE && factors.mean ? one_over(edges) : 1.0f;
+    }
+
+    // W columns of a row, from a column of the table's rows on.
+    __device__ __forceinline__ Chunk<W> read(u64 position, u64 column) const {
+        if (!table.values) return filled<W>(1.0f);
+        if (position >= table.count) return filled<W>(not_a_number());
+        const u64 at = table.vertices ? table.vertices[position] : position;
+        if (at >= table.rows) return filled<W>(not_a_number());
+        const Packed<T, W> values = *(const Packed<T, W> *)((const T *)table.values + at * table.stride + column);
+        Chunk<W> chunk;
+#pragma unroll
+        for (int k = 0; k < W; k++) chunk.value[k] = widen(values.value[k]);
+        if (table.scales) {
+            const float scale = table.scales[at];
+#pragma unroll
+            for (int k = 0; k < W; k++) chunk.value[k] = __fmul_rn(scale, chunk.value[k]);
+        }
+        return chunk;
+    }
+
+    __device__ __forceinline__ float weight(u64 at) const { return factors.weights[at * factors.heads + head]; }
+
+    __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
+
+    __device__ __forceinline__ void start(Acc &acc) const {
+        zero(acc);
+        if (factors.own == ONTO) acc = load_chunk<W>(out + row * out_stride + out_offset + column);
+        if (row >= factors.num_own) return;
+        if (factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
+        if (factors.own == BESIDE && BY_SOURCE) acc = read(row, column);
+    }
+
+    __device__ __forceinline__ Found find(u64 place) const {
+        return {list ? list[place] : (u32)place, factors.edges ? factors.edges[place] : (u32)place};
+    }
+
+    __device__ __forceinline__ Term load(const Found &found) const {
+        Term term;
+        const u64 target = BY_SOURCE ? found.position : row;
+        term.factor = scale;
+        if (BY_SOURCE && factors.mean) term.factor = one_over(factors.indptr[target + 1] - factors.indptr[target]);
+        if (factors.weights) {
+            const u64 before = factors.own == SELF_LOOP ? target + 1 : 0;
+            term.factor = __fmul_rn(term.factor, weight(found.edge + before));
+        }
+        term.values = read(found.position, table.offset + column);
+        return term;
+    }
+
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.factor, term.values); }
+    __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
+
+    __device__ __forceinline__ void finish(const Acc &acc) const {
+        float *to = out + row * out_stride + column;
+        store_chunk(to + out_offset, acc);
+        if (factors.own == BESIDE && !BY_SOURCE) store_chunk(to, read(row, table.offset + column));
+    }
+};
+
+#define SUM(name, T, BY_SOURCE)                                                                                        \
+    KERNEL_ENTRY void name(Rows rows, Table table, Factors factors, const u32 *list, float *out, u64 out_stride, u64 out_offset, u32 wide) { \
+        if (wide) for_rows(rows, Sum<T, 4, BY_SOURCE>(table, factors, list, out, out_stride, out_offset));             \
+        else for_rows(rows, Sum<T, 1, BY_SOURCE>(table, factors, list, out, out_stride, out_offset));                  \
+    }                                                                                                                  \
+    KERNEL(name)
+
+SUM(sum_f32, float, false)
+SUM(sum_f16, Half, false)
+SUM(sum_bf16, Bfloat16, false)
+SUM(sum_i8, Int8, false)
+SUM(sum_by_source, float, true)
+
+// Out's value at an edge: the product of its source's row with its target's gradient, over the number of edges for the mean.
+KERNEL_ENTRY void sum_weights_backward(Ends ends, float *out, const float *rows, const float *gradient, u64 stride, u64 offset) {
+    end_products<false>(ends, out, rows, gradient, stride, offset, nullptr, 0.0f);
+}
+KERNEL(sum_weights_backward)
+
+// --- maxima: the first of equals, and any NaN ---
+
+template <int W> struct Best {
+    Chunk<W> value;
+    u32 edge[W];
+};
+
+template <int W> struct Max {
+    typedef Best<W> Acc;
+    typedef uint2 Found;
+    typedef Best<W> Term;
+    const float *values;
+    u64 num_sources, dim;
+    const u32 *indptr, *list;
+    float *out;
+    u32 *picked;
+    u64 row;
+    u32 column, edges;
+
+    __device__ __forceinline__ void begin(u64 row, u32 chunk, u32 edges) {
+        this->row = row;
+        this->edges = edges;
+        column = chunk * W;
+    }
+    __device__ __forceinline__ void zero(Acc &acc) const {
+        acc.value = filled<W>(edges ? -infinity() : 0.0f);
+        for (int k = 0; k < W; k++) acc.edge[k] = edges ? indptr[row] : ~0u;
+    }
+    __device__ __forceinline__ void start(Acc &acc) const { zero(acc); }
+    __device__ __forceinline__ uint2 find(u64 place) const { return make_uint2(list[place], (u32)place); }
+    __device__ __forceinline__ Term load(const uint2 &found) const {
+        Term term;
+        const u64 source = found.x;
+        term.value = source < num_sources ? load_chunk<W>(values + source * dim + column) : filled<W>(not_a_number());
+        for (int k = 0; k < W; k++) term.edge[k] = found.y;
+        return term;
+    }
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const {
+#pragma unroll
+        for (int k = 0; k < W; k++) {
+            const float value = term.value.value[k];
+            if (value > acc.value.value[k] || value != value) {
+                acc.value.value[k] = value;
+                acc.edge[k] = term.edge[k];
+            }
+        }
+    }
+    __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add(acc, piece); }
+    __device__ __forceinline__ void finish(const Acc &acc) const {
+        store_chunk(out + row * dim + column, acc.value);
+        for (int k = 0; k < W; k++) picked[row * dim + column + k] = acc.edge[k];
+    }
+};
+
+KERNEL_ENTRY void max_forward(Rows rows, const float *values, u64 num_sources, u64 dim, const u32 *list, float *out, u32 *picked, u32 wide) {
+    if (wide) for_rows(rows, Max<4>{values, num_sources, dim, rows.indptr, list, out, picked});
+    else for_rows(rows, Max<1>{values, num_sources, dim, rows.indptr, list, out, picked});
+}
+KERNEL(max_forward)
+
+template <int W> struct MaxBackward {
+    typedef Chunk<W> Acc;
+    typedef uint2 Found;
+    typedef Chunk<W> Term;
+    const u32 *picked;
+    const float *gradient;
+    u64 dim;
+    const u32 *targets, *edges;
+    float *out;
+    u64 row;
+    u32 column;
+
+    __device__ __forceinline__ void begin(u64 row, u32 chunk, u32) {
+        this->row = row;
+        column = chunk * W;
+    }
+    __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
+    __device__ __forceinline__ void start(Acc &acc) const { zero(acc); }
+    __device__ __forceinline__ uint2 find(u64 place) const { return make_uint2(targets[place], edges[place]); }
+    __device__ __forceinline__ Term load(const uint2 &found) const {
+        const u64 at = found.x * dim + column;
+        const Packed<u32, W> from = *(const Packed<u32, W> *)(picked + at);
+        Term term = load_chunk<W>(gradient + at);
+#pragma unroll
+        for (int k = 0; k < W; k++) term.value[k] = from.value[k] == found.y ? term.value[k] : 0.0f;
+        return term;
+    }
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_chunk(acc, term); }
+    __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
+    __device__ __forceinline__ void finish(const Acc &acc) const { store_chunk(out + row * dim + column, acc); }
+};
+
+KERNEL_ENTRY void max_backward(Rows rows, const u32 *picked, const float *gradient, u64 dim, const u32 *targets, const u32 *edges, float *out, u32 wide) {
+    if (wide) for_rows(rows, MaxBackward<4>{picked, gradient, dim, targets, edges, out});
+    else for_rows(rows, MaxBackward<1>{picked, gradient, dim, targets, edges, out});
+}
+KERNEL(max_backward)

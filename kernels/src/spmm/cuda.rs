@@ -1,0 +1,270 @@
+//! Sums, means and maxima of rows over edges on a GPU.
+//!
+//! Returns and takes what the functions for the host do, in memory of the device. Idea: `rows.cuh`; each column of a row is
+//! summed in the order of its edges, so that results are the host's bit for bit, but for rows of more than 512 edges,
+//! which are summed in pieces. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a
+//! row for each edge, one write of each output row; the host does not wait.
+
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::edges::DeviceEdges;
+use crate::edges::cuda::THREADS;
+use crate::error::KernelError;
+use crate::gather::DeviceValue;
+
+use super::Reduce;
+use super::sum::{Factors, Over, Own, SumRows, Table, lanes};
+
+pub(crate) static MODULE: Module = Module { name: "spmm", source: include_str!("cuda.cu") };
+
+/// Rows to aggregate, wherever they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceRows<'a, T> {
+    /// Rows one after the other.
+    pub table: DeviceSlice<'a, T>,
+    /// What the values of each row of the table are multiplied by, if they are.
+    pub scales: Option<DeviceSlice<'a, f32>>,
+    /// The row of the table that each source has; its own when `None`.
+    pub vertices: Option<DeviceSlice<'a, u32>>,
+}
+
+impl<'a, T> From<DeviceSlice<'a, T>> for DeviceRows<'a, T> {
+    fn from(table: DeviceSlice<'a, T>) -> Self {
+        Self { table, scales: None, vertices: None }
+    }
+}
+
+/// An aggregation over a layer's edges on a GPU: as [`Aggregation`](super::Aggregation).
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceAggregation<'a> {
+    /// The edges.
+    pub edges: &'a DeviceEdges,
+    /// Sum or mean.
+    pub reduce: Reduce,
+    /// A factor for the row of each edge; 1 when `None`.
+    pub weights: Option<DeviceSlice<'a, f32>>,
+    /// Whether the target's own row comes first.
+    pub beside_own: bool,
+}
+
+impl DeviceAggregation<'_> {
+    /// Row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) becomes the aggregate of the rows of the sources of the edges
+    /// into `t`, widened to `f32`. A row that is not there counts as NaNs.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
+    /// row of its own; what the GPU reports.
+    pub fn forward<'r, T: DeviceValue>(
+        &self,
+        gpu: &Gpu,
+        rows: impl Into<DeviceRows<'r, T>>,
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let (edges, rows) = (self.edges, rows.into());
+        self.check()?;
+        let stride = self.out_dim(dim);
+        KernelError::check_matrix("output of aggregation", edges.num_targets(), stride, out.len())?;
+        if dim == 0 {
+            return Ok(());
+        }
+        let sum = SumRows {
+            over: Over::Targets(edges.by_target(), Some(edges.sources())),
+            kernel: T::SUM,
+            table: table_of(rows, edges.num_sources(), dim)?,
+            factors: self.factors(edges.num_targets()),
+            dim,
+        };
+        sum.launch(gpu, out, [stride, self.own_dim(dim)])
+    }
+
+    /// Row `s` of `out` (sources × `dim`) becomes the gradient of source row `s`, where `gradient` (targets ×
+    /// [`DeviceAggregation::out_dim`]) is that of the output.
+    ///
+    /// # Errors
+    /// As [`DeviceAggregation::forward`].
+    pub fn backward(
+        &self,
+        gpu: &Gpu,
+        gradient: DeviceSlice<'_, f32>,
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let (edges, stride) = (self.edges, self.out_dim(dim));
+        self.check()?;
+        KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
+        if dim == 0 {
+            return Ok(());
+        }
+        let sum = SumRows {
+            over: Over::Sources(edges.by_source(gpu)?, edges.indptr()),
+            kernel: "sum_by_source",
+            table: Table { offset: self.own_dim(dim), ..Table::matrix(gradient, edges.num_targets(), stride) },
+            factors: self.factors(edges.num_targets()),
+            dim,
+        };
+        sum.launch(gpu, out, [dim, 0])
+    }
+
+    /// `out[e]` becomes the gradient of edge `e`'s weight: the product of its source's row with its target's gradient,
+    /// over the number of edges for the mean.
+    ///
+    /// # Errors
+    /// As [`DeviceAggregation::forward`].
+    pub fn weights_backward(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        gradient: DeviceSlice<'_, f32>,
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let (edges, stride) = (self.edges, self.out_dim(dim));
+        self.check()?;
+        KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
+        KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
+        KernelError::check_len("gradient of the weights", edges.num_edges(), out.len())?;
+        let ends = EndProducts { edges, heads: 1, head_dim: dim, own: false, mean: self.reduce == Reduce::Mean };
+        let place = [(stride as u64).into(), (self.own_dim(dim) as u64).into()];
+        let aligned = [rows.address(), gradient.address(), self.own_dim(dim) as u64 * 4];
+        let rest = [rows.into(), gradient.into(), place[0], place[1]];
+        ends.launch(gpu, Kernel { module: &MODULE, name: "sum_weights_backward" }, &aligned, &rest, out)
+    }
+
+    /// Width of an output row for sources of width `dim`.
+    pub fn out_dim(&self, dim: usize) -> usize {
+        dim + self.own_dim(dim)
+    }
+
+    fn own_dim(&self, dim: usize) -> usize {
+        if self.beside_own { dim } else { 0 }
+    }
+
+    fn factors(&self, num_own: usize) -> Factors {
+        let own = if self.beside_own { Own::Beside } else { Own::Nothing };
+        let weights = self.weights.map_or(0, |weights| weights.address());
+        Factors { weights, num_own, own, mean: self.reduce == Reduce::Mean, ..Factors::default() }
+    }
+
+    fn check(&self) -> Result<(), KernelError> {
+        if let Some(weights) = self.weights {
+            KernelError::check_len("edge weights", self.edges.num_edges(), weights.len())?;
+        }
+        let (targets, rows) = (self.edges.num_targets(), self.edges.num_sources());
+        match self.beside_own && targets > rows {
+            true => Err(KernelError::RowOutOfRange { position: rows as u32, rows }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// `rows` as the kernel takes them, of which there are `sources`.
+fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize) -> Result<Table, KernelError> {
+    let DeviceRows { table, scales, vertices } = rows;
+    let held = table.len() / dim;
+    KernelError::check_matrix("table of the rows", held, dim, table.len())?;
+    KernelError::check_len("rows to aggregate", sources, vertices.map_or(held, |vertices| vertices.len()))?;
+    if let Some(scales) = scales {
+        KernelError::check_len("scales of the rows", held, scales.len())?;
+    }
+    Ok(Table {
+        values: table.address(),
+        value_bytes: size_of::<T>(),
+        rows: held,
+        scales: scales.map_or(0, |scales| scales.address()),
+        vertices: vertices.map_or(0, |vertices| vertices.address()),
+        count: sources,
+        stride: dim,
+        offset: 0,
+    })
+}
+
+/// Products of what is at both ends of each edge, a number for each head: `Ends` of `rows.cuh`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndProducts<'a> {
+    pub edges: &'a DeviceEdges,
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Whether each target has an edge from its own row, before its others.
+    pub own: bool,
+    pub mean: bool,
+}
+
+impl EndProducts<'_> {
+    /// Runs `kernel`, whose arguments are `Ends` and `rest`; `aligned` are the addresses, and bytes, that decide whether it may load
+    /// four values at once.
+    pub(crate) fn launch(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        aligned: &[u64],
+        rest: &[crate::cuda::Argument],
+        out: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let Self { edges, heads, head_dim, own, mean } = *self;
+        let wide = head_dim % 4 == 0 && aligned.iter().all(|address| address % 16 == 0);
+        let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
+        let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
+        let words = [
+            edges.indptr().address(),
+            edges.sources().address(),
+            edges.targets(gpu)?.address(),
+            edges.num_edges() as u64,
+            pair(edges.num_targets(), edges.num_sources()),
+            pair(heads, head_dim),
+            pair(own.into(), mean.into()),
+            pair(lanes, wide.into()),
+        ];
+        let items = (edges.num_edges() + if own { edges.num_targets() } else { 0 }) * heads;
+        let arguments = [&[words.into(), (&*out).into()], rest].concat();
+        gpu.launch(kernel, Shape::per_item(items * lanes, THREADS), &arguments)
+    }
+}
+
+/// [`aggregate_max`](super::aggregate_max) on a GPU.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+pub fn aggregate_max_on_device(
+    gpu: &Gpu,
+    edges: &DeviceEdges,
+    rows: DeviceSlice<'_, f32>,
+    dim: usize,
+    out: &mut DeviceSliceMut<'_, f32>,
+    picked: &mut DeviceSliceMut<'_, u32>,
+) -> Result<(), GpuError> {
+    KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
+    KernelError::check_matrix("output of aggregation", edges.num_targets(), dim, out.len())?;
+    KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
+    let wide = dim % 4 == 0 && [rows.address(), out.address(), picked.address()].iter().all(|at| at % 16 == 0);
+    let width = if wide { 4 } else { 1 };
+    let sizes = [(edges.num_sources() as u64).into(), (dim as u64).into()];
+    let outs = [(&*out).into(), (&*picked).into(), u32::from(wide).into()];
+    let rest = [rows.into(), sizes[0], sizes[1], edges.sources().into(), outs[0], outs[1], outs[2]];
+    let kernel = Kernel { module: &MODULE, name: "max_forward" };
+    edges.by_target().sum(gpu, kernel, dim / width, 8 * width, &rest)
+}
+
+/// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+pub fn aggregate_max_backward_on_device(
+    gpu: &Gpu,
+    edges: &DeviceEdges,
+    picked: DeviceSlice<'_, u32>,
+    gradient: DeviceSlice<'_, f32>,
+    dim: usize,
+    out: &mut DeviceSliceMut<'_, f32>,
+) -> Result<(), GpuError> {
+    KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
+    KernelError::check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
+    KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
+    let wide = dim % 4 == 0 && [picked.address(), gradient.address(), out.address()].iter().all(|at| at % 16 == 0);
+    let width = if wide { 4 } else { 1 };
+    let by = edges.by_source(gpu)?;
+    let lists = [(&by.targets).into(), (&by.edges).into(), (&*out).into(), u32::from(wide).into()];
+    let rest = [&[picked.into(), gradient.into(), (dim as u64).into()], &lists[..]].concat();
+    let kernel = Kernel { module: &MODULE, name: "max_backward" };
+    by.rows.sum(gpu, kernel, dim / width, 4 * width, &rest)
+}

@@ -1,0 +1,119 @@
+//! The kernel behind every weighted sum of rows over edges on a GPU: what it is given, and its launch.
+//!
+//! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they differ in
+//! where factors and rows are found.
+
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
+use crate::edges::cuda::{DeviceBySource, DeviceIndptr};
+
+use super::cuda::MODULE;
+
+/// Where rows are. Addresses are 0 for what there is none of; without values a row is ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Table {
+    pub values: u64,
+    pub value_bytes: usize,
+    pub rows: usize,
+    pub scales: u64,
+    /// Row `i` is that of vertex `i` of `count`.
+    pub vertices: u64,
+    pub count: usize,
+    /// Values from one row to the next, and before those that count.
+    pub stride: usize,
+    pub offset: usize,
+}
+
+impl Table {
+    /// `rows` rows of `dim` values, one after the other.
+    pub(crate) fn matrix(values: DeviceSlice<'_, f32>, rows: usize, dim: usize) -> Self {
+        let value_bytes = size_of::<f32>();
+        Self { values: values.address(), value_bytes, rows, count: rows, stride: dim, ..Self::default() }
+    }
+
+    fn words(&self) -> [u64; 8] {
+        let [rows, count, stride, offset] = [self.rows, self.count, self.stride, self.offset].map(|n| n as u64);
+        [self.values, rows, self.scales, self.vertices, count, stride, offset, 0]
+    }
+}
+
+/// What a row's own row is to its sum, as in `cuda.cu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Own {
+    #[default]
+    Nothing,
+    /// The first of its edges.
+    SelfLoop,
+    /// It stands before the sum; backwards the sum starts from its gradient.
+    Beside,
+    /// What is in the output is added to.
+    Onto,
+}
+
+/// What rows are multiplied by.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Factors {
+    /// A value for each edge and head.
+    pub weights: u64,
+    /// Rows that have one of their own, if any do.
+    pub num_own: usize,
+    /// No heads count as one.
+    pub heads: usize,
+    pub own: Own,
+    /// Whether to divide by the number of the target's edges.
+    pub mean: bool,
+}
+
+/// Whose edges are summed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Over<'a> {
+    /// The rows' own, with the position of each one's row, or that of the edge itself.
+    Targets(&'a DeviceIndptr, Option<DeviceSlice<'a, u32>>),
+    /// Edges by their sources, with where the targets' edges start.
+    Sources(&'a DeviceBySource, DeviceSlice<'a, u32>),
+}
+
+/// A sum of rows of `dim` values over the edges of each row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SumRows<'a> {
+    pub over: Over<'a>,
+    /// For the type of the table's values.
+    pub kernel: &'static str,
+    pub table: Table,
+    pub factors: Factors,
+    pub dim: usize,
+}
+
+impl SumRows<'_> {
+    /// Writes the sums to columns `offset` to `offset + dim` of rows of `stride` values.
+    pub(crate) fn launch(
+        &self,
+        gpu: &Gpu,
+        out: &DeviceSliceMut<'_, f32>,
+        [stride, offset]: [usize; 2],
+    ) -> Result<(), GpuError> {
+        let Self { table, factors, dim, .. } = *self;
+        let (rows, list, edges, indptr) = match self.over {
+            Over::Targets(rows, list) => (rows, list.map_or(0, |list| list.address()), 0, rows.slice()),
+            Over::Sources(by, indptr) => (&by.rows, by.targets.slice().address(), by.edges.slice().address(), indptr),
+        };
+        let heads = factors.heads.max(1);
+        let head_dim = dim / heads;
+        let columns = [dim, head_dim, table.stride, table.offset, stride, offset];
+        let wide = columns.iter().all(|columns| columns % 4 == 0)
+            && table.values % (4 * table.value_bytes.max(1)) as u64 == 0
+            && out.address() % 16 == 0;
+        let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
+        let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, 0, 0];
+        let place = [(stride as u64).into(), (offset as u64).into()];
+        let rest =
+            [table.words().into(), words.into(), list.into(), out.into(), place[0], place[1], u32::from(wide).into()];
+        let width = if wide { 4 } else { 1 };
+        let kernel = Kernel { module: &MODULE, name: self.kernel };
+        rows.sum(gpu, kernel, dim / width, width * size_of::<f32>(), &rest)
+    }
+}
+
+/// The largest power of 2, at most a warp, that has no more lanes than `chunks`, or enough for all of them.
+pub(crate) fn lanes(chunks: usize) -> usize {
+    chunks.next_power_of_two().clamp(1, 32)
+}

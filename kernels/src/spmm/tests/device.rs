@@ -1,0 +1,188 @@
+//! Every aggregation on a GPU against that on the host: the same bits, where no row is summed in pieces.
+
+use half::{bf16, f16};
+
+use super::{assert_close, cases, edges, kinds, values, wide};
+use crate::gather::ScaledRow;
+use crate::{
+    Aggregation, DeviceAggregation, DeviceEdges, DeviceRows, Edges, Gpu, GpuError, KernelError, Reduce, aggregate_max,
+    aggregate_max_backward, aggregate_max_backward_on_device, aggregate_max_on_device,
+};
+
+/// [`cases`], a source of many edges, and rows wider than a warp that are no multiple of it.
+fn device_cases() -> Vec<(String, Edges, usize)> {
+    let mut cases = cases();
+    for dim in [3, 47, 64, 300] {
+        cases.push((format!("a busy source, width {dim}"), edges(77, 700, 50, 2, 600), dim));
+    }
+    cases
+}
+
+/// The same bits if `exactly`, else up to rounding.
+pub fn assert_same(found: &[f32], expected: &[f32], exactly: bool, what: &str) {
+    match exactly {
+        true => assert!(found == expected, "{what}: other bits"),
+        false => assert_close(found, &wide(expected), what),
+    }
+}
+
+/// Whether no row has more edges than a piece.
+pub fn no_pieces(indptr: &[u32]) -> bool {
+    indptr.windows(2).all(|pair| pair[1] - pair[0] <= 512)
+}
+
+#[test]
+fn sums_and_gradients_are_those_of_the_host() {
+    for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
+        let gpu = Gpu::emulated(case as u32 % 4);
+        let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let (rows, weights) = (values(1, edges.num_sources() * dim), values(2, edges.num_edges()));
+        let (device_rows, device_weights) = (gpu.upload(&rows).unwrap(), gpu.upload(&weights).unwrap());
+        let (by_target, by_source) = (no_pieces(edges.indptr()), no_pieces(&edges.by_source().indptr));
+        // A different third of the kinds for each case.
+        for (reduce, weighted, beside_own) in kinds().into_iter().skip(case % 3).step_by(3) {
+            if beside_own && edges.num_targets() > edges.num_sources() {
+                continue;
+            }
+            let name = format!("{name}, {reduce:?}, weighted {weighted}, beside own {beside_own}");
+            let given = weighted.then_some(&weights[..]);
+            let host = Aggregation { edges: &edges, reduce, weights: given, beside_own };
+            let given = weighted.then_some(device_weights.slice());
+            let device = DeviceAggregation { edges: &on_device, reduce, weights: given, beside_own };
+            let mut expected = vec![f32::NAN; edges.num_targets() * host.out_dim(dim)];
+            host.forward(|s| &rows[s as usize * dim..][..dim], dim, &mut expected).unwrap();
+            let mut found = gpu.alloc(expected.len()).unwrap();
+            device.forward(&gpu, device_rows.slice(), dim, &mut found.slice_mut()).unwrap();
+            assert_same(&found.to_vec().unwrap(), &expected, by_target, &name);
+
+            let gradient = values(3, expected.len());
+            let device_gradient = gpu.upload(&gradient).unwrap();
+            let mut expected = vec![f32::NAN; rows.len()];
+            host.backward(&gradient, dim, &mut expected).unwrap();
+            let mut found = gpu.alloc(expected.len()).unwrap();
+            device.backward(&gpu, device_gradient.slice(), dim, &mut found.slice_mut()).unwrap();
+            assert_same(&found.to_vec().unwrap(), &expected, by_source, &format!("gradient, {name}"));
+
+            let mut expected = vec![f32::NAN; edges.num_edges()];
+            host.weights_backward(&rows, &gradient, dim, &mut expected).unwrap();
+            let mut found = gpu.alloc(expected.len()).unwrap();
+            let (r, g) = (device_rows.slice(), device_gradient.slice());
+            device.weights_backward(&gpu, r, g, dim, &mut found.slice_mut()).unwrap();
+            assert_same(&found.to_vec().unwrap(), &expected, false, &format!("weights' gradient, {name}"));
+        }
+    }
+}
+
+#[test]
+fn maxima_and_gradients_are_those_of_the_host() {
+    for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
+        let gpu = Gpu::emulated(case as u32 % 4);
+        let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let mut rows = values(1, edges.num_sources() * dim);
+        // Equals, infinities and NaNs.
+        rows.iter_mut().for_each(|value| *value = (*value * 20.0).round());
+        rows.iter_mut().step_by(53).for_each(|value| *value = f32::NEG_INFINITY);
+        rows.iter_mut().skip(7).step_by(431).for_each(|value| *value = f32::NAN);
+        let len = edges.num_targets() * dim;
+        let (mut expected, mut expected_picks) = (vec![f32::NAN; len], vec![0; len]);
+        aggregate_max(&edges, &rows, dim, &mut expected, &mut expected_picks).unwrap();
+        let (mut found, mut picks) = (gpu.alloc(len).unwrap(), gpu.alloc(len).unwrap());
+        let device_rows = gpu.upload(&rows).unwrap();
+        let outs = (&mut found.slice_mut(), &mut picks.slice_mut());
+        aggregate_max_on_device(&gpu, &on_device, device_rows.slice(), dim, outs.0, outs.1).unwrap();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(picks.to_vec().unwrap(), expected_picks, "{name}");
+        assert_eq!(bits(&found.to_vec().unwrap()), bits(&expected), "{name}");
+
+        let gradient = values(3, len);
+        let mut expected = vec![f32::NAN; rows.len()];
+        aggregate_max_backward(&edges, &expected_picks, &gradient, dim, &mut expected).unwrap();
+        let mut found = gpu.alloc(expected.len()).unwrap();
+        let gradient = gpu.upload(&gradient).unwrap();
+        let out = &mut found.slice_mut();
+        aggregate_max_backward_on_device(&gpu, &on_device, picks.slice(), gradient.slice(), dim, out).unwrap();
+        let exactly = no_pieces(&edges.by_source().indptr);
+        assert_same(&found.to_vec().unwrap(), &expected, exactly, &format!("gradient, {name}"));
+    }
+}
+
+#[test]
+fn stored_rows_are_aggregated_where_they_lie() {
+    let edges = edges(4, 30, 50, 6, 0);
+    for dim in [19, 20] {
+        let gpu = Gpu::emulated(dim as u32 % 4);
+        let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let host = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
+        let device = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, beside_own: true };
+        let numbers: Vec<f32> = values(5, 200 * dim).iter().map(|value| value * 250.0).collect();
+        // Row s of the layer is vertex 3s + 1 of the table.
+        let at = |source: u32| (3 * source as usize + 1) * dim;
+        let vertices: Vec<u32> = (0..50).map(|source| 3 * source + 1).collect();
+        let vertices = gpu.upload(&vertices).unwrap();
+        let mut expected = vec![f32::NAN; 30 * 2 * dim];
+        let mut out = gpu.alloc(expected.len()).unwrap();
+
+        macro_rules! check {
+            ($values:expr, $scales:expr, $row:expr) => {{
+                let (table, scales): (_, Option<&Vec<f32>>) = (gpu.upload(&$values).unwrap(), $scales);
+                let scales = scales.map(|scales| gpu.upload(scales).unwrap());
+                let rows = DeviceRows {
+                    table: table.slice(),
+                    scales: scales.as_ref().map(|scales| scales.slice()),
+                    vertices: Some(vertices.slice()),
+                };
+                device.forward(&gpu, rows, dim, &mut out.slice_mut()).unwrap();
+                host.forward($row, dim, &mut expected).unwrap();
+                assert_eq!(out.to_vec().unwrap(), expected, "width {dim}");
+            }};
+        }
+        check!(numbers, None, |s: u32| &numbers[at(s)..][..dim]);
+        let halves: Vec<f16> = numbers.iter().map(|&number| f16::from_f32(number)).collect();
+        check!(halves, None, |s: u32| &halves[at(s)..][..dim]);
+        let brains: Vec<bf16> = numbers.iter().map(|&number| bf16::from_f32(number)).collect();
+        check!(brains, None, |s: u32| &brains[at(s)..][..dim]);
+        let bytes: Vec<i8> = numbers.iter().map(|&number| number as i8).collect();
+        let scales: Vec<f32> = values(6, 200);
+        let row = |s: u32| ScaledRow { scale: scales[3 * s as usize + 1], values: &bytes[at(s)..][..dim] };
+        check!(bytes, Some(&scales), row);
+    }
+}
+
+#[test]
+fn rows_that_are_not_there_are_nans_and_wrong_sizes_are_refused() {
+    let gpu = Gpu::emulated(3);
+    let buffer = |len: usize| gpu.upload(&vec![1f32; len]).unwrap();
+    let (indptr, sources) = (gpu.upload(&[0u32, 1, 2]).unwrap(), gpu.upload(&[0u32, 9]).unwrap());
+    let edges = DeviceEdges::new(indptr, sources, 1).unwrap();
+    let op = DeviceAggregation { edges: &edges, reduce: Reduce::Sum, weights: None, beside_own: false };
+    let (rows, mut out) = (buffer(2), buffer(4));
+    op.forward(&gpu, rows.slice(), 2, &mut out.slice_mut()).unwrap();
+    let found = out.to_vec().unwrap();
+    assert!(found[..2] == [1.0, 1.0] && found[2..].iter().all(|value| value.is_nan()), "{found:?}");
+    let mut gradient = buffer(2);
+    op.backward(&gpu, out.slice(), 2, &mut gradient.slice_mut()).unwrap();
+    assert_eq!(gradient.to_vec().unwrap(), [1.0, 1.0]);
+
+    fn length(result: Result<(), GpuError>) -> bool {
+        matches!(result, Err(GpuError::Input(KernelError::Length { .. })))
+    }
+    assert!(length(op.forward(&gpu, rows.slice(), 2, &mut buffer(3).slice_mut())));
+    assert!(length(op.forward(&gpu, buffer(3).slice(), 2, &mut out.slice_mut())));
+    assert!(length(op.backward(&gpu, buffer(3).slice(), 2, &mut gradient.slice_mut())));
+    assert!(length(op.backward(&gpu, out.slice(), 2, &mut buffer(3).slice_mut())));
+    assert!(length(op.weights_backward(&gpu, rows.slice(), out.slice(), 2, &mut buffer(3).slice_mut())));
+    let (few, own) = (buffer(1), DeviceAggregation { beside_own: true, ..op });
+    let weighted = DeviceAggregation { weights: Some(few.slice()), ..op };
+    assert!(length(weighted.forward(&gpu, rows.slice(), 2, &mut out.slice_mut())));
+    let refused = own.forward(&gpu, rows.slice(), 2, &mut buffer(8).slice_mut());
+    assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }.into()));
+    let mut picked = gpu.zeros::<u32>(4).unwrap();
+    assert!(length(aggregate_max_on_device(
+        &gpu,
+        &edges,
+        buffer(3).slice(),
+        2,
+        &mut out.slice_mut(),
+        &mut picked.slice_mut()
+    )));
+}
