@@ -10,16 +10,24 @@ pub(crate) struct Module {
 }
 
 /// What kernels may include.
-pub(super) const HEADERS: [(&str, &str); 2] =
-    [("device.cuh", include_str!("device.cuh")), ("rows.cuh", include_str!("rows.cuh"))];
+pub(super) const HEADERS: [(&str, &str); 3] = [
+    ("device.cuh", include_str!("device.cuh")),
+    ("columns.cuh", include_str!("columns.cuh")),
+    ("rows.cuh", include_str!("rows.cuh")),
+];
 
 /// All files of kernels, which are compiled by a test.
 #[cfg(test)]
 pub(super) const MODULES: &[&Module] = &[
+    &crate::activation::cuda::MODULE,
+    &crate::attention::cuda::MODULE,
+    &crate::columns::cuda::MODULE,
     &crate::edges::cuda::MODULE,
     &crate::gather::cached::MODULE,
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
+    &crate::norm::cuda::MODULE,
     &crate::scan::cuda::MODULE,
+    &crate::segment::cuda::MODULE,
     &crate::spmm::cuda::MODULE,
 ];
