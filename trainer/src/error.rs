@@ -148,6 +148,6 @@ mod tests {
             assert!(line.starts_with(expected) && line.matches("lower").count() == 1, "{line}");
         }
         let other = Error::from(tch::TchError::Torch("shapes do not fit".into())).of_rank(1);
-        assert_eq!(other.to_string(), "libtorch: shapes do not fit");
+        assert!(matches!(other, Error::Torch(_)), "{other}");
     }
 }

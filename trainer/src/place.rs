@@ -130,10 +130,3 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
 pub(crate) fn on_host(tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.detach().f_to_device(tch::Device::Cpu)?.contiguous())
 }
-
-/// [`on_host`] of several.
-pub(crate) fn all_on_host<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
-    let found = tensors.iter().map(|tensor| on_host(tensor)).collect::<Result<Vec<_>>>()?;
-    // As many as there were.
-    found.try_into().map_err(|found: Vec<Tensor>| Error::Option(format!("{} tensors, not {N}", found.len())))
-}

@@ -101,13 +101,19 @@ pub fn train(
         progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
     }
     check_size(config, job.features.dim(), job.outputs)?;
+    let pinned = match places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
+        Some(Err(error)) if options.cache.is_none() => {
+            progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
+            None
+        }
+        pinned => pinned.transpose()?.flatten(),
+    };
+    check_cache(options, &places, pinned.is_some())?;
+    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
     let logs = Mutex::new(Logs::start(options, history)?);
-    let pinned = places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)).transpose()?.flatten();
-    check_cache(options, &places, pinned.is_some())?;
-    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
     let job = &job;
     let run = Run { dataset, inputs, threads, job, places, pinned, cached, options, resume, logs, progress, on_epoch };
     let (mut epochs, num_parameters) = run.on_all_ranks()?;
