@@ -18,7 +18,8 @@ fn emulation() {
     kernels(&root.join("src"), &mut found);
     found.sort();
     // Headers first: what they define is the same for all.
-    let mut all: String = ["emulate.h", "device.cuh", "rows.cuh"].map(|name| format!("#include \"{name}\"\n")).concat();
+    let mut all: String =
+        ["emulate.h", "device.cuh", "columns.cuh", "rows.cuh"].map(|name| format!("#include \"{name}\"\n")).concat();
     // Kernels of different files may use the same names for what is their own.
     for (at, path) in found.iter().enumerate() {
         all += &format!("namespace file_{at} {{\n#include \"{}\"\n}}\n", path.display());

@@ -7,7 +7,7 @@ use crate::error::KernelError;
 
 pub(crate) mod cuda;
 
-pub use cuda::DeviceEdges;
+pub use cuda::{DeviceEdges, DeviceSegments};
 
 /// Edges in the order of their targets (CSC): those into target `t` are `sources[indptr[t]..indptr[t + 1]]`. Sources are
 /// positions in a matrix of `num_sources` rows; target `t` is row `t` of it too where an operator says so.

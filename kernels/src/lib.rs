@@ -9,6 +9,7 @@
 
 mod activation;
 mod attention;
+mod columns;
 mod comm;
 mod count;
 mod cuda;
@@ -31,9 +32,11 @@ mod spmm;
 mod table;
 mod unique;
 
-pub use activation::{Activation, Epilogue, add_rows, column_sums};
+pub use activation::{Activation, DeviceEpilogue, Epilogue, add_rows, column_sums, column_sums_on_device};
 pub use attention::{
-    Attention, AttentionGradient, DynamicGradient, DynamicRows, head_products, head_products_backward,
+    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceDynamicGradient, DeviceDynamicRows,
+    DynamicGradient, DynamicRows, head_products, head_products_backward, head_products_backward_on_device,
+    head_products_on_device,
 };
 pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
 #[cfg(feature = "mpi")]
@@ -44,13 +47,16 @@ pub use cuda::{
     load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, DeviceEdges, Edges};
+pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{
     DeviceCache, DeviceTable, DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows,
     scatter_add_f32,
 };
-pub use norm::{ColumnNorm, column_moments, layer_norm, layer_norm_backward};
+pub use norm::{
+    ColumnNorm, DeviceColumnNorm, column_moments, column_moments_on_device, layer_norm, layer_norm_backward,
+    layer_norm_backward_on_device, layer_norm_on_device,
+};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_bf16, product_bf16};
@@ -58,7 +64,10 @@ pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceWeights, Draw,
     EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
 };
-pub use segment::{segment_softmax, segment_softmax_backward, segment_sum};
+pub use segment::{
+    segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,
+    segment_sum, segment_sum_on_device,
+};
 pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,

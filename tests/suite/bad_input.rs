@@ -54,6 +54,29 @@ fn training_options_that_contradict_each_other_are_usage_errors() {
     assert!(line.contains("gsplit partition --parts 4"), "{line}");
 }
 
+#[cfg(feature = "train")]
+#[test]
+fn gpus_that_cannot_be_used_are_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let train =
+        |args: &[&str], code| fails(folder, &[&["train", "ds", "--parallelism", "single"][..], args].concat(), code);
+    // No machine has that many: it lacks this one, or the driver, the compiler or torch for CUDA, each with what to do.
+    let line = train(&["--device", "cuda", "--gpus", "4000"], 1);
+    assert!(["--device cpu", "pip install", "GPU 4000"].iter().any(|remedy| line.contains(remedy)), "{line}");
+    for (args, words) in [
+        (&["--gpus", "0"][..], "--device cuda"),
+        (&["--cache", "1GiB"], "--device cuda"),
+        (&["--device", "cuda", "--gpus", "0,1"], "--ranks is 1"),
+        (&["--device", "cuda", "--gpus", "first"], "0,1,2,3"),
+        (&["--device", "cuda", "--cache", "much"], "4GiB"),
+    ] {
+        let line = train(args, 2);
+        assert!(line.contains(words), "{line}");
+    }
+}
+
 #[test]
 fn results_that_cannot_be_printed_are_an_error() {
     let folder = tempfile::tempdir().unwrap();

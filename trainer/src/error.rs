@@ -22,10 +22,21 @@ pub enum Error {
     Comm(#[from] CommError),
     /// libtorch refused.
     #[error("libtorch: {}", first_line(&.0.to_string()))]
-    Torch(#[from] tch::TchError),
+    Torch(tch::TchError),
     /// A GPU, or what it needs.
     #[error(transparent)]
     Gpu(#[from] GpuError),
+    /// A GPU has not the memory for what its rank computes.
+    #[error(
+        "{}{what}: lower --batch-size, --fanouts, --hidden or --cache, or pass --checkpoint-activations",
+        .rank.map(|rank| format!("rank {rank}: ")).unwrap_or_default()
+    )]
+    OutOfMemory {
+        /// Whose it is, once known.
+        rank: Option<usize>,
+        /// The GPU, and what was asked for.
+        what: String,
+    },
     /// An option, or two of them together, make no sense: a usage error.
     #[error("{0}")]
     Option(String),
@@ -75,9 +86,68 @@ pub enum Error {
     },
 }
 
+impl From<tch::TchError> for Error {
+    /// Tells torch's running out of a GPU's memory from other errors by its message.
+    fn from(error: tch::TchError) -> Self {
+        match out_of_memory(&error.to_string()) {
+            Some(what) => Self::OutOfMemory { rank: None, what },
+            None => Self::Torch(error),
+        }
+    }
+}
+
+impl Error {
+    /// The same of `rank`, where the rank is what one has to know.
+    pub(crate) fn of_rank(self, rank: usize) -> Self {
+        match self {
+            Self::OutOfMemory { what, .. } => Self::OutOfMemory { rank: Some(rank), what },
+            Self::Gpu(GpuError::OutOfMemory { ordinal, needed_mib, free_mib }) => {
+                let what = format!("GPU {ordinal} is out of memory, {needed_mib} MiB asked for, {free_mib} MiB free");
+                Self::OutOfMemory { rank: Some(rank), what }
+            }
+            other => other,
+        }
+    }
+}
+
+/// What of a GPU's memory was asked for, if `message`, of torch or of a kernel inside torch's backward pass, is about that.
+fn out_of_memory(message: &str) -> Option<String> {
+    let line = first_line(message);
+    let after = |mark: &str| line.find(mark).map(|at| &line[at + mark.len()..]);
+    if let Some(rest) = after("CUDA out of memory. Tried to allocate ") {
+        let asked = rest.split_once(". ").map_or(rest, |(asked, _)| asked);
+        let number: String = after("GPU ").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
+        return Some(format!("GPU {number} is out of memory, {asked} asked for"));
+    }
+    let start = line.find("GPU ").filter(|_| line.contains(" is out of memory: "))?;
+    Some(line[start..].split(';').next().unwrap_or_default().replacen(": ", ", ", 1))
+}
+
 /// The first line of a message: libtorch appends its stack, sometimes with the line ends escaped.
 pub(crate) fn first_line(message: &str) -> &str {
     let end = message.find('\n').unwrap_or(message.len());
     let end = message.find("\\n").map_or(end, |escaped| escaped.min(end));
     &message[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_a_gpu_has_not_is_told_in_one_line() {
+        let torchs = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.10 GiB of which 1.2 GiB \
+                      is free. Process 7 has 77.9 GiB memory in use.\nException raised from malloc at ...";
+        let error = Error::from(tch::TchError::Torch(torchs.into())).of_rank(3);
+        let expected = "rank 3: GPU 1 is out of memory, 2.00 GiB asked for: lower --batch-size";
+        assert!(error.to_string().starts_with(expected), "{error}");
+        let ours = GpuError::OutOfMemory { ordinal: 2, needed_mib: 900, free_mib: 7 };
+        let expected = "rank 0: GPU 2 is out of memory, 900 MiB asked for, 7 MiB free: lower --batch-size";
+        for error in [Error::from(tch::TchError::Torch(ours.to_string())), Error::from(ours)] {
+            let line = error.of_rank(0).to_string();
+            assert!(line.starts_with(expected) && line.matches("lower").count() == 1, "{line}");
+        }
+        let other = Error::from(tch::TchError::Torch("shapes do not fit".into())).of_rank(1);
+        assert!(matches!(other, Error::Torch(_)), "{other}");
+    }
 }

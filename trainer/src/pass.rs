@@ -23,7 +23,6 @@ use crate::batch::{Loaded, SampledLayer};
 use crate::model::{DropoutKey, LayerEdges, Model};
 use crate::operator::{Moments, Rows};
 use crate::report::StepReport;
-use crate::step::{from_rows, to_rows};
 use crate::{Exchange, Result, autograd};
 
 /// What forward leaves for the loss and for backward.
@@ -163,10 +162,7 @@ pub fn forward<'a>(
         let exchanging = Instant::now();
         let mixed = match (&layer.exchange, rows) {
             (Exchange::Identity, rows) => rows,
-            (exchange, rows) => {
-                let rows = rows.as_ref().map(to_rows).transpose()?.unwrap_or_default();
-                Some(place.bring(&from_rows(exchange.forward(comm, rows, dim)?, layer.mixed.len(), dim)?)?)
-            }
+            (exchange, rows) => Some(exchange.forward_at(place, comm, rows.as_ref(), dim)?),
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
         let mixed = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
@@ -226,9 +222,10 @@ pub fn backward(
         of_rows = match &layer.exchange {
             Exchange::Identity => gradient,
             exchange => {
-                let rows = if gradient.defined() { to_rows(&gradient)? } else { vec![0f32; layer.mixed.len() * dim] };
-                let rows = exchange.backward(comm, rows, dim)?;
-                pass.model.place().bring(&from_rows(rows, pass.layer(index - 1).frontier.len(), dim)?)?
+                let place = pass.model.place();
+                let zeros = || Tensor::zeros([layer.mixed.len() as i64, dim as i64], (Kind::Float, place.device()));
+                let gradient = if gradient.defined() { gradient } else { zeros() };
+                exchange.backward_at(place, comm, &gradient, dim)?
             }
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();

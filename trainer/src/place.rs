@@ -116,6 +116,10 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
         Device::Cpu if !named.is_empty() => {
             Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
         }
+        Device::Cuda if options.process.is_some() => Err(Error::Option(
+            "ranks that are processes compute with --device cpu, so far: start one process, whose ranks share this host's GPUs"
+                .into(),
+        )),
         Device::Cuda if config.model.dtype == Dtype::Bf16 => {
             Err(Error::Option("--dtype bf16 is for --device cpu, so far: leave it out, or compute there".into()))
         }
@@ -132,11 +136,4 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
 /// The values of `tensor` as a dense tensor on the host, without history.
 pub(crate) fn on_host(tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.detach().f_to_device(tch::Device::Cpu)?.contiguous())
-}
-
-/// [`on_host`] of several.
-pub(crate) fn all_on_host<const N: usize>(tensors: [&Tensor; N]) -> Result<[Tensor; N]> {
-    let found = tensors.iter().map(|tensor| on_host(tensor)).collect::<Result<Vec<_>>>()?;
-    // As many as there were.
-    found.try_into().map_err(|found: Vec<Tensor>| Error::Option(format!("{} tensors, not {N}", found.len())))
 }

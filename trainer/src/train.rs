@@ -148,6 +148,15 @@ pub fn train(
         progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
     }
     check_size(config, job.features.dim(), job.outputs)?;
+    let pinned = match places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
+        Some(Err(error)) if options.cache.is_none() => {
+            progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
+            None
+        }
+        pinned => pinned.transpose()?.flatten(),
+    };
+    check_cache(options, &places, pinned.is_some())?;
+    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
@@ -157,9 +166,6 @@ pub fn train(
         false => Logs::start(&RunOptions::default(), history, steps)?,
     };
     let logs = Mutex::new(logs);
-    let pinned = places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)).transpose()?.flatten();
-    check_cache(options, &places, pinned.is_some())?;
-    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
     let job = &job;
     let run = Run {
         dataset,
@@ -267,6 +273,7 @@ impl Run<'_> {
         let result = catch_unwind(AssertUnwindSafe(|| self.epochs(comms)));
         match result {
             Ok(result) => {
+                let result = result.map_err(|error| error.of_rank(comms.computing.rank()));
                 if let Err(error) = &result {
                     comms.fail(&error.to_string());
                 }

@@ -6,5 +6,7 @@
 //! threads.
 
 mod cpu;
+pub(crate) mod cuda;
 
 pub use cpu::{Activation, Epilogue, add_rows, column_sums};
+pub use cuda::{DeviceEpilogue, column_sums_on_device};

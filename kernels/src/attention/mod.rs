@@ -9,10 +9,14 @@
 
 mod backward;
 mod cpu;
+pub(crate) mod cuda;
+mod cuda_dynamic;
 mod dynamic;
 #[cfg(test)]
 mod tests;
 
 pub use backward::AttentionGradient;
 pub use cpu::{Attention, head_products, head_products_backward};
+pub use cuda::{DeviceAttention, DeviceAttentionGradient, head_products_backward_on_device, head_products_on_device};
+pub use cuda_dynamic::{DeviceDynamicGradient, DeviceDynamicRows};
 pub use dynamic::{DynamicGradient, DynamicRows};

@@ -1,5 +1,7 @@
 //! Attention against its formula in f64, gradients against finite differences of the formula, and any number of threads.
 
+mod device;
+
 use super::*;
 use crate::edges::Edges;
 use crate::error::KernelError;

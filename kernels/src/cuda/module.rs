@@ -10,8 +10,9 @@ pub(crate) struct Module {
 }
 
 /// What kernels may include.
-pub(super) const HEADERS: [(&str, &str); 4] = [
+pub(super) const HEADERS: [(&str, &str); 5] = [
     ("device.cuh", include_str!("device.cuh")),
+    ("columns.cuh", include_str!("columns.cuh")),
     ("rows.cuh", include_str!("rows.cuh")),
     ("table.cuh", include_str!("table.cuh")),
     ("draw.cuh", include_str!("../sample/draw.cuh")),
@@ -20,14 +21,19 @@ pub(super) const HEADERS: [(&str, &str); 4] = [
 /// All files of kernels, which are compiled by a test.
 #[cfg(test)]
 pub(super) const MODULES: &[&Module] = &[
+    &crate::activation::cuda::MODULE,
+    &crate::attention::cuda::MODULE,
+    &crate::columns::cuda::MODULE,
     &crate::count::cuda::MODULE,
     &crate::edges::cuda::MODULE,
     &crate::gather::cached::MODULE,
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
+    &crate::norm::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,
+    &crate::segment::cuda::MODULE,
     &crate::split::cuda::MODULE,
     &crate::spmm::cuda::MODULE,
     &crate::unique::cuda::MODULE,

@@ -157,7 +157,7 @@ __device__ __forceinline__ float lane_product(const float *a, const float *b, co
 // Neighbouring lanes share a head of an edge; neighbouring groups of them have the edge's other heads, so rows are read
 // in one go. `b` has rows of `b_stride` values, of which those from `b_offset` on count.
 template <bool LEAKY>
-__device__ __forceinline__ void end_products(const Ends &ends, float *out, const float *a, const float *b, u64 b_stride, u64 b_offset, const float *vector, float slope) {
+__device__ __forceinline__ void products_of_ends(const Ends &ends, float *out, const float *a, const float *b, u64 b_stride, u64 b_offset, const float *vector, float slope) {
     const u64 group = divide(thread_id(), ends.lanes);
     const u32 lane = (u32)(thread_id() - group * ends.lanes);
     const u64 edge = divide(group, ends.heads);

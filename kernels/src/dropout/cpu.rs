@@ -61,6 +61,11 @@ impl RowMask {
         Ok(Self { threshold: ((p * 65_536.0).round() as u32).min(65_535), keep: 1.0 / (1.0 - p), key: *key })
     }
 
+    /// Features whose 16 bits are below the first are dropped, the others multiplied by the second.
+    pub(crate) fn threshold_and_factor(&self) -> (u32, f32) {
+        (self.threshold, self.keep)
+    }
+
     /// Multiplies `row` by the mask of vertex `id`: the factors of many features at once, so that it vectorises.
     #[inline(always)]
     pub(crate) fn multiply(&self, id: u32, row: &mut [f32]) {

@@ -21,7 +21,7 @@ const PIECE: usize = 512;
 /// [`Edges`] on a GPU.
 #[derive(Debug)]
 pub struct DeviceEdges {
-    rows: DeviceIndptr,
+    rows: DeviceSegments,
     sources: DeviceBuffer<u32>,
     num_sources: usize,
     targets: OnceLock<DeviceBuffer<u32>>,
@@ -31,7 +31,7 @@ pub struct DeviceEdges {
 /// The same edges in the order of their sources, and in target order within a source.
 #[derive(Debug)]
 pub(crate) struct DeviceBySource {
-    pub rows: DeviceIndptr,
+    pub rows: DeviceSegments,
     /// Target of each edge.
     pub targets: DeviceBuffer<u32>,
     /// Position of each edge in the order of the targets.
@@ -45,7 +45,7 @@ impl DeviceEdges {
     /// # Errors
     /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
     pub fn new(indptr: DeviceBuffer<u32>, sources: DeviceBuffer<u32>, num_sources: usize) -> Result<Self, GpuError> {
-        let rows = DeviceIndptr::new(indptr, sources.len())?;
+        let rows = DeviceSegments::new(indptr, sources.len())?;
         Ok(Self { rows, sources, num_sources, targets: OnceLock::new(), by_source: OnceLock::new() })
     }
 
@@ -88,7 +88,7 @@ impl DeviceEdges {
         self.sources.slice()
     }
 
-    pub(crate) fn by_target(&self) -> &DeviceIndptr {
+    pub(crate) fn by_target(&self) -> &DeviceSegments {
         &self.rows
     }
 
@@ -117,7 +117,7 @@ impl DeviceEdges {
             let kernel = Kernel { module: &MODULE, name: "edge_reorder" };
             let arguments = [of_edges.into(), (&order).into(), (order.len() as u64).into(), (&targets).into()];
             gpu.launch(kernel, Shape::per_item(order.len(), THREADS), &arguments)?;
-            Ok(DeviceBySource { rows: DeviceIndptr::new(indptr, order.len())?, targets, edges: order })
+            Ok(DeviceBySource { rows: DeviceSegments::new(indptr, order.len())?, targets, edges: order })
         })
     }
 }
@@ -133,11 +133,12 @@ fn found_once<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T, GpuError>)
     }
 }
 
-/// Where the edges of each row start, and the pieces of rows that have many.
+/// Consecutive rows that belong together, as the edges of one target do, on a GPU: where each segment starts, and the pieces of
+/// those that have many.
 #[derive(Debug)]
-pub(crate) struct DeviceIndptr {
+pub struct DeviceSegments {
     indptr: DeviceBuffer<u32>,
-    num_edges: usize,
+    num_rows: usize,
     /// Whether a row may have more edges than a piece.
     in_pieces: bool,
     pieces: OnceLock<Pieces>,
@@ -152,26 +153,35 @@ pub(crate) struct Pieces {
     pub pieces: DeviceBuffer<u32>,
 }
 
-impl DeviceIndptr {
-    pub(crate) fn new(indptr: DeviceBuffer<u32>, num_edges: usize) -> Result<Self, GpuError> {
+impl DeviceSegments {
+    /// Segment `s` is rows `indptr[s]` to `indptr[s + 1]` of `num_rows`, which the host cannot check.
+    ///
+    /// # Errors
+    /// [`KernelError::Topology`] for an empty `indptr`, [`KernelError::TooManyEdges`].
+    pub fn new(indptr: DeviceBuffer<u32>, num_rows: usize) -> Result<Self, GpuError> {
         if indptr.is_empty() {
             let expected = "an indptr with one value more than targets";
             return Err(KernelError::Topology { expected, got: "an empty one".into() }.into());
         }
-        u32::try_from(num_edges).map_err(|_| KernelError::TooManyEdges { edges: num_edges as u64 })?;
-        Ok(Self { indptr, num_edges, in_pieces: num_edges > PIECE, pieces: OnceLock::new() })
+        u32::try_from(num_rows).map_err(|_| KernelError::TooManyEdges { edges: num_rows as u64 })?;
+        Ok(Self { indptr, num_rows, in_pieces: num_rows > PIECE, pieces: OnceLock::new() })
     }
 
-    /// Number of rows.
-    pub(crate) fn count(&self) -> usize {
+    /// Number of segments.
+    pub fn count(&self) -> usize {
         self.indptr.len() - 1
+    }
+
+    /// Number of rows, all segments together.
+    pub fn num_rows(&self) -> usize {
+        self.num_rows
     }
 
     pub(crate) fn slice(&self) -> DeviceSlice<'_, u32> {
         self.indptr.slice()
     }
 
-    /// Rows of many edges, at most [`DeviceIndptr::most_heavy`]; none if no row can have many.
+    /// Rows of many edges, at most [`DeviceSegments::most_heavy`]; none if no row can have many.
     pub(crate) fn pieces(&self, gpu: &Gpu) -> Result<Option<&Pieces>, GpuError> {
         if !self.in_pieces {
             return Ok(None);
@@ -190,12 +200,12 @@ impl DeviceIndptr {
 
     /// No more rows than this can have more than [`PIECE`] edges.
     pub(crate) fn most_heavy(&self) -> usize {
-        self.num_edges / (PIECE + 1)
+        self.num_rows / (PIECE + 1)
     }
 
     /// Nor more pieces: one that is not full for each row.
     fn most_pieces(&self) -> usize {
-        self.num_edges / PIECE + self.most_heavy()
+        self.num_rows / PIECE + self.most_heavy()
     }
 
     /// Runs `kernel`, which sums over the edges of rows of `chunks` chunks each; a chunk's sum takes `chunk_bytes`. The kernel's
@@ -259,7 +269,7 @@ mod tests {
         let mut indptr = vec![0u32];
         degrees.iter().for_each(|degree| indptr.push(indptr[indptr.len() - 1] + *degree as u32));
         let num_edges = indptr[degrees.len()] as usize;
-        let rows = DeviceIndptr::new(gpu.upload(&indptr).unwrap(), num_edges).unwrap();
+        let rows = DeviceSegments::new(gpu.upload(&indptr).unwrap(), num_edges).unwrap();
         let found = rows.pieces(&gpu).unwrap().unwrap();
         assert_eq!(found.counts.to_vec().unwrap(), [3, 7]);
         assert!(rows.most_heavy() >= 3 && rows.most_pieces() >= 7);

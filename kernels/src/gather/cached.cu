@@ -1,26 +1,14 @@
 // Rows of a table of which the hottest lie in another place too, on the device.
 #include "device.cuh"
 
-#define NO_SLOT 0xFFFFFFFFu
-
 // What is looked up: `cache` holds the rows that have a slot, `table` all of them. Scales are those of the rows of each, or null.
 template <typename T> struct CachedTable {
     const T *table, *cache;
     const float *table_scales, *cache_scales;
     const u32 *slots;
     u64 rows, cached;
-    u32 dim, unused;
+    u32 dim;
 };
-
-template <typename T, int W> struct alignas(W * sizeof(T)) Piece {
-    T value[W];
-};
-
-struct Byte {
-    signed char value;
-};
-template <typename T> __device__ __forceinline__ float wide(T value) { return widen(value); }
-__device__ __forceinline__ float wide(Byte value) { return value.value; }
 
 // One thread takes `W` values of one row.
 template <typename T, int W>
@@ -29,21 +17,21 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += (u64)gridDim.x * blockDim.x) {
         const u64 row = i / per_row, column = (i - row * per_row) * W;
         const u64 position = positions[row];
-        Piece<float, W> found;
+        Packed<float, W> found;
         if (position >= from.rows) {
-            for (int k = 0; k < W; k++) found.value[k] = __uint_as_float(0x7FC00000u);
+            for (int k = 0; k < W; k++) found.value[k] = not_a_number();
         } else {
             const u64 slot = from.slots[position];
             const bool hit = slot < from.cached;
             const T *values = hit ? from.cache + slot * from.dim : from.table + position * from.dim;
-            const Piece<T, W> stored = *(const Piece<T, W> *)(values + column);
-            for (int k = 0; k < W; k++) found.value[k] = wide(stored.value[k]);
+            const Packed<T, W> stored = *(const Packed<T, W> *)(values + column);
+            for (int k = 0; k < W; k++) found.value[k] = widen(stored.value[k]);
             if (from.table_scales) {
                 const float scale = hit ? from.cache_scales[slot] : from.table_scales[position];
                 for (int k = 0; k < W; k++) found.value[k] *= scale;
             }
         }
-        *(Piece<float, W> *)(out + row * from.dim + column) = found;
+        *(Packed<float, W> *)(out + row * from.dim + column) = found;
     }
 }
 
@@ -51,7 +39,7 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
     KERNEL_ENTRY void name(                                                                                             \
         const T *table, const T *cache, const float *table_scales, const float *cache_scales, const u32 *slots, u64 rows, \
         u64 cached, const u32 *positions, u64 count, u32 dim, float *out) {                                             \
-        const CachedTable<T> from = {table, cache, table_scales, cache_scales, slots, rows, cached, dim, 0};            \
+        const CachedTable<T> from = {table, cache, table_scales, cache_scales, slots, rows, cached, dim};            \
         if (dim % 4 == 0) gather_pieces<T, 4>(from, positions, count, out);                                             \
         else gather_pieces<T, 1>(from, positions, count, out);                                                          \
     }                                                                                                                   \
@@ -60,4 +48,4 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
 GATHER_CACHED(gather_cached_f32, float)
 GATHER_CACHED(gather_cached_f16, Half)
 GATHER_CACHED(gather_cached_bf16, Bfloat16)
-GATHER_CACHED(gather_cached_i8, Byte)
+GATHER_CACHED(gather_cached_i8, Int8)

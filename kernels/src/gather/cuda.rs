@@ -20,36 +20,36 @@ pub trait DeviceValue: Pod + Send + Sync {
     /// The kernel that widens it.
     #[doc(hidden)]
     const GATHER: &'static str;
-    /// The kernel that sums rows of it.
-    #[doc(hidden)]
-    const SUM: &'static str;
     /// The kernel that widens it from a cache or a table.
     #[doc(hidden)]
     const GATHER_CACHED: &'static str;
+    /// The kernel that sums rows of it.
+    #[doc(hidden)]
+    const SUM: &'static str;
 }
 
 impl DeviceValue for f32 {
     const GATHER: &'static str = "gather_f32";
-    const SUM: &'static str = "sum_f32";
     const GATHER_CACHED: &'static str = "gather_cached_f32";
+    const SUM: &'static str = "sum_f32";
 }
 
 impl DeviceValue for f16 {
     const GATHER: &'static str = "gather_f16";
-    const SUM: &'static str = "sum_f16";
     const GATHER_CACHED: &'static str = "gather_cached_f16";
+    const SUM: &'static str = "sum_f16";
 }
 
 impl DeviceValue for bf16 {
     const GATHER: &'static str = "gather_bf16";
-    const SUM: &'static str = "sum_bf16";
     const GATHER_CACHED: &'static str = "gather_cached_bf16";
+    const SUM: &'static str = "sum_bf16";
 }
 
 impl DeviceValue for i8 {
     const GATHER: &'static str = "gather_i8";
-    const SUM: &'static str = "sum_i8";
     const GATHER_CACHED: &'static str = "gather_cached_i8";
+    const SUM: &'static str = "sum_i8";
 }
 
 /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table` (any number of rows × `dim`), as f32;

@@ -7,11 +7,13 @@
 //! and Szegedy, "Batch Normalization", ICML 2015.
 
 mod columns;
+pub(crate) mod cuda;
 mod rows;
 #[cfg(test)]
 mod tests;
 
 pub use columns::{ColumnNorm, column_moments};
+pub use cuda::{DeviceColumnNorm, column_moments_on_device, layer_norm_backward_on_device, layer_norm_on_device};
 pub use rows::{layer_norm, layer_norm_backward};
 
 use rayon::prelude::*;

@@ -4,6 +4,8 @@
 //! taken by itself. Rows are added in their order, so the result does not depend on the number of threads.
 
 mod cpu;
+pub(crate) mod cuda;
 
 pub use cpu::{segment_softmax, segment_softmax_backward, segment_sum};
 pub(crate) use cpu::{softmax, softmax_backward};
+pub use cuda::{segment_softmax_backward_on_device, segment_softmax_on_device, segment_sum_on_device};

@@ -125,11 +125,12 @@ SUM(sum_bf16, Bfloat16, false)
 SUM(sum_i8, Int8, false)
 SUM(sum_by_source, float, true)
 
-// Out's value at an edge: the product of its source's row with its target's gradient, over the number of edges for the mean.
-KERNEL_ENTRY void sum_weights_backward(Ends ends, float *out, const float *rows, const float *gradient, u64 stride, u64 offset) {
-    end_products<false>(ends, out, rows, gradient, stride, offset, nullptr, 0.0f);
+// Out's value at an edge and head: the product of its source's row with its target's gradient, over the number of edges for the
+// mean.
+KERNEL_ENTRY void end_products(Ends ends, float *out, const float *rows, const float *gradient, u64 stride, u64 offset) {
+    products_of_ends<false>(ends, out, rows, gradient, stride, offset, nullptr, 0.0f);
 }
-KERNEL(sum_weights_backward)
+KERNEL(end_products)
 
 // --- maxima: the first of equals, and any NaN ---
 

@@ -128,7 +128,7 @@ impl DeviceAggregation<'_> {
         let place = [(stride as u64).into(), (self.own_dim(dim) as u64).into()];
         let aligned = [rows.address(), gradient.address(), self.own_dim(dim) as u64 * 4];
         let rest = [rows.into(), gradient.into(), place[0], place[1]];
-        ends.launch(gpu, Kernel { module: &MODULE, name: "sum_weights_backward" }, &aligned, &rest, out)
+        ends.launch(gpu, Kernel { module: &MODULE, name: "end_products" }, &aligned, &rest, out)
     }
 
     /// Width of an output row for sources of width `dim`.

@@ -4,7 +4,7 @@
 //! where factors and rows are found.
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
-use crate::edges::cuda::{DeviceBySource, DeviceIndptr};
+use crate::edges::cuda::{DeviceBySource, DeviceSegments};
 
 use super::cuda::MODULE;
 
@@ -67,7 +67,7 @@ pub(crate) struct Factors {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Over<'a> {
     /// The rows' own, with the position of each one's row, or that of the edge itself.
-    Targets(&'a DeviceIndptr, Option<DeviceSlice<'a, u32>>),
+    Targets(&'a DeviceSegments, Option<DeviceSlice<'a, u32>>),
     /// Edges by their sources, with where the targets' edges start.
     Sources(&'a DeviceBySource, DeviceSlice<'a, u32>),
 }

@@ -1,7 +1,7 @@
 //! Every aggregation against loops in f64, its gradients against finite differences of those loops, and against itself on
 //! other numbers of threads.
 
-mod device;
+pub mod device;
 
 use half::{bf16, f16};
 

@@ -82,7 +82,7 @@ fn checked(call: impl FnOnce(*mut c_char) -> c_int) -> Result<()> {
     }
     // SAFETY: the shim closed its message with a zero inside the array.
     let text = unsafe { CStr::from_ptr(message.as_ptr()) };
-    Err(Error::Torch(TchError::Torch(text.to_string_lossy().into_owned())))
+    Err(TchError::Torch(text.to_string_lossy().into_owned()).into())
 }
 
 fn pointers(tensors: &[&Tensor]) -> Vec<*const c_void> {
@@ -219,12 +219,7 @@ fn device_memory(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
         return Err(Error::Torch(TchError::Kind(found)));
     }
     let len = tensor.numel();
-    // Kernels read 16 bytes at a time where rows are multiples of that.
-    let address = if len == 0 { 0 } else { tensor.data_ptr() as u64 };
-    match address % 16 {
-        0 => Ok((address, len)),
-        _ => Err(Error::Torch(TchError::Shape("a tensor that does not start at a multiple of 16 bytes".into()))),
-    }
+    Ok((if len == 0 { 0 } else { tensor.data_ptr() as u64 }, len))
 }
 
 /// Zeroed f32 memory on cache lines and, from a few MiB on, on huge pages where the kernel has them.

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Aggregation, Reduce, aggregate_max as maxima, aggregate_max_backward};
-use tch::{Kind, Tensor};
+use gsplit_kernels::{
+    Aggregation, DeviceAggregation, DeviceEdges, DeviceSlice, Reduce, aggregate_max as maxima, aggregate_max_backward,
+    aggregate_max_backward_on_device, aggregate_max_on_device,
+};
+use tch::Tensor;
 
-use super::{Edges, Rows, filled, shape};
+use super::{Edges, Rows, filled, filled_on, mismatch, shape};
 use crate::Result;
-use crate::autograd::{attach, values};
-use crate::place::{all_on_host, on_host};
+use crate::autograd::{attach, device_values, values};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
@@ -73,32 +75,43 @@ impl How {
         Aggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
     }
 
+    fn on_device<'a>(self, edges: &'a DeviceEdges, weights: Option<DeviceSlice<'a, f32>>) -> DeviceAggregation<'a> {
+        DeviceAggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
+    }
+
     fn forward(self, edges: &Edges, rows: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
         let (_, dim) = rows.shape()?;
-        let weights = weights.map(on_host).transpose()?;
-        let op = self.on_host(edges, weights.as_ref().map(values).transpose()?);
-        let rows_here = match rows {
-            Rows::Hidden(rows) => Some(on_host(rows)?),
-            Rows::Stored { .. } => None,
+        let Some((gpu, device, there)) = edges.on_device() else {
+            let op = self.on_host(edges, weights.map(values).transpose()?);
+            return filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out));
         };
-        let rows = rows_here.as_ref().map_or(rows, Rows::Hidden);
-        let out = filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out))?;
-        edges.place().bring(&out)
+        let rows = rows.tensor()?;
+        let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
+        filled_on(device, &[edges.num_targets(), op.out_dim(dim)], |out| {
+            Ok(op.forward(gpu, device_values(device, &rows)?, dim, out)?)
+        })
     }
 
     fn rows_backward(self, edges: &Edges, weights: Option<&Tensor>, given: &Tensor, dim: usize) -> Result<Tensor> {
-        let (weights, given) = (weights.map(on_host).transpose()?, on_host(given)?);
-        let op = self.on_host(edges, weights.as_ref().map(values).transpose()?);
-        let out = filled(&[edges.num_sources(), dim], |out| Ok(op.backward(values(&given)?, dim, out)?))?;
-        edges.place().bring(&out)
+        let shape = [edges.num_sources(), dim];
+        let Some((gpu, device, there)) = edges.on_device() else {
+            let op = self.on_host(edges, weights.map(values).transpose()?);
+            return filled(&shape, |out| Ok(op.backward(values(given)?, dim, out)?));
+        };
+        let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
+        filled_on(device, &shape, |out| Ok(op.backward(gpu, device_values(device, given)?, dim, out)?))
     }
 
     fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
-        let [weights, rows, given] = all_on_host([weights, rows, given])?;
-        let (_, dim) = shape("rows to aggregate", &rows)?;
-        let op = self.on_host(edges, Some(values(&weights)?));
-        let fill = |out: &mut [f32]| Ok(op.weights_backward(values(&rows)?, values(&given)?, dim, out)?);
-        edges.place().bring(&filled(&[edges.num_edges()], fill)?)
+        let (_, dim) = shape("rows to aggregate", rows)?;
+        let Some((gpu, device, there)) = edges.on_device() else {
+            let op = self.on_host(edges, Some(values(weights)?));
+            let fill = |out: &mut [f32]| Ok(op.weights_backward(values(rows)?, values(given)?, dim, out)?);
+            return filled(&[edges.num_edges()], fill);
+        };
+        let op = self.on_device(there, Some(device_values(device, weights)?));
+        let [rows, given] = [device_values(device, rows)?, device_values(device, given)?];
+        filled_on(device, &[edges.num_edges()], |out| Ok(op.weights_backward(gpu, rows, given, dim, out)?))
     }
 }
 
@@ -114,16 +127,32 @@ fn read_about_once(edges: &Edges) -> bool {
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges.
 pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
-    let x = on_host(rows)?;
+    let x = rows.detach().contiguous();
     let (_, dim) = shape("rows to aggregate", &x)?;
-    let mut picked = vec![0u32; edges.num_targets() * dim];
-    let output = filled(&[edges.num_targets(), dim], |out| Ok(maxima(edges, values(&x)?, dim, out, &mut picked)?))?;
+    let (of_targets, of_sources) = ([edges.num_targets(), dim], [edges.num_sources(), dim]);
     let edges = edges.clone();
-    attach(&[rows], &[], edges.place().bring(&output)?, move |gradient| {
-        let given = on_host(&gradient.output.to_kind(Kind::Float))?;
-        let of_rows = filled(&[edges.num_sources(), dim], |out| {
-            Ok(aggregate_max_backward(&edges, &picked, values(&given)?, dim, out)?)
+    let Some((gpu, device, there)) = edges.on_device() else {
+        let mut picked = vec![0u32; edges.num_targets() * dim];
+        let output = filled(&of_targets, |out| Ok(maxima(&edges, values(&x)?, dim, out, &mut picked)?))?;
+        return attach(&[rows], &[], output, move |gradient| {
+            let given = gradient.output.contiguous();
+            let fill = |out: &mut [f32]| Ok(aggregate_max_backward(&edges, &picked, values(&given)?, dim, out)?);
+            Ok(vec![Some(filled(&of_sources, fill)?)])
+        });
+    };
+    let mut picked = gpu.alloc(edges.num_targets() * dim)?;
+    let output = filled_on(device, &of_targets, |out| {
+        let x = device_values(device, &x)?;
+        Ok(aggregate_max_on_device(gpu, there, x, dim, out, &mut picked.slice_mut())?)
+    })?;
+    let edges = edges.clone();
+    attach(&[rows], &[], output, move |gradient| {
+        let given = gradient.output.contiguous();
+        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let of_rows = filled_on(device, &of_sources, |out| {
+            let given = device_values(device, &given)?;
+            Ok(aggregate_max_backward_on_device(gpu, there, picked.slice(), given, dim, out)?)
         })?;
-        Ok(vec![Some(edges.place().bring(&of_rows)?)])
+        Ok(vec![Some(of_rows)])
     })
 }

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Attention, AttentionGradient, head_products, head_products_backward};
-use tch::Tensor;
+use gsplit_kernels::{
+    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceBuffer, DeviceEdges, DeviceSlice,
+    Gpu, head_products, head_products_backward, head_products_backward_on_device, head_products_on_device,
+};
+use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Edges, Finish, filled, mismatch, shape};
+use super::{Edges, Finish, filled, filled_on, mismatch, shape};
 use crate::Result;
-use crate::autograd::{Buffer, attach, values};
-use crate::place::{all_on_host, on_host};
+use crate::autograd::{Buffer, attach, device_values, device_values_mut, values};
 
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
@@ -29,13 +31,21 @@ pub fn attention(
     bias: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [z, a_source, a_target, b] = all_on_host([rows, by_source, by_target, bias])?;
-    let ((_, dim), (heads, head_dim)) = (shape("rows", &z)?, shape("attention by source", &a_source)?);
-    if heads * head_dim != dim || a_target.size() != a_source.size() {
-        let sizes = [a_source.size(), a_target.size()];
+    let ((_, dim), (heads, head_dim)) = (shape("rows", rows)?, shape("attention by source", by_source)?);
+    if heads * head_dim != dim || by_target.size() != by_source.size() {
+        let sizes = [by_source.size(), by_target.size()];
         return Err(mismatch(format!("attention by source and target of shapes {sizes:?} for rows of width {dim}")));
     }
-    let (op, targets) = (over(edges, heads, head_dim), edges.num_targets());
+    match edges.on_device() {
+        None => on_host(edges, [rows, by_source, by_target, bias], [heads, head_dim], finish),
+        Some(there) => on_device(edges, there, [rows, by_source, by_target, bias], [heads, head_dim], finish),
+    }
+}
+
+/// [`attention`] of rows, attention by source and by target, and bias.
+fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 2], finish: Finish) -> Result<Tensor> {
+    let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
+    let (op, targets, dim) = (over(edges, heads, head_dim), edges.num_targets(), heads * head_dim);
     // Row t is target t's own; where there are too few rows, the operator says so.
     let own = |values: &'_ [f32]| values.len().min(targets * dim);
     let scores = |a: &Tensor, rows: &[f32]| {
@@ -52,15 +62,13 @@ pub fn attention(
         Ok(finish.epilogue(Some(values(&b)?)).apply(out, dim)?)
     })?;
     let shares = shares.into_tensor(&[op.num_shares() as i64])?;
-    let output = edges.place().bring(&output)?;
     let result = output.shallow_clone();
     let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
     let edges = edges.clone();
-    attach(&[rows, by_source, by_target, bias], &saved, output, move |gradient| {
+    attach(&inputs, &saved, output, move |gradient| {
         let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let given = on_host(&given)?;
         let (z, op) = (values(z)?, over(&edges, heads, head_dim));
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
@@ -83,9 +91,73 @@ pub fn attention(
         };
         let by_source = of_attention(z, &of_source)?;
         let by_target = of_attention(&z[..edges.num_targets() * dim], &of_target)?;
-        let found = [of_rows, by_source, by_target].map(|found| edges.place().bring(&found).map(Some));
-        found.into_iter().chain([Ok(Some(of_bias))]).collect()
+        Ok([of_rows, by_source, by_target, of_bias].map(Some).into())
     })
+}
+
+/// As [`on_host`].
+fn on_device(
+    edges: &Arc<Edges>,
+    (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
+    inputs: [&Tensor; 4],
+    [heads, head_dim]: [usize; 2],
+    finish: Finish,
+) -> Result<Tensor> {
+    let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
+    let (op, targets, dim) = (over_there(there, heads, head_dim), there.num_targets(), heads * head_dim);
+    let rows = device_values(device, &z)?;
+    let scores = |a: &Tensor, rows: DeviceSlice<'_, f32>| {
+        filled_on(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
+            Ok(head_products_on_device(gpu, rows, device_values(device, a)?, head_dim, out)?)
+        })
+    };
+    let from_source = scores(&a_source, rows)?;
+    let from_target = scores(&a_target, rows.part(0, rows.len().min(targets * dim))?)?;
+    let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
+    let sums = filled_on(device, &[targets, dim], |out| {
+        let scores = [device_values(device, &from_source)?, device_values(device, &from_target)?];
+        Ok(op.forward(gpu, rows, scores, out, &mut device_values_mut(device, &mut shares)?)?)
+    })?;
+    let output = finish.apply(edges.place(), sums, Some(&b))?;
+    let result = output.shallow_clone();
+    let saved = [&z, &a_source, &a_target, &from_source, &from_target, &shares, &result];
+    let edges = edges.clone();
+    attach(&inputs, &saved, output, move |gradient| {
+        let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
+        let given = finish.backward(edges.place(), y, &gradient.output)?;
+        let of_bias = column_sums(edges.place(), &given)?;
+        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let op = over_there(there, heads, head_dim);
+        let there = |tensor| device_values(device, tensor);
+        let mut of_source = gpu.alloc(from_source.numel())?;
+        let mut of_target = gpu.alloc(from_target.numel())?;
+        let mut scratch = gpu.alloc(op.num_shares())?;
+        let of_rows = filled_on(device, &[edges.num_sources(), dim], |rows| {
+            let out = DeviceAttentionGradient {
+                rows: rows.reborrow(),
+                from_source: of_source.slice_mut(),
+                from_target: of_target.slice_mut(),
+            };
+            let scores = [there(from_source)?, there(from_target)?];
+            op.backward(gpu, there(z)?, scores, there(shares)?, there(&given)?, &mut scratch.slice_mut(), out)?;
+            // Scores are made of the rows too.
+            op.add_scores_backward(gpu, of_source.slice(), there(a_source)?, rows)?;
+            op.add_scores_backward(gpu, of_target.slice(), there(a_target)?, rows)?;
+            Ok(())
+        })?;
+        let of_attention = |rows: DeviceSlice<'_, f32>, gradient: &DeviceBuffer<f32>| {
+            filled_on(device, &[heads, head_dim], |out| {
+                Ok(head_products_backward_on_device(gpu, rows, gradient.slice(), head_dim, out)?)
+            })
+        };
+        let by_source = of_attention(there(z)?, &of_source)?;
+        let by_target = of_attention(there(z)?.part(0, edges.num_targets() * dim)?, &of_target)?;
+        Ok([of_rows, by_source, by_target, of_bias].map(Some).into())
+    })
+}
+
+pub(super) fn over_there(edges: &DeviceEdges, heads: usize, head_dim: usize) -> DeviceAttention<'_> {
+    DeviceAttention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true }
 }
 
 pub(super) fn over(edges: &Edges, heads: usize, head_dim: usize) -> Attention<'_> {

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{DynamicGradient, DynamicRows, column_sums as host_column_sums};
-use tch::Tensor;
+use gsplit_kernels::{
+    DeviceDynamicGradient, DeviceDynamicRows, DeviceEdges, DynamicGradient, DynamicRows, Gpu,
+    column_sums as host_column_sums,
+};
+use tch::{Kind, Tensor};
 
-use super::attention::over;
+use super::attention::{over, over_there};
 use super::finish::column_sums;
-use super::{Edges, Finish, filled, mismatch, shape};
+use super::{Edges, Finish, filled, filled_on, mismatch, shape};
 use crate::Result;
-use crate::autograd::{Buffer, attach, values};
-use crate::place::{all_on_host, on_host};
+use crate::autograd::{Buffer, attach, device_values, device_values_mut, values};
 
 /// For each target and head `finish`(Σ share · source's row + `bias`) over the target itself and its sources, f32
 /// `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
@@ -28,11 +30,20 @@ pub fn dynamic_attention(
     bias: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [l, r, a, b] = all_on_host([sources, targets, vector, bias])?;
-    let ((_, dim), (heads, head_dim)) = (shape("rows", &l)?, shape("vector of attention", &a)?);
+    let ((_, dim), (heads, head_dim)) = (shape("rows", sources)?, shape("vector of attention", vector)?);
     if heads * head_dim != dim {
-        return Err(mismatch(format!("a vector of attention of shape {:?} for rows of width {dim}", a.size())));
+        return Err(mismatch(format!("a vector of attention of shape {:?} for rows of width {dim}", vector.size())));
     }
+    match edges.on_device() {
+        None => on_host(edges, [sources, targets, vector, bias], [heads, head_dim], finish),
+        Some(there) => on_device(edges, there, [sources, targets, vector, bias], [heads, head_dim], finish),
+    }
+}
+
+/// [`dynamic_attention`] of the sources' rows, the targets', the vector and the bias.
+fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 2], finish: Finish) -> Result<Tensor> {
+    let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
+    let dim = heads * head_dim;
     let op = over(edges, heads, head_dim);
     let mut shares = Buffer::new(op.num_shares())?;
     let output = filled(&[edges.num_targets(), dim], |out| {
@@ -41,14 +52,12 @@ pub fn dynamic_attention(
         Ok(finish.epilogue(Some(values(&b)?)).apply(out, dim)?)
     })?;
     let shares = shares.into_tensor(&[op.num_shares() as i64])?;
-    let output = edges.place().bring(&output)?;
     let result = output.shallow_clone();
     let edges = edges.clone();
-    attach(&[sources, targets, vector, bias], &[&l, &r, &a, &shares, &result], output, move |gradient| {
+    attach(&inputs, &[&l, &r, &a, &shares, &result], output, move |gradient| {
         let [l, r, a, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let given = on_host(&given)?;
         let op = over(&edges, heads, head_dim);
         let mut scratch = Buffer::new(op.num_shares())?;
         let mut of_targets = Buffer::new(edges.num_targets() * dim)?;
@@ -64,7 +73,58 @@ pub fn dynamic_attention(
         })?;
         let of_vector = filled(&[heads, head_dim], |out| Ok(host_column_sums(of_vector.as_slice(), out)?))?;
         let of_targets = of_targets.into_tensor(&[edges.num_targets() as i64, dim as i64])?;
-        let found = [of_sources, of_targets, of_vector].map(|found| edges.place().bring(&found).map(Some));
-        found.into_iter().chain([Ok(Some(of_bias))]).collect()
+        Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())
+    })
+}
+
+/// As [`on_host`].
+fn on_device(
+    edges: &Arc<Edges>,
+    (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
+    inputs: [&Tensor; 4],
+    [heads, head_dim]: [usize; 2],
+    finish: Finish,
+) -> Result<Tensor> {
+    let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
+    let (op, dim) = (over_there(there, heads, head_dim), heads * head_dim);
+    let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
+    let sums = filled_on(device, &[there.num_targets(), dim], |out| {
+        let rows = rows_there(device, [&l, &r, &a])?;
+        Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut shares)?)?)
+    })?;
+    let output = finish.apply(edges.place(), sums, Some(&b))?;
+    let result = output.shallow_clone();
+    let edges = edges.clone();
+    attach(&inputs, &[&l, &r, &a, &shares, &result], output, move |gradient| {
+        let [l, r, a, shares, y] = gradient.saved()?;
+        let given = finish.backward(edges.place(), y, &gradient.output)?;
+        let of_bias = column_sums(edges.place(), &given)?;
+        let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
+        let op = over_there(there, heads, head_dim);
+        let mut scratch = gpu.alloc(op.num_shares())?;
+        let shape = [there.num_targets(), dim];
+        let room = || filled_on(device, &shape, |_| Ok(()));
+        let (mut of_targets, mut of_vector) = (room()?, room()?);
+        let of_sources = filled_on(device, &[there.num_sources(), dim], |of_sources| {
+            let out = DeviceDynamicGradient {
+                sources: of_sources.reborrow(),
+                targets: device_values_mut(device, &mut of_targets)?,
+                vector: device_values_mut(device, &mut of_vector)?,
+            };
+            let [shares, given] = [device_values(device, shares)?, device_values(device, &given)?];
+            let rows = rows_there(device, [l, r, a])?;
+            Ok(op.backward_dynamic(gpu, rows, shares, given, &mut scratch.slice_mut(), out)?)
+        })?;
+        let of_vector = column_sums(edges.place(), &of_vector)?.f_view([heads as i64, head_dim as i64])?;
+        Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())
+    })
+}
+
+fn rows_there<'a>(device: tch::Device, rows: [&'a Tensor; 3]) -> Result<DeviceDynamicRows<'a>> {
+    let [sources, targets, vector] = rows;
+    Ok(DeviceDynamicRows {
+        sources: device_values(device, sources)?,
+        targets: device_values(device, targets)?,
+        vector: device_values(device, vector)?,
     })
 }

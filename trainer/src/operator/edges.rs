@@ -2,6 +2,8 @@
 
 use std::ops::Deref;
 
+use gsplit_kernels::{DeviceEdges, Gpu};
+
 use crate::Result;
 use crate::place::Place;
 
@@ -11,6 +13,7 @@ use crate::place::Place;
 pub struct Edges {
     place: Place,
     host: gsplit_kernels::Edges,
+    device: Option<DeviceEdges>,
 }
 
 impl Edges {
@@ -21,7 +24,16 @@ impl Edges {
     /// [`Error::Gpu`](crate::Error::Gpu) where the place has no room.
     pub fn new(place: &Place, indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self> {
         let host = gsplit_kernels::Edges::new(indptr, sources, num_sources)?;
-        Ok(Self { place: place.clone(), host })
+        let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
+        Ok(Self { place: place.clone(), host, device })
+    }
+
+    /// The GPU they are on, torch's name for it, and the edges there.
+    pub(super) fn on_device(&self) -> Option<(&Gpu, tch::Device, &DeviceEdges)> {
+        match (&self.place, &self.device) {
+            (Place::Device(gpu, device), Some(edges)) => Some((gpu, *device, edges)),
+            _ => None,
+        }
     }
 
     /// Where they are, and with them the tensors that operators take and return.

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Activation, Epilogue, StreamKey, column_sums as host_column_sums};
+use gsplit_kernels::{
+    Activation, DeviceBuffer, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
+    column_sums_on_device,
+};
 use tch::Tensor;
 
-use super::filled;
+use super::{filled, filled_on};
 use crate::Result;
-use crate::autograd::{attach, values};
-use crate::place::{Place, all_on_host, on_host};
+use crate::autograd::{attach, device_values, device_values_mut, values};
+use crate::place::Place;
 
 /// What follows the sums of a layer.
 #[derive(Clone, Debug, Default)]
@@ -49,12 +52,30 @@ impl Finish {
             return Ok(rows);
         }
         let (count, columns) = super::shape("rows to finish", &rows)?;
-        let (rows, bias) = (on_host(&rows)?, bias.map(on_host).transpose()?);
-        let out = filled(&[count, columns], |out| {
-            out.copy_from_slice(values(&rows)?);
-            Ok(self.epilogue(bias.as_ref().map(values).transpose()?).apply(out, columns)?)
-        })?;
-        place.bring(&out)
+        let bias = bias.map(|bias| bias.detach().contiguous());
+        let Place::Device(gpu, device) = place else {
+            let bias = bias.as_ref().map(values).transpose()?;
+            return filled(&[count, columns], |out| {
+                out.copy_from_slice(values(&rows)?);
+                Ok(self.epilogue(bias).apply(out, columns)?)
+            });
+        };
+        let ids = self.dropout.as_ref().map(|dropout| gpu.upload(&dropout.ids)).transpose()?;
+        let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
+        let epilogue = self.epilogue_there(bias, ids.as_ref().map(DeviceBuffer::slice));
+        let mut rows = rows;
+        epilogue.apply(gpu, &mut device_values_mut(*device, &mut rows)?, columns)?;
+        Ok(rows)
+    }
+
+    /// [`Finish::epilogue`] on a GPU, where `ids` are the vertices of the rows.
+    fn epilogue_there<'a>(
+        &self,
+        bias: Option<DeviceSlice<'a, f32>>,
+        ids: Option<DeviceSlice<'a, u32>>,
+    ) -> DeviceEpilogue<'a> {
+        let dropout = self.dropout.as_ref().zip(ids).map(|(dropout, ids)| (ids, dropout.probability, dropout.key));
+        DeviceEpilogue { bias, activation: self.activation, dropout }
     }
 
     /// From the gradient of finished rows, `rows`, to that of the unfinished ones.
@@ -62,10 +83,16 @@ impl Finish {
         if self.is_none() {
             return Ok(gradient.contiguous());
         }
+        let given = gradient.contiguous();
         let shape: Vec<usize> = rows.size().iter().map(|&dim| dim as usize).collect();
-        let [rows, given] = all_on_host([rows, gradient])?;
-        let out = filled(&shape, |out| Ok(self.epilogue(None).backward(values(&rows)?, values(&given)?, out)?))?;
-        place.bring(&out)
+        let Place::Device(gpu, device) = place else {
+            return filled(&shape, |out| Ok(self.epilogue(None).backward(values(rows)?, values(&given)?, out)?));
+        };
+        // Zeros tell what was dropped: the vertices are not looked at.
+        let ids = gpu.alloc(0)?;
+        let epilogue = self.epilogue_there(None, Some(ids.slice()));
+        let [rows, given] = [device_values(*device, rows)?, device_values(*device, &given)?];
+        filled_on(*device, &shape, |out| Ok(epilogue.backward(gpu, rows, given, out)?))
     }
 }
 
@@ -101,6 +128,10 @@ pub fn biased(place: &Place, input: &Tensor, bias: Option<&Tensor>, finish: Fini
 /// The sum of the rows of a contiguous matrix, `[columns]`.
 pub(super) fn column_sums(place: &Place, rows: &Tensor) -> Result<Tensor> {
     let (_, columns) = super::shape("rows to sum", rows)?;
-    let rows = on_host(rows)?;
-    place.bring(&filled(&[columns], |out| Ok(host_column_sums(values(&rows)?, out)?))?)
+    match place {
+        Place::Host(_) => filled(&[columns], |out| Ok(host_column_sums(values(rows)?, out)?)),
+        Place::Device(gpu, device) => {
+            filled_on(*device, &[columns], |out| Ok(column_sums_on_device(gpu, device_values(*device, rows)?, out)?))
+        }
+    }
 }

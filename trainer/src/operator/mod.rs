@@ -32,9 +32,10 @@ pub use norm::{Moments, layer_norm, standardise};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;
 
-use tch::Tensor;
+use gsplit_kernels::DeviceSliceMut;
+use tch::{Kind, Tensor};
 
-use crate::autograd::Buffer;
+use crate::autograd::{Buffer, device_values_mut};
 use crate::{Error, Result};
 
 /// Rows and columns of a matrix.
@@ -63,4 +64,16 @@ fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Resul
     let mut buffer = Buffer::new(shape.iter().product())?;
     fill(buffer.as_mut_slice())?;
     buffer.into_tensor(&shape.iter().map(|&dim| dim as i64).collect::<Vec<_>>())
+}
+
+/// A new tensor of `shape` on a GPU, filled by `fill`.
+fn filled_on(
+    device: tch::Device,
+    shape: &[usize],
+    fill: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,
+) -> Result<Tensor> {
+    let shape: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
+    let mut tensor = Tensor::f_empty(&shape[..], (Kind::Float, device))?;
+    fill(&mut device_values_mut(device, &mut tensor)?)?;
+    Ok(tensor)
 }

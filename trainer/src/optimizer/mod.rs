@@ -10,7 +10,6 @@ use tch::{Kind, TchError, Tensor};
 
 use crate::config::{OptimizerConfig, OptimizerKind, TrainConfig};
 use crate::model::Parameters;
-use crate::place::on_host;
 use crate::{Result, autograd};
 
 mod rate;
@@ -74,7 +73,7 @@ impl Optimizer {
     /// Sums the gradients over the ranks, updates the parameters and clears their gradients. Collective.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
         let mut gradient = summed_gradient(parameters, comm)?;
-        let gradient_norm = norm(autograd::values(&on_host(&gradient)?)?);
+        let gradient_norm = norm_of(&gradient)?;
         let learning_rate = self.rate.at(self.steps);
         self.steps += 1;
         tch::no_grad(|| -> Result<(), TchError> {
@@ -156,6 +155,20 @@ fn subtract(parameters: &Parameters, change: &Tensor) -> Result<(), TchError> {
     Ok(())
 }
 
+/// The Euclidean norm of a vector, where it is.
+fn norm_of(vector: &Tensor) -> Result<f64> {
+    match vector.device() {
+        tch::Device::Cpu => Ok(norm(autograd::values(vector)?)),
+        _ => norm_there(vector),
+    }
+}
+
+/// As [`norm`], by torch, whose order of summing is fixed too.
+fn norm_there(vector: &Tensor) -> Result<f64> {
+    let wide = vector.f_to_kind(Kind::Double)?;
+    Ok(wide.f_square()?.f_sum(Kind::Double)?.f_sqrt()?.f_double_value(&[])?)
+}
+
 /// The Euclidean norm, summed in f64 in a fixed order.
 fn norm(values: &[f32]) -> f64 {
     let square = |&value: &f32| f64::from(value) * f64::from(value);
@@ -180,4 +193,18 @@ fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<T
     local.f_copy_data(&mut values, local.numel())?;
     comm.all_reduce_sum_f32(&mut values)?;
     Ok(Tensor::from_slice(&values).f_to_device(parameters.device())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differential_both_norms_are_one() {
+        for len in [0i64, 1, 4096, 100_003] {
+            let vector = Tensor::rand([len], (Kind::Float, tch::Device::Cpu)) - 0.5;
+            let [ours, torchs] = [norm_of(&vector), norm_there(&vector)].map(Result::unwrap);
+            assert!((ours - torchs).abs() <= 1e-12 * ours.max(1.0), "{ours} and {torchs} of {len}");
+        }
+    }
 }

@@ -130,6 +130,46 @@ fn a_run_on_a_gpu_resumes_exactly_and_its_checkpoint_is_read_on_the_host() {
 }
 
 #[test]
+fn a_cache_changes_where_rows_come_from_and_no_loss() {
+    let fixture = dataset(47, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    // A row is 6 values of f32.
+    for (parallelism, ranks, rows) in
+        [(Parallelism::Split, 2, 40), (Parallelism::Data, 2, 60), (Parallelism::Single, 1, 1000)]
+    {
+        let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.eval_every = 0);
+        let [without, with] = [None, Some(rows * 24)].map(|cache| {
+            let options = RunOptions { emulated: Some(0), cache, prefetch: 1, ..RunOptions::default() };
+            run(&fixture, &config, &options).unwrap()
+        });
+        assert_eq!(losses(&with), losses(&without), "{parallelism}");
+        for (with, without) in with.epochs.iter().zip(&without.epochs) {
+            assert_eq!((with.rows_loaded, without.rows_cached), (without.rows_loaded, 0));
+            match rows {
+                1000 => assert_eq!(with.rows_cached, with.rows_loaded),
+                _ => assert!(with.rows_cached > with.rows_loaded / 10 && with.rows_cached < with.rows_loaded),
+            }
+        }
+    }
+    let refused = |options: RunOptions| {
+        let config = config(ModelKind::Sage, Parallelism::Single, 1);
+        run(&fixture, &config, &options).unwrap_err().to_string()
+    };
+    let on_host = refused(RunOptions { cache: Some(1 << 20), ..RunOptions::default() });
+    assert!(on_host.contains("--cache is for --device cuda"), "{on_host}");
+    let tiny = refused(RunOptions { cache: Some(23), emulated: Some(0), ..RunOptions::default() });
+    assert!(tiny.contains("no row of 24"), "{tiny}");
+    let mapped = RunOptions {
+        cache: Some(1 << 20),
+        emulated: Some(0),
+        features: crate::FeaturePlace::Mapped,
+        ..RunOptions::default()
+    };
+    let mapped = refused(mapped);
+    assert!(mapped.contains("--load-features memory"), "{mapped}");
+}
+
+#[test]
 fn gpus_that_are_not_there_are_refused_with_what_to_do() {
     let fixture = dataset(46, 60, 3);
     let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.device = crate::Device::Cuda);

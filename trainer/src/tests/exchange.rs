@@ -4,6 +4,8 @@ use gsplit_kernels::{Draws, Stream, StreamKey};
 
 use super::fixture::{Cut, on_ranks};
 use crate::Exchange;
+use crate::place::Place;
+use crate::step::{from_rows, to_rows};
 
 const N: usize = 200;
 const DIM: usize = 3;
@@ -60,5 +62,27 @@ fn backward_is_the_transpose_of_forward() {
         });
         let (left, right) = products.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
         assert!((left - right).abs() < 1e-5, "seed {seed}, {ranks} ranks, {cut:?}: {left} against {right}");
+    }
+}
+
+#[test]
+fn differential_rows_on_a_gpu_move_as_on_the_host() {
+    for (order, (ranks, cut)) in (0..).zip([2, 4].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut)))) {
+        let part = cut.assignment(N, ranks);
+        let place = Place::emulated(order % 4);
+        on_ranks(ranks, |comm| {
+            let mixed = mixed(7, comm.rank());
+            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let random = |rows: usize, step| -> Vec<f32> {
+                let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(7, Stream::Split) };
+                (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
+            };
+            let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
+            let [x_there, y_there] = [&x, &y].map(|rows| from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap());
+            let forward = exchange.forward_at(&place, comm, Some(&x_there), DIM).unwrap();
+            assert_eq!(to_rows(&forward).unwrap(), exchange.forward(comm, x, DIM).unwrap(), "{ranks} ranks, {cut:?}");
+            let backward = exchange.backward_at(&place, comm, &y_there, DIM).unwrap();
+            assert_eq!(to_rows(&backward).unwrap(), exchange.backward(comm, y, DIM).unwrap(), "{ranks} ranks, {cut:?}");
+        });
     }
 }

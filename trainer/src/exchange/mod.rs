@@ -7,11 +7,14 @@
 //! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 5). Sums are
 //! taken own rows first, then by rank, so they do not depend on timing. A rank's own rows never pass the communicator.
 
+mod device;
+
 use gsplit_kernels::{
     Communicator, all_to_all_counts, all_to_all_v, gather_f32, gather_rows, scatter_add_f32, split_by_owner, unique,
 };
 
 use crate::Result;
+use device::OnDevice;
 
 /// How the rows of a local frontier become the rows of the mixed frontier above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct Shuffle {
     own: (Vec<u32>, Vec<u32>),
     /// For each mixed row: its position in the local frontier followed by the received rows.
     source: Vec<u32>,
+    /// The same on a GPU.
+    on_device: OnDevice,
 }
 
 /// Positions grouped by rank; this rank's own group is empty.
@@ -94,6 +99,7 @@ impl Exchange {
             receive: Grouped { counts: without_me(split.counts.clone()), positions: receive_positions },
             own: (own_mixed, own_local.to_vec()),
             source,
+            on_device: OnDevice::default(),
         };
         Ok((local_frontier, Exchange::Shuffle(shuffle)))
     }

@@ -4,6 +4,8 @@
 //! torch's backward pass, so it comes in parts: [`Moments::of`] and [`Moments::correct`] are collective and stand
 //! outside the graph, [`standardise`] is a node for which moments are constants.
 
+mod device;
+
 use gsplit_kernels::{
     ColumnNorm, Communicator, column_moments, layer_norm as rows_norm, layer_norm_backward as rows_norm_backward,
 };
@@ -12,7 +14,8 @@ use tch::Tensor;
 use super::{Finish, filled, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
-use crate::place::{Place, all_on_host, on_host};
+use crate::place::{Place, on_host};
+use device::Factors;
 
 /// Added to variances, as in PyTorch.
 const EPSILON: f64 = 1e-5;
@@ -22,7 +25,10 @@ const EPSILON: f64 = 1e-5;
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
 pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish) -> Result<Tensor> {
-    let [x, a, b] = all_on_host([input, scale, shift])?;
+    if let Place::Device(gpu, there) = place {
+        return device::layer_norm((gpu, *there), [input, scale, shift], finish);
+    }
+    let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
     let mut moments = Buffer::new(2 * rows)?;
     let output = filled(&[rows, dim], |out| {
@@ -30,18 +36,17 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
         Ok(finish.epilogue(None).apply(out, dim)?)
     })?;
     let moments = moments.into_tensor(&[2 * rows as i64])?;
-    let output = place.bring(&output)?;
     let (result, place) = (output.shallow_clone(), place.clone());
     attach(&[input, scale, shift], &[&x, &a, &moments, &result], output, move |gradient| {
         let [x, a, moments, y] = gradient.saved()?;
-        let given = on_host(&finish.backward(&place, y, &gradient.output)?)?;
+        let given = finish.backward(&place, y, &gradient.output)?;
         let mut of_parameters = [Vec::new(), Vec::new()];
         let of_rows = filled(&[rows, dim], |out| {
             of_parameters = rows_norm_backward(values(x)?, values(a)?, values(moments)?, values(&given)?, out)?;
             Ok(())
         })?;
         let [of_scale, of_shift] = of_parameters.map(|values| Tensor::from_slice(&values));
-        [of_rows, of_scale, of_shift].iter().map(|found| place.bring(found).map(Some)).collect()
+        Ok(vec![Some(of_rows), Some(of_scale), Some(of_shift)])
     })
 }
 
@@ -64,10 +69,12 @@ impl Moments {
     ///
     /// # Errors
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
-    pub fn of(_place: &Place, rows: &Tensor, weights: Option<Vec<f32>>, comm: &dyn Communicator) -> Result<Self> {
-        let x = on_host(rows)?;
-        let (_, dim) = shape("rows to normalise", &x)?;
-        let mut sums = column_moments(values(&x)?, weights.as_deref(), dim)?;
+    pub fn of(place: &Place, rows: &Tensor, weights: Option<Vec<f32>>, comm: &dyn Communicator) -> Result<Self> {
+        let (_, dim) = shape("rows to normalise", rows)?;
+        let mut sums = match place {
+            Place::Host(_) => column_moments(values(&rows.detach().contiguous())?, weights.as_deref(), dim)?,
+            Place::Device(gpu, there) => device::moments((gpu, *there), rows, weights.as_deref())?,
+        };
         comm.all_reduce_sum_f64(&mut sums)?;
         let rows = sums[0];
         let mean: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
@@ -93,18 +100,25 @@ impl Moments {
     /// # Errors
     /// As [`Moments::of`].
     pub fn correct(&self, place: &Place, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
-        let [x, direct] = all_on_host([rows, gradient])?;
+        let over_all = |mut sums: Vec<f64>| -> Result<Vec<f64>> {
+            comm.all_reduce_sum_f64(&mut sums)?;
+            sums.iter_mut().for_each(|sum| *sum /= self.rows.max(1.0));
+            Ok(sums)
+        };
+        if let Place::Device(gpu, there) = place {
+            let (there, factors) = ((gpu, *there), Factors::of(gpu, self)?);
+            let means = over_all(factors.products(there, rows, gradient)?)?;
+            return factors.correct(there, rows, self.weights.as_deref(), &means, gradient);
+        }
+        let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
         let (count, dim) = shape("rows to normalise", &x)?;
         let (mean, inverse) = self.factors();
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
-        let mut sums = norm.products(values(&x)?, values(&direct)?)?;
-        comm.all_reduce_sum_f64(&mut sums)?;
-        sums.iter_mut().for_each(|sum| *sum /= self.rows.max(1.0));
-        let corrected = filled(&[count, dim], |out| {
+        let means = over_all(norm.products(values(&x)?, values(&direct)?)?)?;
+        filled(&[count, dim], |out| {
             out.copy_from_slice(values(&direct)?);
-            Ok(norm.correct(values(&x)?, self.weights.as_deref(), &sums, out)?)
-        })?;
-        place.bring(&corrected)
+            Ok(norm.correct(values(&x)?, self.weights.as_deref(), &means, out)?)
+        })
     }
 
     /// Mean and 1 / √(variance + ε) of each column.
@@ -127,7 +141,10 @@ pub fn standardise(
     shift: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let [x, a, b] = all_on_host([input, scale, shift])?;
+    if let Place::Device(gpu, there) = place {
+        return device::standardise((gpu, *there), moments, [input, scale, shift], finish);
+    }
+    let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
     let (mean, inverse) = moments.factors();
     let output = filled(&[rows, dim], |out| {
@@ -135,11 +152,10 @@ pub fn standardise(
         norm.forward(values(&x)?, [values(&a)?, values(&b)?], out)?;
         Ok(finish.epilogue(None).apply(out, dim)?)
     })?;
-    let output = place.bring(&output)?;
     let (result, place) = (output.shallow_clone(), place.clone());
     attach(&[input, scale, shift], &[&x, &a, &result], output, move |gradient| {
         let [x, a, y] = gradient.saved()?;
-        let given = on_host(&finish.backward(&place, y, &gradient.output)?)?;
+        let given = finish.backward(&place, y, &gradient.output)?;
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
         let mut of_parameters = [Vec::new(), Vec::new()];
         let of_rows = filled(&[rows, dim], |out| {
@@ -147,6 +163,6 @@ pub fn standardise(
             Ok(())
         })?;
         let [of_scale, of_shift] = of_parameters.map(|values| Tensor::from_slice(&values));
-        [of_rows, of_scale, of_shift].iter().map(|found| place.bring(found).map(Some)).collect()
+        Ok(vec![Some(of_rows), Some(of_scale), Some(of_shift)])
     })
 }

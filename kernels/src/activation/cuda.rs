@@ -1,0 +1,210 @@
+//! The epilogue of a product on a GPU.
+//!
+//! Returns: the host's bits, but for column sums, whose order is another. Input: matrices of matching sizes on the device. Cost:
+//! one read and one write of the rows; backwards two reads and one write; with dropout a Philox call for eight values.
+
+use crate::columns::ColumnSums;
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::dropout::RowMask;
+use crate::error::KernelError;
+use crate::philox::StreamKey;
+
+use super::Activation;
+
+pub(crate) static MODULE: Module = Module { name: "activation", source: include_str!("cuda.cu") };
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+/// Columns whose masks one group of threads makes, and threads of such a group, as in `cuda.cu`.
+const GROUP: (usize, usize) = (128, 16);
+
+/// What is done to the rows of a product on a GPU: as [`Epilogue`](super::Epilogue).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceEpilogue<'a> {
+    /// Added to every row.
+    pub bias: Option<DeviceSlice<'a, f32>>,
+    /// What follows.
+    pub activation: Activation,
+    /// Vertices of the rows, rate and key of their [dropout](crate::dropout_mask).
+    pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
+}
+
+impl DeviceEpilogue<'_> {
+    /// Changes `rows` (any number × `dim`) in place.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses; what
+    /// the GPU reports.
+    pub fn apply(&self, gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
+        let count = rows.len().checked_div(dim).unwrap_or(0);
+        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
+        if let Some(bias) = self.bias {
+            KernelError::check_len("bias", dim, bias.len())?;
+        }
+        let bias = self.bias.map_or(0, |bias| bias.address());
+        let activation = self.activation as u32;
+        let kernel = |name| Kernel { module: &MODULE, name };
+        if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
+            KernelError::check_len("vertices of the rows", count, ids.len())?;
+            let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
+            let shape = [(count as u64).into(), (dim as u32).into()];
+            let mask = [ids.into(), threshold.into(), keep.into(), (&key).into()];
+            let rest = [bias.into(), activation.into()];
+            let arguments = [&[(&*rows).into(), shape[0], shape[1]], &rest[..], &mask].concat();
+            let threads = count * dim.div_ceil(GROUP.0) * GROUP.1;
+            return gpu.launch(kernel("epilogue_dropout"), Shape::per_item(threads, THREADS), &arguments);
+        }
+        if bias == 0 && self.activation == Activation::Identity {
+            return Ok(());
+        }
+        let wide = dim % 4 == 0 && rows.address() % 16 == 0;
+        let sizes = [(rows.len() as u64).into(), (dim as u32).into()];
+        let arguments = [(&*rows).into(), sizes[0], sizes[1], bias.into(), activation.into(), u32::from(wide).into()];
+        let threads = if wide { rows.len() / 4 } else { rows.len() };
+        gpu.launch(kernel("epilogue_apply"), Shape::per_item(threads, THREADS), &arguments)
+    }
+
+    /// `out` becomes the gradient of the product, where `gradient` is that of what [`DeviceEpilogue::apply`] made of it, `rows`.
+    /// All are of one size. With dropout, a row's zeros are what it dropped.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+    pub fn backward(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        gradient: DeviceSlice<'_, f32>,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
+        KernelError::check_len("gradient of the product", rows.len(), out.len())?;
+        let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
+        let drops = u32::from(self.dropout.is_some());
+        let aligned = [rows.address(), gradient.address(), out.address()].iter().all(|address| address % 16 == 0);
+        let wide = aligned && rows.len() % 4 == 0;
+        let threads = if wide { rows.len() / 4 } else { rows.len() };
+        let arguments = [
+            rows.into(),
+            gradient.into(),
+            (rows.len() as u64).into(),
+            (self.activation as u32).into(),
+            drops.into(),
+            factor.into(),
+            (&*out).into(),
+            u32::from(wide).into(),
+        ];
+        let kernel = Kernel { module: &MODULE, name: "epilogue_backward" };
+        gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments)
+    }
+}
+
+/// `out` becomes the sum of the rows of `values`, which are as wide.
+///
+/// # Errors
+/// [`KernelError::Length`] if `values` is not made of such rows; what the GPU reports.
+pub fn column_sums_on_device(
+    gpu: &Gpu,
+    values: DeviceSlice<'_, f32>,
+    out: &mut DeviceSliceMut<'_, f32>,
+) -> Result<(), GpuError> {
+    let dim = out.len();
+    let rows = values.len().checked_div(dim).unwrap_or(0);
+    KernelError::check_matrix("rows to sum", rows, dim, values.len())?;
+    let sums = ColumnSums { rows, dim }.of(gpu, values)?;
+    out.copy_from(gpu, sums.slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Epilogue;
+    use super::*;
+    use crate::philox::Stream;
+    use crate::spmm::tests::{assert_close, values, wide};
+
+    const KEY: StreamKey = StreamKey { seed: 5 << 33, epoch: 1, step: 2, stream: Stream::Dropout, layer: 3 };
+
+    #[test]
+    fn rows_and_gradients_have_the_bits_of_the_host() {
+        for (order, (rows, dim)) in
+            [(0, 3), (1, 1), (30, 7), (50, 64), (3, 0), (9, 300), (5, 129)].into_iter().enumerate()
+        {
+            let gpu = Gpu::emulated(order as u32 % 4);
+            let (product, bias) = (values(1, rows * dim).iter().map(|x| 6.0 * x).collect::<Vec<_>>(), values(2, dim));
+            let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
+            let (device_bias, device_ids) = (gpu.upload(&bias).unwrap(), gpu.upload(&ids).unwrap());
+            for activation in [Activation::Identity, Activation::Relu, Activation::Elu] {
+                for (with_bias, rate) in [(false, None), (true, None), (true, Some(0.5)), (false, Some(0.2))] {
+                    let name = format!("{rows} rows of {dim}, {activation:?}, bias {with_bias}, dropout {rate:?}");
+                    let dropout = rate.map(|rate| (&ids[..], rate, KEY));
+                    let host = Epilogue { bias: with_bias.then_some(&bias[..]), activation, dropout };
+                    let dropout = rate.map(|rate| (device_ids.slice(), rate, KEY));
+                    let bias = with_bias.then_some(device_bias.slice());
+                    let device = DeviceEpilogue { bias, activation, dropout };
+                    let mut expected = product.clone();
+                    host.apply(&mut expected, dim).unwrap();
+                    let mut found = gpu.upload(&product).unwrap();
+                    device.apply(&gpu, &mut found.slice_mut(), dim).unwrap();
+                    assert_eq!(found.to_vec().unwrap(), expected, "{name}");
+
+                    let gradient = values(3, expected.len());
+                    let mut of_product = vec![f32::NAN; expected.len()];
+                    host.backward(&expected, &gradient, &mut of_product).unwrap();
+                    let gradient = gpu.upload(&gradient).unwrap();
+                    let mut out = gpu.alloc(expected.len()).unwrap();
+                    device.backward(&gpu, found.slice(), gradient.slice(), &mut out.slice_mut()).unwrap();
+                    assert_eq!(out.to_vec().unwrap(), of_product, "gradient, {name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_start_anywhere() {
+        let (gpu, dim) = (Gpu::emulated(1), 8);
+        let product = values(1, 5 * dim);
+        let padded = gpu.upload(&[&[0.0], &product[..]].concat()).unwrap();
+        let gradient = gpu.upload(&vec![1f32; 5 * dim]).unwrap();
+        let mut out = gpu.alloc(5 * dim).unwrap();
+        let rows = padded.slice().part(1, 1 + 5 * dim).unwrap();
+        let device = DeviceEpilogue { activation: Activation::Relu, ..DeviceEpilogue::default() };
+        device.backward(&gpu, rows, gradient.slice(), &mut out.slice_mut()).unwrap();
+        let slopes: Vec<f32> = product.iter().map(|&x| if x > 0.0 { 1.0 } else { 0.0 }).collect();
+        assert_eq!(out.to_vec().unwrap(), slopes);
+    }
+
+    #[test]
+    fn sums_of_columns_are_those_of_the_host() {
+        for (order, (rows, dim)) in
+            [(0, 4), (1, 1), (20_000, 1), (5000, 3), (2048, 40), (7, 0), (600, 300)].into_iter().enumerate()
+        {
+            let matrix = values(1, rows * dim);
+            let mut expected = vec![0f64; dim];
+            wide(&matrix).iter().enumerate().for_each(|(at, value)| expected[at % dim] += value);
+            let gpu = Gpu::emulated(order as u32 % 4);
+            let mut out = gpu.alloc(dim).unwrap();
+            column_sums_on_device(&gpu, gpu.upload(&matrix).unwrap().slice(), &mut out.slice_mut()).unwrap();
+            assert_close(&out.to_vec().unwrap(), &expected, &format!("{rows} rows of {dim}"));
+        }
+    }
+
+    #[test]
+    fn wrong_sizes_are_refused() {
+        fn length(result: Result<(), GpuError>) -> bool {
+            matches!(result, Err(GpuError::Input(KernelError::Length { .. })))
+        }
+        let gpu = Gpu::emulated(0);
+        let (mut rows, few) = (gpu.zeros(4).unwrap(), gpu.zeros(3).unwrap());
+        let ids = gpu.zeros::<u32>(1).unwrap();
+        let plain = DeviceEpilogue { activation: Activation::Relu, ..DeviceEpilogue::default() };
+        assert!(length(plain.apply(&gpu, &mut rows.slice_mut(), 3)));
+        let biased = DeviceEpilogue { bias: Some(few.slice()), ..plain };
+        assert!(length(biased.apply(&gpu, &mut rows.slice_mut(), 2)));
+        let dropping = |rate| DeviceEpilogue { dropout: Some((ids.slice(), rate, KEY)), ..plain };
+        assert!(length(dropping(0.5).apply(&gpu, &mut rows.slice_mut(), 2)));
+        let refused = dropping(1.0).apply(&gpu, &mut rows.slice_mut(), 4);
+        assert!(matches!(refused, Err(GpuError::Input(KernelError::DropoutRate { .. }))));
+        let mut out = gpu.zeros(4).unwrap();
+        assert!(length(plain.backward(&gpu, few.slice(), rows.slice(), &mut out.slice_mut())));
+        assert!(length(column_sums_on_device(&gpu, few.slice(), &mut out.slice_mut())));
+    }
+}

@@ -1,0 +1,270 @@
+//! Attention on a GPU, forwards and backwards, and products of heads.
+//!
+//! Returns what the host does, up to rounding. Idea: the scores and their softmax in one kernel, a number for each edge and head,
+//! then the weighted sum of `spmm`; backwards the products of what is at both ends of each edge, the gradient of the
+//! softmax, and two sums over the edges of each source. No row is made for an edge. Cost: one read of a row for each edge,
+//! backwards two; the host does not wait.
+
+use crate::columns::ColumnSums;
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::edges::DeviceEdges;
+use crate::edges::cuda::THREADS;
+use crate::error::KernelError;
+use crate::gather::DeviceValue;
+use crate::segment::cuda::{ScoreParts, SegmentSoftmax};
+use crate::spmm::cuda::EndProducts;
+use crate::spmm::sum::{Factors, Over, Own, SumRows, Table, lanes};
+
+pub(crate) static MODULE: Module = Module { name: "attention", source: include_str!("cuda.cu") };
+
+/// Attention over a layer's edges on a GPU: as [`Attention`](super::Attention).
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceAttention<'a> {
+    /// The edges.
+    pub edges: &'a DeviceEdges,
+    /// Number of heads.
+    pub heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Slope of LeakyReLU below zero.
+    pub slope: f32,
+    /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
+    pub self_loops: bool,
+}
+
+/// Where [`DeviceAttention::backward`] writes: as [`AttentionGradient`](super::AttentionGradient).
+#[derive(Debug)]
+pub struct DeviceAttentionGradient<'a> {
+    /// Of the rows: sources × [`DeviceAttention::dim`].
+    pub rows: DeviceSliceMut<'a, f32>,
+    /// Of the sources' part of the scores: sources × heads.
+    pub from_source: DeviceSliceMut<'a, f32>,
+    /// Of the targets' part: targets × heads.
+    pub from_target: DeviceSliceMut<'a, f32>,
+}
+
+impl DeviceAttention<'_> {
+    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ share · `rows[source]`, and `shares`
+    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head.
+    ///
+    /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target` targets × heads.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
+    /// row of its own; what the GPU reports.
+    pub fn forward(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        [from_source, from_target]: [DeviceSlice<'_, f32>; 2],
+        out: &mut DeviceSliceMut<'_, f32>,
+        shares: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        self.check(rows.len(), [from_source.len(), from_target.len()])?;
+        self.check_outputs(out.len(), shares.len())?;
+        if self.dim() == 0 {
+            return Ok(());
+        }
+        self.softmax(Some([from_source, from_target])).forward(gpu, shares)?;
+        self.sum_shares(gpu, rows, shares.as_slice(), out)
+    }
+
+    /// Fills `out` with the gradients of what [`DeviceAttention::forward`] read, where `gradient` (targets ×
+    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    /// The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
+    ///
+    /// # Errors
+    /// As [`DeviceAttention::forward`].
+    pub fn backward(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        scores: [DeviceSlice<'_, f32>; 2],
+        shares: DeviceSlice<'_, f32>,
+        gradient: DeviceSlice<'_, f32>,
+        scratch: &mut DeviceSliceMut<'_, f32>,
+        out: DeviceAttentionGradient<'_>,
+    ) -> Result<(), GpuError> {
+        self.check(rows.len(), scores.map(|scores| scores.len()))?;
+        self.check(out.rows.len(), [out.from_source.len(), out.from_target.len()])?;
+        self.check_outputs(gradient.len(), shares.len())?;
+        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
+        if self.dim() == 0 {
+            return Ok(());
+        }
+        self.end_products(gpu, rows, gradient, scratch)?;
+        self.softmax(Some(scores)).backward(gpu, shares, scratch, Some(&out.from_target))?;
+        let targets = self.edges.num_targets();
+        let sum = |table, weights: DeviceSlice<'_, f32>, dim, out: &DeviceSliceMut<'_, f32>| -> Result<(), GpuError> {
+            let over = Over::Sources(self.edges.by_source(gpu)?, self.edges.indptr());
+            SumRows { over, kernel: "sum_by_source", table, factors: self.factors(weights), dim }.launch(
+                gpu,
+                out,
+                [dim, 0],
+            )
+        };
+        sum(Table::matrix(gradient, targets, self.dim()), shares, self.dim(), &out.rows)?;
+        sum(Table::default(), scratch.as_slice(), self.heads, &out.from_source)
+    }
+
+    /// Adds to `rows` (at least as many as `of_scores` has, × [`DeviceAttention::dim`]) what they contribute through scores that
+    /// are [`head_products_on_device`] of them with `vector`: value `h` of a row of `of_scores` times head `h`.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+    pub fn add_scores_backward(
+        &self,
+        gpu: &Gpu,
+        of_scores: DeviceSlice<'_, f32>,
+        vector: DeviceSlice<'_, f32>,
+        rows: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let (dim, heads) = (self.dim(), self.heads);
+        let count = of_scores.len().checked_div(heads).unwrap_or(0);
+        KernelError::check_matrix("gradient of the scores", count, heads, of_scores.len())?;
+        KernelError::check_len("vector of the heads", dim, vector.len())?;
+        if rows.len() < count * dim {
+            let (expected, got) = (count * dim, rows.len());
+            return Err(KernelError::Length { what: "rows of the scores", expected, got }.into());
+        }
+        let sizes = [(count as u64).into(), (heads as u32).into(), (self.head_dim as u32).into()];
+        let arguments = [of_scores.into(), vector.into(), sizes[0], sizes[1], sizes[2], (&*rows).into()];
+        let kernel = Kernel { module: &MODULE, name: "add_scores_backward" };
+        gpu.launch(kernel, Shape::per_item(count * dim, THREADS), &arguments)
+    }
+
+    /// Width of a row: all heads together.
+    pub fn dim(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    /// One for each edge, self-loops included, and head.
+    pub fn num_shares(&self) -> usize {
+        (self.edges.num_edges() + if self.self_loops { self.edges.num_targets() } else { 0 }) * self.heads
+    }
+
+    /// Over the scores of each target's edges, made of `parts` or there already.
+    pub(super) fn softmax<'s>(&'s self, parts: Option<[DeviceSlice<'s, f32>; 2]>) -> SegmentSoftmax<'s> {
+        let scores = parts.map(|[from_source, from_target]| ScoreParts {
+            sources: self.edges.sources(),
+            num_sources: self.edges.num_sources(),
+            from_source,
+            from_target,
+            slope: self.slope,
+        });
+        SegmentSoftmax { segments: self.edges.by_target(), columns: self.heads, own: self.self_loops, scores }
+    }
+
+    /// `out` becomes Σ share · row of each target's edges.
+    pub(super) fn sum_shares(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        shares: DeviceSlice<'_, f32>,
+        out: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let over = Over::Targets(self.edges.by_target(), Some(self.edges.sources()));
+        let table = Table::matrix(rows, self.edges.num_sources(), self.dim());
+        SumRows { over, kernel: f32::SUM, table, factors: self.factors(shares), dim: self.dim() }.launch(
+            gpu,
+            out,
+            [self.dim(), 0],
+        )
+    }
+
+    /// `out` becomes, for each edge and head, the product of the source's row with the target's gradient.
+    pub(super) fn end_products(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        gradient: DeviceSlice<'_, f32>,
+        out: &DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        let rest = [rows.into(), gradient.into(), (self.dim() as u64).into(), 0u64.into()];
+        let kernel = Kernel { module: &crate::spmm::cuda::MODULE, name: "end_products" };
+        self.ends().launch(gpu, kernel, &[rows.address(), gradient.address()], &rest, out)
+    }
+
+    pub(super) fn ends(&self) -> EndProducts<'_> {
+        let Self { edges, heads, head_dim, self_loops, .. } = *self;
+        EndProducts { edges, heads, head_dim, own: self_loops, mean: false }
+    }
+
+    fn factors(&self, weights: DeviceSlice<'_, f32>) -> Factors {
+        let own = if self.self_loops { Own::SelfLoop } else { Own::Nothing };
+        let num_own = self.edges.num_targets();
+        Factors { weights: weights.address(), num_own, heads: self.heads, own, mean: false }
+    }
+
+    fn check(&self, rows: usize, [from_source, from_target]: [usize; 2]) -> Result<(), KernelError> {
+        let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
+        KernelError::check_matrix("rows of the sources", sources, self.dim(), rows)?;
+        KernelError::check_matrix("scores of the sources", sources, self.heads, from_source)?;
+        KernelError::check_matrix("scores of the targets", targets, self.heads, from_target)?;
+        self.check_own_rows()
+    }
+
+    pub(super) fn check_own_rows(&self) -> Result<(), KernelError> {
+        let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
+        match self.self_loops && targets > sources {
+            true => Err(KernelError::RowOutOfRange { position: sources as u32, rows: sources }),
+            false => Ok(()),
+        }
+    }
+
+    /// Also of their gradients.
+    pub(super) fn check_outputs(&self, out: usize, shares: usize) -> Result<(), KernelError> {
+        KernelError::check_matrix("output of attention", self.edges.num_targets(), self.dim(), out)?;
+        KernelError::check_len("shares of attention", self.num_shares(), shares)
+    }
+}
+
+/// [`head_products`](super::head_products) on a GPU.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+pub fn head_products_on_device(
+    gpu: &Gpu,
+    rows: DeviceSlice<'_, f32>,
+    vector: DeviceSlice<'_, f32>,
+    head_dim: usize,
+    out: &mut DeviceSliceMut<'_, f32>,
+) -> Result<(), GpuError> {
+    let (heads, count) = check_heads(rows.len(), vector.len(), head_dim)?;
+    KernelError::check_matrix("products of the heads", count, heads, out.len())?;
+    let wide = head_dim % 4 == 0 && rows.address() % 16 == 0 && vector.address() % 16 == 0;
+    let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
+    let sizes = [(count as u64).into(), (heads as u32).into(), (head_dim as u32).into()];
+    let shape = [(lanes as u32).into(), u32::from(wide).into()];
+    let arguments = [&[rows.into(), vector.into()], &sizes[..], &shape, &[(&*out).into()]].concat();
+    let kernel = Kernel { module: &MODULE, name: "head_products" };
+    gpu.launch(kernel, Shape::per_item(count * heads * lanes, THREADS), &arguments)
+}
+
+/// [`head_products_backward`](super::head_products_backward) on a GPU.
+///
+/// # Errors
+/// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+pub fn head_products_backward_on_device(
+    gpu: &Gpu,
+    rows: DeviceSlice<'_, f32>,
+    gradient: DeviceSlice<'_, f32>,
+    head_dim: usize,
+    out: &mut DeviceSliceMut<'_, f32>,
+) -> Result<(), GpuError> {
+    let (heads, count) = check_heads(rows.len(), out.len(), head_dim)?;
+    KernelError::check_matrix("gradient of the products", count, heads, gradient.len())?;
+    let kernel = Kernel { module: &MODULE, name: "head_products_backward" };
+    let rest = [rows.into(), gradient.into(), (heads as u32).into()];
+    let sums = ColumnSums { rows: count, dim: out.len() }.run::<f32>(gpu, kernel, 1, &rest)?;
+    out.copy_from(gpu, sums.slice())
+}
+
+/// Number of heads and of rows.
+fn check_heads(rows: usize, vector: usize, head_dim: usize) -> Result<(usize, usize), KernelError> {
+    let heads = vector.checked_div(head_dim).unwrap_or(0);
+    KernelError::check_matrix("vector of the heads", heads, head_dim, vector)?;
+    let count = rows.checked_div(vector).unwrap_or(0);
+    KernelError::check_matrix("rows of the heads", count, vector, rows)?;
+    Ok((heads, count))
+}

@@ -1,0 +1,117 @@
+//! Dynamic attention on a GPU, forwards and backwards.
+//!
+//! Returns what the host does, up to rounding. Idea: as on the host; LeakyReLU's argument is added up again backwards. A pass over
+//! the edges gives their scores, one over the targets the gradients of targets and vector, one over the sources that of the
+//! sources. Cost: forwards two reads of a row for each edge, backwards four; the host does not wait.
+
+use super::cuda::MODULE;
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
+use crate::error::KernelError;
+
+use super::DeviceAttention;
+
+/// What dynamic attention reads: as [`DynamicRows`](super::DynamicRows).
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceDynamicRows<'a> {
+    /// Sources × [`DeviceAttention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
+    pub sources: DeviceSlice<'a, f32>,
+    /// Targets × [`DeviceAttention::dim`]: the targets' part.
+    pub targets: DeviceSlice<'a, f32>,
+    /// [`DeviceAttention::dim`] factors of LeakyReLU's values.
+    pub vector: DeviceSlice<'a, f32>,
+}
+
+/// Where [`DeviceAttention::backward_dynamic`] writes: as [`DynamicGradient`](super::DynamicGradient).
+#[derive(Debug)]
+pub struct DeviceDynamicGradient<'a> {
+    /// Of the sources' rows, as long as they are.
+    pub sources: DeviceSliceMut<'a, f32>,
+    /// Of the targets' rows, as long as they are.
+    pub targets: DeviceSliceMut<'a, f32>,
+    /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
+    pub vector: DeviceSliceMut<'a, f32>,
+}
+
+impl DeviceAttention<'_> {
+    /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ share · source's row, and `shares`
+    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
+    /// row of its own; what the GPU reports.
+    pub fn forward_dynamic(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceDynamicRows<'_>,
+        out: &mut DeviceSliceMut<'_, f32>,
+        shares: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
+        self.check_outputs(out.len(), shares.len())?;
+        if self.dim() == 0 {
+            return Ok(());
+        }
+        let DeviceDynamicRows { sources, targets, vector } = rows;
+        let rest = [sources.into(), targets.into(), vector.into(), self.slope.into()];
+        let aligned = [sources.address(), targets.address(), vector.address()];
+        self.ends().launch(gpu, Kernel { module: &MODULE, name: "dynamic_scores" }, &aligned, &rest, shares)?;
+        self.softmax(None).forward(gpu, shares)?;
+        self.sum_shares(gpu, sources, shares.as_slice(), out)
+    }
+
+    /// Fills `out` with the gradients of what [`DeviceAttention::forward_dynamic`] read, where `gradient` (targets ×
+    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    ///
+    /// # Errors
+    /// As [`DeviceAttention::forward_dynamic`].
+    pub fn backward_dynamic(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceDynamicRows<'_>,
+        shares: DeviceSlice<'_, f32>,
+        gradient: DeviceSlice<'_, f32>,
+        scratch: &mut DeviceSliceMut<'_, f32>,
+        out: DeviceDynamicGradient<'_>,
+    ) -> Result<(), GpuError> {
+        let edges = self.edges;
+        self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
+        self.check_dynamic(out.sources.len(), out.targets.len(), rows.vector.len())?;
+        self.check_outputs(gradient.len(), shares.len())?;
+        KernelError::check_matrix("gradient of the vector", edges.num_targets(), self.dim(), out.vector.len())?;
+        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
+        if self.dim() == 0 {
+            return Ok(());
+        }
+        self.end_products(gpu, rows.sources, gradient, scratch)?;
+        self.softmax(None).backward(gpu, shares, scratch, None)?;
+
+        let read = [rows.sources, rows.targets, rows.vector, shares, scratch.as_slice(), gradient];
+        let read = read.map(|slice| slice.address());
+        let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
+        let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
+        let of: Argument = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads].into();
+        let outs = [out.sources.address(), out.targets.address(), out.vector.address()];
+        // One value a head is not read four at a time.
+        let whole = [read[0], read[1], read[2], read[5]].iter().chain(&outs).all(|address| address % 16 == 0);
+        let wide = self.head_dim % 4 == 0 && whole;
+        let width = if wide { 4 } else { 1 };
+        let shape = |list: u64, order: u64| -> Argument {
+            let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));
+            [edges.indptr().address(), list, order, slope | own << 32, wide.into(), 0, 0, 0].into()
+        };
+        let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
+        let kernel = |name| Kernel { module: &MODULE, name };
+        let targets = [of, shape(edges.sources().address(), 0), (&out.targets).into(), (&out.vector).into()];
+        edges.by_target().sum(gpu, kernel("dynamic_targets_backward"), chunks, 8 * width, &targets)?;
+        let order = [&by.targets, &by.edges].map(|list| list.slice().address());
+        let sources = [of, shape(order[0], order[1]), (&out.sources).into()];
+        by.rows.sum(gpu, kernel("dynamic_sources_backward"), chunks, 4 * width, &sources)
+    }
+
+    fn check_dynamic(&self, sources: usize, targets: usize, vector: usize) -> Result<(), KernelError> {
+        KernelError::check_matrix("rows of the sources", self.edges.num_sources(), self.dim(), sources)?;
+        KernelError::check_matrix("rows of the targets", self.edges.num_targets(), self.dim(), targets)?;
+        KernelError::check_len("vector of the heads", self.dim(), vector)?;
+        self.check_own_rows()
+    }
+}

@@ -1,0 +1,168 @@
+//! Attention on a GPU against that on the host.
+
+use super::for_each_case;
+use crate::spmm::tests::device::assert_same;
+use crate::spmm::tests::values;
+use crate::{
+    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceDynamicGradient, DeviceDynamicRows,
+    DeviceEdges, DynamicGradient, DynamicRows, Gpu, GpuError, KernelError, head_products, head_products_backward,
+    head_products_backward_on_device, head_products_on_device,
+};
+
+/// `op` on a GPU.
+fn on_device<'a>(op: &Attention<'_>, edges: &'a DeviceEdges) -> DeviceAttention<'a> {
+    let Attention { heads, head_dim, slope, self_loops, .. } = *op;
+    DeviceAttention { edges, heads, head_dim, slope, self_loops }
+}
+
+fn gpu_of(name: &str) -> Gpu {
+    Gpu::emulated(name.len() as u32 % 4)
+}
+
+fn filled(len: usize) -> Vec<f32> {
+    vec![f32::NAN; len]
+}
+
+#[test]
+fn attention_and_its_gradients_are_those_of_the_host() {
+    for_each_case(|name, host, [rows, from_source, from_target]| {
+        let gpu = gpu_of(name);
+        let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
+        let device = on_device(host, &edges);
+        assert_eq!((device.dim(), device.num_shares()), (host.dim(), host.num_shares()));
+        let (len, num_shares) = (host.edges.num_targets() * host.dim(), host.num_shares());
+        let (mut out, mut shares) = (filled(len), filled(num_shares));
+        host.forward(&rows, [&from_source, &from_target], &mut out, &mut shares).unwrap();
+        let [r, s, t] = [&rows, &from_source, &from_target].map(|values| gpu.upload(values).unwrap());
+        let scores = [s.slice(), t.slice()];
+        let (mut found, mut found_shares) = (gpu.alloc(len).unwrap(), gpu.alloc(num_shares).unwrap());
+        device.forward(&gpu, r.slice(), scores, &mut found.slice_mut(), &mut found_shares.slice_mut()).unwrap();
+        assert_same(&found_shares.to_vec().unwrap(), &shares, false, &format!("shares, {name}"));
+        assert_same(&found.to_vec().unwrap(), &out, false, name);
+
+        let gradient = values(9, len);
+        let mut of = [rows.len(), from_source.len(), from_target.len()].map(filled);
+        let [of_rows, of_source, of_target] = &mut of;
+        let into = AttentionGradient { rows: of_rows, from_source: of_source, from_target: of_target };
+        let mut scratch = filled(num_shares);
+        host.backward(&rows, [&from_source, &from_target], &shares, &gradient, &mut scratch, into).unwrap();
+        let mut found = [rows.len(), from_source.len(), from_target.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
+        let [of_rows, of_source, of_target] = &mut found;
+        let (mut scratch, gradient) = (gpu.alloc(num_shares).unwrap(), gpu.upload(&gradient).unwrap());
+        let into = DeviceAttentionGradient {
+            rows: of_rows.slice_mut(),
+            from_source: of_source.slice_mut(),
+            from_target: of_target.slice_mut(),
+        };
+        let shares = gpu.upload(&shares).unwrap();
+        let (g, scratch) = (gradient.slice(), &mut scratch.slice_mut());
+        device.backward(&gpu, r.slice(), scores, shares.slice(), g, scratch, into).unwrap();
+        for (which, (found, expected)) in found.iter().zip(&of).enumerate() {
+            assert_same(&found.to_vec().unwrap(), expected, false, &format!("gradient {which}, {name}"));
+        }
+    });
+}
+
+#[test]
+fn dynamic_attention_and_its_gradients_are_those_of_the_host() {
+    for_each_case(|name, host, [sources, ..]| {
+        let gpu = gpu_of(name);
+        let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
+        let device = on_device(host, &edges);
+        let (len, num_shares) = (host.edges.num_targets() * host.dim(), host.num_shares());
+        let targets = values(7, len);
+        let vector: Vec<f32> = values(8, host.dim()).iter().map(|value| 4.0 * value).collect();
+        let rows = DynamicRows { sources: &sources, targets: &targets, vector: &vector };
+        let (mut out, mut shares) = (filled(len), filled(num_shares));
+        host.forward_dynamic(rows, &mut out, &mut shares).unwrap();
+        let [s, t, v] = [&sources, &targets, &vector].map(|values| gpu.upload(values).unwrap());
+        let device_rows = DeviceDynamicRows { sources: s.slice(), targets: t.slice(), vector: v.slice() };
+        let (mut found, mut found_shares) = (gpu.alloc(len).unwrap(), gpu.alloc(num_shares).unwrap());
+        device.forward_dynamic(&gpu, device_rows, &mut found.slice_mut(), &mut found_shares.slice_mut()).unwrap();
+        assert_same(&found_shares.to_vec().unwrap(), &shares, false, &format!("shares, {name}"));
+        assert_same(&found.to_vec().unwrap(), &out, false, name);
+
+        let gradient = values(9, len);
+        let mut of = [sources.len(), len, len].map(filled);
+        let [of_sources, of_targets, of_vector] = &mut of;
+        let into = DynamicGradient { sources: of_sources, targets: of_targets, vector: of_vector };
+        host.backward_dynamic(rows, &shares, &gradient, &mut filled(num_shares), into).unwrap();
+        let mut found = [sources.len(), len, len].map(|len| gpu.alloc::<f32>(len).unwrap());
+        let [of_sources, of_targets, of_vector] = &mut found;
+        let into = DeviceDynamicGradient {
+            sources: of_sources.slice_mut(),
+            targets: of_targets.slice_mut(),
+            vector: of_vector.slice_mut(),
+        };
+        let (mut scratch, gradient) = (gpu.alloc(num_shares).unwrap(), gpu.upload(&gradient).unwrap());
+        let shares = gpu.upload(&shares).unwrap();
+        let (g, scratch) = (gradient.slice(), &mut scratch.slice_mut());
+        device.backward_dynamic(&gpu, device_rows, shares.slice(), g, scratch, into).unwrap();
+        for (which, (found, expected)) in found.iter().zip(&of).enumerate() {
+            assert_same(&found.to_vec().unwrap(), expected, false, &format!("gradient {which}, {name}"));
+        }
+    });
+}
+
+#[test]
+fn products_of_heads_are_those_of_the_host() {
+    for (case, (rows, heads, head_dim)) in
+        [(0, 2, 3), (1, 1, 1), (600, 3, 5), (70, 4, 64), (9, 1, 47)].into_iter().enumerate()
+    {
+        let gpu = Gpu::emulated(case as u32);
+        let name = format!("{rows} rows, {heads} heads of {head_dim}");
+        let dim = heads * head_dim;
+        let (matrix, vector, gradient) = (values(1, rows * dim), values(2, dim), values(3, rows * heads));
+        let [m, v, g] = [&matrix, &vector, &gradient].map(|values| gpu.upload(values).unwrap());
+        let mut expected = filled(rows * heads);
+        head_products(&matrix, &vector, head_dim, &mut expected).unwrap();
+        let mut found = gpu.alloc(rows * heads).unwrap();
+        head_products_on_device(&gpu, m.slice(), v.slice(), head_dim, &mut found.slice_mut()).unwrap();
+        assert_same(&found.to_vec().unwrap(), &expected, false, &name);
+
+        let mut expected = filled(dim);
+        head_products_backward(&matrix, &gradient, head_dim, &mut expected).unwrap();
+        let mut found = gpu.alloc(dim).unwrap();
+        head_products_backward_on_device(&gpu, m.slice(), g.slice(), head_dim, &mut found.slice_mut()).unwrap();
+        assert_same(&found.to_vec().unwrap(), &expected, false, &name);
+
+        let edges = crate::Edges::new(vec![0], vec![], 0).unwrap();
+        let host = Attention { edges: &edges, heads, head_dim, slope: 0.2, self_loops: false };
+        let mut expected = matrix.clone();
+        host.add_scores_backward(&gradient, &vector, &mut expected).unwrap();
+        let edges = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let mut found = gpu.upload(&matrix).unwrap();
+        let out = &mut found.slice_mut();
+        on_device(&host, &edges).add_scores_backward(&gpu, g.slice(), v.slice(), out).unwrap();
+        assert_eq!(found.to_vec().unwrap(), expected, "{name}");
+    }
+}
+
+#[test]
+fn wrong_sizes_are_refused() {
+    let gpu = Gpu::emulated(0);
+    let edges = DeviceEdges::new(gpu.upload(&[0u32, 0, 1]).unwrap(), gpu.upload(&[0u32]).unwrap(), 1).unwrap();
+    let op = DeviceAttention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
+    let buffers: Vec<_> = (0..5).map(|len| gpu.zeros::<f32>(len).unwrap()).collect();
+    let slice = |len: usize| buffers[len].slice();
+    let (mut out, mut shares, mut scratch) = (gpu.zeros(4).unwrap(), gpu.zeros(1).unwrap(), gpu.zeros(2).unwrap());
+    fn length(result: Result<(), GpuError>) -> bool {
+        matches!(result, Err(GpuError::Input(KernelError::Length { .. })))
+    }
+    let (out, shares) = (&mut out.slice_mut(), &mut shares.slice_mut());
+    op.forward(&gpu, slice(2), [slice(1), slice(2)], out, shares).unwrap();
+    assert!(length(op.forward(&gpu, slice(3), [slice(1), slice(2)], out, shares)));
+    assert!(length(op.forward(&gpu, slice(2), [slice(2), slice(2)], out, shares)));
+    assert!(length(op.forward(&gpu, slice(2), [slice(1), slice(1)], out, shares)));
+    assert!(length(op.forward(&gpu, slice(2), [slice(1), slice(2)], shares, out)));
+    let looped = DeviceAttention { self_loops: true, ..op };
+    let refused = looped.forward(&gpu, slice(2), [slice(1), slice(2)], out, shares);
+    assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }.into()));
+    let rows = DeviceDynamicRows { sources: slice(2), targets: slice(4), vector: slice(2) };
+    op.forward_dynamic(&gpu, rows, out, shares).unwrap();
+    assert!(length(op.forward_dynamic(&gpu, DeviceDynamicRows { vector: slice(1), ..rows }, out, shares)));
+    let (mut a, mut b, mut c) = (gpu.zeros(2).unwrap(), gpu.zeros(4).unwrap(), gpu.zeros(4).unwrap());
+    let into = DeviceDynamicGradient { sources: a.slice_mut(), targets: b.slice_mut(), vector: c.slice_mut() };
+    let scratch = &mut scratch.slice_mut();
+    assert!(length(op.backward_dynamic(&gpu, rows, slice(1), slice(4), scratch, into)));
+}

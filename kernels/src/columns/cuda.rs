@@ -1,0 +1,65 @@
+//! The launches of a sum over rows.
+//!
+//! Returns: the sums in a new buffer. Idea: `columns.cuh`. Cost: one read of what is summed; a launch for every power of 512
+//! rows (more rows where columns are few); the host does not wait.
+
+use bytemuck::Pod;
+
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+
+pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
+
+/// As in `columns.cuh`.
+const THREADS: usize = 256;
+/// As in `columns.cuh`.
+const ROWS_PER_THREAD: usize = 64;
+
+/// A type that sums are taken in.
+pub(crate) trait DeviceSum: Pod {
+    /// The kernel that adds up values of it.
+    const KERNEL: &'static str;
+}
+
+impl DeviceSum for f32 {
+    const KERNEL: &'static str = "columns_f32";
+}
+
+impl DeviceSum for f64 {
+    const KERNEL: &'static str = "columns_f64";
+}
+
+/// Sums over `rows` rows of `dim` columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ColumnSums {
+    pub rows: usize,
+    pub dim: usize,
+}
+
+impl ColumnSums {
+    /// The sums of each column of `values`.
+    pub(crate) fn of<T: DeviceSum>(&self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<DeviceBuffer<T>, GpuError> {
+        self.run(gpu, Kernel { module: &MODULE, name: T::KERNEL }, 1, &[values.into()])
+    }
+
+    /// `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls `sum_columns` with its
+    /// first four arguments, `rest` are the others.
+    pub(crate) fn run<T: DeviceSum>(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        sums: usize,
+        rest: &[Argument],
+    ) -> Result<DeviceBuffer<T>, GpuError> {
+        let Self { rows, dim } = *self;
+        if rows == 0 || dim == 0 {
+            return gpu.zeros(sums * dim);
+        }
+        let tile = dim.next_power_of_two().min(32);
+        let pieces = rows.div_ceil(THREADS / tile * ROWS_PER_THREAD);
+        let out = gpu.alloc::<T>(pieces * sums * dim)?;
+        let shape = Shape::per_item(pieces * dim.div_ceil(tile) * THREADS, THREADS as u32);
+        let sizes = [(rows as u64).into(), (dim as u32).into(), (tile as u32).into(), (&out).into()];
+        gpu.launch(kernel, shape, &[&sizes[..], rest].concat())?;
+        if pieces == 1 { Ok(out) } else { Self { rows: pieces, dim: sums * dim }.of(gpu, out.slice()) }
+    }
+}

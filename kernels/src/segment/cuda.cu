@@ -1,0 +1,179 @@
+// Softmax over the rows of each segment, column by column, and its gradient; with the scores of attention, or without.
+//
+// A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns (heads) of a row, so
+// memory is read as it lies; the lanes of one column pass their sums around.
+#include "device.cuh"
+#include "rows.cuh"
+
+constexpr u32 BLOCK = 256, BIG_BLOCK = 512;
+
+// Where the values of segments are: rows `indptr[s]` to `indptr[s + 1]` of `columns` values; with `own` one more for each segment,
+// before its others.
+struct Segments {
+    const u32 *indptr;
+    u64 count;
+    const u32 *counts, *heavy;
+    u32 columns, own, heavy_only, unused;
+    u64 unused_too[2];
+};
+
+// What scores are made of; none are if there is no `from_source`. Row s of `from_target` belongs to segment s.
+struct Scores {
+    const u32 *sources;
+    const float *from_source, *from_target;
+    u64 num_sources;
+    float slope;
+    u32 unused;
+    u64 unused_too[3];
+
+    // The sum, before LeakyReLU.
+    __device__ __forceinline__ float sum(u64 segment, u64 source, u32 columns, u32 column) const {
+        if (source >= num_sources) return not_a_number();
+        return from_source[source * columns + column] + from_target[segment * columns + column];
+    }
+};
+
+// Lanes that share a segment.
+struct Team {
+    u32 rank, size;
+    // Columns that lanes are dealt, a power of 2 up to a warp.
+    u32 columns;
+    // Of a block; a warp needs none.
+    float *shared;
+};
+
+static __device__ __forceinline__ float larger(float a, float b) { return a < b ? b : a; }
+
+// The largest value, or the sum, among the lanes of each column.
+template <bool MAX> static __device__ __forceinline__ float over_team(const Team &team, float value) {
+    for (u32 offset = WARP / 2; offset >= team.columns; offset /= 2) {
+        const float other = __shfl_xor_sync(FULL, value, offset);
+        value = MAX ? larger(value, other) : value + other;
+    }
+    if (team.size == WARP) return value;
+    team.shared[team.rank] = value;
+    __syncthreads();
+    value = team.shared[lane_id()];
+    for (u32 at = WARP + lane_id(); at < team.size; at += WARP)
+        value = MAX ? larger(value, team.shared[at]) : value + team.shared[at];
+    __syncthreads();
+    return value;
+}
+
+// Where a segment's values are, in rows.
+struct Range {
+    u64 edges, first, count;
+};
+
+static __device__ __forceinline__ Range range_of(const Segments &segments, u64 segment) {
+    const u64 edges = segments.indptr[segment], count = segments.indptr[segment + 1] - edges;
+    return {edges, edges + (segments.own ? segment : 0), count + segments.own};
+}
+
+// The source of a segment's row i.
+static __device__ __forceinline__ u64 source_of(const Segments &segments, const Scores &scores, const Range &range, u64 segment, u64 i) {
+    if (!segments.own) return scores.sources[range.edges + i];
+    return i == 0 ? segment : scores.sources[range.edges + i - 1];
+}
+
+static __device__ __forceinline__ void softmax(const Segments &segments, const Scores &scores, const Team &team, u64 segment, float *values) {
+    const Range range = range_of(segments, segment);
+    const u32 columns = segments.columns, slots = team.size / team.columns;
+    for (u32 first = 0; first < columns; first += team.columns) {
+        const u32 column = first + team.rank % team.columns;
+        const u64 slot = column < columns ? team.rank / team.columns : range.count;
+        float *mine = values + range.first * columns + column;
+        float largest = -infinity();
+        for (u64 i = slot; i < range.count; i += slots) {
+            float value = mine[i * columns];
+            if (scores.from_source) {
+                value = scores.sum(segment, source_of(segments, scores, range, segment, i), columns, column);
+                value = value > 0 ? value : scores.slope * value;
+                mine[i * columns] = value;
+            }
+            largest = larger(largest, value);
+        }
+        // Subtracting the largest changes nothing but the range.
+        largest = over_team<true>(team, largest);
+        float total = 0;
+        for (u64 i = slot; i < range.count; i += slots) {
+            const float value = expf(mine[i * columns] - largest);
+            mine[i * columns] = value;
+            total += value;
+        }
+        const float factor = 1.0f / over_team<false>(team, total);
+        for (u64 i = slot; i < range.count; i += slots) mine[i * columns] *= factor;
+    }
+}
+
+// From the gradient of the shares to that of what they are the softmax of: of the sums that scores are made of, if there are
+// scores, with their totals.
+static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *shares, float *gradient, float *totals) {
+    const Range range = range_of(segments, segment);
+    const u32 columns = segments.columns, slots = team.size / team.columns;
+    for (u32 first = 0; first < columns; first += team.columns) {
+        const u32 column = first + team.rank % team.columns;
+        const u64 slot = column < columns ? team.rank / team.columns : range.count;
+        const float *share = shares + range.first * columns + column;
+        float *mine = gradient + range.first * columns + column;
+        float mean = 0;
+        for (u64 i = slot; i < range.count; i += slots) mean += share[i * columns] * mine[i * columns];
+        mean = over_team<false>(team, mean);
+        float total = 0;
+        for (u64 i = slot; i < range.count; i += slots) {
+            float value = share[i * columns] * (mine[i * columns] - mean);
+            if (scores.from_source) {
+                const bool rises = scores.sum(segment, source_of(segments, scores, range, segment, i), columns, column) > 0;
+                value *= rises ? 1.0f : scores.slope;
+                total += value;
+            }
+            mine[i * columns] = value;
+        }
+        if (!totals) continue;
+        total = over_team<false>(team, total);
+        if (team.rank < team.columns && column < columns) totals[segment * columns + column] = total;
+    }
+}
+
+// Runs `body(team, segment)` for the calling thread's segment, if it has one.
+template <class Body> static __device__ __forceinline__ void for_segment(const Segments &segments, Body body) {
+    __shared__ float shared[BIG_BLOCK];
+    u32 columns = 1;
+    while (columns < segments.columns && columns < WARP) columns *= 2;
+    if (segments.heavy_only) {
+        if (blockIdx.x >= segments.counts[0]) return;
+        body(Team{threadIdx.x, blockDim.x, columns, shared}, segments.heavy[3 * blockIdx.x]);
+    } else {
+        const u64 segment = thread_id() / WARP;
+        if (segment >= segments.count) return;
+        if (segments.counts && segments.indptr[segment + 1] - segments.indptr[segment] > PIECE) return;
+        body(Team{lane_id(), WARP, columns, nullptr}, segment);
+    }
+}
+
+struct Softmax {
+    const Segments &segments;
+    const Scores &scores;
+    float *values;
+    __device__ __forceinline__ void operator()(const Team &team, u64 segment) const { softmax(segments, scores, team, segment, values); }
+};
+
+KERNEL_ENTRY void segment_softmax(Segments segments, Scores scores, float *values) {
+    for_segment(segments, Softmax{segments, scores, values});
+}
+KERNEL(segment_softmax)
+
+struct SoftmaxBackward {
+    const Segments &segments;
+    const Scores &scores;
+    const float *shares;
+    float *gradient, *totals;
+    __device__ __forceinline__ void operator()(const Team &team, u64 segment) const {
+        softmax_backward(segments, scores, team, segment, shares, gradient, totals);
+    }
+};
+
+KERNEL_ENTRY void segment_softmax_backward(Segments segments, Scores scores, const float *shares, float *gradient, float *totals) {
+    for_segment(segments, SoftmaxBackward{segments, scores, shares, gradient, totals});
+}
+KERNEL(segment_softmax_backward)
