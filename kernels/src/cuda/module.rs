@@ -30,6 +30,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
     &crate::norm::cuda::MODULE,
+    &crate::optimizer::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,

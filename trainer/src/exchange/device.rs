@@ -156,7 +156,7 @@ fn with_received(
     let values = rows.len() + received.len();
     let mut both = room(device, values.checked_div(dim).unwrap_or(0), dim)?;
     let mut out: DeviceSliceMut<'_, f32> = device_values_mut(device, &mut both)?;
-    out.part(0, rows.len())?.copy_from(gpu, rows)?;
+    out.reborrow().part(0, rows.len())?.copy_from(gpu, rows)?;
     out.part(rows.len(), values)?.upload(gpu, &received)?;
     Ok(both)
 }
