@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-accuracy bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -61,6 +61,9 @@ bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTor
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)
+
+bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
+	@python3 bench/accuracy/run.py $(ARGS)
 
 bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
 	@python3 bench/scale/run.py $(ARGS)
