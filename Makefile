@@ -1,12 +1,12 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-mpi test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-gpu bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-mpi test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-accuracy bench-gpu bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 15
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 17
 
 tools:
 	@:$(call need,cargo,install Rust as https://rustup.rs says)
@@ -73,6 +73,9 @@ bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTor
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)
+
+bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
+	@python3 bench/accuracy/run.py $(ARGS)
 
 bench-gpu: setup ## time copying, gathering, sampling and pre-sampling on GPU 0
 	cargo run --release --package gsplit-kernels --example gpu

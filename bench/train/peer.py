@@ -44,7 +44,7 @@ def network(model, sizes):
                     rows = layer(block, rows)
                 if index < len(self.layers) - 1:
                     rows = functional.elu(rows) if model == "gat" else torch.relu(rows)
-                    rows = functional.dropout(rows, DROPOUT)
+                    rows = functional.dropout(rows, DROPOUT, self.training)
             return rows
 
     return Network()
@@ -62,22 +62,34 @@ def features(dataset):
         return torch.from_numpy(rows.reshape(len(column), -1))
 
 
+def integers(file):
+    """The values of `file`, as int64."""
+    import numpy as np
+    import torch
+
+    return torch.from_numpy(np.load(file).astype(np.int64))
+
+
+def graph(dataset):
+    """The dataset's topology."""
+    import dgl
+    import torch
+
+    indptr, indices = (integers(dataset / "topology" / f"{name}.npy") for name in ("indptr", "indices"))
+    return dgl.graph(("csc", (indptr, indices, torch.tensor([], dtype=torch.int64))), num_nodes=len(indptr) - 1)
+
+
 def main(dataset, model, hidden, fanouts, batch_size, batches, threads):
     os.environ["DGLBACKEND"] = "pytorch"
     os.environ["OMP_NUM_THREADS"] = str(threads)
     import dgl
-    import numpy as np
     import torch
     from torch.nn import functional
 
     torch.set_num_threads(threads)
     dgl.utils.set_num_threads(threads)
-    files = (dataset / "topology" / f"{name}.npy" for name in ("indptr", "indices"))
-    indptr, indices = (torch.from_numpy(np.load(file).astype(np.int64)) for file in files)
-    graph = dgl.graph(("csc", (indptr, indices, torch.tensor([], dtype=torch.int64))), num_nodes=len(indptr) - 1)
-    rows = features(dataset)
-    label = torch.from_numpy(np.load(dataset / "nodes" / "label.npy").astype(np.int64))
-    train = torch.from_numpy(np.load(dataset / "splits" / "train.npy").astype(np.int64))
+    whole, rows = graph(dataset), features(dataset)
+    label, train = integers(dataset / "nodes" / "label.npy"), integers(dataset / "splits" / "train.npy")
     # DGL's list starts at the layer that is farthest from the seeds.
     sampler = dgl.dataloading.NeighborSampler(fanouts[::-1], fused=True)
     torch.manual_seed(0)
@@ -91,7 +103,7 @@ def main(dataset, model, hidden, fanouts, batch_size, batches, threads):
             if len(seeds) < batch_size or done == WARM_UP + batches:
                 continue
             times = [time.perf_counter()]
-            inputs, _, blocks = sampler.sample_blocks(graph, seeds)
+            inputs, _, blocks = sampler.sample_blocks(whole, seeds)
             times.append(time.perf_counter())
             loaded = torch.index_select(rows, 0, inputs)
             times.append(time.perf_counter())

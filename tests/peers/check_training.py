@@ -1,8 +1,8 @@
 """What `gsplit train` leaves is read by the tools it is for: check_training.py DATASET RUN
 
 RUN holds `checkpoints`, `log.jsonl`, `log.csv` and `tb` of a run that was resumed once, and `plateau.jsonl` of another.
-PyTorch loads the weights and computes the same accuracies; TensorBoard shows every epoch once; torch's schedulers have
-had the same learning rates.
+PyTorch loads the weights and computes the same accuracies; TensorBoard shows every epoch once, and every record of
+mini-batches; torch's schedulers have had the same learning rates.
 """
 
 import csv
@@ -27,6 +27,12 @@ TAGS = {
     "optimizer/learning_rate": "learning_rate",
     "optimizer/gradient_norm": "gradient_norm",
     "work/edges": "edges",
+}
+STEP_TAGS = {
+    "loss/train": "loss",
+    "optimizer/learning_rate": "learning_rate",
+    "seconds/steps": "seconds",
+    "work/edges_per_s": "edges_per_s",
 }
 
 
@@ -56,16 +62,17 @@ def weights(path, run, epochs):
     print("ok      torch: weights and the optimizer's state load; the same accuracies come of them", flush=True)
 
 
-def event_files(run, epochs):
+def event_files(folder, records, axis, tags):
+    """The scalars `tags` in `folder` are those of `records`, over the values of `axis`."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = EventAccumulator(str(run / "tb"))
+    events = EventAccumulator(str(folder))
     events.Reload()
-    for tag, key in TAGS.items():
-        scalars = events.Scalars(tag)
-        check(f"tensorboard's reader: steps of {tag}", ([s.step for s in scalars], [e["epoch"] for e in epochs]))
-        found, expected = [s.value for s in scalars], [e[key] for e in epochs]
-        check(f"tensorboard's reader: {tag}", (np.float32(found), np.float32(expected)))
+    for tag, key in tags.items():
+        scalars, name = events.Scalars(tag), f"tensorboard's reader: {folder.name}: {tag}"
+        check(f"{name}: steps", ([s.step for s in scalars], [record[axis] for record in records]))
+        found, expected = [s.value for s in scalars], [record[key] for record in records]
+        check(name, (np.float32(found), np.float32(expected)))
 
 
 def server(run, epochs):
@@ -119,13 +126,18 @@ def schedules(run, epochs, seeds):
 
 def main(path, run):
     run = Path(run)
-    epochs = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     with (run / "log.csv").open() as file:
-        rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    check("csv: the log", (rows, [{key: float(value) for key, value in epoch.items()} for epoch in epochs]))
+        rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+    check("csv: the log", (rows, [{key: float(value) for key, value in record.items()} for record in records]))
+    epochs = [record for record in records if "step" not in record]
+    steps = [record for record in records if "step" in record]
+    per_epoch = -(-len(np.load(Path(path) / "splits/train.npy")) // 256)
+    check("jsonl: mini-batches", ([s["step"] for s in steps], list(range(2, len(epochs) * per_epoch + 1, 2))))
     weights(path, run, epochs)
     schedules(run, epochs, len(np.load(Path(path) / "splits/train.npy")))
-    event_files(run, epochs)
+    event_files(run / "tb", epochs, "epoch", TAGS)
+    event_files(run / "tb" / "steps", steps, "step", STEP_TAGS)
     server(run, epochs)
 
 

@@ -158,3 +158,27 @@ fn patience_ends_a_run_and_logs_hold_all_of_it() {
     let again = ok(folder, &[&all[..], &["--resume"]].concat());
     assert!(again.contains("nothing to do: no better valid metric in 2"), "{again}");
 }
+
+#[test]
+fn mini_batches_are_logged_and_prepared_by_threads_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    fs::write(folder.join("run.toml"), SMALL).unwrap();
+    let plain = json(folder, &["train", "ds", "--config", "run.toml"]);
+    fs::write(folder.join("run.toml"), format!("{SMALL}log_every = 2\nsample_threads = 1\nprefetch = 2\n")).unwrap();
+    let logged = json(folder, &["train", "ds", "--config", "run.toml"]);
+    assert_eq!(losses(&logged), losses(&plain));
+    let log = fs::read_to_string(folder.join("run.jsonl")).unwrap();
+    let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let steps: Vec<u64> = records.iter().filter_map(|record| record["step"].as_u64()).collect();
+    assert!(steps.len() > 3 && steps.iter().zip(1..).all(|(&step, at)| step == 2 * at), "{steps:?}");
+    assert_eq!(records.len(), steps.len() + 3);
+
+    let printed = ok(folder, &["train", "--config", "run.toml", "--print-config"]);
+    assert!(printed.contains("log_every = 2") && printed.contains("sample_threads = 1"), "{printed}");
+    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--sample-threads", "2"], 2);
+    assert!(told.contains("leaves none of 2 threads"), "{told}");
+    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--prefetch", "0"], 2);
+    assert!(told.starts_with("error: run.toml:") && told.contains("needs --prefetch 1"), "{told}");
+}
