@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn oracle_sums_before() {
-        for (order, len) in [0, 1, 7, 8, 255, 2047, 2048, 2049, 3 * 2048, 600_000]
+        for (order, len) in [0u32, 1, 7, 8, 255, 2047, 2048, 2049, 3 * 2048, 600_000]
             .into_iter()
             .enumerate()
             .map(|(i, n)| (i as u32 % 4, n))

@@ -8,6 +8,9 @@ use crate::{CounterParts, DeviceCounters, KernelError};
 /// A table of a word for each vertex, and a hash table.
 const DIRECT: [usize; 2] = [usize::MAX, 0];
 
+/// The host's side of one layer.
+type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer);
+
 /// What both samplers draw from.
 struct Both {
     gpu: Gpu,
@@ -21,13 +24,7 @@ impl Both {
     }
 
     /// Samples layers of `draws` from `seeds` on both, and compares everything.
-    fn compare(
-        &self,
-        sampler: &mut DeviceSampler,
-        seeds: &[u32],
-        draws: &[(&dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer), DeviceDraw<'_>)],
-        what: &str,
-    ) {
+    fn compare(&self, sampler: &mut DeviceSampler, seeds: &[u32], draws: &[(OnHost<'_>, DeviceDraw<'_>)], what: &str) {
         let gpu = &self.gpu;
         let (indptr, indices) = (gpu.map_host(&self.indptr).unwrap(), gpu.map_host(&self.indices).unwrap());
         let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
@@ -55,7 +52,7 @@ impl Both {
     }
 }
 
-/// The host's side of one layer.
+/// A layer of `draw` on the host.
 fn on_host<'a>(graph: Graph<'a>, draw: impl Draw + 'a) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledLayer) + 'a {
     move |sampler, key, layer| sampler.layer(&graph, &draw, key, EdgeIds::Keep, layer).unwrap()
 }
@@ -137,7 +134,7 @@ fn differential_weighted() {
         let left_out = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
         let wild = DeviceWeights::new(&both.gpu, &weights).unwrap();
         let tame = DeviceWeights::new(&both.gpu, &even).unwrap();
-        let compare = |sampler: &mut _, host: &dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer), draw, what| {
+        let compare = |sampler: &mut _, host: OnHost<'_>, draw, what| {
             both.compare(sampler, &seeds, &[(host, draw)], &format!("{fanout}, {what}"));
         };
         let (host, draw) = (Weighted::new(fanout, &weights), DeviceDraw::weighted(fanout, &wild));
