@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn oracle_sums_before() {
-        for (order, len) in [0, 1, 7, 8, 255, 2047, 2048, 2049, 3 * 2048, 600_000]
+        for (order, len) in [0u32, 1, 7, 8, 255, 2047, 2048, 2049, 3 * 2048, 600_000]
             .into_iter()
             .enumerate()
             .map(|(i, n)| (i as u32 % 4, n))
@@ -62,7 +62,7 @@ mod tests {
             let gpu = Gpu::emulated(order);
             let key = StreamKey::new(1, Stream::Generate);
             // Sums beyond 32 bits, from time to time.
-            let most = if len % 2 == 0 { 20 } else { 1 << 30 };
+            let most = if len.is_multiple_of(2) { 20 } else { 1 << 30 };
             let mut values: Vec<u32> = (0..len).map(|i| key.block(i, 0)[0] % most).collect();
             let sums = values.iter().scan(0u64, |sum, &value| Some(std::mem::replace(sum, *sum + u64::from(value))));
             let mut expected: Vec<u64> = sums.collect();

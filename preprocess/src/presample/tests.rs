@@ -104,7 +104,7 @@ fn differential_a_gpu_counts_the_same() {
     for (order, (fanouts, batch_size)) in
         [("4,3", 20), ("15,10,5", 35), ("2,all,33", 40), ("6", 1_000_000)].into_iter().enumerate()
     {
-        let dataset = dataset(&folder.path().join(order.to_string()), order as u64, order % 2 == 0, "0.1,0,0");
+        let dataset = dataset(&folder.path().join(order.to_string()), order as u64, order.is_multiple_of(2), "0.1,0,0");
         let (gpu, options) = (Gpu::emulated(order as u32), options(fanouts, batch_size));
         let expected = counters(&dataset, &options);
         let found = count(&dataset, &options, Some(&gpu), &NoProgress).unwrap();
