@@ -169,6 +169,15 @@ impl<T: Pod> DeviceSliceMut<'_, T> {
         DeviceSliceMut { address: self.address, len: self.len, of: PhantomData }
     }
 
+    /// The values from `start` to `end`, for a shorter time.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) beyond its end.
+    pub fn part(&mut self, start: usize, end: usize) -> Result<DeviceSliceMut<'_, T>, GpuError> {
+        let DeviceSlice { address, len, .. } = self.as_slice().part(start, end)?;
+        Ok(DeviceSliceMut { address, len, of: PhantomData })
+    }
+
     /// To be read only.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice { address: self.address, len: self.len, of: PhantomData }

@@ -64,7 +64,7 @@ pub fn gather_on_device<T: DeviceValue>(
     if let Some(scales) = scales {
         KernelError::check_len("scales of the rows", rows, scales.len())?;
     }
-    let pieces = if dim % 4 == 0 { out.len() / 4 } else { out.len() };
+    let pieces = if dim.is_multiple_of(4) { out.len() / 4 } else { out.len() };
     let arguments: [Argument; 7] = [
         table.into(),
         (rows as u64).into(),
