@@ -57,7 +57,7 @@ impl DeviceEpilogue<'_> {
         if bias == 0 && self.activation == Activation::Identity {
             return Ok(());
         }
-        let wide = dim % 4 == 0 && rows.address() % 16 == 0;
+        let wide = dim.is_multiple_of(4) && rows.address().is_multiple_of(16);
         let sizes = [(rows.len() as u64).into(), (dim as u32).into()];
         let arguments = [(&*rows).into(), sizes[0], sizes[1], bias.into(), activation.into(), u32::from(wide).into()];
         let threads = if wide { rows.len() / 4 } else { rows.len() };
@@ -80,8 +80,9 @@ impl DeviceEpilogue<'_> {
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         let drops = u32::from(self.dropout.is_some());
-        let aligned = [rows.address(), gradient.address(), out.address()].iter().all(|address| address % 16 == 0);
-        let wide = aligned && rows.len() % 4 == 0;
+        let aligned =
+            [rows.address(), gradient.address(), out.address()].iter().all(|address| address.is_multiple_of(16));
+        let wide = aligned && rows.len().is_multiple_of(4);
         let threads = if wide { rows.len() / 4 } else { rows.len() };
         let arguments = [
             rows.into(),

@@ -104,7 +104,7 @@ template <int W> struct DynamicTargets {
         zero(acc);
         if (shape.own) add(acc, read(row, shape.indptr[row] + row));
     }
-    __device__ __forceinline__ Found find(u64 place) const { return {shape.list[place], (u32)place}; }
+    __device__ __forceinline__ Found find(u32 place) const { return {shape.list[place], place}; }
     __device__ __forceinline__ Term load(const Found &found) const {
         return read(found.source, found.edge + (shape.own ? row + 1 : 0));
     }
@@ -169,7 +169,7 @@ template <int W> struct DynamicSources {
         zero(acc);
         if (shape.own && row < of.num_targets) add(acc, read(row, shape.indptr[row] + row));
     }
-    __device__ __forceinline__ Found find(u64 place) const { return {shape.list[place], shape.edges[place]}; }
+    __device__ __forceinline__ Found find(u32 place) const { return {shape.list[place], shape.edges[place]}; }
     __device__ __forceinline__ Term load(const Found &found) const {
         return read(found.target, (u64)found.edge + (shape.own ? found.target + 1ull : 0));
     }

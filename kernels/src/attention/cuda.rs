@@ -70,8 +70,7 @@ impl DeviceAttention<'_> {
     }
 
     /// Fills `out` with the gradients of what [`DeviceAttention::forward`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
-    /// The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
+    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
     ///
     /// # Errors
     /// As [`DeviceAttention::forward`].
@@ -82,18 +81,17 @@ impl DeviceAttention<'_> {
         scores: [DeviceSlice<'_, f32>; 2],
         shares: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
-        scratch: &mut DeviceSliceMut<'_, f32>,
         out: DeviceAttentionGradient<'_>,
     ) -> Result<(), GpuError> {
         self.check(rows.len(), scores.map(|scores| scores.len()))?;
         self.check(out.rows.len(), [out.from_source.len(), out.from_target.len()])?;
         self.check_outputs(gradient.len(), shares.len())?;
-        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
-        self.end_products(gpu, rows, gradient, scratch)?;
-        self.softmax(Some(scores)).backward(gpu, shares, scratch, Some(&out.from_target))?;
+        let mut of_scores = gpu.alloc(self.num_shares())?;
+        self.end_products(gpu, rows, gradient, &of_scores.slice_mut())?;
+        self.softmax(Some(scores)).backward(gpu, shares, &of_scores.slice_mut(), Some(&out.from_target))?;
         let targets = self.edges.num_targets();
         let sum = |table, weights: DeviceSlice<'_, f32>, dim, out: &DeviceSliceMut<'_, f32>| -> Result<(), GpuError> {
             let over = Over::Sources(self.edges.by_source(gpu)?, self.edges.indptr());
@@ -104,7 +102,7 @@ impl DeviceAttention<'_> {
             )
         };
         sum(Table::matrix(gradient, targets, self.dim()), shares, self.dim(), &out.rows)?;
-        sum(Table::default(), scratch.as_slice(), self.heads, &out.from_source)
+        sum(Table::default(), of_scores.slice(), self.heads, &out.from_source)
     }
 
     /// Adds to `rows` (at least as many as `of_scores` has, × [`DeviceAttention::dim`]) what they contribute through scores that
@@ -232,7 +230,7 @@ pub fn head_products_on_device(
 ) -> Result<(), GpuError> {
     let (heads, count) = check_heads(rows.len(), vector.len(), head_dim)?;
     KernelError::check_matrix("products of the heads", count, heads, out.len())?;
-    let wide = head_dim % 4 == 0 && rows.address() % 16 == 0 && vector.address() % 16 == 0;
+    let wide = head_dim.is_multiple_of(4) && rows.address().is_multiple_of(16) && vector.address().is_multiple_of(16);
     let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
     let sizes = [(count as u64).into(), (heads as u32).into(), (head_dim as u32).into()];
     let shape = [(lanes as u32).into(), u32::from(wide).into()];

@@ -60,7 +60,7 @@ impl DeviceAttention<'_> {
     }
 
     /// Fills `out` with the gradients of what [`DeviceAttention::forward_dynamic`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned.
     ///
     /// # Errors
     /// As [`DeviceAttention::forward_dynamic`].
@@ -70,7 +70,6 @@ impl DeviceAttention<'_> {
         rows: DeviceDynamicRows<'_>,
         shares: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
-        scratch: &mut DeviceSliceMut<'_, f32>,
         out: DeviceDynamicGradient<'_>,
     ) -> Result<(), GpuError> {
         let edges = self.edges;
@@ -78,22 +77,22 @@ impl DeviceAttention<'_> {
         self.check_dynamic(out.sources.len(), out.targets.len(), rows.vector.len())?;
         self.check_outputs(gradient.len(), shares.len())?;
         KernelError::check_matrix("gradient of the vector", edges.num_targets(), self.dim(), out.vector.len())?;
-        KernelError::check_len("scratch of attention", self.num_shares(), scratch.len())?;
         if self.dim() == 0 {
             return Ok(());
         }
-        self.end_products(gpu, rows.sources, gradient, scratch)?;
-        self.softmax(None).backward(gpu, shares, scratch, None)?;
+        let mut of_scores = gpu.alloc(self.num_shares())?;
+        self.end_products(gpu, rows.sources, gradient, &of_scores.slice_mut())?;
+        self.softmax(None).backward(gpu, shares, &of_scores.slice_mut(), None)?;
 
-        let read = [rows.sources, rows.targets, rows.vector, shares, scratch.as_slice(), gradient];
+        let read = [rows.sources, rows.targets, rows.vector, shares, of_scores.slice(), gradient];
         let read = read.map(|slice| slice.address());
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
         let of: Argument = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads].into();
         let outs = [out.sources.address(), out.targets.address(), out.vector.address()];
         // One value a head is not read four at a time.
-        let whole = [read[0], read[1], read[2], read[5]].iter().chain(&outs).all(|address| address % 16 == 0);
-        let wide = self.head_dim % 4 == 0 && whole;
+        let whole = [read[0], read[1], read[2], read[5]].iter().chain(&outs).all(|address| address.is_multiple_of(16));
+        let wide = self.head_dim.is_multiple_of(4) && whole;
         let width = if wide { 4 } else { 1 };
         let shape = |list: u64, order: u64| -> Argument {
             let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));

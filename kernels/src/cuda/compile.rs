@@ -162,6 +162,8 @@ fn keep(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::super::module::MODULES;
     use super::*;
 
@@ -173,12 +175,12 @@ mod tests {
         if let Err(missing) = library::compiler() {
             return eprintln!("skipped: {missing}");
         }
-        for module in MODULES {
+        MODULES.par_iter().for_each(|module| {
             for architecture in ARCHITECTURES {
                 let cubin = compile(module, architecture).unwrap();
                 assert!(is_cubin(&cubin), "{} for sm_{architecture}", module.name);
             }
-        }
+        });
     }
 
     #[test]

@@ -37,19 +37,23 @@ struct Rows {
 //   merge(acc, piece)              adds the sum of a piece
 //   finish(acc)                    writes the sum
 template <class Op>
-__device__ __forceinline__ void add_edges(Op &op, u64 place, u64 end, typename Op::Acc &acc) {
-    for (; place < end; place += AHEAD) {
+__device__ __forceinline__ void add_edges(Op &op, u32 place, u32 end, typename Op::Acc &acc) {
+    // Places in 32 bits save registers.
+    for (u32 left = end - place; left > 0;) {
+        const u32 count = left < AHEAD ? left : AHEAD;
         typename Op::Found found[AHEAD];
         typename Op::Term terms[AHEAD];
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++)
-            if (place + k < end) found[k] = op.find(place + k);
+            if (k < count) found[k] = op.find(place + k);
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++)
-            if (place + k < end) terms[k] = op.load(found[k]);
+            if (k < count) terms[k] = op.load(found[k]);
 #pragma unroll
         for (u32 k = 0; k < AHEAD; k++)
-            if (place + k < end) op.add(acc, terms[k]);
+            if (k < count) op.add(acc, terms[k]);
+        place += count;
+        left -= count;
     }
 }
 
@@ -71,11 +75,11 @@ template <class Op> __device__ __forceinline__ void for_rows(const Rows &rows, O
     } else if (item >= rows.count) {
         return;
     }
-    u64 place = rows.indptr[row], end = rows.indptr[row + 1];
-    const u32 edges = (u32)(end - place);
+    u32 place = rows.indptr[row], end = rows.indptr[row + 1];
+    const u32 edges = end - place;
     if (in_pieces) {
-        place += piece * PIECE;
-        end = place + PIECE < end ? place + PIECE : end;
+        place += (u32)piece * PIECE;
+        end = end - place > PIECE ? place + PIECE : end;
     } else if (rows.counts && edges > PIECE) {
         if (!pieces) return;
         end = place;

@@ -21,7 +21,7 @@ fn kernel(name: &'static str) -> Kernel {
 
 /// Whether all start where four values can be loaded at once.
 fn aligned(addresses: &[u64]) -> bool {
-    addresses.iter().all(|address| address % 16 == 0)
+    addresses.iter().all(|address| address.is_multiple_of(16))
 }
 
 /// [`layer_norm`](super::layer_norm) on a GPU: `moments` is rows × 2.
@@ -40,7 +40,7 @@ pub fn layer_norm_on_device(
     let count = check(dim, &[("rows to normalise", rows.len()), ("normalised rows", out.len())])?;
     KernelError::check_len("shift of the norm", dim, shift.len())?;
     KernelError::check_matrix("moments of the rows", count, 2, moments.len())?;
-    let wide = dim % 4 == 0 && aligned(&[rows.address(), scale.address(), shift.address(), out.address()]);
+    let wide = dim.is_multiple_of(4) && aligned(&[rows.address(), scale.address(), shift.address(), out.address()]);
     let arguments = [
         rows.into(),
         scale.into(),
@@ -75,7 +75,7 @@ pub fn layer_norm_backward_on_device(
     ];
     let count = check(dim, &matrices)?;
     KernelError::check_matrix("moments of the rows", count, 2, moments.len())?;
-    let wide = dim % 4 == 0 && aligned(&[rows.address(), scale.address(), gradient.address(), out.address()]);
+    let wide = dim.is_multiple_of(4) && aligned(&[rows.address(), scale.address(), gradient.address(), out.address()]);
     let sizes = [(count as u64).into(), (dim as u32).into()];
     let matrices = [rows.into(), scale.into(), moments.into(), gradient.into()];
     let last = [(&*out).into(), u32::from(wide).into()];

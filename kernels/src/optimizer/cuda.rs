@@ -85,7 +85,7 @@ impl DeviceUpdate<'_> {
         }
         let vectors = [parameters.address(), gradient.address()];
         let mut vectors = vectors.into_iter().chain(state.iter().map(|vector| vector.address()));
-        let wide = count % 4 == 0 && vectors.all(|address| address % 16 == 0);
+        let wide = count.is_multiple_of(4) && vectors.all(|address| address.is_multiple_of(16));
         let (norm, most) = self.clip.map_or((0, 0.0), |(norm, most)| (norm.address(), most));
         let decoupled = matches!(self.rule, UpdateRule::Adam { decoupled: true, .. });
         let bits = |value: f64| u64::from((value as f32).to_bits());
@@ -151,7 +151,7 @@ mod tests {
                         .map(|(which, beta)| state[which][i] / (1.0 - beta.powf(update.steps as f64)));
                     m / (v.sqrt() + epsilon)
                 }
-                UpdateRule::Sgd { momentum, .. } if momentum == 0.0 => g,
+                UpdateRule::Sgd { momentum: 0.0, .. } => g,
                 UpdateRule::Sgd { momentum, nesterov } => {
                     state[0][i] = momentum * state[0][i] + g;
                     if nesterov { g + momentum * state[0][i] } else { state[0][i] }
@@ -196,6 +196,26 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn parts_one_by_one_are_the_whole() {
+        let (gpu, count, cut) = (Gpu::emulated(1), 200, 41);
+        let rule = UpdateRule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: true };
+        let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.01, steps: 1, clip: None };
+        let gradient = gpu.upload(&values(2, count)).unwrap();
+        let run = |parts: &[(usize, usize)]| {
+            let mut parameters = gpu.upload(&values(1, count)).unwrap();
+            let [mut first, mut second] = [gpu.zeros(count).unwrap(), gpu.zeros(count).unwrap()];
+            for &(start, end) in parts {
+                let (mut whole, mut m, mut v) = (parameters.slice_mut(), first.slice_mut(), second.slice_mut());
+                let state = &mut [m.part(start, end).unwrap(), v.part(start, end).unwrap()];
+                let part = gradient.slice().part(start, end).unwrap();
+                update.apply(&gpu, &mut whole.part(start, end).unwrap(), part, state).unwrap();
+            }
+            parameters.to_vec().unwrap()
+        };
+        assert_eq!(run(&[(0, cut), (cut, count)]), run(&[(0, count)]));
     }
 
     #[test]

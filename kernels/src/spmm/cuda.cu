@@ -25,7 +25,8 @@ struct Factors {
     u64 unused[2];
 };
 
-template <typename T, int W, bool BY_SOURCE> struct Sum {
+// PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
+template <typename T, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
     typedef Chunk<W> Acc;
     struct Found {
         u32 position, edge;
@@ -58,15 +59,15 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
 
     // W columns of a row, from a column of the table's rows on.
     __device__ __forceinline__ Chunk<W> read(u64 position, u64 column) const {
-        if (!table.values) return filled<W>(1.0f);
+        if (!PLAIN && !table.values) return filled<W>(1.0f);
         if (position >= table.count) return filled<W>(not_a_number());
-        const u64 at = table.vertices ? table.vertices[position] : position;
-        if (at >= table.rows) return filled<W>(not_a_number());
+        const u64 at = !PLAIN && table.vertices ? table.vertices[position] : position;
+        if (!PLAIN && at >= table.rows) return filled<W>(not_a_number());
         const Packed<T, W> values = *(const Packed<T, W> *)((const T *)table.values + at * table.stride + column);
         Chunk<W> chunk;
 #pragma unroll
         for (int k = 0; k < W; k++) chunk.value[k] = widen(values.value[k]);
-        if (table.scales) {
+        if (!PLAIN && table.scales) {
             const float scale = table.scales[at];
 #pragma unroll
             for (int k = 0; k < W; k++) chunk.value[k] = __fmul_rn(scale, chunk.value[k]);
@@ -86,12 +87,12 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
         if (untouched()) return;
         if (factors.own == ONTO) acc = load_chunk<W>(out + row * out_stride + out_offset + column);
         if (row >= factors.num_own) return;
-        if (factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
+        if (!PLAIN && factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
         if (factors.own == BESIDE && BY_SOURCE) acc = read(row, column);
     }
 
-    __device__ __forceinline__ Found find(u64 place) const {
-        return {list ? list[place] : (u32)place, factors.edges ? factors.edges[place] : (u32)place};
+    __device__ __forceinline__ Found find(u32 place) const {
+        return {list ? list[place] : place, !PLAIN && factors.edges ? factors.edges[place] : place};
     }
 
     __device__ __forceinline__ Term load(const Found &found) const {
@@ -99,7 +100,7 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
         const u64 target = BY_SOURCE ? found.position : row;
         term.factor = scale;
         if (BY_SOURCE && factors.mean) term.factor = one_over(factors.indptr[target + 1] - factors.indptr[target]);
-        if (factors.weights) {
+        if (!PLAIN && factors.weights) {
             const u64 before = factors.own == SELF_LOOP ? target + 1 : 0;
             term.factor = __fmul_rn(term.factor, weight(found.edge + before));
         }
@@ -118,18 +119,20 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
     }
 };
 
-#define SUM(name, T, BY_SOURCE)                                                                                        \
+#define SUM(name, T, BY_SOURCE, PLAIN)                                                                                        \
     KERNEL_ENTRY void name(Rows rows, Table table, Factors factors, const u32 *list, float *out, u64 out_stride, u64 out_offset, u32 wide) { \
-        if (wide) for_rows(rows, Sum<T, 4, BY_SOURCE>(table, factors, list, out, out_stride, out_offset));             \
-        else for_rows(rows, Sum<T, 1, BY_SOURCE>(table, factors, list, out, out_stride, out_offset));                  \
+        if (wide) for_rows(rows, Sum<T, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));             \
+        else for_rows(rows, Sum<T, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));                  \
     }                                                                                                                  \
     KERNEL(name)
 
-SUM(sum_f32, float, false)
-SUM(sum_f16, Half, false)
-SUM(sum_bf16, Bfloat16, false)
-SUM(sum_i8, Int8, false)
-SUM(sum_by_source, float, true)
+SUM(sum_f32, float, false, false)
+SUM(sum_f32_plain, float, false, true)
+SUM(sum_f16, Half, false, false)
+SUM(sum_bf16, Bfloat16, false, false)
+SUM(sum_i8, Int8, false, false)
+SUM(sum_by_source, float, true, false)
+SUM(sum_by_source_plain, float, true, true)
 
 // Out's value at an edge and head: the product of its source's row with its target's gradient, over the number of edges for the
 // mean.
@@ -167,7 +170,7 @@ template <int W> struct Max {
         for (int k = 0; k < W; k++) acc.edge[k] = edges ? indptr[row] : ~0u;
     }
     __device__ __forceinline__ void start(Acc &acc) const { zero(acc); }
-    __device__ __forceinline__ uint2 find(u64 place) const { return make_uint2(list[place], (u32)place); }
+    __device__ __forceinline__ uint2 find(u32 place) const { return make_uint2(list[place], place); }
     __device__ __forceinline__ Term load(const uint2 &found) const {
         Term term;
         const u64 source = found.x;
@@ -216,7 +219,7 @@ template <int W> struct MaxBackward {
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
     __device__ __forceinline__ void start(Acc &acc) const { zero(acc); }
-    __device__ __forceinline__ uint2 find(u64 place) const { return make_uint2(targets[place], edges[place]); }
+    __device__ __forceinline__ uint2 find(u32 place) const { return make_uint2(targets[place], edges[place]); }
     __device__ __forceinline__ Term load(const uint2 &found) const {
         const u64 at = found.x * dim + column;
         const Packed<u32, W> from = *(const Packed<u32, W> *)(picked + at);

@@ -202,7 +202,7 @@ impl EndProducts<'_> {
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let Self { edges, heads, head_dim, own, mean } = *self;
-        let wide = head_dim % 4 == 0 && aligned.iter().all(|address| address % 16 == 0);
+        let wide = head_dim.is_multiple_of(4) && aligned.iter().all(|address| address.is_multiple_of(16));
         let lanes = lanes(if wide { head_dim / 4 } else { head_dim });
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let words = [
@@ -216,7 +216,7 @@ impl EndProducts<'_> {
             pair(lanes, wide.into()),
         ];
         let items = (edges.num_edges() + if own { edges.num_targets() } else { 0 }) * heads;
-        let arguments = [&[words.into(), (&*out).into()], rest].concat();
+        let arguments = [&[words.into(), out.into()], rest].concat();
         gpu.launch(kernel, Shape::per_item(items * lanes, THREADS), &arguments)
     }
 }
@@ -236,7 +236,8 @@ pub fn aggregate_max_on_device(
     KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
     KernelError::check_matrix("output of aggregation", edges.num_targets(), dim, out.len())?;
     KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
-    let wide = dim % 4 == 0 && [rows.address(), out.address(), picked.address()].iter().all(|at| at % 16 == 0);
+    let wide = dim.is_multiple_of(4)
+        && [rows.address(), out.address(), picked.address()].iter().all(|at| at.is_multiple_of(16));
     let width = if wide { 4 } else { 1 };
     let sizes = [(edges.num_sources() as u64).into(), (dim as u64).into()];
     let outs = [(&*out).into(), (&*picked).into(), u32::from(wide).into()];
@@ -260,7 +261,8 @@ pub fn aggregate_max_backward_on_device(
     KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
     KernelError::check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
     KernelError::check_matrix("gradient of the sources", edges.num_sources(), dim, out.len())?;
-    let wide = dim % 4 == 0 && [picked.address(), gradient.address(), out.address()].iter().all(|at| at % 16 == 0);
+    let wide = dim.is_multiple_of(4)
+        && [picked.address(), gradient.address(), out.address()].iter().all(|at| at.is_multiple_of(16));
     let width = if wide { 4 } else { 1 };
     let by = edges.by_source(gpu)?;
     let lists = [(&by.targets).into(), (&by.edges).into(), (&*out).into(), u32::from(wide).into()];

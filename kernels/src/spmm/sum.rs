@@ -99,16 +99,22 @@ impl SumRows<'_> {
         let heads = factors.heads.max(1);
         let head_dim = dim / heads;
         let columns = [dim, head_dim, table.stride, table.offset, stride, offset];
-        let wide = columns.iter().all(|columns| columns % 4 == 0)
+        let wide = columns.iter().all(|columns| columns.is_multiple_of(4))
             && table.values % (4 * table.value_bytes.max(1)) as u64 == 0
-            && out.address() % 16 == 0;
+            && out.address().is_multiple_of(16);
         let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
         let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, 0, 0];
         let place = [(stride as u64).into(), (offset as u64).into()];
         let rest =
             [table.words().into(), words.into(), list.into(), out.into(), place[0], place[1], u32::from(wide).into()];
         let width = if wide { 4 } else { 1 };
-        let kernel = Kernel { module: &MODULE, name: self.kernel };
+        let plain = table.values != 0 && [table.vertices, table.scales, factors.weights] == [0; 3];
+        let name = match self.kernel {
+            "sum_f32" if plain => "sum_f32_plain",
+            "sum_by_source" if plain => "sum_by_source_plain",
+            other => other,
+        };
+        let kernel = Kernel { module: &MODULE, name };
         rows.sum(gpu, kernel, dim / width, width * size_of::<f32>(), &rest)
     }
 }

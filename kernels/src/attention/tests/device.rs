@@ -48,15 +48,14 @@ fn attention_and_its_gradients_are_those_of_the_host() {
         host.backward(&rows, [&from_source, &from_target], &shares, &gradient, &mut scratch, into).unwrap();
         let mut found = [rows.len(), from_source.len(), from_target.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
         let [of_rows, of_source, of_target] = &mut found;
-        let (mut scratch, gradient) = (gpu.alloc(num_shares).unwrap(), gpu.upload(&gradient).unwrap());
+        let gradient = gpu.upload(&gradient).unwrap();
         let into = DeviceAttentionGradient {
             rows: of_rows.slice_mut(),
             from_source: of_source.slice_mut(),
             from_target: of_target.slice_mut(),
         };
         let shares = gpu.upload(&shares).unwrap();
-        let (g, scratch) = (gradient.slice(), &mut scratch.slice_mut());
-        device.backward(&gpu, r.slice(), scores, shares.slice(), g, scratch, into).unwrap();
+        device.backward(&gpu, r.slice(), scores, shares.slice(), gradient.slice(), into).unwrap();
         for (which, (found, expected)) in found.iter().zip(&of).enumerate() {
             assert_same(&found.to_vec().unwrap(), expected, false, &format!("gradient {which}, {name}"));
         }
@@ -94,10 +93,9 @@ fn dynamic_attention_and_its_gradients_are_those_of_the_host() {
             targets: of_targets.slice_mut(),
             vector: of_vector.slice_mut(),
         };
-        let (mut scratch, gradient) = (gpu.alloc(num_shares).unwrap(), gpu.upload(&gradient).unwrap());
+        let gradient = gpu.upload(&gradient).unwrap();
         let shares = gpu.upload(&shares).unwrap();
-        let (g, scratch) = (gradient.slice(), &mut scratch.slice_mut());
-        device.backward_dynamic(&gpu, device_rows, shares.slice(), g, scratch, into).unwrap();
+        device.backward_dynamic(&gpu, device_rows, shares.slice(), gradient.slice(), into).unwrap();
         for (which, (found, expected)) in found.iter().zip(&of).enumerate() {
             assert_same(&found.to_vec().unwrap(), expected, false, &format!("gradient {which}, {name}"));
         }
@@ -145,7 +143,7 @@ fn wrong_sizes_are_refused() {
     let op = DeviceAttention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
     let buffers: Vec<_> = (0..5).map(|len| gpu.zeros::<f32>(len).unwrap()).collect();
     let slice = |len: usize| buffers[len].slice();
-    let (mut out, mut shares, mut scratch) = (gpu.zeros(4).unwrap(), gpu.zeros(1).unwrap(), gpu.zeros(2).unwrap());
+    let (mut out, mut shares) = (gpu.zeros(4).unwrap(), gpu.zeros(1).unwrap());
     fn length(result: Result<(), GpuError>) -> bool {
         matches!(result, Err(GpuError::Input(KernelError::Length { .. })))
     }
@@ -163,6 +161,5 @@ fn wrong_sizes_are_refused() {
     assert!(length(op.forward_dynamic(&gpu, DeviceDynamicRows { vector: slice(1), ..rows }, out, shares)));
     let (mut a, mut b, mut c) = (gpu.zeros(2).unwrap(), gpu.zeros(4).unwrap(), gpu.zeros(4).unwrap());
     let into = DeviceDynamicGradient { sources: a.slice_mut(), targets: b.slice_mut(), vector: c.slice_mut() };
-    let scratch = &mut scratch.slice_mut();
-    assert!(length(op.backward_dynamic(&gpu, rows, slice(1), slice(4), scratch, into)));
+    assert!(length(op.backward_dynamic(&gpu, rows, slice(1), slice(3), into)));
 }
