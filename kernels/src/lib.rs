@@ -19,6 +19,7 @@ mod error;
 mod gather;
 mod group;
 mod norm;
+mod optimizer;
 mod philox;
 mod prefetch;
 mod sample;
@@ -44,13 +45,14 @@ pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges};
 pub use error::{CommError, KernelError};
 pub use gather::{
-    DeviceCache, DeviceTable, DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows,
-    scatter_add_f32,
+    DeviceCache, DeviceScatter, DeviceTable, DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device,
+    gather_rows, scatter_add_f32, scatter_add_on_device,
 };
 pub use norm::{
     ColumnNorm, DeviceColumnNorm, column_moments, column_moments_on_device, layer_norm, layer_norm_backward,
     layer_norm_backward_on_device, layer_norm_on_device,
 };
+pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use sample::{Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted};

@@ -112,6 +112,11 @@ impl<'a> FeatureSource<'a> {
         Ok(Self { table, place: place.clone(), rows })
     }
 
+    /// Where the rank computes.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
     /// Where they are stored.
     pub fn table(&self) -> &'a FeatureTable {
         self.table

@@ -27,6 +27,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
     &crate::norm::cuda::MODULE,
+    &crate::optimizer::cuda::MODULE,
     &crate::scan::cuda::MODULE,
     &crate::segment::cuda::MODULE,
     &crate::spmm::cuda::MODULE,

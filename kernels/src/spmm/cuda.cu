@@ -40,7 +40,7 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
     float *out;
     u64 out_stride, out_offset;
     u64 row;
-    u32 column, head;
+    u32 column, head, edges;
     float scale;
 
     __device__ Sum(const Table &table, const Factors &factors, const u32 *list, float *out, u64 out_stride, u64 out_offset)
@@ -52,6 +52,7 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
         this->row = row;
         column = chunk * W;
         head = factors.heads > 1 ? column / factors.head_dim : 0;
+        this->edges = edges;
         scale = !BY_SOURCE && factors.mean ? one_over(edges) : 1.0f;
     }
 
@@ -77,8 +78,12 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
 
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
 
+    // What is added to stays as it is where nothing is.
+    __device__ __forceinline__ bool untouched() const { return factors.own == ONTO && edges == 0; }
+
     __device__ __forceinline__ void start(Acc &acc) const {
         zero(acc);
+        if (untouched()) return;
         if (factors.own == ONTO) acc = load_chunk<W>(out + row * out_stride + out_offset + column);
         if (row >= factors.num_own) return;
         if (factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
@@ -106,6 +111,7 @@ template <typename T, int W, bool BY_SOURCE> struct Sum {
     __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
 
     __device__ __forceinline__ void finish(const Acc &acc) const {
+        if (untouched()) return;
         float *to = out + row * out_stride + column;
         store_chunk(to + out_offset, acc);
         if (factors.own == BESIDE && !BY_SOURCE) store_chunk(to, read(row, table.offset + column));

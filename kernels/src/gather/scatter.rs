@@ -1,0 +1,111 @@
+//! Scatter-add on a GPU.
+//!
+//! Returns: the host's bits, but for a row that more than 512 are added to, which is summed in pieces. Input: positions on the
+//! device; rows whose position is beyond the matrix are added to none. Idea: positions are sorted, once, and each row of the
+//! matrix adds up what is its own, so that nothing is atomic. Cost: the sort; one read of each row, one read and write of each
+//! row that there is something for.
+
+use super::DeviceValue;
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
+use crate::edges::DeviceSegments;
+use crate::error::KernelError;
+use crate::group::{Grouped, group_by_key};
+use crate::spmm::sum::{Factors, Over, Own, SumRows, Table};
+
+/// Where rows are to be added, for as many matrices as have rows there.
+#[derive(Debug)]
+pub struct DeviceScatter {
+    rows: DeviceSegments,
+    order: crate::DeviceBuffer<u32>,
+}
+
+impl DeviceScatter {
+    /// Row `i` will be added to row `positions[i]` of `rows`.
+    ///
+    /// # Errors
+    /// [`KernelError::TooManyItems`]; what the GPU reports.
+    pub fn new(gpu: &Gpu, positions: DeviceSlice<'_, u32>, rows: usize) -> Result<Self, GpuError> {
+        let Grouped { indptr, order } = group_by_key(gpu, positions, rows)?;
+        Ok(Self { rows: DeviceSegments::new(indptr, order.len())?, order })
+    }
+
+    /// Adds row `i` of `src` (positions × `dim`) to row `positions[i]` of `dst` (rows × `dim`), in the order of the positions.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+    pub fn add(
+        &self,
+        gpu: &Gpu,
+        dst: &mut DeviceSliceMut<'_, f32>,
+        dim: usize,
+        src: DeviceSlice<'_, f32>,
+    ) -> Result<(), GpuError> {
+        KernelError::check_matrix("matrix to scatter to", self.rows.count(), dim, dst.len())?;
+        KernelError::check_matrix("rows to scatter", self.order.len(), dim, src.len())?;
+        let sum = SumRows {
+            over: Over::Targets(&self.rows, Some(self.order.slice())),
+            kernel: f32::SUM,
+            table: Table::matrix(src, self.order.len(), dim),
+            factors: Factors { own: Own::Onto, ..Factors::default() },
+            dim,
+        };
+        sum.launch(gpu, dst, [dim, 0])
+    }
+}
+
+/// [`scatter_add_f32`](super::scatter_add_f32) on a GPU.
+///
+/// # Errors
+/// As [`DeviceScatter`].
+pub fn scatter_add_on_device(
+    gpu: &Gpu,
+    dst: &mut DeviceSliceMut<'_, f32>,
+    dim: usize,
+    positions: DeviceSlice<'_, u32>,
+    src: DeviceSlice<'_, f32>,
+) -> Result<(), GpuError> {
+    // A matrix without columns has no elements and any number of rows.
+    let rows = dst.len().checked_div(dim).unwrap_or(0);
+    DeviceScatter::new(gpu, positions, rows)?.add(gpu, dst, dim, src)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::philox::{Draws, Stream, StreamKey};
+    use crate::scatter_add_f32;
+    use crate::spmm::tests::device::assert_same;
+    use crate::spmm::tests::values;
+
+    #[test]
+    fn sums_are_those_of_the_host() {
+        let cases = [(0, 7, 3), (3000, 7, 4), (3000, 1, 1), (500, 900, 32), (700, 200, 300), (5, 0, 0)];
+        for (case, (count, rows, dim)) in cases.into_iter().enumerate() {
+            let gpu = Gpu::emulated(case as u32 % 4);
+            let mut draws = Draws::new(&StreamKey::new(2, Stream::Generate), case as u32);
+            let positions: Vec<u32> = (0..count).map(|_| draws.below(rows)).collect();
+            let (start, src) = (values(1, rows as usize * dim), values(2, count * dim));
+            let mut expected = start.clone();
+            scatter_add_f32(&mut expected, dim, &positions, &src).unwrap();
+            let mut found = gpu.upload(&start).unwrap();
+            let (at, src) = (gpu.upload(&positions).unwrap(), gpu.upload(&src).unwrap());
+            scatter_add_on_device(&gpu, &mut found.slice_mut(), dim, at.slice(), src.slice()).unwrap();
+            let exactly = (0..rows).all(|row| positions.iter().filter(|&&at| at == row).count() <= 512);
+            let name = format!("{count} rows of {dim} onto {rows}");
+            assert_same(&found.to_vec().unwrap(), &expected, exactly, &name);
+        }
+    }
+
+    #[test]
+    fn positions_beyond_the_matrix_are_left_out_and_wrong_sizes_refused() {
+        let gpu = Gpu::emulated(2);
+        let (mut dst, at) = (gpu.upload(&[1f32, 2.0]).unwrap(), gpu.upload(&[1u32, 2, u32::MAX]).unwrap());
+        let src = gpu.upload(&[10f32, 20.0, 30.0]).unwrap();
+        scatter_add_on_device(&gpu, &mut dst.slice_mut(), 1, at.slice(), src.slice()).unwrap();
+        assert_eq!(dst.to_vec().unwrap(), [1.0, 12.0]);
+        let length = |result| matches!(result, Err(GpuError::Input(KernelError::Length { .. })));
+        assert!(length(scatter_add_on_device(&gpu, &mut dst.slice_mut(), 2, at.slice(), src.slice())));
+        let three = &mut gpu.zeros(3).unwrap();
+        assert!(length(scatter_add_on_device(&gpu, &mut three.slice_mut(), 2, at.slice(), src.slice())));
+    }
+}
