@@ -76,8 +76,8 @@ impl Pass<'_> {
 
     fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
         let layer = self.layer(index);
-        let place = self.model.place();
-        let edges = LayerEdges::new(place, self.graph, &layer.indptr, &layer.local, &layer.mixed)?;
+        let edges = &self.batch.edges[self.batch.edges.len() - 1 - index];
+        let edges = LayerEdges::made(self.graph, edges.clone(), &layer.mixed);
         let stored = Rows::Stored { features: self.batch.features, vertices: &layer.mixed };
         let rows = mixed.map_or(stored, Rows::Hidden);
         self.model.body(index, &edges, rows, below, &layer.frontier, self.dropout)

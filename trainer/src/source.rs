@@ -79,10 +79,11 @@ struct DeviceRows<'a, T: DeviceValue> {
 impl<T: DeviceValue> AnyRows for DeviceRows<'_, T> {
     fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, f32>) -> Result<()> {
         let DeviceTable { values, scales, dim } = self.table;
-        Ok(match &self.cache {
+        match &self.cache {
             Some(cache) => cache.gather(gpu, &self.table, vertices, out)?,
             None => gather_on_device(gpu, values, scales, vertices, dim, out)?,
-        })
+        }
+        Ok(())
     }
 
     fn hits(&self, vertices: &[u32]) -> usize {
@@ -110,6 +111,11 @@ impl<'a> FeatureSource<'a> {
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a Pinned<'_>, cached: &[u32]) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.0.rows(gpu, cached)).transpose()?;
         Ok(Self { table, place: place.clone(), rows })
+    }
+
+    /// Where the rank computes.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Where they are stored.

@@ -208,7 +208,7 @@ mod tests {
             let mut parameters = gpu.upload(&values(1, count)).unwrap();
             let [mut first, mut second] = [gpu.zeros(count).unwrap(), gpu.zeros(count).unwrap()];
             for &(start, end) in parts {
-                let (mut whole, mut m, mut v) = (parameters.slice_mut(), first.slice_mut(), second.slice_mut());
+                let (whole, m, v) = (parameters.slice_mut(), first.slice_mut(), second.slice_mut());
                 let state = &mut [m.part(start, end).unwrap(), v.part(start, end).unwrap()];
                 let part = gradient.slice().part(start, end).unwrap();
                 update.apply(&gpu, &mut whole.part(start, end).unwrap(), part, state).unwrap();

@@ -12,7 +12,7 @@
 //! * **Threads.** torch may run a backward function on another thread, so closures and buffers are `Send`; a node calls
 //!   its closure under its own lock, never twice at a time.
 //! * **Device slices.** [`device_values`] lends the GPU a tensor's memory under the same rule, and [`device_values_mut`] that of a
-//!   tensor which its caller has made just now and nobody else knows. What is launched with them runs in the order of the
+//!   tensor which its caller has made just now and nobody else knows, or of a parameter between two mini-batches, when no graph holds it. What is launched with them runs in the order of the
 //!   calls on the stream that torch uses too, so the tensor may be dropped before it has run.
 //! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's tensors
 //!   can share memory, and an in-place operation could change a slice that is being read; hence the rule, which the
@@ -205,10 +205,10 @@ pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSli
     Ok(unsafe { DeviceSlice::from_raw(address, len) })
 }
 
-/// The values of a dense f32 tensor at a place of GPU memory, to be written. The tensor is the caller's alone.
+/// The values of a dense f32 tensor at a place of GPU memory, to be written. Nobody else reads or writes them meanwhile.
 pub fn device_values_mut<'a>(device: Device, tensor: &'a mut Tensor) -> Result<DeviceSliceMut<'a, f32>> {
     let (address, len) = device_memory(device, tensor)?;
-    // SAFETY: as above; nobody else knows the tensor (module doc).
+    // SAFETY: as above; nobody else uses the tensor meanwhile (module doc).
     Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
 }
 

@@ -1,13 +1,17 @@
-//! Loading the feature rows of a mini-batch's bottom local frontier, each once.
+//! Loading a mini-batch: its edges to where they are computed with, and the feature rows of its bottom local frontier, each
+//! once.
 //!
 //! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
 //! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
 //! rows are not used as they are stored.
 
+use std::sync::Arc;
+
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
-use super::{Input, Sampled};
+use super::{Input, Sampled, SampledLayer};
+use crate::operator::Edges;
 use crate::source::FeatureSource;
 use crate::{Exchange, Result};
 
@@ -15,6 +19,8 @@ use crate::{Exchange, Result};
 pub struct Loaded<'a> {
     /// What to compute.
     pub sampled: Sampled,
+    /// The edges of its layers, in their order, where they are computed with.
+    pub edges: Vec<Arc<Edges>>,
     /// One feature row for each vertex of [`Sampled::input`], f32 `[input, width]`, where they are to be exchanged, came ahead of
     /// time, are on a GPU, or are not those that are stored.
     pub input_rows: Option<Tensor>,
@@ -36,7 +42,12 @@ pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled, input: &Input, ahe
         false => Some(source.rows(&sampled.input, input)?),
     };
     let rows_cached = source.hits(&sampled.input);
-    Ok(Loaded { sampled, input_rows, rows_cached, features: source.table() })
+    let edges = |layer: &SampledLayer| {
+        let (indptr, local) = (layer.indptr.clone(), layer.local.clone());
+        Ok(Arc::new(Edges::new(source.place(), indptr, local, layer.mixed.len())?))
+    };
+    let edges = sampled.layers.iter().map(edges).collect::<Result<_>>()?;
+    Ok(Loaded { sampled, edges, input_rows, rows_cached, features: source.table() })
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use crate::step::{from_rows, to_rows};
 
 /// The index of a shuffle on a GPU, made when it is first needed.
 #[derive(Debug, Default)]
-pub(super) struct OnDevice(OnceLock<DeviceShuffle>);
+pub(super) struct OnDevice(OnceLock<Box<DeviceShuffle>>);
 
 #[derive(Debug)]
 struct DeviceShuffle {
@@ -59,7 +59,7 @@ impl OnDevice {
             source: gpu.upload(&shuffle.source)?,
             back: DeviceEdges::upload(gpu, &back(shuffle)?)?,
         };
-        Ok(self.0.get_or_init(|| made))
+        Ok(self.0.get_or_init(|| Box::new(made)))
     }
 }
 

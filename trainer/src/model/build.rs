@@ -28,7 +28,7 @@ impl Model {
         make: Option<&OwnLayer>,
     ) -> Self {
         let (seed, config, task) = (config.seed, &config.model, &config.task);
-        let mut parameters = Parameters::new(seed, place.device());
+        let mut parameters = Parameters::new(seed, place);
         let has_head = config.has_head();
         let mut width = in_dim;
         let mut blocks = Vec::with_capacity(config.layers);

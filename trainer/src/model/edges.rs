@@ -35,6 +35,11 @@ impl<'a> LayerEdges<'a> {
         Ok(Self { edges: Arc::new(edges), vertices, graph })
     }
 
+    /// As [`LayerEdges::new`], with edges that were made before.
+    pub(crate) fn made(graph: Graph<'a>, edges: Arc<Edges>, vertices: &'a [u32]) -> Self {
+        Self { edges, vertices, graph }
+    }
+
     /// Where rows of the layer are, and where it computes.
     pub fn place(&self) -> &Place {
         self.edges.place()

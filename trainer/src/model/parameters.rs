@@ -1,13 +1,15 @@
 //! Named parameters, initialised by counter-based draws so that every rank, and every run, starts from the same bits.
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use tch::{Device, Tensor};
+use tch::Tensor;
+
+use crate::place::Place;
 
 /// The parameters of a model, in the order in which its layers asked for them.
 #[derive(Debug)]
 pub struct Parameters {
     seed: u64,
-    device: Device,
+    place: Place,
     tensors: Vec<(String, Tensor)>,
     buffers: Vec<(String, Tensor)>,
 }
@@ -22,8 +24,8 @@ pub struct Named<'a> {
 }
 
 impl Parameters {
-    pub(super) fn new(seed: u64, device: Device) -> Self {
-        Self { seed, device, tensors: Vec::new(), buffers: Vec::new() }
+    pub(super) fn new(seed: u64, place: &Place) -> Self {
+        Self { seed, place: place.clone(), tensors: Vec::new(), buffers: Vec::new() }
     }
 
     pub(super) fn below(&mut self, prefix: String) -> Named<'_> {
@@ -31,8 +33,8 @@ impl Parameters {
     }
 
     /// Where the tensors are.
-    pub fn device(&self) -> Device {
-        self.device
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Names and tensors; all are f32 leaves that require gradients.
@@ -72,7 +74,7 @@ impl Named<'_> {
     /// gradient would be the rounding errors of zero, which Adam makes as large as any other.
     pub fn bias(&mut self, name: &str, length: usize) -> Tensor {
         match self.centred {
-            true => Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.device),
+            true => Tensor::from_slice(&vec![0f32; length]).to_device(self.parameters.place.device()),
             false => self.zeros(name, length),
         }
     }
@@ -94,13 +96,13 @@ impl Named<'_> {
 
     /// A row of `value`s that is kept with the parameters but has no gradient.
     pub(super) fn buffer(&mut self, name: &str, value: f32, length: usize) -> Tensor {
-        let tensor = Tensor::from_slice(&vec![value; length]).to_device(self.parameters.device);
+        let tensor = Tensor::from_slice(&vec![value; length]).to_device(self.parameters.place.device());
         self.parameters.buffers.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }
 
     fn add(&mut self, name: &str, tensor: Tensor) -> Tensor {
-        let tensor = tensor.to_device(self.parameters.device).set_requires_grad(true);
+        let tensor = tensor.to_device(self.parameters.place.device()).set_requires_grad(true);
         self.parameters.tensors.push((format!("{}.{name}", self.prefix), tensor.shallow_clone()));
         tensor
     }

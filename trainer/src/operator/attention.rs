@@ -131,7 +131,6 @@ fn on_device(
         let there = |tensor| device_values(device, tensor);
         let mut of_source = gpu.alloc(from_source.numel())?;
         let mut of_target = gpu.alloc(from_target.numel())?;
-        let mut scratch = gpu.alloc(op.num_shares())?;
         let of_rows = filled_on(device, &[edges.num_sources(), dim], |rows| {
             let out = DeviceAttentionGradient {
                 rows: rows.reborrow(),
@@ -139,7 +138,7 @@ fn on_device(
                 from_target: of_target.slice_mut(),
             };
             let scores = [there(from_source)?, there(from_target)?];
-            op.backward(gpu, there(z)?, scores, there(shares)?, there(&given)?, &mut scratch.slice_mut(), out)?;
+            op.backward(gpu, there(z)?, scores, there(shares)?, there(&given)?, out)?;
             // Scores are made of the rows too.
             op.add_scores_backward(gpu, of_source.slice(), there(a_source)?, rows)?;
             op.add_scores_backward(gpu, of_target.slice(), there(a_target)?, rows)?;

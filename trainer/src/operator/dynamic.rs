@@ -101,7 +101,6 @@ fn on_device(
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = over_there(there, heads, head_dim);
-        let mut scratch = gpu.alloc(op.num_shares())?;
         let shape = [there.num_targets(), dim];
         let room = || filled_on(device, &shape, |_| Ok(()));
         let (mut of_targets, mut of_vector) = (room()?, room()?);
@@ -113,7 +112,7 @@ fn on_device(
             };
             let [shares, given] = [device_values(device, shares)?, device_values(device, &given)?];
             let rows = rows_there(device, [l, r, a])?;
-            Ok(op.backward_dynamic(gpu, rows, shares, given, &mut scratch.slice_mut(), out)?)
+            Ok(op.backward_dynamic(gpu, rows, shares, given, out)?)
         })?;
         let of_vector = column_sums(edges.place(), &of_vector)?.f_view([heads as i64, head_dim as i64])?;
         Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())

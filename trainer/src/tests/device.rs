@@ -6,7 +6,7 @@ use gsplit_store::{Dataset, Split};
 use super::equivalence::{distance, loss_and_gradient};
 use super::fixture::{Cut, changed, config, dataset, models, on_ranks, several_labels, store_partition};
 use super::runs::{losses, run};
-use crate::config::{ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::place::Place;
 use crate::{RunOptions, Summary};
@@ -106,6 +106,32 @@ fn whole_runs_on_a_gpu_are_those_of_the_host() {
     let config = config(ModelKind::Sage, Parallelism::Data, 2);
     let [host, device] = [&RunOptions::default(), &device].map(|options| run(&several, &config, options).unwrap());
     assert_close(&host, &device, "several labels");
+}
+
+#[test]
+fn differential_every_optimizer_updates_as_on_the_host() {
+    let fixture = dataset(48, 150, 4);
+    let base = OptimizerConfig { lr: 0.02, weight_decay: 0.01, ..Default::default() };
+    let sgd = OptimizerConfig { kind: OptimizerKind::Sgd, clip_norm: Some(0.3), ..base.clone() };
+    for optimizer in [
+        base.clone(),
+        OptimizerConfig { kind: OptimizerKind::AdamW, clip_norm: Some(0.2), beta1: Some(0.8), ..base },
+        OptimizerConfig { momentum: Some(0.0), ..sgd.clone() },
+        OptimizerConfig { nesterov: true, ..sgd.clone() },
+        sgd,
+    ] {
+        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+            (config.optimizer, config.epochs) = (optimizer, 3);
+        });
+        let host = run(&fixture, &config, &RunOptions::default()).unwrap();
+        let device = RunOptions { emulated: Some(3), ..RunOptions::default() };
+        let device = run(&fixture, &config, &device).unwrap();
+        assert_close(&host, &device, &format!("{:?}", config.optimizer));
+        for (host, device) in host.epochs.iter().zip(&device.epochs) {
+            assert!((host.gradient_norm - device.gradient_norm).abs() <= 1e-3 * host.gradient_norm);
+            assert_eq!(host.learning_rate, device.learning_rate);
+        }
+    }
 }
 
 #[test]

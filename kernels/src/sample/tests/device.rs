@@ -5,9 +5,6 @@ use crate::cuda::{Gpu, GpuError};
 use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler, DeviceWeights};
 use crate::{CounterParts, DeviceCounters, KernelError};
 
-/// How the host samples a layer.
-type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer);
-
 /// A table of a word for each vertex, and a hash table.
 const DIRECT: [usize; 2] = [usize::MAX, 0];
 
