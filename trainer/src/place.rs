@@ -54,6 +54,15 @@ impl Place {
         Self::Device(Gpu::emulated(order), tch::Device::Cpu)
     }
 
+    /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
+    #[cfg(test)]
+    pub fn under_test(order: u32) -> Self {
+        match std::env::var_os("GSPLIT_TEST_GPU") {
+            None => Self::emulated(order),
+            Some(_) => Self::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
+        }
+    }
+
     /// The GPU, if it is one.
     pub fn gpu(&self) -> Option<&Gpu> {
         match self {
@@ -109,7 +118,7 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
     let ranks = config.num_ranks();
     #[cfg(test)]
     if let Some(order) = options.emulated {
-        return Ok((0..ranks).map(|_| Place::emulated(order)).collect());
+        return Ok((0..ranks).map(|_| Place::under_test(order)).collect());
     }
     let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
     match config.device {

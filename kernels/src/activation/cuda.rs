@@ -129,7 +129,7 @@ mod tests {
         for (order, (rows, dim)) in
             [(0, 3), (1, 1), (30, 7), (50, 64), (3, 0), (9, 300), (5, 129)].into_iter().enumerate()
         {
-            let gpu = Gpu::emulated(order as u32 % 4);
+            let gpu = Gpu::under_test(order as u32 % 4);
             let (product, bias) = (values(1, rows * dim).iter().map(|x| 6.0 * x).collect::<Vec<_>>(), values(2, dim));
             let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
             let (device_bias, device_ids) = (gpu.upload(&bias).unwrap(), gpu.upload(&ids).unwrap());
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn rows_that_start_anywhere() {
-        let (gpu, dim) = (Gpu::emulated(1), 8);
+        let (gpu, dim) = (Gpu::under_test(1), 8);
         let product = values(1, 5 * dim);
         let padded = gpu.upload(&[&[0.0], &product[..]].concat()).unwrap();
         let gradient = gpu.upload(&vec![1f32; 5 * dim]).unwrap();
@@ -181,7 +181,7 @@ mod tests {
             let matrix = values(1, rows * dim);
             let mut expected = vec![0f64; dim];
             wide(&matrix).iter().enumerate().for_each(|(at, value)| expected[at % dim] += value);
-            let gpu = Gpu::emulated(order as u32 % 4);
+            let gpu = Gpu::under_test(order as u32 % 4);
             let mut out = gpu.alloc(dim).unwrap();
             column_sums_on_device(&gpu, gpu.upload(&matrix).unwrap().slice(), &mut out.slice_mut()).unwrap();
             assert_close(&out.to_vec().unwrap(), &expected, &format!("{rows} rows of {dim}"));
@@ -193,7 +193,7 @@ mod tests {
         fn length(result: Result<(), GpuError>) -> bool {
             matches!(result, Err(GpuError::Input(KernelError::Length { .. })))
         }
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let (mut rows, few) = (gpu.zeros(4).unwrap(), gpu.zeros(3).unwrap());
         let ids = gpu.zeros::<u32>(1).unwrap();
         let plain = DeviceEpilogue { activation: Activation::Relu, ..DeviceEpilogue::default() };

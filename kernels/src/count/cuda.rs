@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn vertices_are_counted_as_on_the_host() {
         for order in 0..4 {
-            let gpu = Gpu::emulated(order);
+            let gpu = Gpu::under_test(order);
             let (mut counters, mut expected) = (DeviceCounters::new(&gpu, 900, 0).unwrap(), Counters::new(900, 0));
             for step in 0..5u32 {
                 let mixed: Vec<u32> = (0..600).map(|i| (i * 7 + step * 13) % 900).collect();
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn bad_input_is_refused() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let mixed = gpu.upload(&[0u32, 1]).unwrap();
         let mut counters = DeviceCounters::new(&gpu, 2, 1).unwrap();
         for sizes in [&[][..], &[1], &[2, 1], &[3, 2], &[3]] {

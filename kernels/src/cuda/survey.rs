@@ -133,6 +133,6 @@ mod tests {
         if let Ok(compiler) = survey.compiler {
             assert!(compiler.version.is_some_and(|version| version >= (11, 0)), "{compiler:?}");
         }
-        assert!(pinned_copy_speed(&Gpu::emulated(0)).unwrap() > 0.0);
+        assert!(pinned_copy_speed(&Gpu::under_test(0)).unwrap() > 0.0);
     }
 }

@@ -251,7 +251,7 @@ mod tests {
     fn oracle_the_order_of_the_sources() {
         let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (40, 90, 6, 0), (300, 900, 9, 4000), (1, 2, 0, 5), (0, 3, 0, 0)];
         for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
-            let gpu = Gpu::emulated(case as u32 % 4);
+            let gpu = Gpu::under_test(case as u32 % 4);
             let edges = edges(case as u32, targets, sources, degree, hub);
             let found = DeviceEdges::upload(&gpu, &edges).unwrap();
             let by_source = found.by_source(&gpu).unwrap();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn rows_of_many_edges_are_cut_whole() {
-        let gpu = Gpu::emulated(2);
+        let gpu = Gpu::under_test(2);
         let degrees = [PIECE, PIECE + 1, 0, 3, 3 * PIECE, 0, 2 * PIECE - 1];
         let mut indptr = vec![0u32];
         degrees.iter().for_each(|degree| indptr.push(indptr[indptr.len() - 1] + *degree as u32));
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn an_empty_indptr_is_refused() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let refused = DeviceEdges::new(gpu.alloc(0).unwrap(), gpu.alloc(0).unwrap(), 1);
         assert!(matches!(refused, Err(GpuError::Input(KernelError::Topology { .. }))));
     }

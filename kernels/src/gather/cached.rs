@@ -160,7 +160,7 @@ mod tests {
         for (order, (rows, cached, count, dim)) in
             [(50, 20, 70, 8), (9, 0, 1000, 3), (1, 1, 5, 1), (20, 7, 0, 4), (40, 40, 300, 260)].into_iter().enumerate()
         {
-            let gpu = Gpu::emulated(order as u32 % 4);
+            let gpu = Gpu::under_test(order as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), dim as u32);
             let values: Vec<T> = (0..rows * dim).map(|_| make(draws.unit_f32() * 100.0 - 50.0)).collect();
             let scales: Vec<f32> = (0..rows).map(|row| 0.5 + row as f32 / 7.0).collect();
@@ -195,7 +195,7 @@ mod tests {
     /// Values of the table are changed after the cache was made: what is kept is read from the cache, the rest is not.
     #[test]
     fn what_is_kept_is_read_from_the_cache() {
-        let gpu = Gpu::emulated(3);
+        let gpu = Gpu::under_test(3);
         let [old, new] = [1f32, 2.0].map(|value| vec![value; 12]);
         let mut there = gpu.upload(&old).unwrap();
         let table = DeviceTable { values: there.slice(), scales: None, dim: 4 };
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn rows_and_tables_that_do_not_fit_are_refused() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let values = gpu.upload(&[1f32; 8]).unwrap();
         let table = DeviceTable { values: values.slice(), scales: None, dim: 4 };
         let make = |rows: &[u32]| DeviceCache::new(&gpu, &table, rows, |_| &[1f32; 4][..], |_| 1.0);

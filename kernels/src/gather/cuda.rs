@@ -94,7 +94,7 @@ mod tests {
         for (order, (rows, count, dim)) in
             [(50, 70, 8), (9, 1000, 3), (1, 5, 1), (20, 0, 4), (7, 300, 260)].into_iter().enumerate()
         {
-            let gpu = Gpu::emulated(order as u32);
+            let gpu = Gpu::under_test(order as u32);
             let mut draws = Draws::new(&StreamKey::new(3, Stream::Generate), dim as u32);
             let table: Vec<T> = (0..rows * dim).map(|_| make(draws.unit_f32() * 100.0 - 50.0)).collect();
             let positions: Vec<u32> = (0..count).map(|_| draws.below(rows as u32)).collect();
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn bytes_are_scaled_as_on_the_host() {
-        let (gpu, dim) = (Gpu::emulated(1), 12);
+        let (gpu, dim) = (Gpu::under_test(1), 12);
         let table: Vec<i8> = (0..20 * dim).map(|i| (i * 37 % 255) as u8 as i8).collect();
         let scales: Vec<f32> = (0..20).map(|i| 0.25 + i as f32 / 3.0).collect();
         let positions = [19u32, 0, 7, 7];
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn positions_beyond_the_table_give_nans() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let (table, positions) = (gpu.upload(&[1f32; 8]).unwrap(), gpu.upload(&[1u32, 2, u32::MAX]).unwrap());
         let mut out = gpu.alloc(12).unwrap();
         gather_on_device(&gpu, table.slice(), None, positions.slice(), 4, &mut out.slice_mut()).unwrap();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn sizes_that_do_not_fit_are_refused() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let (table, positions) = (gpu.upload(&[1f32; 8]).unwrap(), gpu.upload(&[1u32]).unwrap());
         let mut out = gpu.alloc(5).unwrap();
         let error = gather_on_device(&gpu, table.slice(), None, positions.slice(), 4, &mut out.slice_mut());

@@ -81,7 +81,7 @@ mod tests {
     fn sums_are_those_of_the_host() {
         let cases = [(0, 7, 3), (3000, 7, 4), (3000, 1, 1), (500, 900, 32), (700, 200, 300), (5, 0, 0)];
         for (case, (count, rows, dim)) in cases.into_iter().enumerate() {
-            let gpu = Gpu::emulated(case as u32 % 4);
+            let gpu = Gpu::under_test(case as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(2, Stream::Generate), case as u32);
             let positions: Vec<u32> = (0..count).map(|_| draws.below(rows)).collect();
             let (start, src) = (values(1, rows as usize * dim), values(2, count * dim));
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn positions_beyond_the_matrix_are_left_out_and_wrong_sizes_refused() {
-        let gpu = Gpu::emulated(2);
+        let gpu = Gpu::under_test(2);
         let (mut dst, at) = (gpu.upload(&[1f32, 2.0]).unwrap(), gpu.upload(&[1u32, 2, u32::MAX]).unwrap());
         let src = gpu.upload(&[10f32, 20.0, 30.0]).unwrap();
         scatter_add_on_device(&gpu, &mut dst.slice_mut(), 1, at.slice(), src.slice()).unwrap();

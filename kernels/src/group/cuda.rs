@@ -72,7 +72,7 @@ mod tests {
     fn oracle_a_stable_sort() {
         let cases = [(0, 0), (0, 5), (1, 1), (70, 3), (5000, 1), (9000, 300), (6000, 70_000), (300, 200_000), (40, 0)];
         for (case, (count, num_keys)) in cases.into_iter().enumerate() {
-            let gpu = Gpu::emulated(case as u32 % 4);
+            let gpu = Gpu::under_test(case as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(1, Stream::Generate), case as u32);
             // Some keys are beyond all.
             let mut keys: Vec<u32> = (0..count).map(|_| draws.below(num_keys + 1)).collect();

@@ -173,7 +173,7 @@ mod tests {
             for (count, weight_decay, most) in
                 [(1, 0.0, None), (1000, 0.1, None), (1003, 0.1, Some(0.5)), (0, 0.0, None)]
             {
-                let gpu = Gpu::emulated(case as u32 % 4);
+                let gpu = Gpu::under_test(case as u32 % 4);
                 let start = values(1, count);
                 let mut parameters = gpu.upload(&start).unwrap();
                 let mut expected: Vec<f64> = start.iter().map(|&p| f64::from(p)).collect();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn parts_one_by_one_are_the_whole() {
-        let (gpu, count, cut) = (Gpu::emulated(1), 200, 41);
+        let (gpu, count, cut) = (Gpu::under_test(1), 200, 41);
         let rule = UpdateRule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: true };
         let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.01, steps: 1, clip: None };
         let gradient = gpu.upload(&values(2, count)).unwrap();
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn oracle_norms() {
         for (order, count) in [0, 1, 255, 100_000].into_iter().enumerate() {
-            let gpu = Gpu::emulated(order as u32);
+            let gpu = Gpu::under_test(order as u32);
             let numbers = values(7, count);
             let expected: f64 = numbers.iter().map(|&value| f64::from(value).powi(2)).sum();
             let found = squared_norm_on_device(&gpu, gpu.upload(&numbers).unwrap().slice()).unwrap();
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn wrong_sizes_are_refused() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let (mut p, g, mut few) = (gpu.zeros(4).unwrap(), gpu.zeros(4).unwrap(), gpu.zeros(3).unwrap());
         let rule = UpdateRule::Sgd { momentum: 0.9, nesterov: false };
         let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.0, steps: 1, clip: None };

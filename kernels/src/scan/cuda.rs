@@ -59,7 +59,7 @@ mod tests {
             .enumerate()
             .map(|(i, n)| (i as u32 % 4, n))
         {
-            let gpu = Gpu::emulated(order);
+            let gpu = Gpu::under_test(order);
             let key = StreamKey::new(1, Stream::Generate);
             // Sums beyond 32 bits, from time to time.
             let most = if len.is_multiple_of(2) { 20 } else { 1 << 30 };
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn nothing_to_write_the_sum_to() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let mut values = gpu.alloc(0).unwrap();
         let error = sum_before(&gpu, &mut values.slice_mut(), None);
         assert!(matches!(error, Err(GpuError::Input(KernelError::Length { .. }))), "{error:?}");

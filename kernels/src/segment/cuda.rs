@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn shares_sums_and_gradients_are_those_of_the_host() {
         for (case, (name, edges, dim)) in cases().into_iter().enumerate() {
-            let gpu = Gpu::emulated(case as u32 % 4);
+            let gpu = Gpu::under_test(case as u32 % 4);
             // Columns that fill a warp, that leave lanes over, and more than a warp has.
             let (indptr, dim) = (edges.indptr(), dim.min([1, 3, 8, 40][case % 4]));
             let segments = DeviceSegments::new(gpu.upload(indptr).unwrap(), edges.num_edges()).unwrap();
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn scores_of_any_size_give_shares_and_wrong_sizes_are_refused() {
-        let gpu = Gpu::emulated(2);
+        let gpu = Gpu::under_test(2);
         let segments = DeviceSegments::new(gpu.upload(&[0u32, 3, 4]).unwrap(), 4).unwrap();
         let mut values = gpu.upload(&[1000.0f32, 999.0, -1000.0, 88.0]).unwrap();
         segment_softmax_on_device(&gpu, &segments, 1, &mut values.slice_mut()).unwrap();

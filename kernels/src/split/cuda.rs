@@ -105,7 +105,7 @@ mod tests {
         let cases =
             [(0, 3), (1, 1), (33, 2), (5000, 4), (3000, 1000), (700, 40_000), (40_000, 9), (512, 70_000), (0, 0)];
         for (order, (len, ranks)) in cases.into_iter().enumerate() {
-            let gpu = Gpu::emulated(order as u32 % 4);
+            let gpu = Gpu::under_test(order as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(6, Stream::Generate), order as u32);
             let ids: Vec<u32> = (0..len).map(|_| draws.below(1000)).collect();
             // Rank 1 owns nothing, where there are others.
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn owners_that_are_no_ranks_are_refused() {
-        let gpu = Gpu::emulated(0);
+        let gpu = Gpu::under_test(0);
         let owners = gpu.upload(&[0u16, 1, 2, 9]).unwrap();
         let error = |ids: &[u32], ranks| {
             let ids = gpu.upload(ids).unwrap();

@@ -250,7 +250,7 @@ mod tests {
                 .into_iter()
                 .enumerate()
         {
-            let gpu = Gpu::emulated(order as u32 % 4);
+            let gpu = Gpu::under_test(order as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), len);
             // The last ids that there are, too.
             let mut ids = || (0..len).map(|_| draws.below(range).wrapping_sub(3)).collect::<Vec<u32>>();
@@ -262,7 +262,7 @@ mod tests {
             let (ids, positions) = unique_on_device(&gpu, &lists).unwrap();
             assert!((ids.to_vec().unwrap(), positions.to_vec().unwrap()) == expected, "{len} ids below {range}");
         }
-        let (ids, positions) = unique_on_device(&Gpu::emulated(0), &[]).unwrap();
+        let (ids, positions) = unique_on_device(&Gpu::under_test(0), &[]).unwrap();
         assert!(ids.is_empty() && positions.is_empty());
     }
 }

@@ -38,10 +38,10 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
     for (order, model) in (0..).zip(models()) {
         let config = changed(&config(model.kind, Parallelism::Single, 1), |config| config.model = model.clone());
         let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
-        let device = at(&Place::emulated(order % 4), &fixture.dataset, &config, &train[..30]);
+        let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
         assert_same(&host, &device, &format!("{model:?}"));
         let again = changed(&config, |config| config.model.checkpoint_activations = true);
-        let again = at(&Place::emulated(order % 4), &fixture.dataset, &again, &train[..30]);
+        let again = at(&Place::under_test(order % 4), &fixture.dataset, &again, &train[..30]);
         assert_eq!(device, again, "{model:?}: checkpointing changes nothing");
     }
 }
@@ -60,7 +60,7 @@ fn several_ranks_share_a_gpu_and_learn_the_same() {
         for batch in [&train[..30], &train[..2]] {
             let host = at(&Place::host(), dataset, &with(Parallelism::Single, 1), batch);
             for ranks in [1, 2, 4] {
-                let place = Place::emulated(ranks as u32 % 4);
+                let place = Place::under_test(ranks as u32 % 4);
                 let data = at(&place, dataset, &with(Parallelism::Data, ranks), batch);
                 assert_same(&host, &data, &format!("{kind:?}, data on {ranks}"));
                 for cut in Cut::ALL {

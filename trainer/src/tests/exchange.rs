@@ -69,7 +69,7 @@ fn backward_is_the_transpose_of_forward() {
 fn differential_rows_on_a_gpu_move_as_on_the_host() {
     for (order, (ranks, cut)) in (0..).zip([2, 4].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut)))) {
         let part = cut.assignment(N, ranks);
-        let place = Place::emulated(order % 4);
+        let place = Place::under_test(order % 4);
         on_ranks(ranks, |comm| {
             let mixed = mixed(7, comm.rank());
             let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();

@@ -16,7 +16,7 @@ fn on_device<'a>(op: &Attention<'_>, edges: &'a DeviceEdges) -> DeviceAttention<
 }
 
 fn gpu_of(name: &str) -> Gpu {
-    Gpu::emulated(name.len() as u32 % 4)
+    Gpu::under_test(name.len() as u32 % 4)
 }
 
 fn filled(len: usize) -> Vec<f32> {
@@ -107,7 +107,7 @@ fn products_of_heads_are_those_of_the_host() {
     for (case, (rows, heads, head_dim)) in
         [(0, 2, 3), (1, 1, 1), (600, 3, 5), (70, 4, 64), (9, 1, 47)].into_iter().enumerate()
     {
-        let gpu = Gpu::emulated(case as u32);
+        let gpu = Gpu::under_test(case as u32);
         let name = format!("{rows} rows, {heads} heads of {head_dim}");
         let dim = heads * head_dim;
         let (matrix, vector, gradient) = (values(1, rows * dim), values(2, dim), values(3, rows * heads));
@@ -138,7 +138,7 @@ fn products_of_heads_are_those_of_the_host() {
 
 #[test]
 fn wrong_sizes_are_refused() {
-    let gpu = Gpu::emulated(0);
+    let gpu = Gpu::under_test(0);
     let edges = DeviceEdges::new(gpu.upload(&[0u32, 0, 1]).unwrap(), gpu.upload(&[0u32]).unwrap(), 1).unwrap();
     let op = DeviceAttention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
     let buffers: Vec<_> = (0..5).map(|len| gpu.zeros::<f32>(len).unwrap()).collect();

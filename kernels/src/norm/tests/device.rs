@@ -22,7 +22,7 @@ fn narrow(values: &[f64]) -> Vec<f32> {
 #[test]
 fn layer_norm_is_that_of_the_host() {
     for (case, (count, dim)) in shapes().enumerate() {
-        let (gpu, name) = (Gpu::emulated(case as u32 % 4), format!("{count} rows of {dim}"));
+        let (gpu, name) = (Gpu::under_test(case as u32 % 4), format!("{count} rows of {dim}"));
         let [rows, scale, shift] = inputs(count, dim);
         let (mut out, mut moments) = (vec![f32::NAN; rows.len()], vec![f32::NAN; 2 * count]);
         if dim == 0 {
@@ -58,7 +58,7 @@ fn layer_norm_is_that_of_the_host() {
 fn batch_norm_is_that_of_the_host() {
     for (case, (count, dim)) in shapes().enumerate() {
         for weighted in [false, true] {
-            let gpu = Gpu::emulated(case as u32 % 4);
+            let gpu = Gpu::under_test(case as u32 % 4);
             let name = format!("{count} rows of {dim}, weighted {weighted}");
             let [rows, scale, shift] = inputs(count, dim);
             let count = if dim == 0 { 0 } else { count };
@@ -108,7 +108,7 @@ fn wrong_sizes_are_refused() {
     fn length<T>(result: Result<T, GpuError>) -> bool {
         matches!(result, Err(GpuError::Input(KernelError::Length { .. })))
     }
-    let gpu = Gpu::emulated(1);
+    let gpu = Gpu::under_test(1);
     let buffers: Vec<_> = (0..5).map(|len| gpu.zeros::<f32>(len).unwrap()).collect();
     let slice = |len: usize| buffers[len].slice();
     let (mut two, mut four) = (gpu.zeros(2).unwrap(), gpu.zeros(4).unwrap());

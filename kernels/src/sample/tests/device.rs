@@ -20,7 +20,7 @@ struct Both {
 
 impl Both {
     fn new(order: usize, (indptr, indices): (Vec<u64>, Vec<u32>)) -> Self {
-        Self { gpu: Gpu::emulated(order as u32 % 4), indptr, indices }
+        Self { gpu: Gpu::under_test(order as u32 % 4), indptr, indices }
     }
 
     /// Samples layers of `draws` from `seeds` on both, and compares everything.
@@ -75,7 +75,7 @@ fn differential_every_fanout() {
 fn differential_batches_of_one_sampler_after_another() {
     let graphs = [topology(3, 900), topology(4, 60), topology(5, 300)];
     for (order, direct) in [(0, DIRECT[0]), (1, DIRECT[1]), (2, 400), (3, 400)] {
-        let gpu = Gpu::emulated(order);
+        let gpu = Gpu::under_test(order);
         let mut sampler = DeviceSampler::new(&gpu).unwrap();
         sampler.direct_up_to(direct);
         for step in 0..7 {
@@ -222,7 +222,7 @@ fn differential_counts_while_drawing() {
     let (indptr, indices) = topology(8, 200);
     let graph = Graph::new(&indptr, &indices).unwrap();
     for order in 0..4 {
-        let gpu = Gpu::emulated(order);
+        let gpu = Gpu::under_test(order);
         let (starts, sources) = (gpu.upload(&indptr).unwrap(), gpu.upload(&indices).unwrap());
         let on_device = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
         let (mut host, mut sampler) = (Sampler::new(1), DeviceSampler::new(&gpu).unwrap());
@@ -279,7 +279,7 @@ fn bad_input_is_refused_and_the_sampler_goes_on() {
 
 #[test]
 fn damaged_graphs_are_refused() {
-    let gpu = Gpu::emulated(2);
+    let gpu = Gpu::under_test(2);
     let layer = |indptr: &[u64], indices: &[u32], seeds: &[u32]| {
         let (indptr, indices) = (gpu.upload(indptr).unwrap(), gpu.upload(indices).unwrap());
         let graph = DeviceGraph::new(&gpu, indptr.slice(), indices.slice())?;
@@ -304,7 +304,7 @@ fn damaged_graphs_are_refused() {
 
 #[test]
 fn counters_of_another_graph_are_refused() {
-    let gpu = Gpu::emulated(0);
+    let gpu = Gpu::under_test(0);
     let (indptr, indices) = (gpu.upload(&[0u64, 1]).unwrap(), gpu.upload(&[0u32]).unwrap());
     let graph = DeviceGraph::new(&gpu, indptr.slice(), indices.slice()).unwrap();
     for (vertices, edges) in [(2, 1), (1, 2)] {

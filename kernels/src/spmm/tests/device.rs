@@ -34,7 +34,7 @@ pub fn no_pieces(indptr: &[u32]) -> bool {
 #[test]
 fn sums_and_gradients_are_those_of_the_host() {
     for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
-        let gpu = Gpu::emulated(case as u32 % 4);
+        let gpu = Gpu::under_test(case as u32 % 4);
         let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
         let (rows, weights) = (values(1, edges.num_sources() * dim), values(2, edges.num_edges()));
         let (device_rows, device_weights) = (gpu.upload(&rows).unwrap(), gpu.upload(&weights).unwrap());
@@ -76,7 +76,7 @@ fn sums_and_gradients_are_those_of_the_host() {
 #[test]
 fn maxima_and_gradients_are_those_of_the_host() {
     for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
-        let gpu = Gpu::emulated(case as u32 % 4);
+        let gpu = Gpu::under_test(case as u32 % 4);
         let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
         let mut rows = values(1, edges.num_sources() * dim);
         // Equals, infinities and NaNs.
@@ -110,7 +110,7 @@ fn maxima_and_gradients_are_those_of_the_host() {
 fn stored_rows_are_aggregated_where_they_lie() {
     let edges = edges(4, 30, 50, 6, 0);
     for dim in [19, 20] {
-        let gpu = Gpu::emulated(dim as u32 % 4);
+        let gpu = Gpu::under_test(dim as u32 % 4);
         let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
         let host = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
         let device = DeviceAggregation { edges: &on_device, reduce: Reduce::Mean, weights: None, beside_own: true };
@@ -150,7 +150,7 @@ fn stored_rows_are_aggregated_where_they_lie() {
 
 #[test]
 fn rows_that_are_not_there_are_nans_and_wrong_sizes_are_refused() {
-    let gpu = Gpu::emulated(3);
+    let gpu = Gpu::under_test(3);
     let buffer = |len: usize| gpu.upload(&vec![1f32; len]).unwrap();
     let (indptr, sources) = (gpu.upload(&[0u32, 1, 2]).unwrap(), gpu.upload(&[0u32, 9]).unwrap());
     let edges = DeviceEdges::new(indptr, sources, 1).unwrap();
