@@ -3,7 +3,7 @@
 
 ogbn-arxiv's topology and labels with generated features (the graph of `make bench-train`): the same rows, edges and split
 for both. Three layers, fanouts 15,10,5, hidden 256, mini-batches of 1024 seeds, dropout 0.5, Adam at 0.003, five epochs,
-seeds 0, 1 and 2; each draws its own samples and initial weights (Glorot's uniform, DGL's times the square root of two).
+seeds 0, 1 and 2; each draws its own samples, and initial weights from the same distribution.
 After every epoch both infer with all neighbours. Told are the test accuracy of the epoch with the best valid
 accuracy, and that of the last epoch.
 
