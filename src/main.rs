@@ -14,6 +14,7 @@ mod convert;
 #[cfg(feature = "train")]
 mod delegate;
 mod describe;
+mod doctor;
 mod evaluate;
 mod export;
 mod generate;
@@ -59,6 +60,7 @@ enum Command {
     Pack(pack::PackArgs),
     Unpack(pack::UnpackArgs),
     Place(place::Args),
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -81,5 +83,6 @@ fn main() -> ExitCode {
         Command::Pack(args) => pack::pack(args, ui),
         Command::Unpack(args) => pack::unpack(args, ui),
         Command::Place(args) => place::run(args, ui),
+        Command::Doctor(args) => doctor::run(args, ui),
     })
 }

@@ -6,6 +6,7 @@
 mod bad_input;
 mod convert;
 mod damage;
+mod doctor;
 mod documents;
 mod evaluate;
 mod export;

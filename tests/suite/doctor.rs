@@ -1,0 +1,47 @@
+//! `gsplit doctor` with and without GPUs, and what goes to a GPU.
+
+use std::fs;
+
+use crate::support::{community, content, fails, json, ok};
+
+#[test]
+fn doctor_knows_the_machine_and_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let found = json(folder.path(), &["doctor"]);
+    assert!(found["host"]["threads"].as_u64().unwrap() > 0, "{found}");
+    assert!(found["host"]["memory_bytes"].as_u64().unwrap() > 1 << 20, "{found}");
+    assert_eq!(found["training"]["works"], cfg!(feature = "train"), "{found}");
+    for library in ["driver", "nvrtc", "nccl"] {
+        let library = &found[library];
+        let there = library["path"].as_str().is_some_and(|path| fs::exists(path).unwrap());
+        assert!(there || library["missing"].as_str().is_some_and(|error| error.contains(": ")), "{found}");
+    }
+    let (gpus, advice) = (found["gpus"].as_array().unwrap(), found["advice"].as_array().unwrap());
+    assert!(!gpus.is_empty() || !advice.is_empty(), "{found}");
+    assert_eq!(found["links"].as_array().unwrap().len(), gpus.len());
+    let text = ok(folder.path(), &["doctor"]);
+    for word in ["processor", "memory", "training", "driver", "NVRTC", "NCCL"] {
+        assert!(text.contains(word), "{text}");
+    }
+    assert_eq!(text.contains("To do"), !advice.is_empty(), "{text}");
+}
+
+#[test]
+fn a_gpu_pre_samples_the_same_and_none_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let run = ["presample", "ds", "--fanouts", "5,40", "--epochs", "2", "--device"];
+    if json(folder, &["doctor"])["gpus"].as_array().unwrap().is_empty() {
+        let line = fails(folder, &[&run[..], &["cuda"]].concat(), 1);
+        assert!(line.starts_with("error: --device cuda: ") && line.contains("--device cpu"), "{line}");
+        assert!(!folder.join("ds/presample").exists());
+        return;
+    }
+    ok(folder, &[&run[..], &["cuda", "--key", "gpu"]].concat());
+    ok(folder, &[&run[..], &["cpu", "--key", "host"]].concat());
+    let counters = ["gpu", "host"].map(|key| content(&folder.join("ds/presample").join(key)));
+    for file in ["input.npy", "appear.npy", "work.npy", "edge.npy"] {
+        assert!(counters[0][file] == counters[1][file], "{file}");
+    }
+}
