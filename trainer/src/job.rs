@@ -10,8 +10,8 @@ use crate::batch::{Ownership, Seeds};
 use crate::config::{Parallelism, TaskKind, TrainConfig};
 use crate::link::{LinkBatch, LinkSplit};
 use crate::metric::Metric;
+use crate::options::RunOptions;
 use crate::task::{Labels, NodeTargets, Shape, Targets, Task};
-use crate::train::RunOptions;
 use crate::{Error, Result};
 
 /// Where feature rows are read from; the values are the same.

@@ -15,7 +15,7 @@ use tch::Tensor;
 
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::operator::Engine;
-use crate::train::RunOptions;
+use crate::options::RunOptions;
 use crate::{Error, Result};
 
 /// Where tensors lie and what computes with them. Clones are the same place.

@@ -1,9 +1,7 @@
 //! A training run: ranks, epochs, evaluation, checkpoints.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -16,99 +14,16 @@ use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
 use crate::evaluate::{evaluate, num_rows};
-use crate::job::{Artifacts, FeaturePlace, Job};
+use crate::job::{Artifacts, Job};
 use crate::log::{Logs, StepLog, StepRecord};
-use crate::model::{Model, OwnLayer, check_size};
+use crate::model::{Model, check_size};
 use crate::optimizer::Optimizer;
-use crate::place::{GpuList, Place, places};
-use crate::process::Process;
+use crate::options::RunOptions;
+use crate::place::{Place, places};
 use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::{Error, Result, TrainConfig};
-
-/// Mini-batches ahead, which all lie in memory: more than this is a mistake.
-const MAX_PREFETCH: usize = 1024;
-
-/// What surrounds a run without changing its result.
-#[derive(Clone, Debug, Default)]
-pub struct RunOptions {
-    /// Folder for a checkpoint after every epoch.
-    pub checkpoint: Option<PathBuf>,
-    /// Continue after the newest checkpoint there.
-    pub resume: bool,
-    /// JSONL file with one line an epoch, and those of `log_every`.
-    pub log: Option<PathBuf>,
-    /// CSV file, as `log`.
-    pub log_csv: Option<PathBuf>,
-    /// Folder for TensorBoard's event files.
-    pub tensorboard: Option<PathBuf>,
-    /// Mini-batches from one record of these logs to the next, beside those of the epochs; 0 for none.
-    pub log_every: u32,
-    /// Threads of all ranks together; the machine's cores when `None`. Those of torch's operators are set here, those of
-    /// rayon's global pool are the caller's.
-    pub threads: Option<usize>,
-    /// Of these, the threads of each rank that sample and load ahead, in a pool of their own; for a `prefetch` above 0. The others
-    /// compute, and rayon's global pool should have as many. Losses are the same with any number, but for the last
-    /// bits of torch's own sums, which depend on how many threads compute.
-    pub sample_threads: Option<usize>,
-    /// Where feature rows are read from.
-    pub features: FeaturePlace,
-    /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
-    /// each, in order, when `None`.
-    pub gpus: Option<GpuList>,
-    /// Bytes of each GPU's memory for the feature rows that its rank loads most.
-    pub cache: Option<u64>,
-    /// Every rank on an emulated GPU, with this order of threads.
-    #[cfg(test)]
-    pub emulated: Option<u32>,
-    /// This process as one of the ranks; all ranks are threads of it when `None`.
-    pub process: Option<Arc<Process>>,
-    /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
-    pub prefetch: usize,
-    /// Becomes true when the run is to stop before its next mini-batch.
-    pub stop: Option<&'static AtomicBool>,
-    /// A program's own layers, which take the place of those that [`ModelKind`](crate::ModelKind) names; all other options of
-    /// the model apply to them too. A checkpoint does not say whose layers its parameters are.
-    pub layer: Option<OwnLayer>,
-}
-
-impl RunOptions {
-    /// How many of `ranks` are in this process.
-    fn ranks_here(&self, ranks: usize) -> usize {
-        if self.process.is_some() { 1 } else { ranks }
-    }
-
-    /// Whether the first rank is in this process.
-    fn leads(&self) -> bool {
-        self.process.as_ref().is_none_or(|process| process.rank() == 0)
-    }
-
-    /// Checks what does not depend on the dataset; returns the threads of `threads` that compute on `ranks` ranks together.
-    fn compute_threads(&self, threads: usize, ranks: usize) -> Result<usize> {
-        let problem = if self.prefetch > MAX_PREFETCH {
-            format!("--prefetch {}: expected at most {MAX_PREFETCH}", self.prefetch)
-        } else if self.log_every > 0 && [&self.log, &self.log_csv, &self.tensorboard].iter().all(|log| log.is_none()) {
-            format!("--log-every {}: needs --log, --log-csv or --tensorboard", self.log_every)
-        } else {
-            match self.sample_threads {
-                None => return Ok(threads),
-                Some(0) => {
-                    "--sample-threads 0: expected 1 or more: leave it out for threads that all work shares".into()
-                }
-                Some(each) if self.prefetch == 0 => format!("--sample-threads {each}: needs --prefetch 1 or more"),
-                Some(each) => match threads.checked_sub(each.saturating_mul(ranks)) {
-                    Some(left) if left > 0 => return Ok(left),
-                    _ => format!(
-                        "--sample-threads {each}: for each of {ranks} ranks, that leaves none of {threads} threads to \
-                         compute with: ask for fewer, or raise --threads"
-                    ),
-                },
-            }
-        };
-        Err(Error::Option(problem))
-    }
-}
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -148,13 +63,7 @@ pub fn train(
         progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
     }
     check_size(config, job.features.dim(), job.outputs)?;
-    let pinned = match places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
-        Some(Err(error)) if options.cache.is_none() => {
-            progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            None
-        }
-        pinned => pinned.transpose()?.flatten(),
-    };
+    let pinned = pinned_rows(&job, &places[0], options, progress)?;
     check_cache(options, &places, pinned.is_some())?;
     let cached = CacheLists::new(&job, &artifacts, options.cache)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
@@ -193,6 +102,22 @@ pub fn train(
         resumed_after: done as u32,
         metric,
     })
+}
+
+/// The feature rows as GPUs read them themselves, if ranks compute there and the driver can pin them.
+fn pinned_rows<'a>(
+    job: &'a Job<'_>,
+    place: &Place,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Option<Pinned<'a>>> {
+    match place.gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
+        Some(Err(error)) if options.cache.is_none() => {
+            progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
+            Ok(None)
+        }
+        pinned => Ok(pinned.transpose()?.flatten()),
+    }
 }
 
 /// Refuses a cache that nothing would read.

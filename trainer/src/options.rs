@@ -1,0 +1,94 @@
+//! What surrounds a run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::job::FeaturePlace;
+use crate::model::OwnLayer;
+use crate::place::GpuList;
+use crate::process::Process;
+use crate::{Error, Result};
+
+/// Mini-batches ahead, which all lie in memory: more than this is a mistake.
+const MAX_PREFETCH: usize = 1024;
+
+/// What surrounds a run without changing its result.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Folder for a checkpoint after every epoch.
+    pub checkpoint: Option<PathBuf>,
+    /// Continue after the newest checkpoint there.
+    pub resume: bool,
+    /// JSONL file with one line an epoch, and those of `log_every`.
+    pub log: Option<PathBuf>,
+    /// CSV file, as `log`.
+    pub log_csv: Option<PathBuf>,
+    /// Folder for TensorBoard's event files.
+    pub tensorboard: Option<PathBuf>,
+    /// Mini-batches from one record of these logs to the next, beside those of the epochs; 0 for none.
+    pub log_every: u32,
+    /// Threads of all ranks together; the machine's cores when `None`. Those of torch's operators are set here, those of
+    /// rayon's global pool are the caller's.
+    pub threads: Option<usize>,
+    /// Of these, the threads of each rank that sample and load ahead, in a pool of their own; for a `prefetch` above 0. The others
+    /// compute, and rayon's global pool should have as many. Losses are the same with any number, but for the last
+    /// bits of torch's own sums, which depend on how many threads compute.
+    pub sample_threads: Option<usize>,
+    /// Where feature rows are read from.
+    pub features: FeaturePlace,
+    /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
+    /// each, in order, when `None`.
+    pub gpus: Option<GpuList>,
+    /// Bytes of each GPU's memory for the feature rows that its rank loads most.
+    pub cache: Option<u64>,
+    /// Every rank on an emulated GPU, with this order of threads.
+    #[cfg(test)]
+    pub emulated: Option<u32>,
+    /// This process as one of the ranks; all ranks are threads of it when `None`.
+    pub process: Option<Arc<Process>>,
+    /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
+    pub prefetch: usize,
+    /// Becomes true when the run is to stop before its next mini-batch.
+    pub stop: Option<&'static AtomicBool>,
+    /// A program's own layers, which take the place of those that [`ModelKind`](crate::ModelKind) names; all other options of
+    /// the model apply to them too. A checkpoint does not say whose layers its parameters are.
+    pub layer: Option<OwnLayer>,
+}
+
+impl RunOptions {
+    /// How many of `ranks` are in this process.
+    pub(crate) fn ranks_here(&self, ranks: usize) -> usize {
+        if self.process.is_some() { 1 } else { ranks }
+    }
+
+    /// Whether the first rank is in this process.
+    pub(crate) fn leads(&self) -> bool {
+        self.process.as_ref().is_none_or(|process| process.rank() == 0)
+    }
+
+    /// Checks what does not depend on the dataset; returns the threads of `threads` that compute on `ranks` ranks together.
+    pub(crate) fn compute_threads(&self, threads: usize, ranks: usize) -> Result<usize> {
+        let problem = if self.prefetch > MAX_PREFETCH {
+            format!("--prefetch {}: expected at most {MAX_PREFETCH}", self.prefetch)
+        } else if self.log_every > 0 && [&self.log, &self.log_csv, &self.tensorboard].iter().all(|log| log.is_none()) {
+            format!("--log-every {}: needs --log, --log-csv or --tensorboard", self.log_every)
+        } else {
+            match self.sample_threads {
+                None => return Ok(threads),
+                Some(0) => {
+                    "--sample-threads 0: expected 1 or more: leave it out for threads that all work shares".into()
+                }
+                Some(each) if self.prefetch == 0 => format!("--sample-threads {each}: needs --prefetch 1 or more"),
+                Some(each) => match threads.checked_sub(each.saturating_mul(ranks)) {
+                    Some(left) if left > 0 => return Ok(left),
+                    _ => format!(
+                        "--sample-threads {each}: for each of {ranks} ranks, that leaves none of {threads} threads to \
+                         compute with: ask for fewer, or raise --threads"
+                    ),
+                },
+            }
+        };
+        Err(Error::Option(problem))
+    }
+}
