@@ -1,5 +1,5 @@
-//! Computation on plain slices: sampling, splitting, gathering, aggregation, attention, counting, activations,
-//! dropout masks, and the communicators that join ranks.
+//! Computation on plain slices and on GPUs: sampling, splitting, gathering, aggregation, attention, counting, activations,
+//! norms, dropout masks, products in bf16, updates of parameters; and the communicators that join ranks.
 //!
 //! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of
 //! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per

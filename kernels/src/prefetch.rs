@@ -1,4 +1,6 @@
-//! A hint to the processor, and this crate's only unsafe code beside that of GPUs.
+//! A hint to the processor.
+//!
+//! Unsafe code of this file: the instruction for it.
 #![allow(unsafe_code)]
 
 /// Begins to bring `slice[index]` into the nearest cache, without waiting for it. Any `index` may be given; the result of a

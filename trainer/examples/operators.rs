@@ -1,4 +1,4 @@
-//! Speeds of a layer's operators on this machine: dense products by both engines, gathering rows, and aggregating them
+//! Speeds of a layer's operators on this machine: dense products by every engine, gathering rows, and aggregating them
 //! with and without gathering, each interleaved with what it is compared to. Minima over rounds, so that a busy machine
 //! shows less.
 //!
@@ -39,7 +39,7 @@ fn fastest<const N: usize>(mut bodies: [&mut dyn FnMut(); N]) -> [f64; N] {
 
 /// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024, forwards and backwards.
 fn products() -> Result<(), Box<dyn std::error::Error>> {
-    println!("rows x in x out            forward            forward and backward, GFLOP/s: gemm, torch");
+    println!("rows x in x out            forward            forward and backward, GFLOP/s: gemm, torch, bf16");
     for [rows, input, output] in [[110_000, 200, 256], [14_000, 512, 256], [1_024, 512, 47]] {
         let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
         let x = matrix(rows, input);
@@ -55,19 +55,23 @@ fn products() -> Result<(), Box<dyn std::error::Error>> {
                 y.sum(Kind::Float).backward();
             }
         };
-        let [gemm, torch, gemm_both, torch_both] = fastest([
+        let [gemm, torch, bf16, gemm_both, torch_both, bf16_both] = fastest([
             &mut || forward(Engine::Gemm),
             &mut || forward(Engine::Torch),
+            &mut || forward(Engine::Bf16),
             &mut || both(Engine::Gemm),
             &mut || both(Engine::Torch),
+            &mut || both(Engine::Bf16),
         ]);
         let rate = |times: f64, seconds: f64| times * operations / seconds / 1e9;
         println!(
-            "{rows:>7} x {input} x {output:>3}  {:>8.0} {:>8.0} {:>20.0} {:>8.0}",
+            "{rows:>7} x {input} x {output:>3}  {:>8.0} {:>8.0} {:>8.0} {:>20.0} {:>8.0} {:>8.0}",
             rate(1.0, gemm),
             rate(1.0, torch),
+            rate(1.0, bf16),
             rate(2.0, gemm_both),
-            rate(2.0, torch_both)
+            rate(2.0, torch_both),
+            rate(2.0, bf16_both)
         );
     }
     Ok(())

@@ -4,8 +4,8 @@
 //! messages of another size than expected, are noticed before anything is received; then each message is sent in pieces that
 //! MPI's 32-bit counts can name. Sums are taken by rank, as ranks that are threads take them, so both give the same bits.
 //! Cost: one small all-to-all a collective; a copy of what is received.
-//! A rank that fails returns its error, and the others wait until somebody ends them: [`MpiWorld::abort`], or the launcher,
-//! which notices that a process has ended badly. An error of MPI itself ends all processes with MPI's message.
+//! A rank that fails returns its error, and the others wait until the launcher ends them, which it does when a process ends
+//! badly. An error of MPI itself ends all processes with MPI's message.
 //!
 //! Unsafe code of this file: handles of MPI that may go to other threads.
 #![allow(unsafe_code)]
@@ -61,11 +61,6 @@ impl MpiWorld {
     pub fn group(&self) -> Mpi {
         let comm = ManuallyDrop::new(self.0.world().duplicate());
         Mpi { rank: self.rank(), size: self.size(), comm }
-    }
-
-    /// Ends all processes with exit status `code`.
-    pub fn abort(&self, code: i32) -> ! {
-        self.0.world().abort(code)
     }
 }
 
