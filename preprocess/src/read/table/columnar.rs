@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::RecordBatch;
 
-use super::cells::{self, Names};
+use super::cells;
 use super::choice::{Choice, Field, IdKind};
 use super::frames::{Frames, place};
+use super::names::Names;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, row_bytes};
 use crate::{Error, Result};
 

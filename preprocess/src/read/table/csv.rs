@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::cells::TextNames;
 use super::choice::{Choice, IdKind};
 use super::line::fields;
+use super::names::TextNames;
 use super::sheet::{Sheet, write_number};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
 use crate::read::field::{shown, unsigned};

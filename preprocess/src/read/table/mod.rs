@@ -31,6 +31,7 @@ mod csv;
 mod frames;
 mod ipc;
 mod line;
+mod names;
 mod nodes;
 mod parquet;
 mod parts;
