@@ -167,8 +167,11 @@ mod tests {
     use super::super::module::MODULES;
     use super::*;
 
-    /// Volta is left to NVRTC 12.
-    const ARCHITECTURES: [u32; 6] = [75, 80, 89, 90, 100, 120];
+    /// NVRTC 13 has left Volta out.
+    fn architectures() -> impl Iterator<Item = u32> {
+        let volta = (version().0 < 13).then_some(70);
+        volta.into_iter().chain([75, 80, 89, 90, 100, 120])
+    }
 
     #[test]
     fn every_kernel_compiles_for_every_architecture() {
@@ -176,7 +179,7 @@ mod tests {
             return eprintln!("skipped: {missing}");
         }
         MODULES.par_iter().for_each(|module| {
-            for architecture in ARCHITECTURES {
+            for architecture in architectures() {
                 let cubin = compile(module, architecture).unwrap();
                 assert!(is_cubin(&cubin), "{} for sm_{architecture}", module.name);
             }
