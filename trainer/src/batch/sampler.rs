@@ -53,7 +53,7 @@ pub struct BatchSampler<'a> {
 
 enum How<'a> {
     Host { sampler: Box<Sampler>, graph: Graph<'a> },
-    Device { gpu: Gpu, sampler: DeviceSampler, there: OnDevice<'a> },
+    Device { gpu: Gpu, sampler: Box<DeviceSampler>, there: OnDevice<'a> },
 }
 
 /// Edges that are not to be drawn, where they are asked for.
@@ -84,7 +84,7 @@ impl<'a> BatchSampler<'a> {
                 side
             }
         };
-        let sampler = DeviceSampler::new(&gpu)?;
+        let sampler = Box::new(DeviceSampler::new(&gpu)?);
         Ok(Self { place: place.clone(), how: How::Device { gpu, sampler, there } })
     }
 

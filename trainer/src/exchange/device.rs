@@ -115,7 +115,7 @@ impl Exchange {
         let index = DeviceShuffle::new(gpu, split.order.slice(), own, local.slice(), rows_in)?;
         let (on_host, on_device) = (OnceLock::new(), OnDevice(Box::new(index).into()));
         let shuffle = Shuffle { rows_in, rows_out: mixed.len(), send, receive, on_host, on_device };
-        Ok((local_frontier, Exchange::Shuffle(shuffle)))
+        Ok((local_frontier, Exchange::Shuffle(Box::new(shuffle))))
     }
 
     /// [`Exchange::forward`] of rows at `place`, f32 `[local frontier, dim]`; none if `rows` is `None`. Collective.

@@ -25,7 +25,7 @@ pub enum Exchange {
     /// Both frontiers are the same and on this rank: nothing moves.
     Identity,
     /// Rows move between ranks.
-    Shuffle(Shuffle),
+    Shuffle(Box<Shuffle>),
 }
 
 /// A [`Exchange::Shuffle`].
@@ -127,7 +127,7 @@ impl Exchange {
             on_host: index.into(),
             on_device: OnDevice::default(),
         };
-        Ok((local_frontier, Exchange::Shuffle(shuffle)))
+        Ok((local_frontier, Exchange::Shuffle(Box::new(shuffle))))
     }
 
     /// Whether nothing moves.

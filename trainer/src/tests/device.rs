@@ -6,9 +6,11 @@ use gsplit_store::{Dataset, NoProgress, Split};
 use super::equivalence::{distance, loss_and_gradient};
 use super::fixture::{Cut, changed, communities, config, dataset, models, on_ranks, several_labels, store_partition};
 use super::runs::{losses, run};
+use crate::batch::{Input, InputRows, load, sample};
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
 use crate::topology::{Copied, Topology, TopologyPlace};
 use crate::{RunOptions, Summary};
 
@@ -55,7 +57,7 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
         let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
         let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
         assert_same(&host, &device, &format!("{model:?}"));
-        for topology in [TopologyPlace::Device, TopologyPlace::Pinned, TopologyPlace::Host] {
+        for topology in [TopologyPlace::Host, TopologyPlace::Pinned] {
             let place = Place::under_test(order % 4);
             let other = sampled_from(topology, &place, &fixture.dataset, &config, &train[..30]);
             assert_eq!(other, device, "{model:?}, the graph in {topology:?}");
@@ -89,8 +91,10 @@ fn several_ranks_share_a_gpu_and_learn_the_same() {
                     let sampled = |topology| sampled_from(topology, &place, dataset, &split, batch);
                     let found = sampled(TopologyPlace::Device);
                     assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
-                    let other = if ranks == 2 { TopologyPlace::Pinned } else { TopologyPlace::Host };
-                    assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
+                    if matches!(cut, Cut::Random) {
+                        let other = if ranks == 2 { TopologyPlace::Pinned } else { TopologyPlace::Host };
+                        assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {other:?}");
+                    }
                 }
             }
         }
@@ -218,6 +222,44 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     assert!(mapped.contains("--load-features memory"), "{mapped}");
 }
 
+/// Under split, with rows that the GPU gathers: every kind of memory that a mini-batch has there.
+#[test]
+fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
+    let fixture = dataset(51, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let config = config(ModelKind::Gcn, Parallelism::Split, 2);
+    let options = RunOptions { prefetch: 1, topology: TopologyPlace::Device, ..RunOptions::default() };
+    let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+    let (place, copied) = (Place::emulated(2), Copied::default());
+    let gpu = place.gpu().unwrap();
+    let topology = Topology::new(&job, &[place.clone(), place.clone()], &options, &copied, &NoProgress).unwrap();
+    let pinned = Pinned::new(&job.features, gpu).unwrap().unwrap();
+    let frees = on_ranks(2, |comm| {
+        let source = FeatureSource::pinned(&job.features, &place, &pinned, &[]).unwrap();
+        let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place).unwrap());
+        let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+        let batch = load(&source, sampled, &Input::training(&config.model, at), true).unwrap();
+        let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
+        assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
+        let taken = side.buffers_taken();
+        assert!(taken > 8 * config.fanouts.len() as u64);
+        batch.hand_over(place.gpu()).unwrap();
+        let before = side.buffers_freed();
+        drop(batch);
+        let of_the_batch = side.buffers_freed() - before;
+        drop(sampler);
+        (taken, side.buffers_freed(), of_the_batch)
+    });
+    for (taken, freed, of_the_batch) in frees {
+        assert_eq!(of_the_batch, 0, "the stream that sampled frees nothing of the mini-batch");
+        // Its own memory it does free: what is missing is the mini-batch.
+        assert!(freed > 0 && freed < taken, "{freed} of {taken}");
+    }
+    assert!(gpu.buffers_freed() > 0);
+}
+
 /// What a run says beside its numbers.
 #[derive(Default)]
 struct Notes(std::sync::Mutex<Vec<String>>);
@@ -246,7 +288,7 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         (ModelKind::Gcn, Parallelism::Data, 2, TaskKind::Link, NormKind::None),
     ]) {
         let config = changed(&config(kind, parallelism, ranks), |config| {
-            (config.task.kind, config.model.norm, config.batch_size) = (task, Some(norm), 20);
+            (config.task.kind, config.model.norm, config.batch_size) = (task, Some(norm), 50);
             (config.epochs, config.eval_every, config.fanouts) = (1, 0, "4,all,2".parse().unwrap());
         });
         let fixture = if task == TaskKind::Link { &linked } else { &fixture };
@@ -259,10 +301,7 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
             (losses(&summary), counts)
         };
         let host = run(TopologyPlace::Host, 0);
-        for (topology, prefetch) in [TopologyPlace::Device, TopologyPlace::Pinned]
-            .into_iter()
-            .zip([[0, 1], [2, 7]])
-            .flat_map(|(t, p)| p.map(|p| (t, p)))
+        for (topology, prefetch) in [(TopologyPlace::Device, 0), (TopologyPlace::Device, 3), (TopologyPlace::Pinned, 1)]
         {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
             assert_eq!(run(topology, prefetch), host, "{what}");
