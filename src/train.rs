@@ -6,7 +6,9 @@ use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::Dataset;
-use gsplit_trainer::{EpochReport, Error, FeaturePlace, GpuList, RunOptions, Summary, TrainConfig, train};
+use gsplit_trainer::{
+    EpochReport, Error, FeaturePlace, GpuList, RunOptions, Summary, TopologyPlace, TrainConfig, train,
+};
 use serde_json::{Map, Value, json};
 
 use crate::environment;
@@ -72,6 +74,9 @@ pub struct Args {
     /// With --device cuda, memory of each GPU for the feature rows that its rank loads most: 4GiB, or 20% of all rows
     #[arg(long, value_name = "SIZE")]
     cache: Option<CacheSize>,
+    /// With --device cuda, where mini-batches are sampled from, and by what; the samples are the same
+    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
+    topology: TopologyPlace,
     /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
@@ -133,6 +138,8 @@ impl Args {
         around.insert("log_every".to_string(), self.log_every.into());
         let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("load_features".to_string(), place.into());
+        let topology = self.topology.to_possible_value().map(|value| value.get_name().to_string());
+        around.insert("topology".to_string(), topology.into());
         around
     }
 }
@@ -194,6 +201,7 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
         sample_threads: args.sample_threads,
         gpus: args.gpus,
         cache,
+        topology: args.topology,
         process: processes.map(|processes| processes.process.clone()),
         stop: Some(stop_gently()),
         ..RunOptions::default()

@@ -6,8 +6,10 @@ use std::sync::OnceLock;
 use crate::error::KernelError;
 
 pub(crate) mod cuda;
+mod symmetric;
 
 pub use cuda::{DeviceEdges, DeviceSegments};
+pub use symmetric::{symmetric, symmetric_on_device};
 
 /// Edges in the order of their targets (CSC): those into target `t` are `sources[indptr[t]..indptr[t + 1]]`. Sources are
 /// positions in a matrix of `num_sources` rows; target `t` is row `t` of it too where an operator says so.

@@ -27,6 +27,7 @@ mod sample;
 mod scan;
 pub mod schedule;
 mod segment;
+mod shuffle;
 mod simd;
 mod split;
 mod spmm;
@@ -48,7 +49,7 @@ pub use cuda::{
     load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges};
+pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
     DeviceCache, DeviceScatter, DeviceTable, DeviceValue, ScaledRow, StoredRow, Widen, gather_f32, gather_on_device,
@@ -70,6 +71,7 @@ pub use segment::{
     segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,
     segment_sum, segment_sum_on_device,
 };
+pub use shuffle::{DeviceShuffle, select_on_device};
 pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,

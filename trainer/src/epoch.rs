@@ -4,7 +4,7 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
 use crate::Result;
-use crate::batch::{Comms, Prepared, for_each_batch};
+use crate::batch::{BatchSampler, Comms, Prepared, for_each_batch};
 use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
@@ -15,8 +15,8 @@ use crate::step::train_step;
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
 pub fn train_epoch(
-    job: &Job<'_>,
-    source: &FeatureSource<'_>,
+    (job, source): (&Job<'_>, &FeatureSource<'_>),
+    sampler: &mut BatchSampler<'_>,
     epoch: u32,
     (model, optimizer): (&Model, &mut Optimizer),
     comms: &Comms,
@@ -27,7 +27,7 @@ pub fn train_epoch(
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let (mut sums, comm) = (StepReport::default(), comms.computing.as_ref());
     let mut window = Window::begin(log, epoch, optimizer.steps);
-    for_each_batch(job, source, epoch, &order, comms, |prepared| {
+    for_each_batch((job, source), sampler, epoch, &order, comms, |prepared| {
         let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
         let rows_cached = batch.rows_cached as u64;

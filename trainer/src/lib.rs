@@ -29,6 +29,7 @@ mod epoch;
 mod error;
 mod evaluate;
 mod exchange;
+mod ids;
 mod infer;
 mod job;
 mod link;
@@ -48,6 +49,7 @@ mod stopping;
 mod task;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod train;
 
 pub use batch::Ownership;
@@ -66,4 +68,5 @@ pub use options::RunOptions;
 pub use place::{GpuList, Place};
 pub use process::Process;
 pub use report::{EpochReport, Summary, Timings};
+pub use topology::TopologyPlace;
 pub use train::train;

@@ -8,6 +8,7 @@ use crate::job::FeaturePlace;
 use crate::model::OwnLayer;
 use crate::place::GpuList;
 use crate::process::Process;
+use crate::topology::TopologyPlace;
 use crate::{Error, Result};
 
 /// Mini-batches ahead, which all lie in memory: more than this is a mistake.
@@ -42,6 +43,8 @@ pub struct RunOptions {
     pub gpus: Option<GpuList>,
     /// Bytes of each GPU's memory for the feature rows that its rank loads most.
     pub cache: Option<u64>,
+    /// Where GPUs that sample read the graph.
+    pub topology: TopologyPlace,
     /// Every rank on an emulated GPU, with this order of threads.
     #[cfg(test)]
     pub emulated: Option<u32>,

@@ -20,6 +20,7 @@ use gsplit_kernels::{Communicator, Graph};
 use tch::{Kind, Tensor};
 
 use crate::batch::{Loaded, SampledLayer};
+use crate::ids::Ids;
 use crate::model::{DropoutKey, LayerEdges, Model};
 use crate::operator::{Moments, Rows};
 use crate::report::StepReport;
@@ -65,7 +66,7 @@ impl Pass<'_> {
     }
 
     /// The seeds that the rows of [`Pass::logits`] belong to.
-    pub fn seeds(&self) -> &[u32] {
+    pub fn seeds(&self) -> &Ids {
         &self.batch.sampled.layers[0].frontier
     }
 
@@ -76,10 +77,12 @@ impl Pass<'_> {
 
     fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
         let layer = self.layer(index);
-        let edges = &self.batch.edges[self.batch.edges.len() - 1 - index];
-        let edges = LayerEdges::made(self.graph, edges.clone(), &layer.mixed);
-        let stored = Rows::Stored { features: self.batch.features, vertices: &layer.mixed };
-        let rows = mixed.map_or(stored, Rows::Hidden);
+        let there = self.batch.sampled.there.as_ref().map(|there| there.graph);
+        let edges = LayerEdges::made(self.graph, there, layer.edges.clone(), layer.mixed.clone());
+        let rows = match mixed {
+            Some(rows) => Rows::Hidden(rows),
+            None => Rows::Stored { features: self.batch.features, vertices: layer.mixed.on_host()? },
+        };
         self.model.body(index, &edges, rows, below, &layer.frontier, self.dropout)
     }
 
@@ -89,7 +92,7 @@ impl Pass<'_> {
 
     /// Whether the rows that layer `index` reads are what a tail makes of sums that the tape holds.
     fn follows_from_sums(&self, index: usize) -> bool {
-        index > 0 && self.model.has_tail(index - 1) && self.layer(index).exchange == Exchange::Identity
+        index > 0 && self.model.has_tail(index - 1) && self.layer(index).exchange.is_identity()
     }
 
     /// The rows that layer `index` read, a leaf, where they were not stored rows. Layer `index` is off the tape already.
@@ -153,8 +156,8 @@ pub fn forward<'a>(
     report: &mut StepReport,
 ) -> Result<Pass<'a>> {
     let mut dim = batch.features.dim();
-    let mut rows = batch.input_rows.take();
     let place = model.place();
+    let mut rows = std::mem::take(&mut batch.input_rows).into_tensor(place, dim)?;
     let nothing = Tensor::zeros([0, 0], (Kind::Float, place.device()));
     let mut pass = Pass { model, graph, dropout, batch, tape: Vec::new(), read: Vec::new(), logits: nothing };
     for index in 0..model.num_layers() {
@@ -267,12 +270,12 @@ fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor>
 /// How much each row of a layer counts where ranks share rows: 1 over the number of ranks that hold it. `None` where each is
 /// on one rank. Collective.
 fn shares(layer: &SampledLayer, comm: &dyn Communicator) -> Result<Option<Vec<f32>>> {
-    if comm.size() == 1 || layer.exchange != Exchange::Identity {
+    if comm.size() == 1 || !layer.exchange.is_identity() {
         return Ok(None);
     }
     // Somebody counts each vertex: its number decides who.
     let ranks = comm.size();
-    let (_, exchange) = Exchange::shuffle(comm, &layer.frontier, |v| v as usize % ranks)?;
+    let (_, exchange) = Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?;
     let holders = exchange.backward(comm, vec![1.0; layer.frontier.len()], 1)?;
     let holders = exchange.forward(comm, holders, 1)?;
     Ok(Some(holders.into_iter().map(f32::recip).collect()))

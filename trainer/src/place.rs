@@ -3,8 +3,8 @@
 //! A [`Place`] goes with what lies there: a [`Model`](crate::model::Model) has one, so have the edges of a layer
 //! ([`operator::Edges`](crate::operator::Edges)), and operators take it from the edges or as their first argument. On the
 //! host they compute with slices of the tensors, on a GPU with the kernels beside them; the numbers are the same up to
-//! rounding. Everything of a rank happens in the order of its calls: torch launches on the null stream, and so do the
-//! kernels.
+//! rounding. Everything that a rank computes happens in the order of its calls: torch launches on the null stream, and so do the
+//! kernels. Mini-batches that a GPU samples ahead are made on a stream of their own and handed over when they are done.
 //!
 //! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too.
 

@@ -3,6 +3,7 @@
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
+use crate::topology::TopologyPlace;
 use crate::{Error, Metric, Result};
 
 /// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
@@ -150,4 +151,6 @@ pub struct Summary {
     pub stopped_early: bool,
     /// What `valid` and `test` are.
     pub metric: Metric,
+    /// Where mini-batches were sampled from: by GPUs, or by the host.
+    pub topology: TopologyPlace,
 }

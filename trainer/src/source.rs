@@ -13,10 +13,10 @@ use gsplit_store::{FeatureDtype, FeatureTable};
 use half::{bf16, f16};
 use tch::{Kind, Tensor};
 
-use crate::Result;
 use crate::autograd::{Buffer, device_values_mut};
 use crate::batch::Input;
 use crate::place::Place;
+use crate::{Error, Result};
 
 /// A table of rows that the GPUs of a run reach.
 pub struct Pinned<'a>(Box<dyn AnyTable + 'a>);
@@ -69,6 +69,7 @@ impl<T: DeviceValue> AnyTable for PinnedTable<'_, T> {
 trait AnyRows: Send + Sync {
     fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, f32>) -> Result<()>;
     fn hits(&self, vertices: &[u32]) -> usize;
+    fn has_cache(&self) -> bool;
 }
 
 struct DeviceRows<'a, T: DeviceValue> {
@@ -88,6 +89,10 @@ impl<T: DeviceValue> AnyRows for DeviceRows<'_, T> {
 
     fn hits(&self, vertices: &[u32]) -> usize {
         self.cache.as_ref().map_or(0, |cache| cache.hits(vertices))
+    }
+
+    fn has_cache(&self) -> bool {
+        self.cache.is_some()
     }
 }
 
@@ -126,6 +131,32 @@ impl<'a> FeatureSource<'a> {
     /// Whether operators can read them where they are stored.
     pub fn is_read_in_place(&self) -> bool {
         matches!(self.place, Place::Host(_))
+    }
+
+    /// Whether the GPU keeps rows in its own memory.
+    pub fn has_cache(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.has_cache())
+    }
+
+    /// Whether [`FeatureSource::gather_there`] gives what `input` makes of rows.
+    pub fn gathers_there(&self, input: &Input) -> bool {
+        self.rows.is_some() && self.place.gpu().is_some() && input.is_plain()
+    }
+
+    /// Writes the rows of `vertices`, which are on the GPU, to `out`, `[vertices, width]`, on the stream of `gpu`. The host does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) where the host has to gather, what the GPU says.
+    pub fn gather_there(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<()> {
+        match &self.rows {
+            Some(rows) => rows.gather(gpu, vertices, out),
+            None => Err(Error::Option("feature rows that GPUs do not reach are gathered by the host".into())),
+        }
     }
 
     /// How many of the rows of `vertices` are in the GPU's own memory.

@@ -29,7 +29,7 @@ pub fn train_step(
     let started = Instant::now();
     let mut report = StepReport::default();
     let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
-    let loss = targets.loss(model, pass.logits(), pass.seeds(), dropout, comm)?;
+    let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, comm)?;
     (report.loss, report.correct, report.counted) = (loss.value, loss.correct, loss.counted);
     backward(pass, loss.gradient, comm, &mut report)?;
     let reducing = Instant::now();

@@ -23,6 +23,7 @@ use crate::place::{Place, places};
 use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
+use crate::topology::{Copied, Topology};
 use crate::{Error, Result, TrainConfig};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
@@ -66,6 +67,9 @@ pub fn train(
     let pinned = pinned_rows(&job, &places[0], options, progress)?;
     check_cache(options, &places, pinned.is_some())?;
     let cached = CacheLists::new(&job, &artifacts, options.cache)?;
+    let copied = Copied::default();
+    let topology = Topology::new(&job, &places, options, &copied, progress)?;
+    let sampled_from = topology.place();
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
@@ -85,6 +89,7 @@ pub fn train(
         places,
         pinned,
         cached,
+        topology,
         options,
         resume,
         logs,
@@ -101,6 +106,7 @@ pub fn train(
         partition: artifacts.partition().map(|map| map.key().to_string()),
         resumed_after: done as u32,
         metric,
+        topology: sampled_from,
     })
 }
 
@@ -145,6 +151,7 @@ struct Run<'a> {
     /// The feature rows, where GPUs read them themselves.
     pinned: Option<Pinned<'a>>,
     cached: CacheLists<'a>,
+    topology: Topology<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
     logs: Mutex<Logs>,
@@ -222,6 +229,7 @@ impl Run<'_> {
             Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, self.cached.of(comm.rank()))?,
             None => FeatureSource::new(&job.features, place),
         };
+        let mut sampler = self.topology.sampler(job, place)?;
         let own = self.options.layer.as_ref();
         let model = Model::with_layers(place, config, job.features.dim(), job.outputs, own);
         let steps = job.num_steps();
@@ -242,7 +250,8 @@ impl Run<'_> {
             let write = |record: &StepRecord| self.logs().write_step(record);
             let log = StepLog { every: self.options.log_every, write: &write };
             let sums =
-                train_epoch(job, &source, epoch, (&model, &mut optimizer), comms, stage.as_ref(), log)?.reduce(comm)?;
+                train_epoch((job, &source), &mut sampler, epoch, (&model, &mut optimizer), comms, stage.as_ref(), log)?
+                    .reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
             if comm.rank() == 0 {

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use bytemuck::Pod;
 
@@ -13,6 +14,7 @@ use super::{Gpu, GpuError};
 #[derive(Debug)]
 pub struct DeviceBuffer<T> {
     gpu: Gpu,
+    given_to: OnceLock<Gpu>,
     address: u64,
     bytes: usize,
     len: usize,
@@ -24,7 +26,20 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
         // A multiple of what one load takes, and never nothing.
         let bytes = (len * size_of::<T>()).next_multiple_of(16).max(16);
-        Ok(Self { gpu: gpu.clone(), address: gpu.backend().alloc(bytes)?, bytes, len, of: PhantomData })
+        let address = gpu.backend().alloc(bytes)?;
+        Ok(Self { gpu: gpu.clone(), given_to: OnceLock::new(), address, bytes, len, of: PhantomData })
+    }
+
+    /// Gives it to another stream of its GPU, which alone uses it from now on, and in whose order it is freed. What its
+    /// first stream was told to do with it is done by then, or that of `gpu` waits for it ([`Gpu::wait_for`]). A buffer is given
+    /// away once.
+    pub fn give_to(&self, gpu: &Gpu) {
+        let _ = self.given_to.set(gpu.clone());
+    }
+
+    /// Whose it is now.
+    fn owner(&self) -> &Gpu {
+        self.given_to.get().unwrap_or(&self.gpu)
     }
 
     /// Number of values.
@@ -52,7 +67,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// What the GPU reports, of earlier launches too.
     pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
-        self.slice().to_vec(&self.gpu)
+        self.slice().to_vec(self.owner())
     }
 
     /// Keeps the first `len` values.
@@ -63,7 +78,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        self.gpu.backend().free(self.address, self.bytes);
+        self.given_to.get().unwrap_or(&self.gpu).backend().free(self.address, self.bytes);
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::GpuError;
 use super::gpu::{Argument, Backend, Kernel, Shape};
@@ -27,16 +28,19 @@ unsafe extern "C" {
 #[derive(Debug)]
 pub(super) struct Emulated {
     order: u32,
+    taken: AtomicU64,
+    freed: AtomicU64,
 }
 
 impl Emulated {
     pub(super) fn new(order: u32) -> Arc<Self> {
-        Arc::new(Self { order })
+        Arc::new(Self { order, taken: AtomicU64::new(0), freed: AtomicU64::new(0) })
     }
 }
 
 impl Backend for Emulated {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
+        self.taken.fetch_add(1, Ordering::Relaxed);
         // SAFETY: any number of bytes may be asked for.
         let address = unsafe { emulate_alloc(bytes) } as u64;
         let needed_mib = (bytes >> 20) as u64;
@@ -44,6 +48,7 @@ impl Backend for Emulated {
     }
 
     fn free(&self, address: u64, bytes: usize) {
+        self.freed.fetch_add(1, Ordering::Relaxed);
         // SAFETY: `DeviceBuffer` gives back what it was given, once.
         unsafe { emulate_free(address as *mut c_void, bytes) }
     }
@@ -130,5 +135,9 @@ impl Backend for Emulated {
 
     fn stream(&self) -> u64 {
         0
+    }
+
+    fn buffers(&self) -> [u64; 2] {
+        [&self.taken, &self.freed].map(|count| count.load(Ordering::Relaxed))
     }
 }

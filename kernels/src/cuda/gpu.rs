@@ -36,6 +36,11 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
     /// The driver's own stream, as an address.
     fn stream(&self) -> u64;
+    /// Buffers that were taken and freed here so far, where somebody counts.
+    #[cfg(feature = "emulation")]
+    fn buffers(&self) -> [u64; 2] {
+        [0; 2]
+    }
 }
 
 /// A kernel: its file, and its name there.
@@ -235,6 +240,18 @@ impl Gpu {
     /// What the driver says.
     pub fn side_stream(&self) -> Result<Self, GpuError> {
         Ok(Self(self.0.side_stream()?))
+    }
+
+    /// Buffers that were taken on this stream so far; an emulated one counts.
+    #[cfg(feature = "emulation")]
+    pub fn buffers_taken(&self) -> u64 {
+        self.0.buffers()[0]
+    }
+
+    /// Buffers that were freed on this stream so far; an emulated one counts.
+    #[cfg(feature = "emulation")]
+    pub fn buffers_freed(&self) -> u64 {
+        self.0.buffers()[1]
     }
 
     /// What is launched here from now on starts after what was launched on `other` until now.

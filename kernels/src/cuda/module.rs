@@ -35,6 +35,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,
     &crate::segment::cuda::MODULE,
+    &crate::shuffle::cuda::MODULE,
     &crate::split::cuda::MODULE,
     &crate::spmm::cuda::MODULE,
     &crate::unique::cuda::MODULE,

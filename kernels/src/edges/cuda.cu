@@ -1,4 +1,4 @@
-// A layer's edges: the target of each, rows of many edges, and the order of the sources.
+// A layer's edges: the target of each, rows of many edges, the order of the sources, and the edges of a graph convolution.
 #include "device.cuh"
 #include "rows.cuh"
 
@@ -40,3 +40,31 @@ KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *hea
     }
 }
 KERNEL(edge_pieces)
+
+__device__ __forceinline__ float inverse_root(u64 degree) { return __fdiv_rn(1.0f, __fsqrt_rn((float)(degree + 1))); }
+
+// Where the edges of each target start once there is a loop before them, and the loops; as symmetric.rs has them.
+KERNEL_ENTRY void symmetric_loops(const u32 *indptr, u64 targets, const u64 *degrees, u32 *starts, u32 *sources, float *weights) {
+    const u64 target = thread_id();
+    if (target > targets) return;
+    const u64 at = indptr[target] + target;
+    starts[target] = (u32)at;
+    if (target == targets) return;
+    sources[at] = (u32)target;
+    weights[at] = __fdiv_rn(1.0f, (float)(degrees[target] + 1));
+}
+KERNEL(symmetric_loops)
+
+// The edges between the loops.
+KERNEL_ENTRY void symmetric_edges(const u32 *indptr, const u32 *targets, const u32 *from, u64 edges, const u64 *degrees, u64 rows,
+                                  u32 *sources, float *weights) {
+    const u64 edge = thread_id();
+    if (edge >= edges) return;
+    const u32 target = targets[edge], source = from[edge];
+    const u64 degree = degrees[target], at = edge + target + 1;
+    const float stands_for = __fdiv_rn((float)degree, (float)(indptr[target + 1] - indptr[target]));
+    sources[at] = source;
+    weights[at] = source >= rows ? not_a_number()
+                                 : __fmul_rn(__fmul_rn(stands_for, inverse_root(degree)), inverse_root(degrees[source]));
+}
+KERNEL(symmetric_edges)

@@ -88,6 +88,16 @@ impl DeviceEdges {
         self.sources.slice()
     }
 
+    /// Gives all of it to another stream ([`DeviceBuffer::give_to`]).
+    pub fn give_to(&self, gpu: &Gpu) {
+        self.rows.give_to(gpu);
+        [Some(&self.sources), self.targets.get()].into_iter().flatten().for_each(|buffer| buffer.give_to(gpu));
+        if let Some(DeviceBySource { rows, targets, edges }) = self.by_source.get() {
+            rows.give_to(gpu);
+            [targets, edges].into_iter().for_each(|buffer| buffer.give_to(gpu));
+        }
+    }
+
     pub(crate) fn by_target(&self) -> &DeviceSegments {
         &self.rows
     }
@@ -165,6 +175,14 @@ impl DeviceSegments {
         }
         u32::try_from(num_rows).map_err(|_| KernelError::TooManyEdges { edges: num_rows as u64 })?;
         Ok(Self { indptr, num_rows, in_pieces: num_rows > PIECE, pieces: OnceLock::new() })
+    }
+
+    /// Gives all of it to another stream ([`DeviceBuffer::give_to`]).
+    pub fn give_to(&self, gpu: &Gpu) {
+        self.indptr.give_to(gpu);
+        if let Some(Pieces { counts, heavy, pieces }) = self.pieces.get() {
+            [counts, heavy, pieces].into_iter().for_each(|buffer| buffer.give_to(gpu));
+        }
     }
 
     /// Number of segments.

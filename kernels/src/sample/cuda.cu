@@ -208,3 +208,22 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
     }
 }
 KERNEL(sample_many)
+
+template <typename T>
+static __device__ __forceinline__ void degrees(const u64 *indptr, u64 num_vertices, const u32 *vertices, u64 count, T *out) {
+    const u64 i = thread_id();
+    if (i >= count) return;
+    const u64 vertex = vertices[i];
+    out[i] = vertex < num_vertices ? (T)(indptr[vertex + 1] - indptr[vertex]) : (T)0;
+}
+
+// In-edges of each vertex; none of what is no vertex.
+KERNEL_ENTRY void vertex_degrees(const u64 *indptr, u64 num_vertices, const u32 *vertices, u64 count, u64 *out) {
+    degrees(indptr, num_vertices, vertices, count, out);
+}
+KERNEL(vertex_degrees)
+
+KERNEL_ENTRY void vertex_degrees_f32(const u64 *indptr, u64 num_vertices, const u32 *vertices, u64 count, float *out) {
+    degrees(indptr, num_vertices, vertices, count, out);
+}
+KERNEL(vertex_degrees_f32)

@@ -1,10 +1,14 @@
 //! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), [`Uniform`](super::Uniform),
 //! [`Weighted`](super::Weighted) and [`SampledLayer`](super::SampledLayer).
 
+use super::cuda::MODULE;
 use super::{ExcludedEdges, Fanout, SampledLayer, Weight};
 use crate::count::DeviceCounters;
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
+
+/// Threads of a block.
+const THREADS: u32 = 256;
 
 /// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read over
 /// the bus.
@@ -55,6 +59,42 @@ impl<'a> DeviceGraph<'a> {
     /// Number of edges.
     pub fn num_edges(&self) -> usize {
         self.indices.len()
+    }
+
+    /// In-edges of each of `vertices`, sampled or not; none of what is no vertex.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    pub fn degrees(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<DeviceBuffer<u64>, GpuError> {
+        let out = gpu.alloc(vertices.len())?;
+        self.launch_degrees(gpu, "vertex_degrees", vertices, (&out).into())?;
+        Ok(out)
+    }
+
+    /// `out` becomes [`DeviceGraph::degrees`] as f32.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] unless there is a value for each vertex; what the GPU reports.
+    pub fn degrees_as_f32(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<(), GpuError> {
+        KernelError::check_len("degrees", vertices.len(), out.len())?;
+        self.launch_degrees(gpu, "vertex_degrees_f32", vertices, (&*out).into())
+    }
+
+    fn launch_degrees(
+        &self,
+        gpu: &Gpu,
+        name: &'static str,
+        vertices: DeviceSlice<'_, u32>,
+        out: Argument,
+    ) -> Result<(), GpuError> {
+        let sizes = [(self.num_vertices() as u64).into(), (vertices.len() as u64).into()];
+        let arguments = [self.indptr.into(), sizes[0], vertices.into(), sizes[1], out];
+        gpu.launch(Kernel { module: &MODULE, name }, Shape::per_item(vertices.len(), THREADS), &arguments)
     }
 
     pub(super) fn arguments(&self) -> [Argument; 4] {

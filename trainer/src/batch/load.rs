@@ -1,53 +1,115 @@
-//! Loading a mini-batch: its edges to where they are computed with, and the feature rows of its bottom local frontier, each
-//! once.
+//! Loading a mini-batch: the feature rows of its bottom local frontier, each once.
 //!
 //! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
 //! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
 //! rows are not used as they are stored.
+//!
+//! On a GPU that sampled the mini-batch, the rows are gathered by the vertices there. Ahead of time this happens on the sampler's
+//! stream, into memory of that stream, and one copy within the GPU makes them torch's when they are needed: torch's own
+//! memory cannot be written by another stream than its own without waiting for all that it was told to do.
 
-use std::sync::Arc;
-
+use gsplit_kernels::{DeviceBuffer, Gpu};
 use gsplit_store::FeatureTable;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use super::{Input, Sampled, SampledLayer};
-use crate::operator::Edges;
+use super::sampler::SampledThere;
+use super::{Input, Sampled};
+use crate::Result;
+use crate::autograd::device_values_mut;
+use crate::ids::Ids;
+use crate::place::Place;
 use crate::source::FeatureSource;
-use crate::{Exchange, Result};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
     /// What to compute.
-    pub sampled: Sampled,
-    /// The edges of its layers, in their order, where they are computed with.
-    pub edges: Vec<Arc<Edges>>,
-    /// One feature row for each vertex of [`Sampled::input`], f32 `[input, width]`, where they are to be exchanged, came ahead of
-    /// time, are on a GPU, or are not those that are stored.
-    pub input_rows: Option<Tensor>,
+    pub sampled: Sampled<'a>,
+    /// One feature row for each vertex of [`Sampled::input`].
+    pub input_rows: InputRows,
     /// How many of the input rows were in the GPU's own memory.
     pub rows_cached: usize,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
 
+/// Feature rows of a mini-batch, f32 `[input, width]`.
+#[derive(Default)]
+pub enum InputRows {
+    /// The bottom layer reads them where they are stored.
+    #[default]
+    Stored,
+    /// Where they are computed with.
+    Here(Tensor),
+    /// On the GPU that computes, not yet torch's.
+    Gathered(DeviceBuffer<f32>),
+}
+
+impl InputRows {
+    /// The rows, each of `dim` values, as a tensor at `place`; `None` where they stay stored.
+    pub fn into_tensor(self, place: &Place, dim: usize) -> Result<Option<Tensor>> {
+        match (self, place.gpu()) {
+            (Self::Here(rows), _) => Ok(Some(rows)),
+            (Self::Gathered(rows), Some(gpu)) => {
+                let mut tensor = room(place, rows.len().checked_div(dim).unwrap_or(0), dim)?;
+                device_values_mut(place.device(), &mut tensor)?.copy_from(gpu, rows.slice())?;
+                Ok(Some(tensor))
+            }
+            (Self::Stored | Self::Gathered(_), _) => Ok(None),
+        }
+    }
+}
+
+impl Loaded<'_> {
+    /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
+    /// on the host.
+    pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {
+        let (Some(SampledThere { gpu: sampling, .. }), Some(gpu)) = (&self.sampled.there, gpu) else { return Ok(()) };
+        sampling.synchronise()?;
+        for layer in &self.sampled.layers {
+            [&layer.frontier, &layer.mixed].into_iter().for_each(|ids| ids.give_to(gpu));
+            layer.edges.give_to(gpu);
+            layer.exchange.give_to(gpu);
+        }
+        self.sampled.input.give_to(gpu);
+        if let InputRows::Gathered(rows) = &self.input_rows {
+            rows.give_to(gpu);
+        }
+        Ok(())
+    }
+}
+
 /// Reads the input rows of `sampled`, widens them to f32 and makes `input` of them, unless the bottom layer reads them itself;
 /// with `ahead` always.
-pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
+pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
     let stays = source.is_read_in_place()
         && !ahead
         && input.is_plain()
-        && sampled.layers.last().is_some_and(|layer| layer.exchange == Exchange::Identity);
-    let input_rows = match stays {
-        true => None,
-        false => Some(source.rows(&sampled.input, input)?),
+        && sampled.layers.last().is_some_and(|layer| layer.exchange.is_identity());
+    let input_rows = match &sampled.there {
+        Some(there) if source.gathers_there(input) => gathered(source, &there.gpu, &sampled.input, ahead)?,
+        _ if stays => InputRows::Stored,
+        _ => InputRows::Here(source.rows(sampled.input.on_host()?, input)?),
     };
-    let rows_cached = source.hits(&sampled.input);
-    let edges = |layer: &SampledLayer| {
-        let (indptr, local) = (layer.indptr.clone(), layer.local.clone());
-        Ok(Arc::new(Edges::new(source.place(), indptr, local, layer.mixed.len())?))
-    };
-    let edges = sampled.layers.iter().map(edges).collect::<Result<_>>()?;
-    Ok(Loaded { sampled, edges, input_rows, rows_cached, features: source.table() })
+    let rows_cached = if source.has_cache() { source.hits(sampled.input.on_host()?) } else { 0 };
+    Ok(Loaded { sampled, input_rows, rows_cached, features: source.table() })
+}
+
+/// The rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
+fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, ahead: bool) -> Result<InputRows> {
+    let dim = source.table().dim();
+    if ahead {
+        let mut rows = gpu.alloc(vertices.len() * dim)?;
+        source.gather_there(gpu, vertices.on_gpu(gpu)?, &mut rows.slice_mut())?;
+        return Ok(InputRows::Gathered(rows));
+    }
+    let mut rows = room(source.place(), vertices.len(), dim)?;
+    let out = &mut device_values_mut(source.place().device(), &mut rows)?;
+    source.gather_there(gpu, vertices.on_gpu(gpu)?, out)?;
+    Ok(InputRows::Here(rows))
+}
+
+fn room(place: &Place, rows: usize, dim: usize) -> Result<Tensor> {
+    Ok(Tensor::f_empty([rows as i64, dim as i64], (Kind::Float, place.device()))?)
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ mod input;
 mod load;
 mod pipeline;
 mod sample;
+mod sampler;
 mod seeds;
 
 pub use input::Input;
-pub use load::{Loaded, load};
+pub use load::{InputRows, Loaded, load};
 pub use pipeline::{Comms, Prepared, for_each_batch};
 pub use sample::{Sampled, SampledLayer, sample};
+pub use sampler::{BatchSampler, OnDevice};
 pub use seeds::{Ownership, Seeds};

@@ -6,16 +6,17 @@
 //! through communicators of its own: their calls may fall between those of any step of the computing threads.
 //! Given threads of its own (`--sample-threads`) it does its parallel work there, else on those that everything shares, where
 //! pieces of it wait for pieces of a layer and the other way round.
+//! A GPU that samples does so ahead on a stream of its own: `sampler.rs` says how memory passes from one to the other.
 //! Memory: the mini-batches that are ahead, with their feature rows where other ranks need them.
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-use gsplit_kernels::{Communicator, Sampler};
+use gsplit_kernels::Communicator;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{Input, Loaded, load, sample};
+use super::{BatchSampler, Input, Loaded, load, sample};
 use crate::job::Job;
 use crate::source::FeatureSource;
 use crate::task::Targets;
@@ -57,19 +58,18 @@ pub struct Prepared<'a> {
 ///
 /// # Errors
 /// The first of `compute` or of the preparation; the other ranks are told of it.
-pub fn for_each_batch<'a>(
-    job: &'a Job<'_>,
-    source: &'a FeatureSource<'_>,
+pub fn for_each_batch<'a, 's: 'a>(
+    (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+    sampler: &mut BatchSampler<'s>,
     epoch: u32,
     order: &'a [u32],
     comms: &Comms,
     mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
 ) -> Result<()> {
-    let mut sampler = Sampler::default();
     let sampling = comms.sampling.as_ref();
     let mut prepared = (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
         job.check_stop()?;
-        prepare((job, source), &mut sampler, (epoch, step), global, sampling)
+        prepare((job, source), sampler, (epoch, step), global, sampling)
     });
     if job.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
@@ -119,9 +119,9 @@ fn receive<'a>(
     Ok(())
 }
 
-fn prepare<'a>(
+fn prepare<'a, 's: 'a>(
     (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
-    sampler: &mut Sampler,
+    sampler: &mut BatchSampler<'s>,
     (epoch, step): (u32, u32),
     global: &'a [u32],
     comm: &dyn Communicator,
@@ -129,9 +129,12 @@ fn prepare<'a>(
     let (config, started) = (job.config, Instant::now());
     let at = (config.seed, epoch, step);
     let (seeds, targets) = job.batch(global, at, comm)?;
-    let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
+    let sampled = sample(sampler, seeds, &config.fanouts, at, job.ownership, comm)?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
     let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
+    if job.prefetch > 0 {
+        batch.hand_over(source.place().gpu())?;
+    }
     Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
 }

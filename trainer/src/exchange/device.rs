@@ -1,88 +1,123 @@
-//! The shuffle of a layer with rows on a GPU.
+//! The shuffle of a layer with rows on a GPU, and its index where vertices are there too.
 //!
 //! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered there, only these
 //! cross to other ranks, by way of the host. What arrives lies behind the rows that this rank has, and one gather makes the mixed
 //! frontier's rows of both. Backwards the same, with sums over edges (from the gradients of a row's copies to the row) in
 //! place of the gather: own first, then by rank. Cost: one copy of the rows in and out beside the gathers; the host waits
 //! for the rows to send.
+//!
+//! Where the mixed frontier is on the GPU, the index is made there, and is that of the host. Vertices that others own go down to
+//! be sent, those that others ask for come up, and nothing else crosses the bus; the host waits for the numbers by owner, for the
+//! vertices to send, and for the size of the local frontier.
 
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, Edges, Gpu, Reduce,
-    all_to_all_v, gather_on_device,
+    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceShuffle, DeviceSlice, DeviceSliceMut, Edges, Gpu,
+    Reduce, all_to_all_counts, all_to_all_v, gather_on_device, select_on_device, split_on_device, unique_on_device,
 };
 use tch::{Kind, Tensor};
 
-use super::{Exchange, Shuffle};
+use super::{Counts, Exchange, Index, Shuffle};
 use crate::Result;
 use crate::autograd::{device_values, device_values_mut};
 use crate::place::Place;
 use crate::step::{from_rows, to_rows};
 
-/// The index of a shuffle on a GPU, made when it is first needed.
+/// The index of a shuffle on a GPU, made when it is first needed there, unless it was made there.
 #[derive(Debug, Default)]
 pub(super) struct OnDevice(OnceLock<Box<DeviceShuffle>>);
-
-#[derive(Debug)]
-struct DeviceShuffle {
-    send: DeviceBuffer<u32>,
-    receive: DeviceBuffer<u32>,
-    source: DeviceBuffer<u32>,
-    /// From the mixed rows followed by the received ones to the local frontier's.
-    back: DeviceEdges,
-}
-
-// It follows from the rest of the shuffle, and is made again where it is missing.
-impl Clone for OnDevice {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl PartialEq for OnDevice {
-    fn eq(&self, _other: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for OnDevice {}
 
 impl OnDevice {
     fn of(&self, gpu: &Gpu, shuffle: &Shuffle) -> Result<&DeviceShuffle> {
         if let Some(found) = self.0.get() {
             return Ok(found);
         }
+        let index = shuffle.index()?;
         let made = DeviceShuffle {
-            send: gpu.upload(&shuffle.send.positions)?,
-            receive: gpu.upload(&shuffle.receive.positions)?,
-            source: gpu.upload(&shuffle.source)?,
-            back: DeviceEdges::upload(gpu, &back(shuffle)?)?,
+            send: gpu.upload(&index.send)?,
+            receive: gpu.upload(&index.receive)?,
+            source: gpu.upload(&index.source)?,
+            back: DeviceEdges::upload(gpu, &back(index, shuffle.rows_in)?)?,
         };
         Ok(self.0.get_or_init(|| Box::new(made)))
+    }
+
+    /// The same on the host, for a local frontier of `rows_in` vertices. Waits for what was launched before.
+    pub(super) fn to_host(&self, rows_in: usize) -> Result<Index> {
+        let (send, source) = match self.0.get() {
+            Some(made) => (made.send.to_vec()?, made.source.to_vec()?),
+            None => (Vec::new(), Vec::new()),
+        };
+        let of = |position: u32| (position as usize).checked_sub(rows_in);
+        let mut receive = vec![0u32; source.iter().filter(|&&from| of(from).is_some()).count()];
+        let mut own = (Vec::new(), Vec::new());
+        for (mixed, &from) in (0..).zip(&source) {
+            match of(from) {
+                Some(received) => receive[received] = mixed,
+                None => {
+                    own.0.push(mixed);
+                    own.1.push(from);
+                }
+            }
+        }
+        Ok(Index { send, receive, own, source })
+    }
+
+    pub(super) fn give_to(&self, gpu: &Gpu) {
+        if let Some(made) = self.0.get() {
+            made.give_to(gpu);
+        }
     }
 }
 
 /// For each row of the local frontier its copies: this rank's own among the mixed rows, then those that other ranks send
 /// back, by rank, behind the mixed rows.
-fn back(shuffle: &Shuffle) -> Result<Edges> {
-    let (own_mixed, own_local) = &shuffle.own;
-    let mixed = shuffle.source.len();
-    let received = (mixed as u32..).zip(&shuffle.send.positions).map(|(copy, &local)| (copy, local));
+fn back(index: &Index, rows_in: usize) -> Result<Edges> {
+    let (own_mixed, own_local) = &index.own;
+    let mixed = index.source.len();
+    let received = (mixed as u32..).zip(&index.send).map(|(copy, &local)| (copy, local));
     let copies = || own_mixed.iter().copied().zip(own_local.iter().copied()).chain(received.clone());
-    let mut indptr = vec![0u32; shuffle.rows_in + 1];
+    let mut indptr = vec![0u32; rows_in + 1];
     copies().for_each(|(_, local)| indptr[local as usize + 1] += 1);
-    (0..shuffle.rows_in).for_each(|row| indptr[row + 1] += indptr[row]);
-    let (mut next, mut sources) = (indptr.clone(), vec![0u32; indptr[shuffle.rows_in] as usize]);
+    (0..rows_in).for_each(|row| indptr[row + 1] += indptr[row]);
+    let (mut next, mut sources) = (indptr.clone(), vec![0u32; indptr[rows_in] as usize]);
     for (copy, local) in copies() {
         let slot = &mut next[local as usize];
         sources[*slot as usize] = copy;
         *slot += 1;
     }
-    Ok(Edges::new(indptr, sources, mixed + shuffle.send.positions.len())?)
+    Ok(Edges::new(indptr, sources, mixed + index.send.len())?)
 }
 
 impl Exchange {
+    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are there too: a rank for every vertex of the graph. Collective.
+    pub fn shuffle_on_device(
+        gpu: &Gpu,
+        comm: &dyn Communicator,
+        mixed: DeviceSlice<'_, u32>,
+        owners: DeviceSlice<'_, u16>,
+    ) -> Result<(DeviceBuffer<u32>, Exchange)> {
+        let me = comm.rank();
+        let split = split_on_device(gpu, mixed, owners, comm.size())?;
+        let start: usize = split.counts[..me].iter().sum();
+        let own = start..start + split.counts[me];
+        let needed = select_on_device(gpu, mixed, split.order.slice())?;
+        let part = |from: usize, to: usize| needed.slice().part(from, to);
+        // A rank's own vertices stay where they are.
+        let others = [part(0, own.start)?.to_vec(gpu)?, part(own.end, mixed.len())?.to_vec(gpu)?].concat();
+        let receive = Counts::without(split.counts.clone(), me);
+        let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
+        let asked: Vec<u32> = all_to_all_v(comm, &others, &receive.0, &send.0)?;
+        let asked = gpu.upload(&asked)?;
+        let (local_frontier, local) = unique_on_device(gpu, &[part(own.start, own.end)?, asked.slice()])?;
+        let rows_in = local_frontier.len();
+        let index = DeviceShuffle::new(gpu, split.order.slice(), own, local.slice(), rows_in)?;
+        let (on_host, on_device) = (OnceLock::new(), OnDevice(Box::new(index).into()));
+        let shuffle = Shuffle { rows_in, rows_out: mixed.len(), send, receive, on_host, on_device };
+        Ok((local_frontier, Exchange::Shuffle(Box::new(shuffle))))
+    }
+
     /// [`Exchange::forward`] of rows at `place`, f32 `[local frontier, dim]`; none if `rows` is `None`. Collective.
     pub fn forward_at(
         &self,
@@ -98,7 +133,7 @@ impl Exchange {
                 let index = shuffle.on_device.of(gpu, shuffle)?;
                 let counts = [shuffle.send.elements(dim), shuffle.receive.elements(dim)];
                 let both = with_received(gpu, *device, comm, &rows, index.send.slice(), counts, dim)?;
-                let mut mixed = room(*device, shuffle.source.len(), dim)?;
+                let mut mixed = room(*device, shuffle.rows_out, dim)?;
                 let out = &mut device_values_mut(*device, &mut mixed)?;
                 gather_on_device(gpu, device_values(*device, &both)?, None, index.source.slice(), dim, out)?;
                 Ok(mixed)

@@ -9,49 +9,77 @@
 
 mod device;
 
+use std::sync::OnceLock;
+
 use gsplit_kernels::{
-    Communicator, all_to_all_counts, all_to_all_v, gather_f32, gather_rows, scatter_add_f32, split_by_owner, unique,
+    Communicator, Gpu, all_to_all_counts, all_to_all_v, gather_f32, gather_rows, scatter_add_f32, split_by_owner,
+    unique,
 };
 
 use crate::Result;
 use device::OnDevice;
 
 /// How the rows of a local frontier become the rows of the mixed frontier above it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Exchange {
     /// Both frontiers are the same and on this rank: nothing moves.
     Identity,
     /// Rows move between ranks.
-    Shuffle(Shuffle),
+    Shuffle(Box<Shuffle>),
 }
 
-/// The index of a [`Exchange::Shuffle`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A [`Exchange::Shuffle`].
+#[derive(Debug)]
 pub struct Shuffle {
     /// Rows of the local frontier.
     rows_in: usize,
+    /// Rows of the mixed frontier.
+    rows_out: usize,
+    /// Rows that each rank asked for; none for this one.
+    send: Counts,
+    /// Rows that each rank owns of those needed here; none for this one.
+    receive: Counts,
+    /// Which these are. It is made on the host or on a GPU, and then on the other when it is first asked for there.
+    on_host: OnceLock<Index>,
+    on_device: OnDevice,
+}
+
+/// A number of rows for each rank.
+#[derive(Debug)]
+struct Counts(Vec<usize>);
+
+impl Counts {
+    /// `counts`, but none for rank `me`.
+    fn without(mut counts: Vec<usize>, me: usize) -> Self {
+        counts[me] = 0;
+        Self(counts)
+    }
+
+    fn elements(&self, dim: usize) -> Vec<usize> {
+        self.0.iter().map(|count| count * dim).collect()
+    }
+}
+
+/// The rows of a shuffle.
+#[derive(Debug, PartialEq, Eq)]
+struct Index {
     /// Positions in the local frontier of the rows that other ranks asked for, by asking rank.
-    send: Grouped,
+    send: Vec<u32>,
     /// Positions in the mixed frontier of the rows that others own, by owner.
-    receive: Grouped,
+    receive: Vec<u32>,
     /// (position in the mixed frontier, position in the local frontier) of the rows that this rank owns.
     own: (Vec<u32>, Vec<u32>),
     /// For each mixed row: its position in the local frontier followed by the received rows.
     source: Vec<u32>,
-    /// The same on a GPU.
-    on_device: OnDevice,
 }
 
-/// Positions grouped by rank; this rank's own group is empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Grouped {
-    counts: Vec<usize>,
-    positions: Vec<u32>,
-}
-
-impl Grouped {
-    fn elements(&self, dim: usize) -> Vec<usize> {
-        self.counts.iter().map(|count| count * dim).collect()
+impl Shuffle {
+    fn index(&self) -> Result<&Index> {
+        if let Some(index) = self.on_host.get() {
+            return Ok(index);
+        }
+        let index = self.on_device.to_host(self.rows_in)?;
+        Ok(self.on_host.get_or_init(|| index))
     }
 }
 
@@ -81,10 +109,6 @@ impl Exchange {
         let mixed_by_owner = groups(&split.order, &split.counts);
         let own_mixed = mixed_by_owner[me].to_vec();
         let receive_positions = without(&mixed_by_owner, me).concat();
-        let without_me = |mut counts: Vec<usize>| {
-            counts[me] = 0;
-            counts
-        };
         let rows_in = local_frontier.len();
         let mut source = vec![0u32; mixed.len()];
         for (&position, &local) in own_mixed.iter().zip(own_local) {
@@ -93,22 +117,36 @@ impl Exchange {
         for (received, &position) in receive_positions.iter().enumerate() {
             source[position as usize] = (rows_in + received) as u32;
         }
+        let (send, own) = (send_positions.to_vec(), (own_mixed, own_local.to_vec()));
+        let index = Index { send, receive: receive_positions, own, source };
         let shuffle = Shuffle {
             rows_in,
-            send: Grouped { counts: without_me(asked_counts.clone()), positions: send_positions.to_vec() },
-            receive: Grouped { counts: without_me(split.counts.clone()), positions: receive_positions },
-            own: (own_mixed, own_local.to_vec()),
-            source,
+            rows_out: mixed.len(),
+            send: Counts::without(asked_counts.clone(), me),
+            receive: Counts::without(split.counts.clone(), me),
+            on_host: index.into(),
             on_device: OnDevice::default(),
         };
-        Ok((local_frontier, Exchange::Shuffle(shuffle)))
+        Ok((local_frontier, Exchange::Shuffle(Box::new(shuffle))))
+    }
+
+    /// Whether nothing moves.
+    pub fn is_identity(&self) -> bool {
+        matches!(self, Self::Identity)
+    }
+
+    /// Gives what is on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
+    pub(crate) fn give_to(&self, gpu: &Gpu) {
+        if let Self::Shuffle(shuffle) = self {
+            shuffle.on_device.give_to(gpu);
+        }
     }
 
     /// Rows that come from other ranks in one `forward`.
     pub fn rows_received(&self) -> usize {
         match self {
             Self::Identity => 0,
-            Self::Shuffle(shuffle) => shuffle.receive.positions.len(),
+            Self::Shuffle(shuffle) => shuffle.receive.0.iter().sum(),
         }
     }
 
@@ -116,10 +154,11 @@ impl Exchange {
     /// Collective.
     pub fn forward(&self, comm: &dyn Communicator, rows: Vec<f32>, dim: usize) -> Result<Vec<f32>> {
         let Self::Shuffle(shuffle) = self else { return Ok(rows) };
-        let mut send = vec![0f32; shuffle.send.positions.len() * dim];
-        gather_f32(&rows, dim, &shuffle.send.positions, &mut send)?;
+        let index = shuffle.index()?;
+        let mut send = vec![0f32; index.send.len() * dim];
+        gather_f32(&rows, dim, &index.send, &mut send)?;
         let received = all_to_all_v(comm, &send, &shuffle.send.elements(dim), &shuffle.receive.elements(dim))?;
-        let mut mixed = vec![0f32; shuffle.source.len() * dim];
+        let mut mixed = vec![0f32; shuffle.rows_out * dim];
         let row = |position: u32| {
             let position = position as usize;
             match position.checked_sub(shuffle.rows_in) {
@@ -127,7 +166,7 @@ impl Exchange {
                 Some(position) => &received[position * dim..(position + 1) * dim],
             }
         };
-        gather_rows(row, &shuffle.source, dim, &mut mixed)?;
+        gather_rows(row, &index.source, dim, &mut mixed)?;
         Ok(mixed)
     }
 
@@ -135,15 +174,16 @@ impl Exchange {
     /// frontier. Collective.
     pub fn backward(&self, comm: &dyn Communicator, mixed: Vec<f32>, dim: usize) -> Result<Vec<f32>> {
         let Self::Shuffle(shuffle) = self else { return Ok(mixed) };
-        let mut send = vec![0f32; shuffle.receive.positions.len() * dim];
-        gather_f32(&mixed, dim, &shuffle.receive.positions, &mut send)?;
+        let index = shuffle.index()?;
+        let mut send = vec![0f32; index.receive.len() * dim];
+        gather_f32(&mixed, dim, &index.receive, &mut send)?;
         let received = all_to_all_v(comm, &send, &shuffle.receive.elements(dim), &shuffle.send.elements(dim))?;
         let mut rows = vec![0f32; shuffle.rows_in * dim];
-        let (own_mixed, own_local) = &shuffle.own;
+        let (own_mixed, own_local) = &index.own;
         let mut own = vec![0f32; own_mixed.len() * dim];
         gather_f32(&mixed, dim, own_mixed, &mut own)?;
         scatter_add_f32(&mut rows, dim, own_local, &own)?;
-        scatter_add_f32(&mut rows, dim, &shuffle.send.positions, &received)?;
+        scatter_add_f32(&mut rows, dim, &index.send, &received)?;
         Ok(rows)
     }
 }

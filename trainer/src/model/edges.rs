@@ -7,12 +7,13 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::Graph;
+use gsplit_kernels::{DeviceGraph, Graph, symmetric, symmetric_on_device};
 use tch::Tensor;
 
-use crate::Result;
-use crate::operator::{Edges, column};
+use crate::ids::Ids;
+use crate::operator::{Edges, column, filled_on};
 use crate::place::Place;
+use crate::{Result, autograd};
 
 /// The sampled edges of one layer, and the vertices at their ends.
 #[derive(Clone, Debug)]
@@ -20,8 +21,10 @@ pub struct LayerEdges<'a> {
     /// Edges from rows of the mixed frontier to rows of the frontier; row `i` of the frontier is row `i` of the mixed
     /// frontier.
     pub edges: Arc<Edges>,
-    vertices: &'a [u32],
+    vertices: Ids,
     graph: Graph<'a>,
+    /// The graph as the GPU reads it, where it sampled the layer.
+    there: Option<DeviceGraph<'a>>,
 }
 
 impl<'a> LayerEdges<'a> {
@@ -30,14 +33,14 @@ impl<'a> LayerEdges<'a> {
     ///
     /// # Errors
     /// As [`Edges::new`].
-    pub fn new(place: &Place, graph: Graph<'a>, indptr: &[u32], local: &[u32], vertices: &'a [u32]) -> Result<Self> {
+    pub fn new(place: &Place, graph: Graph<'a>, indptr: &[u32], local: &[u32], vertices: &[u32]) -> Result<Self> {
         let edges = Edges::new(place, indptr.to_vec(), local.to_vec(), vertices.len())?;
-        Ok(Self { edges: Arc::new(edges), vertices, graph })
+        Ok(Self::made(graph, None, Arc::new(edges), vertices.into()))
     }
 
-    /// As [`LayerEdges::new`], with edges that were made before.
-    pub(crate) fn made(graph: Graph<'a>, edges: Arc<Edges>, vertices: &'a [u32]) -> Self {
-        Self { edges, vertices, graph }
+    /// As [`LayerEdges::new`], with edges that were made before, on a GPU if it reads the graph `there`.
+    pub(crate) fn made(graph: Graph<'a>, there: Option<DeviceGraph<'a>>, edges: Arc<Edges>, vertices: Ids) -> Self {
+        Self { edges, vertices, graph, there }
     }
 
     /// Where rows of the layer are, and where it computes.
@@ -45,17 +48,20 @@ impl<'a> LayerEdges<'a> {
         self.edges.place()
     }
 
-    /// The vertex of each row of the mixed frontier.
-    pub fn vertices(&self) -> &'a [u32] {
-        self.vertices
+    /// The vertex of each row of the mixed frontier. Where a GPU sampled them, they are copied when they are first asked for.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
+    pub fn vertices(&self) -> Result<&[u32]> {
+        self.vertices.on_host()
     }
 
-    /// In-edges that the vertex of row `row` of the mixed frontier has in the graph, sampled or not.
+    /// In-edges that the vertex of each row of the mixed frontier has in the graph, sampled or not.
     ///
-    /// # Panics
-    /// If there is no such row, or its vertex is not of the graph.
-    pub fn degree(&self, row: usize) -> usize {
-        self.graph.degree(self.vertices[row]) as usize
+    /// # Errors
+    /// As [`LayerEdges::vertices`].
+    pub fn all_degrees(&self) -> Result<Vec<u64>> {
+        Ok(self.vertices()?.iter().map(|&v| self.graph.degree(v)).collect())
     }
 
     /// In-degrees of the frontier's rows in the graph, f32 `[num_frontier, 1]`: times a mean over the sampled edges they
@@ -64,36 +70,35 @@ impl<'a> LayerEdges<'a> {
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) beyond any memory.
     pub fn degrees(&self) -> Result<Tensor> {
-        self.place().bring(&column((0..self.edges.num_targets()).map(|target| self.degree(target) as f32))?)
+        let targets = self.edges.num_targets();
+        if let (Some(graph), Some((gpu, device, _))) = (&self.there, self.edges.on_device()) {
+            let vertices = self.vertices.on_gpu(gpu)?.part(0, targets)?;
+            return filled_on(device, &[targets, 1], |out| Ok(graph.degrees_as_f32(gpu, vertices, out)?));
+        }
+        let vertices = &self.vertices()?[..targets];
+        self.place().bring(&column(vertices.iter().map(|&v| self.graph.degree(v) as f32))?)
     }
 
     /// The edges with a loop at each frontier row before its own, and the weights of D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling,
-    /// ICLR 2017, equation 2), f32 `[edges]`: with d the in-degree in the graph,
-    /// 1 / (d(v) + 1) for the loop and (d(v) / s(v)) / √((d(u) + 1)(d(v) + 1)) for each of s(v) sampled edges u → v.
-    /// A loop that the graph holds itself counts as one more edge. Cost: O(edges).
+    /// ICLR 2017, equation 2), f32 `[edges]`: [`gsplit_kernels::symmetric`].
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if a frontier row is no row of the mixed frontier.
     pub fn symmetric(&self) -> Result<(Arc<Edges>, Tensor)> {
-        let edges = &self.edges;
-        let (targets, total) = (edges.num_targets(), edges.num_edges() + edges.num_targets());
-        let (mut indptr, mut sources, mut weights) =
-            (Vec::with_capacity(targets + 1), Vec::with_capacity(total), Vec::with_capacity(total));
-        let with_loop = |row: usize| (self.degree(row) + 1) as f32;
-        let roots: Vec<f32> = (0..edges.num_sources()).map(|row| with_loop(row).sqrt().recip()).collect();
-        indptr.push(0);
-        for target in 0..targets {
-            let of = edges.of(target);
-            sources.push(target as u32);
-            weights.push(with_loop(target).recip());
-            let factor = self.degree(target) as f32 / of.len().max(1) as f32 * roots[target];
-            for &source in &edges.sources()[of] {
-                sources.push(source);
-                weights.push(factor * roots[source as usize]);
+        if let (Some(graph), Some((gpu, device, edges))) = (&self.there, self.edges.on_device()) {
+            let degrees = graph.degrees(gpu, self.vertices.on_gpu(gpu)?)?;
+            let mut with_loops = None;
+            let weights = filled_on(device, &[edges.num_edges() + edges.num_targets()], |out| {
+                with_loops = Some(symmetric_on_device(gpu, edges, degrees.slice(), out)?);
+                Ok(())
+            })?;
+            if let Some(with_loops) = with_loops {
+                return Ok((Arc::new(Edges::of_device(self.place(), with_loops)), weights));
             }
-            indptr.push(sources.len() as u32);
         }
-        let weights = self.place().bring(&column(weights.into_iter())?.view([-1]))?;
-        Ok((Arc::new(Edges::new(self.place(), indptr, sources, edges.num_sources())?), weights))
+        let (with_loops, weights) = symmetric(self.edges.on_host()?, &self.all_degrees()?)?;
+        let count = weights.len() as i64;
+        let weights = self.place().bring(&autograd::adopt(weights, &[count])?)?;
+        Ok((Arc::new(Edges::of_host(self.place(), with_loops)?), weights))
     }
 }

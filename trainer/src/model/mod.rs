@@ -58,6 +58,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::batch::Input;
+use crate::ids::Ids;
 use crate::link::PairScorer;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
 use crate::place::Place;
@@ -210,9 +211,10 @@ impl Model {
         edges: &LayerEdges<'_>,
         mixed: impl Into<Rows<'a>>,
         below: Option<&Tensor>,
-        frontier: &[u32],
+        frontier: impl Into<Ids>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
+        let frontier = frontier.into();
         if frontier.is_empty() {
             return Ok(self.no_rows(index));
         }
@@ -225,9 +227,10 @@ impl Model {
         index: usize,
         sums: &Tensor,
         moments: Option<&Moments>,
-        frontier: &[u32],
+        frontier: impl Into<Ids>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
+        let frontier = frontier.into();
         if frontier.is_empty() {
             return Ok(self.no_rows(index));
         }
@@ -260,12 +263,12 @@ impl Model {
         (Kind::Float, self.place.device())
     }
 
-    fn finish(&self, index: usize, frontier: &[u32], dropout: Option<DropoutKey>) -> Finish {
+    fn finish(&self, index: usize, frontier: Ids, dropout: Option<DropoutKey>) -> Finish {
         let block = &self.blocks[index];
         let dropout = dropout.filter(|dropout| block.dropout && dropout.probability > 0.0).map(|dropout| {
             let (seed, epoch, step) = dropout.at;
             let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
-            Dropout { ids: frontier.into(), probability: dropout.probability as f32, key }
+            Dropout { ids: frontier, probability: dropout.probability as f32, key }
         });
         Finish { activation: block.activation, dropout }
     }

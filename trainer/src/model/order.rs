@@ -4,10 +4,8 @@
 //! column. Backwards both are done again, and once more a product for the gradient of its input, but for features:
 //! they have no gradient, and aggregated first they need no backward aggregation either.
 
-use gsplit_kernels::Edges;
-
 use crate::Result;
-use crate::operator::Rows;
+use crate::operator::{Edges, Rows};
 
 /// What comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -71,7 +71,7 @@ struct How {
 }
 
 impl How {
-    fn on_host<'a>(self, edges: &'a Edges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
+    fn on_host<'a>(self, edges: &'a gsplit_kernels::Edges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
         Aggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
     }
 
@@ -82,7 +82,7 @@ impl How {
     fn forward(self, edges: &Edges, rows: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
         let (_, dim) = rows.shape()?;
         let Some((gpu, device, there)) = edges.on_device() else {
-            let op = self.on_host(edges, weights.map(values).transpose()?);
+            let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out));
         };
         let rows = rows.tensor()?;
@@ -95,7 +95,7 @@ impl How {
     fn rows_backward(self, edges: &Edges, weights: Option<&Tensor>, given: &Tensor, dim: usize) -> Result<Tensor> {
         let shape = [edges.num_sources(), dim];
         let Some((gpu, device, there)) = edges.on_device() else {
-            let op = self.on_host(edges, weights.map(values).transpose()?);
+            let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&shape, |out| Ok(op.backward(values(given)?, dim, out)?));
         };
         let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
@@ -105,7 +105,7 @@ impl How {
     fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
         let (_, dim) = shape("rows to aggregate", rows)?;
         let Some((gpu, device, there)) = edges.on_device() else {
-            let op = self.on_host(edges, Some(values(weights)?));
+            let op = self.on_host(edges.on_host()?, Some(values(weights)?));
             let fill = |out: &mut [f32]| Ok(op.weights_backward(values(rows)?, values(given)?, dim, out)?);
             return filled(&[edges.num_edges()], fill);
         };
@@ -133,10 +133,11 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
     let edges = edges.clone();
     let Some((gpu, device, there)) = edges.on_device() else {
         let mut picked = vec![0u32; edges.num_targets() * dim];
-        let output = filled(&of_targets, |out| Ok(maxima(&edges, values(&x)?, dim, out, &mut picked)?))?;
+        let output = filled(&of_targets, |out| Ok(maxima(edges.on_host()?, values(&x)?, dim, out, &mut picked)?))?;
         return attach(&[rows], &[], output, move |gradient| {
             let given = gradient.output.contiguous();
-            let fill = |out: &mut [f32]| Ok(aggregate_max_backward(&edges, &picked, values(&given)?, dim, out)?);
+            let fill =
+                |out: &mut [f32]| Ok(aggregate_max_backward(edges.on_host()?, &picked, values(&given)?, dim, out)?);
             Ok(vec![Some(filled(&of_sources, fill)?)])
         });
     };

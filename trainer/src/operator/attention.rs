@@ -45,7 +45,7 @@ pub fn attention(
 /// [`attention`] of rows, attention by source and by target, and bias.
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 2], finish: Finish) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (over(edges, heads, head_dim), edges.num_targets(), heads * head_dim);
+    let (op, targets, dim) = (over(edges.on_host()?, heads, head_dim), edges.num_targets(), heads * head_dim);
     // Row t is target t's own; where there are too few rows, the operator says so.
     let own = |values: &'_ [f32]| values.len().min(targets * dim);
     let scores = |a: &Tensor, rows: &[f32]| {
@@ -59,7 +59,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
     let output = filled(&[targets, dim], |out| {
         let scores = [values(&from_source)?, values(&from_target)?];
         op.forward(values(&z)?, scores, out, shares.as_mut_slice())?;
-        Ok(finish.epilogue(Some(values(&b)?)).apply(out, dim)?)
+        Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
     let shares = shares.into_tensor(&[op.num_shares() as i64])?;
     let result = output.shallow_clone();
@@ -69,7 +69,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
         let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (z, op) = (values(z)?, over(&edges, heads, head_dim));
+        let (z, op) = (values(z)?, over(edges.on_host()?, heads, head_dim));
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
         let mut scratch = Buffer::new(op.num_shares())?;
@@ -159,6 +159,6 @@ pub(super) fn over_there(edges: &DeviceEdges, heads: usize, head_dim: usize) -> 
     DeviceAttention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true }
 }
 
-pub(super) fn over(edges: &Edges, heads: usize, head_dim: usize) -> Attention<'_> {
+pub(super) fn over(edges: &gsplit_kernels::Edges, heads: usize, head_dim: usize) -> Attention<'_> {
     Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true }
 }

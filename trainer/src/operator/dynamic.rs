@@ -44,12 +44,12 @@ pub fn dynamic_attention(
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 2], finish: Finish) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let dim = heads * head_dim;
-    let op = over(edges, heads, head_dim);
+    let op = over(edges.on_host()?, heads, head_dim);
     let mut shares = Buffer::new(op.num_shares())?;
     let output = filled(&[edges.num_targets(), dim], |out| {
         let rows = DynamicRows { sources: values(&l)?, targets: values(&r)?, vector: values(&a)? };
         op.forward_dynamic(rows, out, shares.as_mut_slice())?;
-        Ok(finish.epilogue(Some(values(&b)?)).apply(out, dim)?)
+        Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)
     })?;
     let shares = shares.into_tensor(&[op.num_shares() as i64])?;
     let result = output.shallow_clone();
@@ -58,7 +58,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
         let [l, r, a, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let op = over(&edges, heads, head_dim);
+        let op = over(edges.on_host()?, heads, head_dim);
         let mut scratch = Buffer::new(op.num_shares())?;
         let mut of_targets = Buffer::new(edges.num_targets() * dim)?;
         let mut of_vector = Buffer::new(edges.num_targets() * dim)?;

@@ -1,19 +1,22 @@
 //! The edges that operators work on, where they work.
 
-use std::ops::Deref;
+use std::sync::OnceLock;
 
 use gsplit_kernels::{DeviceEdges, Gpu};
 
 use crate::Result;
 use crate::place::Place;
 
-/// The edges of a layer at a [`Place`], from rows of one matrix to rows of another. What can be asked of them is that of
-/// [`gsplit_kernels::Edges`].
+/// The edges of a layer at a [`Place`], from rows of one matrix to rows of another.
 #[derive(Debug)]
 pub struct Edges {
     place: Place,
-    host: gsplit_kernels::Edges,
+    /// Of edges that were made on a GPU, a copy that is made when it is first asked for.
+    host: OnceLock<gsplit_kernels::Edges>,
     device: Option<DeviceEdges>,
+    targets: usize,
+    sources: usize,
+    edges: usize,
 }
 
 impl Edges {
@@ -23,15 +26,55 @@ impl Edges {
     /// [`Error::Kernel`](crate::Error::Kernel) if `indptr` and `sources` do not fit together or into the matrix,
     /// [`Error::Gpu`](crate::Error::Gpu) where the place has no room.
     pub fn new(place: &Place, indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self> {
-        let host = gsplit_kernels::Edges::new(indptr, sources, num_sources)?;
+        Self::of_host(place, gsplit_kernels::Edges::new(indptr, sources, num_sources)?)
+    }
+
+    /// `host`, at `place`.
+    pub(crate) fn of_host(place: &Place, host: gsplit_kernels::Edges) -> Result<Self> {
         let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
-        Ok(Self { place: place.clone(), host, device })
+        let (targets, sources, edges) = (host.num_targets(), host.num_sources(), host.num_edges());
+        Ok(Self { place: place.clone(), host: host.into(), device, targets, sources, edges })
+    }
+
+    /// `device`, which are on the GPU of `place`.
+    pub(crate) fn of_device(place: &Place, device: DeviceEdges) -> Self {
+        let (targets, sources, edges) = (device.num_targets(), device.num_sources(), device.num_edges());
+        Self { place: place.clone(), host: OnceLock::new(), device: Some(device), targets, sources, edges }
+    }
+
+    /// Number of targets.
+    pub fn num_targets(&self) -> usize {
+        self.targets
+    }
+
+    /// Number of rows that sources are positions in.
+    pub fn num_sources(&self) -> usize {
+        self.sources
+    }
+
+    /// Number of edges.
+    pub fn num_edges(&self) -> usize {
+        self.edges
+    }
+
+    /// The edges on the host. Where they are on a GPU alone, they are copied, once, and this waits for what was launched before.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
+    pub fn on_host(&self) -> Result<&gsplit_kernels::Edges> {
+        if let (None, Some((gpu, _, there))) = (self.host.get(), self.on_device()) {
+            let lists = [there.indptr().to_vec(gpu)?, there.sources().to_vec(gpu)?];
+            let [indptr, sources] = lists;
+            let host = gsplit_kernels::Edges::new(indptr, sources, self.sources)?;
+            return Ok(self.host.get_or_init(|| host));
+        }
+        self.host.get().ok_or_else(|| super::mismatch("edges that are nowhere".into()))
     }
 
     /// The GPU they are on, torch's name for it, and the edges there.
-    pub(super) fn on_device(&self) -> Option<(&Gpu, tch::Device, &DeviceEdges)> {
-        match (&self.place, &self.device) {
-            (Place::Device(gpu, device), Some(edges)) => Some((gpu, *device, edges)),
+    pub(crate) fn on_device(&self) -> Option<(&Gpu, tch::Device, &DeviceEdges)> {
+        match (self.place.gpu(), &self.device) {
+            (Some(gpu), Some(edges)) => Some((gpu, self.place.device(), edges)),
             _ => None,
         }
     }
@@ -40,12 +83,11 @@ impl Edges {
     pub fn place(&self) -> &Place {
         &self.place
     }
-}
 
-impl Deref for Edges {
-    type Target = gsplit_kernels::Edges;
-
-    fn deref(&self) -> &gsplit_kernels::Edges {
-        &self.host
+    /// Gives the edges on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
+    pub(crate) fn give_to(&self, gpu: &Gpu) {
+        if let Some(edges) = &self.device {
+            edges.give_to(gpu);
+        }
     }
 }

@@ -1,14 +1,12 @@
 //! Activation and dropout, which an operator applies to its rows while they are at hand.
 
-use std::sync::Arc;
-
 use gsplit_kernels::{
-    Activation, DeviceBuffer, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
+    Activation, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
     column_sums_on_device,
 };
 use tch::Tensor;
 
-use super::{filled, filled_on};
+use super::{Ids, filled, filled_on};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut, values};
 use crate::place::Place;
@@ -26,7 +24,7 @@ pub struct Finish {
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Vertex of each row.
-    pub ids: Arc<[u32]>,
+    pub ids: Ids,
     /// Share of the values that become zero; the others grow by 1 / (1 - share).
     pub probability: f32,
     /// Seed, epoch, step and layer.
@@ -40,9 +38,12 @@ impl Finish {
     }
 
     /// For the rows of an operator that adds `bias` too.
-    pub(super) fn epilogue<'a>(&'a self, bias: Option<&'a [f32]>) -> Epilogue<'a> {
-        let dropout = self.dropout.as_ref().map(|dropout| (&dropout.ids[..], dropout.probability, dropout.key));
-        Epilogue { bias, activation: self.activation, dropout }
+    pub(super) fn epilogue<'a>(&'a self, bias: Option<&'a [f32]>) -> Result<Epilogue<'a>> {
+        let dropout = match &self.dropout {
+            Some(dropout) => Some((dropout.ids.on_host()?, dropout.probability, dropout.key)),
+            None => None,
+        };
+        Ok(Epilogue { bias, activation: self.activation, dropout })
     }
 
     /// `rows`, f32 `[rows, width]`, contiguous, with `bias`, `[width]`, added to each and finished. On a GPU they are
@@ -57,12 +58,12 @@ impl Finish {
             let bias = bias.as_ref().map(values).transpose()?;
             return filled(&[count, columns], |out| {
                 out.copy_from_slice(values(&rows)?);
-                Ok(self.epilogue(bias).apply(out, columns)?)
+                Ok(self.epilogue(bias)?.apply(out, columns)?)
             });
         };
-        let ids = self.dropout.as_ref().map(|dropout| gpu.upload(&dropout.ids)).transpose()?;
+        let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
-        let epilogue = self.epilogue_there(bias, ids.as_ref().map(DeviceBuffer::slice));
+        let epilogue = self.epilogue_there(bias, ids);
         let mut rows = rows;
         epilogue.apply(gpu, &mut device_values_mut(*device, &mut rows)?, columns)?;
         Ok(rows)
@@ -86,7 +87,7 @@ impl Finish {
         let given = gradient.contiguous();
         let shape: Vec<usize> = rows.size().iter().map(|&dim| dim as usize).collect();
         let Place::Device(gpu, device) = place else {
-            return filled(&shape, |out| Ok(self.epilogue(None).backward(values(rows)?, values(&given)?, out)?));
+            return filled(&shape, |out| Ok(self.epilogue(None)?.backward(values(rows)?, values(&given)?, out)?));
         };
         // Zeros tell what was dropped: the vertices are not looked at.
         let ids = gpu.alloc(0)?;

@@ -20,6 +20,7 @@ mod tiles;
 
 pub use gsplit_kernels::{Activation, Reduce};
 
+pub use crate::ids::Ids;
 pub use crate::place::Place;
 pub use aggregate::{aggregate, aggregate_max};
 pub use attention::attention;
@@ -67,7 +68,7 @@ fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Resul
 }
 
 /// A new tensor of `shape` on a GPU, filled by `fill`.
-fn filled_on(
+pub(crate) fn filled_on(
     device: tch::Device,
     shape: &[usize],
     fill: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,

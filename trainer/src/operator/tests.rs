@@ -49,10 +49,12 @@ fn index(values: impl Iterator<Item = u32>) -> Tensor {
 }
 
 fn targets_of(edges: &Edges) -> Tensor {
+    let edges = edges.on_host().unwrap();
     index((0..edges.num_targets()).flat_map(|target| edges.of(target).map(move |_| target as u32)))
 }
 
 fn degrees(edges: &Edges) -> Tensor {
+    let edges = edges.on_host().unwrap();
     let counts: Vec<f64> = (0..edges.num_targets()).map(|target| edges.of(target).len().max(1) as f64).collect();
     Tensor::from_slice(&counts).view([-1, 1])
 }
@@ -115,7 +117,7 @@ fn oracle_linear() {
         }) {
             for probability in [0.0, probability] {
                 let mut mask = vec![1f32; rows * output];
-                let dropout = (probability > 0.0).then(|| Dropout { ids: ids.clone(), probability, key });
+                let dropout = (probability > 0.0).then(|| Dropout { ids: ids[..].into(), probability, key });
                 if probability > 0.0 {
                     dropout_mask(&ids, output, probability, &key, &mut mask).unwrap();
                 }
@@ -152,7 +154,7 @@ fn oracle_aggregations() {
     let cases = [(1, 1, 0, 3), (50, 70, 5, 1), (200, 400, 9, 40), (30, 30, 3, 16)];
     for ((targets, sources, degree, dim), place) in at_places(&cases) {
         let edges = edges(&place, targets, sources, degree);
-        let from = index(edges.sources().iter().copied());
+        let from = index(edges.on_host().unwrap().sources().iter().copied());
         let rows = random(1, [sources as usize, dim]);
         let weights = random(2, [edges.num_edges(), 1]).view([-1]);
         for (reduce, own) in
@@ -176,7 +178,7 @@ fn oracle_aggregations() {
         }
         let torchs = |rows: &Tensor| {
             let largest = |target: usize| {
-                let of = edges.of(target);
+                let of = edges.on_host().unwrap().of(target);
                 let rows = rows.index_select(0, &from.narrow(0, of.start as i64, of.len() as i64));
                 if of.is_empty() {
                     Tensor::zeros([dim as i64], (Kind::Double, Device::Cpu))
@@ -202,7 +204,7 @@ fn oracle_attention() {
     let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
     for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
         let edges = edges(&place, targets, sources, degree);
-        let (from, to) = (index(edges.sources().iter().copied()), targets_of(&edges));
+        let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
         let (width, n) = (heads * dim, targets as i64);
@@ -238,7 +240,7 @@ fn oracle_dynamic_attention() {
     let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
     for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
         let edges = edges(&place, targets, sources, degree);
-        let (from, to) = (index(edges.sources().iter().copied()), targets_of(&edges));
+        let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
         let (width, n) = (heads * dim, targets as i64);

@@ -76,7 +76,7 @@ pub fn forward(
     out: &mut [f32],
 ) -> Result<()> {
     let Sizes { input, output, .. } = sizes;
-    let (tile, epilogue, multiply) = (sizes.tile(), finish.epilogue(bias), multiply(engine));
+    let (tile, epilogue, multiply) = (sizes.tile(), finish.epilogue(bias)?, multiply(engine));
     out.par_chunks_mut((tile * output).max(1)).enumerate().try_for_each(|(index, out)| {
         let rows = out.len() / output;
         multiply(out, false, matrix(tile_of(x, index, tile, input), rows, input), matrix(w, input, output));
@@ -123,7 +123,7 @@ pub fn backward(engine: Engine, sizes: Sizes, mut to: Backward<'_>) -> Result<()
                 g
             } else {
                 let unfinished = &mut unfinished.as_mut_slice()[..y.len()];
-                finish.epilogue(None).backward_part(y, g, unfinished)?;
+                finish.epilogue(None)?.backward_part(y, g, unfinished)?;
                 &*unfinished
             };
             if with_weight {

@@ -1,23 +1,40 @@
 //! Training on a GPU, which is emulated: the same losses and weights as on the host, for every model, parallelism and rank
 //! count, and checkpoints that either reads.
 
-use gsplit_store::{Dataset, Split};
+use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
-use super::fixture::{Cut, changed, config, dataset, models, on_ranks, several_labels, store_partition};
+use super::fixture::{Cut, changed, communities, config, dataset, models, on_ranks, several_labels, store_partition};
 use super::runs::{losses, run};
-use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TrainConfig};
+use crate::batch::{Input, InputRows, load, sample};
+use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
+use crate::topology::{Copied, Topology, TopologyPlace};
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
 fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+    sampled_from(TopologyPlace::Auto, place, dataset, config, batch)
+}
+
+/// [`at`], with the graph in a place of its own.
+fn sampled_from(
+    topology: TopologyPlace,
+    place: &Place,
+    dataset: &Dataset,
+    config: &TrainConfig,
+    batch: &[u32],
+) -> (f64, Vec<f32>) {
+    let options = RunOptions { topology, ..RunOptions::default() };
     let artifacts = Artifacts::open(dataset, config).unwrap();
-    let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
+    let job = Job::new(dataset, &artifacts, config, &options).unwrap();
+    let (copied, places) = (Copied::default(), vec![place.clone(); config.num_ranks()]);
+    let topology = Topology::new(&job, &places, &options, &copied, &NoProgress).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
         tch::set_num_threads(1);
-        loss_and_gradient(&job, place, batch, comm)
+        loss_and_gradient((&job, &topology), place, batch, comm)
     });
     let first = results.remove(0);
     assert!(results.iter().all(|other| *other == first), "all ranks hold the same, to the bit");
@@ -40,6 +57,11 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
         let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
         let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
         assert_same(&host, &device, &format!("{model:?}"));
+        for topology in [TopologyPlace::Host, TopologyPlace::Pinned] {
+            let place = Place::under_test(order % 4);
+            let other = sampled_from(topology, &place, &fixture.dataset, &config, &train[..30]);
+            assert_eq!(other, device, "{model:?}, the graph in {topology:?}");
+        }
         let again = changed(&config, |config| config.model.checkpoint_activations = true);
         let again = at(&Place::under_test(order % 4), &fixture.dataset, &again, &train[..30]);
         assert_eq!(device, again, "{model:?}: checkpointing changes nothing");
@@ -66,8 +88,13 @@ fn several_ranks_share_a_gpu_and_learn_the_same() {
                 for cut in Cut::ALL {
                     let partition = Some(store_partition(dataset, cut, ranks));
                     let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
-                    let split = at(&place, dataset, &split, batch);
-                    assert_same(&host, &split, &format!("{kind:?}, split on {ranks}, {cut:?}"));
+                    let sampled = |topology| sampled_from(topology, &place, dataset, &split, batch);
+                    let found = sampled(TopologyPlace::Device);
+                    assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
+                    if matches!(cut, Cut::Random) {
+                        let other = if ranks == 2 { TopologyPlace::Pinned } else { TopologyPlace::Host };
+                        assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {other:?}");
+                    }
                 }
             }
         }
@@ -193,6 +220,123 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     };
     let mapped = refused(mapped);
     assert!(mapped.contains("--load-features memory"), "{mapped}");
+}
+
+/// Under split, with rows that the GPU gathers: every kind of memory that a mini-batch has there.
+#[test]
+fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
+    let fixture = dataset(51, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let config = config(ModelKind::Gcn, Parallelism::Split, 2);
+    let options = RunOptions { prefetch: 1, topology: TopologyPlace::Device, ..RunOptions::default() };
+    let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+    let (place, copied) = (Place::emulated(2), Copied::default());
+    let gpu = place.gpu().unwrap();
+    let topology = Topology::new(&job, &[place.clone(), place.clone()], &options, &copied, &NoProgress).unwrap();
+    let pinned = Pinned::new(&job.features, gpu).unwrap().unwrap();
+    let frees = on_ranks(2, |comm| {
+        let source = FeatureSource::pinned(&job.features, &place, &pinned, &[]).unwrap();
+        let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place).unwrap());
+        let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+        let batch = load(&source, sampled, &Input::training(&config.model, at), true).unwrap();
+        let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
+        assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
+        let taken = side.buffers_taken();
+        assert!(taken > 8 * config.fanouts.len() as u64);
+        batch.hand_over(place.gpu()).unwrap();
+        let before = side.buffers_freed();
+        drop(batch);
+        let of_the_batch = side.buffers_freed() - before;
+        drop(sampler);
+        (taken, side.buffers_freed(), of_the_batch)
+    });
+    for (taken, freed, of_the_batch) in frees {
+        assert_eq!(of_the_batch, 0, "the stream that sampled frees nothing of the mini-batch");
+        // Its own memory it does free: what is missing is the mini-batch.
+        assert!(freed > 0 && freed < taken, "{freed} of {taken}");
+    }
+    assert!(gpu.buffers_freed() > 0);
+}
+
+/// What a run says beside its numbers.
+#[derive(Default)]
+struct Notes(std::sync::Mutex<Vec<String>>);
+
+impl gsplit_store::Progress for Notes {
+    fn stage(&self, _: &str, _: Option<u64>, _: gsplit_store::Unit) -> Box<dyn gsplit_store::Stage> {
+        Box::new(NoProgress)
+    }
+
+    fn note(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_string());
+    }
+}
+
+#[test]
+fn where_the_graph_is_sampled_from_changes_no_loss() {
+    let fixture = dataset(49, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let linked = communities(160, 4);
+    store_partition(&linked.dataset, Cut::Random, 2);
+    for (order, (kind, parallelism, ranks, task, norm)) in (0..).zip([
+        (ModelKind::Gcn, Parallelism::Split, 2, TaskKind::Node, NormKind::None),
+        (ModelKind::Gin, Parallelism::Data, 2, TaskKind::Node, NormKind::Batch),
+        (ModelKind::Gatv2, Parallelism::Single, 1, TaskKind::Node, NormKind::None),
+        (ModelKind::Sage, Parallelism::Split, 2, TaskKind::Link, NormKind::None),
+        (ModelKind::Gcn, Parallelism::Data, 2, TaskKind::Link, NormKind::None),
+    ]) {
+        let config = changed(&config(kind, parallelism, ranks), |config| {
+            (config.task.kind, config.model.norm, config.batch_size) = (task, Some(norm), 50);
+            (config.epochs, config.eval_every, config.fanouts) = (1, 0, "4,all,2".parse().unwrap());
+        });
+        let fixture = if task == TaskKind::Link { &linked } else { &fixture };
+        let run = |topology, prefetch| {
+            let options = RunOptions { topology, prefetch, emulated: Some(order % 4), ..RunOptions::default() };
+            let summary = run(fixture, &config, &options).unwrap();
+            assert_eq!(summary.topology, topology);
+            let counts: Vec<_> =
+                summary.epochs.iter().map(|epoch| (epoch.edges, epoch.rows_loaded, epoch.rows_exchanged)).collect();
+            (losses(&summary), counts)
+        };
+        let host = run(TopologyPlace::Host, 0);
+        for (topology, prefetch) in [(TopologyPlace::Device, 0), (TopologyPlace::Device, 3), (TopologyPlace::Pinned, 1)]
+        {
+            let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
+            assert_eq!(run(topology, prefetch), host, "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_graph_goes_where_there_is_room() {
+    let fixture = dataset(50, 100, 4);
+    let quick = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| {
+        (config.epochs, config.eval_every) = (1, 0);
+    });
+    let choose = |options: RunOptions| {
+        let notes = Notes::default();
+        let summary =
+            crate::train(&fixture.dataset, &quick, &options, &notes, &|_| {}).map_err(|error| error.to_string());
+        (summary.map(|summary| summary.topology), notes.0.into_inner().unwrap().join("; "))
+    };
+    let device = RunOptions { emulated: Some(0), ..RunOptions::default() };
+    let (chosen, notes) = choose(device.clone());
+    assert_eq!(chosen, Ok(TopologyPlace::Device));
+    assert!(notes.contains("GPUs sample, from the graph in their memory"), "{notes}");
+    // A cache that leaves less than half of the emulated GPU's memory for two ranks.
+    let (chosen, notes) = choose(RunOptions { cache: Some(1 << 28), ..device.clone() });
+    assert_eq!(chosen, Ok(TopologyPlace::Pinned));
+    assert!(notes.contains("from the graph in host memory"), "{notes}");
+    let (chosen, _) = choose(RunOptions { topology: TopologyPlace::Host, ..device });
+    assert_eq!(chosen, Ok(TopologyPlace::Host));
+    for topology in [TopologyPlace::Device, TopologyPlace::Pinned] {
+        let (refused, _) = choose(RunOptions { topology, ..RunOptions::default() });
+        let message = refused.unwrap_err();
+        assert!(message.contains("is for --device cuda") && message.contains("--topology"), "{message}");
+    }
+    assert_eq!(choose(RunOptions::default()).0, Ok(TopologyPlace::Host));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::fixture::{
     CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_ranks, several_labels, store_partition,
 };
 use crate::RunOptions;
-use crate::batch::{Input, load, sample};
+use crate::batch::{BatchSampler, Input, load, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
@@ -18,15 +18,22 @@ use crate::place::Place;
 use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::step::{to_rows, train_step};
+use crate::topology::{Copied, Topology};
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
-pub fn loss_and_gradient(job: &Job<'_>, place: &Place, batch: &[u32], comm: &dyn Communicator) -> (f64, Vec<f32>) {
+pub fn loss_and_gradient(
+    (job, topology): (&Job<'_>, &Topology<'_>),
+    place: &Place,
+    batch: &[u32],
+    comm: &dyn Communicator,
+) -> (f64, Vec<f32>) {
     let config = job.config;
     let at = (config.seed, 1, 0);
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let (seeds, targets) = job.batch(batch, at, comm).unwrap();
-    let sampled = sample(&mut Sampler::new(2), &job.graph, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+    let mut sampler = topology.sampler(job, place).unwrap();
+    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
     let source = FeatureSource::new(&job.features, place);
     let loaded = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
@@ -40,9 +47,12 @@ pub fn loss_and_gradient(job: &Job<'_>, place: &Place, batch: &[u32], comm: &dyn
 pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
+    let copied = Copied::default();
+    let topology =
+        Topology::new(&job, &[Place::host()], &RunOptions::default(), &copied, &gsplit_store::NoProgress).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
         tch::set_num_threads(1);
-        loss_and_gradient(&job, &Place::host(), batch, comm)
+        loss_and_gradient((&job, &topology), &Place::host(), batch, comm)
     });
     let first = results.remove(0);
     for other in results {
@@ -145,8 +155,8 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
             let at = (config.seed, 1, 0);
             let mine = job.batch(seeds, at, &Solo).unwrap().0;
-            let sampled =
-                sample(&mut Sampler::new(2), &job.graph, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
+            let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
+            let sampled = sample(&mut sampler, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
             let input = match dropout {
                 Some(_) => Input::training(&config.model, at),
                 None => Input::new(&config.model),

@@ -79,10 +79,22 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             };
             let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
             let [x_there, y_there] = [&x, &y].map(|rows| from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap());
-            let forward = exchange.forward_at(&place, comm, Some(&x_there), DIM).unwrap();
-            assert_eq!(to_rows(&forward).unwrap(), exchange.forward(comm, x, DIM).unwrap(), "{ranks} ranks, {cut:?}");
-            let backward = exchange.backward_at(&place, comm, &y_there, DIM).unwrap();
-            assert_eq!(to_rows(&backward).unwrap(), exchange.backward(comm, y, DIM).unwrap(), "{ranks} ranks, {cut:?}");
+            let expected = exchange.forward(comm, x.clone(), DIM).unwrap();
+            let expected = (expected, exchange.backward(comm, y.clone(), DIM).unwrap());
+            // The index of the host, and one that was made on the GPU.
+            let gpu = place.gpu().unwrap();
+            let (vertices, owners) = (gpu.upload(&mixed).unwrap(), gpu.upload(&part).unwrap());
+            let (found, there) = Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners.slice()).unwrap();
+            assert_eq!(found.to_vec().unwrap(), frontier, "{ranks} ranks, {cut:?}");
+            assert_eq!(there.rows_received(), exchange.rows_received());
+            for exchange in [&exchange, &there] {
+                let forward = exchange.forward_at(&place, comm, Some(&x_there), DIM).unwrap();
+                let backward = exchange.backward_at(&place, comm, &y_there, DIM).unwrap();
+                let moved = (to_rows(&forward).unwrap(), to_rows(&backward).unwrap());
+                assert_eq!(moved, expected, "{ranks} ranks, {cut:?}");
+            }
+            let on_host = (there.forward(comm, x, DIM).unwrap(), there.backward(comm, y, DIM).unwrap());
+            assert_eq!(on_host, expected, "{ranks} ranks, {cut:?}");
         });
     }
 }

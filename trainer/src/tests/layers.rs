@@ -311,8 +311,8 @@ fn oracle_convolution_with_all_neighbours_is_the_dense_formula() {
         let config = changed(&config(kind, Parallelism::Single, 1), |config| config.model.layers = 2);
         let model = shaken(Model::new(&config, 6, classes));
         let x = random(3, n, 6);
-        let hidden = model.body(0, &edges, &x, None, &vertices, None).unwrap();
-        let found = model.body(1, &edges, &hidden, None, &vertices, None).unwrap();
+        let hidden = model.body(0, &edges, &x, None, &vertices[..], None).unwrap();
+        let found = model.body(1, &edges, &hidden, None, &vertices[..], None).unwrap();
         let p = |name: &str| {
             let (_, tensor) = model.parameters().iter().find(|(found, _)| *found == name)?;
             Some(tensor.to_kind(Kind::Double))

@@ -7,13 +7,14 @@ use gsplit_store::{Dataset, NoProgress};
 
 use super::equivalence::{distance, run};
 use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
-use crate::batch::{Ownership, sample};
+use crate::batch::{BatchSampler, Ownership, sample};
 use crate::checkpoint::restore_parameters;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
 use crate::evaluate::evaluate;
 use crate::job::{Artifacts, Job};
 use crate::link::{LinkBatch, LinkSplit};
 use crate::model::Model;
+use crate::place::Place;
 use crate::{InferConfig, RunOptions, infer, train};
 
 fn task() -> TaskConfig {
@@ -79,14 +80,16 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let at = (3, 1, 0);
     let (seeds, _) = LinkBatch::new(&split, batch, 3, at, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();
-    let sampled = sample(&mut Sampler::new(1), &graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+    let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
+    let sampled = sample(&mut sampler, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
     let asked: BTreeSet<(u32, u32)> = batch.iter().map(|&edge| split.ends(edge)).collect();
     let reverses = asked.iter().filter(|(u, v)| !split.positions(*v, *u).is_empty()).count();
     assert!(reverses > 0 && sampled.num_edges() > 100);
     for layer in &sampled.layers {
-        for (i, &v) in layer.frontier.iter().enumerate() {
-            let sources = layer.local[layer.indptr[i] as usize..layer.indptr[i + 1] as usize].iter();
-            let sources: Vec<u32> = sources.map(|&position| layer.mixed[position as usize]).collect();
+        let (edges, mixed) = (layer.edges.on_host().unwrap(), layer.mixed.on_host().unwrap());
+        for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
+            let sources = edges.sources()[edges.of(i)].iter();
+            let sources: Vec<u32> = sources.map(|&position| mixed[position as usize]).collect();
             assert!(sources.iter().all(|&u| !asked.contains(&(u, v)) && !asked.contains(&(v, u))));
             // Everything else is there.
             let lost = graph.in_edges(v).filter(|&e| {

@@ -3,28 +3,31 @@
 use std::collections::BTreeMap;
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
-use gsplit_kernels::{Graph, Sampler, Solo};
+use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Solo, Stream, StreamKey};
 use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
-use crate::batch::{Ownership, Sampled, Seeds, sample};
+use crate::batch::{BatchSampler, OnDevice, Ownership, Sampled, Seeds, sample};
+use crate::place::Place;
 
 /// Edges (source, target) of one layer by target, each list in sampling order.
 type LayerEdges = BTreeMap<u32, Vec<u32>>;
 
-fn edges_by_target(sampled: &Sampled) -> Vec<LayerEdges> {
+fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
+    BatchSampler::on_host(Sampler::new(2), graph, &Place::host())
+}
+
+fn edges_by_target(sampled: &Sampled<'_>) -> Vec<LayerEdges> {
     let of_layer = |layer: &crate::batch::SampledLayer| {
-        let sources = |i: usize| {
-            let range = layer.indptr[i] as usize..layer.indptr[i + 1] as usize;
-            layer.local[range].iter().map(|&position| layer.mixed[position as usize]).collect()
-        };
-        layer.frontier.iter().enumerate().map(|(i, &v)| (v, sources(i))).collect()
+        let (edges, mixed) = (layer.edges.on_host().unwrap(), layer.mixed.on_host().unwrap());
+        let sources = |i: usize| edges.sources()[edges.of(i)].iter().map(|&at| mixed[at as usize]).collect();
+        layer.frontier.on_host().unwrap().iter().enumerate().map(|(i, &v)| (v, sources(i))).collect()
     };
     sampled.layers.iter().map(of_layer).collect()
 }
 
 /// Merges the ranks' layers; a vertex on two ranks is a failure.
-fn union(ranks: &[Sampled]) -> Vec<LayerEdges> {
+fn union(ranks: &[Sampled<'_>]) -> Vec<LayerEdges> {
     let mut layers = vec![LayerEdges::new(); ranks[0].layers.len()];
     for sampled in ranks {
         for (all, part) in layers.iter_mut().zip(edges_by_target(sampled)) {
@@ -48,13 +51,13 @@ fn oracle_split_samples_are_the_single_sample() {
             for (step, batch) in [&order[..1], &order[..7], &order[10..]].into_iter().enumerate() {
                 let at = (seed, 1, step as u32);
                 let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
-                let single = sample(&mut Sampler::new(2), &graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+                let single = sample(&mut on_host(graph), seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
                 for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
                     let part = cut.assignment(n as usize, ranks);
                     let owner = Ownership::Map(&part);
                     let split = on_ranks(ranks, |comm| {
                         let seeds = Seeds::of(batch, owner, comm.rank(), ranks);
-                        sample(&mut Sampler::new(2), &graph, seeds, &fanouts, at, owner, comm).unwrap()
+                        sample(&mut on_host(graph), seeds, &fanouts, at, owner, comm).unwrap()
                     });
                     check(&single, &split, &part, &format!("graph {seed}, {fanouts}, {ranks} ranks, {cut:?}"));
                 }
@@ -63,20 +66,22 @@ fn oracle_split_samples_are_the_single_sample() {
     }
 }
 
-fn check(single: &Sampled, split: &[Sampled], part: &[u16], what: &str) {
+fn check(single: &Sampled<'_>, split: &[Sampled<'_>], part: &[u16], what: &str) {
     assert_eq!(union(split), edges_by_target(single), "{what}");
-    let mut loaded: Vec<u32> = split.iter().flat_map(|sampled| sampled.input.iter().copied()).collect();
-    let mut expected = single.input.clone();
+    let mut loaded: Vec<u32> =
+        split.iter().flat_map(|sampled| sampled.input.on_host().unwrap().iter().copied()).collect();
+    let mut expected = single.input.on_host().unwrap().to_vec();
     loaded.sort_unstable();
     expected.sort_unstable();
     assert_eq!(loaded, expected, "{what}: every input row is loaded exactly once");
     for (rank, sampled) in split.iter().enumerate() {
         let frontiers = sampled.layers.iter().map(|layer| &layer.frontier).chain([&sampled.input]);
-        for v in frontiers.flatten() {
+        for v in frontiers.flat_map(|ids| ids.on_host().unwrap()) {
             assert_eq!(part[*v as usize] as usize, rank, "{what}: vertex {v} is computed by its owner");
         }
         for (above, below) in sampled.layers.iter().zip(sampled.layers.iter().skip(1)) {
-            assert!(below.frontier.starts_with(&above.frontier), "{what}: a local frontier contains the one above");
+            let [above, below] = [above, below].map(|layer| layer.frontier.on_host().unwrap());
+            assert!(below.starts_with(above), "{what}: a local frontier contains the one above");
         }
     }
 }
@@ -89,17 +94,90 @@ fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
     let batch: Vec<u32> = (0..41).map(|i| i * 7).collect();
     let fanouts: Fanouts = "4,3".parse().unwrap();
     let all = Seeds::of(&batch, Ownership::Mine, 0, 1);
-    let single = edges_by_target(
-        &sample(&mut Sampler::new(2), &graph, all, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap(),
-    );
+    let single =
+        edges_by_target(&sample(&mut on_host(graph), all, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap());
     let mut seen = Vec::new();
     for rank in 0..8 {
         let seeds = Seeds::of(&batch, Ownership::Mine, rank, 8);
         seen.extend(seeds.local.clone());
-        let sampled = sample(&mut Sampler::new(2), &graph, seeds, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap();
+        let sampled = sample(&mut on_host(graph), seeds, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap();
         for (mine, whole) in edges_by_target(&sampled).iter().zip(&single) {
             assert!(mine.iter().all(|(v, sources)| whole.get(v) == Some(sources)));
         }
     }
     assert_eq!(seen, batch);
+}
+
+/// Everything of two samples of the same mini-batch, exchanges by what they move.
+fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kernels::Communicator, what: &str) {
+    assert_eq!(device.input.on_host().unwrap(), host.input.on_host().unwrap(), "{what}");
+    assert_eq!((device.num_edges(), device.rows_exchanged()), (host.num_edges(), host.rows_exchanged()), "{what}");
+    let below = |sampled: &Sampled<'_>, layer: usize| match sampled.layers.get(layer + 1) {
+        Some(layer) => layer.frontier.len(),
+        None => sampled.input.len(),
+    };
+    for (at, (host_layer, layer)) in host.layers.iter().zip(&device.layers).enumerate() {
+        let what = format!("{what}, layer {at}");
+        let [ours, theirs] = [layer, host_layer].map(|layer| {
+            let edges = layer.edges.on_host().unwrap();
+            let ids = [&layer.frontier, &layer.mixed].map(|ids| ids.on_host().unwrap());
+            (ids, edges.indptr(), edges.sources(), edges.num_sources())
+        });
+        assert_eq!(ours, theirs, "{what}");
+        let rows = |count: usize, step: u32| -> Vec<f32> {
+            let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(8, Stream::Split) };
+            (0..count as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
+        };
+        let (x, y) = (rows(below(host, at), 0), rows(layer.mixed.len(), 1));
+        let [ours, theirs] = [layer, host_layer].map(|layer| {
+            let forward = layer.exchange.forward(comm, x.clone(), 1).unwrap();
+            (forward, layer.exchange.backward(comm, y.clone(), 1).unwrap())
+        });
+        assert_eq!(ours, theirs, "{what}: what is exchanged");
+    }
+}
+
+#[test]
+fn differential_a_gpu_samples_what_the_host_samples() {
+    let fixture = dataset(5, 300, 6);
+    let topology = fixture.dataset.topology();
+    let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
+    let train = fixture.dataset.split(Split::Train).unwrap();
+    let order = epoch_seeds(&train, 5, 1).unwrap();
+    let cases = [1, 2, 4].into_iter().flat_map(|ranks| Cut::ALL.map(|cut| (ranks, cut)));
+    for (case, (ranks, cut)) in cases.enumerate() {
+        let part = cut.assignment(300, ranks);
+        let place = Place::under_test(case as u32 % 4);
+        let gpu = place.gpu().unwrap();
+        let (indptr, indices) = (gpu.upload(graph.indptr).unwrap(), gpu.map_host(graph.indices).unwrap());
+        let there = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+        let owners = gpu.upload(&part).unwrap();
+        let owners = Some(owners.slice());
+        let excluded = ExcludedEdges::new((0..graph.num_edges() as u64).step_by(3).collect());
+        // Every fanout with every cut.
+        let at = (case + case / 3) % 3;
+        let text = ["4,3,2", "3,all", "40,2"][at];
+        let fanouts = text.parse::<Fanouts>().unwrap();
+        // With owners on the GPU, and with those of the host.
+        let map = Ownership::Map(&part);
+        let several = [(map, owners), (map, None), (Ownership::Mine, None)];
+        for (ownership, owners) in several.into_iter().take(if matches!(cut, Cut::Lopsided) { 1 } else { 3 }) {
+            on_ranks(ranks, |comm| {
+                let on_device = OnDevice { graph: there, owners };
+                let mut device = BatchSampler::on_device(&place, on_device, at == 1).unwrap();
+                let mut host = on_host(graph);
+                for (step, batch) in [&order[..30], &order[..2]].into_iter().enumerate() {
+                    let mut seeds = Seeds::of(batch, ownership, comm.rank(), ranks);
+                    seeds.excluded = (at != 2).then(|| excluded.clone());
+                    let key = (7, 2, step as u32);
+                    let expected = sample(&mut host, seeds.clone(), &fanouts, key, ownership, comm).unwrap();
+                    let found = sample(&mut device, seeds, &fanouts, key, ownership, comm).unwrap();
+                    assert!(expected.there.is_none());
+                    found.there.as_ref().unwrap().gpu.synchronise().unwrap();
+                    let what = format!("{text}, {ranks} ranks, {cut:?}, {ownership:?}");
+                    assert_same(&expected, &found, comm, &what[..what.len().min(80)]);
+                }
+            });
+        }
+    }
 }

@@ -33,7 +33,7 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
     let mut moments = Buffer::new(2 * rows)?;
     let output = filled(&[rows, dim], |out| {
         rows_norm(values(&x)?, [values(&a)?, values(&b)?], EPSILON as f32, moments.as_mut_slice(), out)?;
-        Ok(finish.epilogue(None).apply(out, dim)?)
+        Ok(finish.epilogue(None)?.apply(out, dim)?)
     })?;
     let moments = moments.into_tensor(&[2 * rows as i64])?;
     let (result, place) = (output.shallow_clone(), place.clone());
@@ -150,7 +150,7 @@ pub fn standardise(
     let output = filled(&[rows, dim], |out| {
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
         norm.forward(values(&x)?, [values(&a)?, values(&b)?], out)?;
-        Ok(finish.epilogue(None).apply(out, dim)?)
+        Ok(finish.epilogue(None)?.apply(out, dim)?)
     })?;
     let (result, place) = (output.shallow_clone(), place.clone());
     attach(&[input, scale, shift], &[&x, &a, &result], output, move |gradient| {

@@ -1,0 +1,162 @@
+//! The edges of a graph convolution: D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling, ICLR 2017, equation 2), estimated from a sample.
+//!
+//! Returns: a layer's edges with a loop at each target before its own, and a weight for each: 1 / (d(v) + 1) for the loop, and
+//! (d(v) / s(v)) / √((d(u) + 1)(d(v) + 1)) for each of the s(v) edges u → v, with d the in-degree in the whole graph. A loop that
+//! the graph holds itself counts as one more edge. Input: edges whose target `t` is row `t` of their sources, and d of every
+//! source. Cost: one pass over the edges; on a GPU the target of each edge beside, and the host does not wait. The bits are
+//! the same on both.
+
+use super::cuda::{MODULE, THREADS};
+use super::{DeviceEdges, Edges};
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
+use crate::error::KernelError;
+
+/// The edges of the convolution over `edges`, whose sources have `degrees`, and their weights.
+///
+/// # Errors
+/// [`KernelError::Length`] unless there is a degree for each source, and a source for each target;
+/// [`KernelError::TooManyEdges`].
+pub fn symmetric(edges: &Edges, degrees: &[u64]) -> Result<(Edges, Vec<f32>), KernelError> {
+    let (targets, total) = (edges.num_targets(), check([edges.num_targets(), edges.num_sources(), edges.num_edges()])?);
+    KernelError::check_len("degrees of the sources", edges.num_sources(), degrees.len())?;
+    let mut indptr = Vec::with_capacity(targets + 1);
+    let (mut sources, mut weights) = (Vec::with_capacity(total), Vec::with_capacity(total));
+    let with_loop = |row: usize| (degrees[row] + 1) as f32;
+    let roots: Vec<f32> = (0..degrees.len()).map(|row| with_loop(row).sqrt().recip()).collect();
+    indptr.push(0);
+    for target in 0..targets {
+        let of = edges.of(target);
+        sources.push(target as u32);
+        weights.push(with_loop(target).recip());
+        let factor = degrees[target] as f32 / of.len().max(1) as f32 * roots[target];
+        for &source in &edges.sources()[of] {
+            sources.push(source);
+            weights.push(factor * roots[source as usize]);
+        }
+        indptr.push(sources.len() as u32);
+    }
+    Ok((Edges::new(indptr, sources, edges.num_sources())?, weights))
+}
+
+/// [`symmetric`] on a GPU; the weights are written to `weights`, `edges + targets` of them. A source that is no row gets a weight that is no number.
+///
+/// # Errors
+/// As [`symmetric`]; what the GPU reports.
+pub fn symmetric_on_device(
+    gpu: &Gpu,
+    edges: &DeviceEdges,
+    degrees: DeviceSlice<'_, u64>,
+    weights: &mut DeviceSliceMut<'_, f32>,
+) -> Result<DeviceEdges, GpuError> {
+    let [targets, rows, count] = [edges.num_targets(), edges.num_sources(), edges.num_edges()];
+    let total = check([targets, rows, count])?;
+    KernelError::check_len("degrees of the sources", rows, degrees.len())?;
+    KernelError::check_len("weights of the edges and loops", total, weights.len())?;
+    let (starts, sources) = (gpu.alloc::<u32>(targets + 1)?, gpu.alloc::<u32>(total)?);
+    let kernel = |name| Kernel { module: &MODULE, name };
+    let (degrees, out): (Argument, [Argument; 2]) = (degrees.into(), [(&sources).into(), (&*weights).into()]);
+    let arguments = [edges.indptr().into(), (targets as u64).into(), degrees, (&starts).into(), out[0], out[1]];
+    gpu.launch(kernel("symmetric_loops"), Shape::per_item(targets + 1, THREADS), &arguments)?;
+    let of = edges.targets(gpu)?;
+    let from: [Argument; 3] = [of.into(), edges.sources().into(), (count as u64).into()];
+    let arguments = [edges.indptr().into(), from[0], from[1], from[2], degrees, (rows as u64).into(), out[0], out[1]];
+    gpu.launch(kernel("symmetric_edges"), Shape::per_item(count, THREADS), &arguments)?;
+    DeviceEdges::new(starts, sources, rows)
+}
+
+/// The number of edges and loops.
+fn check([targets, sources, edges]: [usize; 3]) -> Result<usize, KernelError> {
+    if targets > sources {
+        return Err(KernelError::Length {
+            what: "sources, of which targets are the first",
+            expected: targets,
+            got: sources,
+        });
+    }
+    let total = edges + targets;
+    u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::philox::{Draws, Stream, StreamKey};
+
+    /// Edges into `targets` of `sources` rows, up to `most` each.
+    fn random(seed: u32, targets: usize, sources: u32, most: u32) -> Edges {
+        let mut draws = Draws::new(&StreamKey::new(9, Stream::Generate), seed);
+        let (mut indptr, mut list) = (vec![0u32], Vec::new());
+        for _ in 0..targets {
+            list.extend((0..draws.below(most + 1)).map(|_| draws.below(sources)));
+            indptr.push(list.len() as u32);
+        }
+        Edges::new(indptr, list, sources as usize).unwrap()
+    }
+
+    #[test]
+    fn oracle_the_formula() {
+        let edges = Edges::new(vec![0, 2, 2, 5], vec![1, 4, 0, 3, 4], 5).unwrap();
+        let degrees = [3u64, 4, 5, 2, 0];
+        let (with_loops, weights) = symmetric(&edges, &degrees).unwrap();
+        assert_eq!(with_loops.indptr(), [0, 3, 4, 8]);
+        assert_eq!(with_loops.sources(), [0, 1, 4, 1, 2, 0, 3, 4]);
+        let mut at = 0;
+        for target in 0..3 {
+            for (i, &source) in with_loops.sources()[with_loops.of(target)].iter().enumerate() {
+                let [d, of_source] = [degrees[target], degrees[source as usize]].map(|degree| degree as f64);
+                let expected = match i {
+                    0 => 1.0 / (d + 1.0),
+                    _ => d / edges.of(target).len() as f64 / ((d + 1.0) * (of_source + 1.0)).sqrt(),
+                };
+                assert!((f64::from(weights[at]) - expected).abs() < 1e-6, "{target}, {source}");
+                at += 1;
+            }
+        }
+        assert_eq!(at, weights.len());
+    }
+
+    #[test]
+    fn differential_a_gpu_has_the_bits_of_the_host() {
+        for (case, (targets, sources, most)) in
+            [(0, 0, 0), (0, 4, 0), (1, 1, 0), (1, 1, 3), (30, 90, 7), (300, 700, 40), (5, 9, 3000)]
+                .into_iter()
+                .enumerate()
+        {
+            let gpu = Gpu::under_test(case as u32 % 4);
+            let edges = random(case as u32, targets, sources, most);
+            let mut draws = Draws::new(&StreamKey::new(10, Stream::Generate), case as u32);
+            // Beyond 2^24 not every integer is an f32.
+            let degrees: Vec<u64> = (0..sources).map(|row| u64::from(draws.below(9)) << (row % 7 * 5)).collect();
+            let (expected, expected_weights) = symmetric(&edges, &degrees).unwrap();
+            let there = DeviceEdges::upload(&gpu, &edges).unwrap();
+            let degrees = gpu.upload(&degrees).unwrap();
+            let mut weights = gpu.alloc::<f32>(expected_weights.len()).unwrap();
+            let found = symmetric_on_device(&gpu, &there, degrees.slice(), &mut weights.slice_mut()).unwrap();
+            assert_eq!(found.indptr().to_vec(&gpu).unwrap(), expected.indptr(), "case {case}");
+            assert_eq!(found.sources().to_vec(&gpu).unwrap(), expected.sources(), "case {case}");
+            assert_eq!(found.num_sources(), expected.num_sources());
+            let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&weights.to_vec().unwrap()), bits(&expected_weights), "case {case}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let gpu = Gpu::under_test(1);
+        let edges = random(3, 4, 6, 3);
+        let there = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let total = edges.num_edges() + 4;
+        let length = |error| matches!(error, Err(KernelError::Length { .. }));
+        assert!(length(symmetric(&edges, &[1; 5]).map(|_| ())));
+        assert!(length(symmetric(&random(3, 4, 3, 3), &[1; 3]).map(|_| ())));
+        let on_gpu = |degrees: usize, weights: usize| {
+            let (degrees, mut weights) = (gpu.zeros(degrees).unwrap(), gpu.alloc(weights).unwrap());
+            match symmetric_on_device(&gpu, &there, degrees.slice(), &mut weights.slice_mut()) {
+                Err(GpuError::Input(error)) => length(Err(error)),
+                _ => false,
+            }
+        };
+        assert!(on_gpu(5, total) && on_gpu(6, total - 1) && !on_gpu(6, total));
+    }
+}

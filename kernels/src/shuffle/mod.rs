@@ -1,0 +1,7 @@
+//! The index of a shuffle on a GPU: which rows go to which rank, forwards and backwards.
+//!
+//! Contract: what `gsplit_trainer::Exchange` makes on the host, to the bit.
+
+pub(crate) mod cuda;
+
+pub use cuda::{DeviceShuffle, select_on_device};

@@ -1,0 +1,193 @@
+//! What samples a rank's mini-batches: the host, or the GPU that computes them.
+//!
+//! Both draw the same samples, to the bit. On a GPU the graph is in its memory or in the host's, read over the bus
+//! ([`Topology`](crate::topology::Topology)); frontiers and edges stay there, and the host learns how many there are.
+//!
+//! A sampler that works ahead of the computation has a stream of its own, so that its kernels need not wait for those of the
+//! mini-batch before. Memory follows three rules, which need no event:
+//!
+//! * What it reads (the graph, owners, cached rows) was written before [`BatchSampler::on_device`], which lets the new stream
+//!   wait for the computing one, and is not written any more.
+//! * What it makes is its own memory, in its stream's order, never torch's: torch gives the memory of a tensor that was dropped
+//!   to the next one while kernels of the computing stream may still read it.
+//! * A mini-batch is handed over when it is done: the preparing thread waits for its stream
+//!   ([`Loaded::hand_over`](super::Loaded::hand_over)), then the buffers are the computing stream's, which alone uses and frees
+//!   them. The driver gives freed memory to another stream once the stream that freed it has got there.
+
+use std::sync::Arc;
+
+use gsplit_kernels::{
+    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceSampler, DeviceSlice,
+    EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, Uniform,
+};
+
+use super::Ownership;
+use crate::ids::Ids;
+use crate::operator::Edges;
+use crate::place::Place;
+use crate::{Error, Exchange, Result};
+
+/// What a GPU reads to sample.
+#[derive(Clone, Copy, Debug)]
+pub struct OnDevice<'a> {
+    /// In-neighbours.
+    pub graph: DeviceGraph<'a>,
+    /// Each vertex's rank, where a partition map says it.
+    pub owners: Option<DeviceSlice<'a, u16>>,
+}
+
+/// Where a mini-batch was sampled, if on a GPU.
+#[derive(Clone, Debug)]
+pub struct SampledThere<'a> {
+    /// With the stream that it was sampled on.
+    pub gpu: Gpu,
+    /// What it was sampled from.
+    pub graph: DeviceGraph<'a>,
+}
+
+/// Samples the mini-batches of one rank, one after another.
+pub struct BatchSampler<'a> {
+    place: Place,
+    how: How<'a>,
+}
+
+enum How<'a> {
+    Host { sampler: Box<Sampler>, graph: Graph<'a> },
+    Device { gpu: Gpu, sampler: Box<DeviceSampler>, there: OnDevice<'a> },
+}
+
+/// Edges that are not to be drawn, where they are asked for.
+pub(super) enum Excluded {
+    Host(ExcludedEdges),
+    Device(DeviceExcludedEdges),
+}
+
+impl<'a> BatchSampler<'a> {
+    /// The host samples from `graph` with `sampler`, for a rank at `place`.
+    pub fn on_host(sampler: Sampler, graph: Graph<'a>, place: &Place) -> Self {
+        Self { place: place.clone(), how: How::Host { sampler: Box::new(sampler), graph } }
+    }
+
+    /// The GPU of `place` samples from `there`; with `ahead` on a stream of its own.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`]: what the driver says.
+    pub fn on_device(place: &Place, there: OnDevice<'a>, ahead: bool) -> Result<Self> {
+        let Some(computing) = place.gpu() else {
+            return Err(Error::Option("a GPU is to sample for a rank that computes on the host".into()));
+        };
+        let gpu = match ahead {
+            false => computing.clone(),
+            true => {
+                let side = computing.side_stream()?;
+                side.wait_for(computing)?;
+                side
+            }
+        };
+        let sampler = Box::new(DeviceSampler::new(&gpu)?);
+        Ok(Self { place: place.clone(), how: How::Device { gpu, sampler, there } })
+    }
+
+    /// Where it samples, if on a GPU.
+    pub(super) fn there(&self) -> Option<SampledThere<'a>> {
+        match &self.how {
+            How::Host { .. } => None,
+            How::Device { gpu, there, .. } => Some(SampledThere { gpu: gpu.clone(), graph: there.graph }),
+        }
+    }
+
+    /// The seeds, on the host, and where they are sampled from.
+    pub(super) fn seeds(&self, seeds: Vec<u32>) -> Result<Ids> {
+        let seeds = Ids::from(seeds);
+        if let How::Device { gpu, .. } = &self.how {
+            seeds.on_gpu(gpu)?;
+        }
+        Ok(seeds)
+    }
+
+    /// `edges`, where they are asked for.
+    pub(super) fn exclude(&self, edges: ExcludedEdges) -> Result<Excluded> {
+        Ok(match &self.how {
+            How::Host { .. } => Excluded::Host(edges),
+            How::Device { gpu, .. } => Excluded::Device(DeviceExcludedEdges::new(gpu, &edges)?),
+        })
+    }
+
+    /// Begins with `frontier`.
+    pub(super) fn start(&mut self, frontier: &Ids) -> Result<()> {
+        match &mut self.how {
+            How::Host { sampler, .. } => sampler.start(frontier.on_host()?),
+            How::Device { gpu, sampler, .. } => sampler.start(frontier.on_gpu(gpu)?)?,
+        }
+        Ok(())
+    }
+
+    /// Samples a layer: its edges, and its mixed frontier, which is the next frontier unless [`BatchSampler::start`] says another.
+    pub(super) fn layer(
+        &mut self,
+        fanout: Fanout,
+        excluded: Option<&Excluded>,
+        key: &StreamKey,
+    ) -> Result<(Arc<Edges>, Ids)> {
+        let (edges, mixed) = match &mut self.how {
+            How::Host { sampler, graph } => {
+                let mut csc = gsplit_kernels::SampledLayer::default();
+                let mut draw = Uniform::new(fanout);
+                if let Some(Excluded::Host(excluded)) = excluded {
+                    draw = draw.without(excluded);
+                }
+                sampler.layer(graph, &draw, key, EdgeIds::Drop, &mut csc)?;
+                let mixed = sampler.mixed().to_vec();
+                (Edges::new(&self.place, csc.indptr, csc.local, mixed.len())?, mixed.into())
+            }
+            How::Device { gpu, sampler, there } => {
+                let mut draw = DeviceDraw::uniform(fanout);
+                if let Some(Excluded::Device(excluded)) = excluded {
+                    draw = draw.without(excluded);
+                }
+                let layer = sampler.layer(&there.graph, &draw, key, DeviceEdgeIds::Drop)?;
+                let mut mixed = gpu.alloc(sampler.mixed().len())?;
+                mixed.slice_mut().copy_from(gpu, sampler.mixed())?;
+                let mut edges = DeviceEdges::new(layer.indptr, layer.local, mixed.len())?;
+                if let Fanout::Take(most) = fanout {
+                    edges = edges.with_max_degree(most as usize);
+                }
+                (Edges::of_device(&self.place, edges), Ids::on_device(mixed))
+            }
+        };
+        Ok((Arc::new(edges), mixed))
+    }
+
+    /// The next local frontier, and the exchange between it and `mixed`. Collective under a partition map.
+    pub(super) fn exchange(
+        &self,
+        mixed: &Ids,
+        ownership: Ownership<'_>,
+        comm: &dyn Communicator,
+    ) -> Result<(Ids, Exchange)> {
+        match (ownership, &self.how) {
+            (Ownership::Mine, _) => Ok((mixed.clone(), Exchange::Identity)),
+            (Ownership::Map(_), How::Device { gpu, there: OnDevice { owners: Some(owners), .. }, .. }) => {
+                let (below, exchange) = Exchange::shuffle_on_device(gpu, comm, mixed.on_gpu(gpu)?, *owners)?;
+                Ok((Ids::on_device(below), exchange))
+            }
+            (Ownership::Map(part), how) => {
+                let (below, exchange) = Exchange::shuffle(comm, mixed.on_host()?, |v| part[v as usize] as usize)?;
+                let below = Ids::from(below);
+                if let How::Device { gpu, .. } = how {
+                    below.on_gpu(gpu)?;
+                }
+                Ok((below, exchange))
+            }
+        }
+    }
+}
+
+impl Drop for BatchSampler<'_> {
+    /// What it reads stays where it is until its stream is done, also after an error.
+    fn drop(&mut self) {
+        if let How::Device { gpu, .. } = &self.how {
+            let _ = gpu.synchronise();
+        }
+    }
+}

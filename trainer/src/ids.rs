@@ -1,0 +1,118 @@
+//! Vertices, where they are needed.
+//!
+//! A mini-batch that was sampled on a GPU has its vertices there, one that was sampled on the host has them there. Either
+//! copy is made from the other when somebody first asks for it, and kept: what asks, pays.
+
+use std::sync::{Arc, OnceLock};
+
+use gsplit_kernels::{DeviceBuffer, DeviceSlice, Gpu};
+
+use crate::Result;
+
+/// A list of vertices on the host, on its rank's GPU, or on both. Clones share the list.
+#[derive(Clone, Debug)]
+pub struct Ids(Arc<Copies>);
+
+/// At least one of them is there.
+#[derive(Debug)]
+struct Copies {
+    len: usize,
+    host: OnceLock<Vec<u32>>,
+    device: OnceLock<DeviceBuffer<u32>>,
+}
+
+impl Ids {
+    /// `ids`, on a GPU.
+    pub(crate) fn on_device(ids: DeviceBuffer<u32>) -> Self {
+        Self(Arc::new(Copies { len: ids.len(), host: OnceLock::new(), device: ids.into() }))
+    }
+
+    /// Number of vertices.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.len == 0
+    }
+
+    /// The vertices, on the host. Where they are on a GPU alone, this waits for what was launched before.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
+    pub fn on_host(&self) -> Result<&[u32]> {
+        let copies = &self.0;
+        match (copies.host.get(), copies.device.get()) {
+            (None, Some(device)) => {
+                let host = device.to_vec()?;
+                Ok(copies.host.get_or_init(|| host))
+            }
+            _ => Ok(copies.host.get_or_init(Vec::new)),
+        }
+    }
+
+    /// The vertices on `gpu`, which is always the same.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`](crate::Error::Gpu) where it has no room.
+    pub fn on_gpu(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>> {
+        let copies = &self.0;
+        if let Some(device) = copies.device.get() {
+            return Ok(device.slice());
+        }
+        let device = gpu.upload(self.on_host()?)?;
+        Ok(copies.device.get_or_init(|| device).slice())
+    }
+
+    /// Gives the copy on the GPU to another stream ([`DeviceBuffer::give_to`]).
+    pub(crate) fn give_to(&self, gpu: &Gpu) {
+        if let Some(device) = self.0.device.get() {
+            device.give_to(gpu);
+        }
+    }
+}
+
+impl From<Vec<u32>> for Ids {
+    fn from(ids: Vec<u32>) -> Self {
+        Self(Arc::new(Copies { len: ids.len(), host: ids.into(), device: OnceLock::new() }))
+    }
+}
+
+impl From<&[u32]> for Ids {
+    fn from(ids: &[u32]) -> Self {
+        ids.to_vec().into()
+    }
+}
+
+impl From<&Ids> for Ids {
+    fn from(ids: &Ids) -> Self {
+        ids.clone()
+    }
+}
+
+impl FromIterator<u32> for Ids {
+    fn from_iter<I: IntoIterator<Item = u32>>(ids: I) -> Self {
+        ids.into_iter().collect::<Vec<u32>>().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn either_copy_follows_from_the_other() {
+        let gpu = Gpu::under_test(1);
+        for values in [vec![], vec![4u32, 1, 7]] {
+            let host = Ids::from(values.clone());
+            let there =
+                Ids::on_device(host.on_gpu(&gpu).unwrap().to_vec(&gpu).and_then(|ids| gpu.upload(&ids)).unwrap());
+            assert_eq!((there.len(), there.is_empty()), (values.len(), values.is_empty()));
+            assert_eq!(there.clone().on_host().unwrap(), values);
+            let address = there.on_gpu(&gpu).unwrap().address();
+            assert_eq!(there.on_gpu(&gpu).unwrap().address(), address, "one copy");
+            assert_eq!(Ids::from(&there).on_host().unwrap(), host.on_host().unwrap());
+        }
+    }
+}
