@@ -1,16 +1,16 @@
 //! The shuffle of a layer with rows on a GPU.
 //!
 //! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered there, only these
-//! cross to other ranks, by way of the host. What arrives lies behind the rows that this rank has, and one gather makes the mixed
+//! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. What arrives lies behind the rows that this rank has, and one gather makes the mixed
 //! frontier's rows of both. Backwards the same, with sums over edges (from the gradients of a row's copies to the row) in
-//! place of the gather: own first, then by rank. Cost: one copy of the rows in and out beside the gathers; the host waits
-//! for the rows to send.
+//! place of the gather: own first, then by rank. Cost: one copy of the rows in and out beside the gathers. The host waits
+//! for the other ranks' threads, and for the rows themselves where these go by way of the host or over NCCL.
 
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
     Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceSlice, DeviceSliceMut, Edges, Gpu, Reduce,
-    all_to_all_v, gather_on_device,
+    device_all_to_all_v, gather_on_device,
 };
 use tch::{Kind, Tensor};
 
@@ -152,11 +152,11 @@ fn with_received(
     let mut send = gpu.alloc(positions.len() * dim)?;
     let rows = device_values(device, rows)?;
     gather_on_device(gpu, rows, None, positions, dim, &mut send.slice_mut())?;
-    let received: Vec<f32> = all_to_all_v(comm, &send.to_vec()?, &for_each, &from_each)?;
-    let values = rows.len() + received.len();
+    let values = rows.len() + from_each.iter().sum::<usize>();
     let mut both = room(device, values.checked_div(dim).unwrap_or(0), dim)?;
     let mut out: DeviceSliceMut<'_, f32> = device_values_mut(device, &mut both)?;
     out.reborrow().part(0, rows.len())?.copy_from(gpu, rows)?;
-    out.part(rows.len(), values)?.upload(gpu, &received)?;
+    let mut received = out.part(rows.len(), values)?;
+    device_all_to_all_v(comm, gpu, send.slice(), &for_each, &mut received, &from_each)?;
     Ok(both)
 }
