@@ -90,7 +90,7 @@ static TOLD: Mutex<Option<String>> = Mutex::new(None);
 
 /// The first rank that comes does not go on.
 fn hang() -> crate::Result<()> {
-    while HANGS.swap(false, Ordering::SeqCst) {
+    if HANGS.swap(false, Ordering::SeqCst) {
         forever();
     }
     Ok(())

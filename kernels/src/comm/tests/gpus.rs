@@ -12,9 +12,12 @@ use super::{addends, conformance, message, run};
 use crate::cuda::{Gpu, GpuError};
 use crate::{CudaSurvey, NcclId};
 
-/// Messages between the ranks of a group, by sender and receiver.
+/// Messages by sender and receiver.
+type Queues = HashMap<(usize, usize), VecDeque<Vec<u8>>>;
+
+/// Messages between the ranks of a group.
 #[derive(Debug)]
-struct Wires(Mutex<HashMap<(usize, usize), VecDeque<Vec<u8>>>>);
+struct Wires(Mutex<Queues>);
 
 /// One end of them. As with NCCL, a message of another length than its receiver's never arrives.
 #[derive(Debug)]
