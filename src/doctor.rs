@@ -20,7 +20,8 @@ const OLDEST: (u32, u32) = (7, 5);
 /// Show what this machine can train on, and what to do about what is missing
 ///
 /// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
-/// speed of copies from pinned memory, shared memory, and what a launcher (torchrun, srun, mpirun) says. Ends with exit code 0 if training on the CPU works, with 1 if it does not.
+/// speed of copies from pinned memory, shared memory, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
+/// code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit doctor\n  gsplit doctor --json")]
 pub struct Args {}

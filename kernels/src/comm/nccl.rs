@@ -168,8 +168,8 @@ impl Nccl {
         self.transport.abort();
     }
 
-    /// Runs a collective from `send`, which has the part for each rank where `outgoing` says, to `recv`, on the stream of `gpu`. Waits
-    /// until all ranks have come and all has arrived. After an error the group has ended, and nothing touches the memory.
+    /// Runs a collective from `send`, which has the part for each rank where `outgoing` says, to `recv`, on the stream of
+    /// `gpu`. Waits until all ranks have come and all has arrived. After an error the group has ended, and nothing touches the memory.
     fn run(
         &self,
         gpu: &Gpu,

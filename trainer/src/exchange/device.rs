@@ -1,9 +1,9 @@
 //! The shuffle of a layer with rows on a GPU.
 //!
 //! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered there, only these
-//! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. What arrives lies behind the rows that this rank has, and one gather makes the mixed
-//! frontier's rows of both. Backwards the same, with sums over edges (from the gradients of a row's copies to the row) in
-//! place of the gather: own first, then by rank. Cost: one copy of the rows in and out beside the gathers. The host waits
+//! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. What arrives lies
+//! behind the rows that this rank has, and one gather makes the mixed frontier's rows of both. Backwards the same, with
+//! sums over edges (from the gradients of a row's copies to the row) in place of the gather: own first, then by rank. Cost: one copy of the rows in and out beside the gathers. The host waits
 //! for the other ranks' threads, and for the rows themselves where these go by way of the host or over NCCL.
 
 use std::sync::OnceLock;
