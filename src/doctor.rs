@@ -9,15 +9,19 @@ use gsplit_kernels::{CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, pin
 use gsplit_preprocess::memory::{machine, shown};
 use serde_json::{Value, json};
 
+use gsplit::launch::Launch;
 use gsplit::ui::Ui;
 
+/// Shared memory that NCCL may want for a GPU whose messages go through the host.
+const SHM_OF_A_GPU: u64 = 64 << 20;
 /// Oldest GPUs that NVRTC 13 compiles for.
 const OLDEST: (u32, u32) = (7, 5);
 
 /// Show what this machine can train on, and what to do about what is missing
 ///
-/// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, and the
-/// speed of copies from pinned memory. Ends with exit code 0 if training on the CPU works, with 1 if it does not.
+/// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
+/// speed of copies from pinned memory, shared memory, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
+/// code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  gsplit doctor\n  gsplit doctor --json")]
 pub struct Args {}
@@ -26,9 +30,17 @@ pub struct Args {}
 pub fn run(_args: Args, ui: &Ui) -> Result<()> {
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
     let gpus: Vec<OnGpu> = survey.gpus.iter().flatten().enumerate().map(|(at, facts)| OnGpu::look(at, facts)).collect();
-    let advice = advice(&survey, &gpus, &training);
+    let launch = Launch::found();
+    let mut advice = advice(&survey, &gpus, &training);
+    advice.extend(host.shm_bytes.and_then(|bytes| little_shm(bytes, gpus.len())));
+    advice.extend(launch.as_ref().err().map(|problem| format!("launcher: {problem}")));
     ui.say(format_args!("gsplit {}", env!("CARGO_PKG_VERSION")));
     host.say(ui);
+    match &launch {
+        Ok(Some(launch)) => ui.say(format_args!("  launcher   {launch}")),
+        Ok(None) => ui.say(format_args!("  launcher   none (torchrun, srun and mpirun are known by their variables)")),
+        Err(problem) => ui.say(format_args!("  launcher   {problem}")),
+    }
     say_training(&training, ui);
     say_libraries(&survey, ui);
     for gpu in &gpus {
@@ -43,6 +55,12 @@ pub fn run(_args: Args, ui: &Ui) -> Result<()> {
     ui.json(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "host": host.json(),
+        "launcher": match &launch {
+            Ok(Some(launch)) => json!({ "name": launch.by, "rank": launch.rank, "size": launch.size, "local_rank": launch.local,
+                "rendezvous": launch.address.as_ref().map(|(host, port)| format!("{host}:{port}")) }),
+            Ok(None) => Value::Null,
+            Err(problem) => json!({ "problem": problem }),
+        },
         "training": match &training { Training::Works(version) => json!({ "works": true, "program": version }),
             Training::NotBuilt => json!({ "works": false, "built": false }),
             Training::Fails(reason) => json!({ "works": false, "built": true, "reason": reason }) },
@@ -67,6 +85,8 @@ struct Host {
     bf16: bool,
     memory_bytes: u64,
     available_bytes: Option<u64>,
+    /// Of /dev/shm, where there is one.
+    shm_bytes: Option<u64>,
 }
 
 impl Host {
@@ -89,6 +109,7 @@ impl Host {
             bf16: ["avx512_bf16", "amx_bf16", "bf16"].into_iter().any(has),
             memory_bytes,
             available_bytes: available.map(|kib| (kib << 10).min(memory_bytes)),
+            shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
         }
     }
 
@@ -100,13 +121,15 @@ impl Host {
             self.processor, self.threads
         ));
         let available = self.available_bytes.map(|bytes| format!(", {} available", shown(bytes))).unwrap_or_default();
-        ui.say(format_args!("  memory     {}{available}", shown(self.memory_bytes)));
+        let shm = self.shm_bytes.map(|bytes| format!(", {} of shared memory", shown(bytes))).unwrap_or_default();
+        ui.say(format_args!("  memory     {}{available}{shm}", shown(self.memory_bytes)));
     }
 
     fn json(&self) -> Value {
         json!({
             "processor": self.processor, "threads": self.threads, "avx512": self.avx512, "bf16": self.bf16,
             "memory_bytes": self.memory_bytes, "available_bytes": self.available_bytes,
+            "shm_bytes": self.shm_bytes,
         })
     }
 }
@@ -301,6 +324,18 @@ fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> Vec<S
     lines
 }
 
+/// Advice where `bytes` of shared memory are few for as many `gpus`.
+fn little_shm(bytes: u64, gpus: usize) -> Option<String> {
+    let needed = SHM_OF_A_GPU * gpus as u64;
+    (gpus > 1 && bytes < needed).then(|| {
+        format!(
+            "shared memory: /dev/shm has {}, processes with {gpus} GPUs may need {}: start the container with `--shm-size=1g`",
+            shown(bytes),
+            shown(needed)
+        )
+    })
+}
+
 /// Advice where NVRTC is of a later CUDA than the driver runs.
 fn too_new(compiler: (u32, u32), driver: (u32, u32)) -> Option<String> {
     (compiler.0 > driver.0).then(|| {
@@ -346,6 +381,8 @@ mod tests {
         assert!(no_driver(0, &folder).contains("--gpus all"));
         assert!(too_new((13, 0), (12, 8)).is_some_and(|line| line.contains("CUDA 12")));
         assert_eq!(too_new((12, 9), (12, 4)), None);
+        assert!(little_shm(64 << 20, 4).is_some_and(|line| line.contains("--shm-size")));
+        assert_eq!((little_shm(64 << 20, 1), little_shm(1 << 30, 8)), (None, None));
     }
 
     #[test]

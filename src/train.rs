@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::environment;
 use config_file::{ConfigFile, Places, to_toml};
-use gsplit::ui::{Ui, stop_gently, usage};
+use gsplit::ui::{Ui, give_up, stop_gently, usage};
 use processes::Processes;
 
 mod config_file;
@@ -65,9 +65,8 @@ pub struct Args {
     /// Go on after the newest checkpoint in --checkpoint DIR
     #[arg(long)]
     resume: bool,
-    /// Each rank is a process of its own, on one host or several: `mpirun -n 4 gsplit train DATASET --mpi`, or srun
-    #[arg(long)]
-    mpi: bool,
+    #[command(flatten)]
+    processes: processes::Args,
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
@@ -129,7 +128,10 @@ impl Args {
             .map(|(name, path)| (name.to_string(), json!(path.as_deref().and_then(Path::to_str))))
             .collect();
         around.insert("resume".to_string(), self.resume.then_some(true).into());
-        around.insert("mpi".to_string(), self.mpi.then_some(true).into());
+        around.insert("mpi".to_string(), self.processes.mpi().then_some(true).into());
+        around.insert("timeout".to_string(), self.processes.timeout_s().into());
+        around.insert("rendezvous".to_string(), self.processes.rendezvous().into());
+        around.insert("rendezvous_secret".to_string(), json!(self.processes.secret_file().and_then(Path::to_str)));
         around.insert("threads".to_string(), threads.into());
         around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
         around.insert("cache".to_string(), self.cache.map(|cache| cache.to_string()).into());
@@ -149,11 +151,15 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     if !args.print_config {
         environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     }
-    let processes = Processes::join(args.mpi && !args.print_config)?;
-    let Some(processes) = processes else { return run_rank(args, None, ui) };
+    let joined = match args.print_config {
+        true => None,
+        false => Processes::join(&args.processes, args.config.device, args.gpus.as_ref())?,
+    };
+    let Some(processes) = joined else { return run_rank(args, None, ui) };
     args.config.ranks = args.config.ranks.or(Some(processes.size));
     let muted = ui.muted();
-    run_rank(args, Some(&processes), if processes.leads() { ui } else { &muted })?;
+    let outcome = run_rank(args, Some(&processes), if processes.leads() { ui } else { &muted });
+    outcome.inspect_err(|error| processes.process.fail(&format!("{error:#}")))?;
     processes.part();
     Ok(())
 }
@@ -203,6 +209,8 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
         cache,
         topology: args.topology,
         process: processes.map(|processes| processes.process.clone()),
+        timeout: Some(args.processes.timeout()),
+        abandon: Some(|error| give_up(&format!("{error}; a rank that did not return was left behind"))),
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };

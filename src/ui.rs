@@ -1,9 +1,10 @@
 //! What the user sees: results on standard output, progress and errors on standard error.
 
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -87,6 +88,17 @@ fn complain_of_interrupt(kept: &[PathBuf]) {
 /// For work that ended because a library took the signal in this program's stead: ends as an interrupt does.
 pub fn interrupted() -> ! {
     complain_of_interrupt(&staging::remove_all());
+    std::process::exit(1)
+}
+
+/// Ends the program because of `error` although some of its threads hang: they keep it from returning, and libtorch's do not
+/// survive the destructors that a sudden exit runs. So the process becomes one that fails at once.
+pub fn give_up(error: &str) -> ! {
+    let _ = std::io::stdout().flush();
+    complain(&format!("error: {}", error.replace('\n', "\\n")));
+    staging::remove_all();
+    // Returns only where there is no shell.
+    let _ = Command::new("/bin/sh").args(["-c", "exit 1"]).exec();
     std::process::exit(1)
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong: [`KernelError`] for computation, [`CommError`] for communication between ranks.
 
+use std::time::Duration;
+
 use crate::philox::DRAWS_PER_ITEM;
 
 /// An input that an operation refuses. Nothing was computed, or what was written is to be thrown away.
@@ -170,8 +172,33 @@ pub enum CommError {
         /// The collective of that rank.
         other_called: &'static str,
     },
+    /// A rank that has waited for longer than the group's limit.
+    #[error(
+        "rank {rank} waited {} s in {called} for {}, which hangs, has died or is slower than that: see what it printed, \
+         or raise --timeout",
+        seconds(timeout),
+        named(missing)
+    )]
+    Timeout {
+        /// The first rank whose patience ended.
+        rank: usize,
+        /// Its collective.
+        called: &'static str,
+        /// The ranks that had not come; none where that is not known.
+        missing: Vec<usize>,
+        /// The limit.
+        timeout: Duration,
+    },
+    /// A GPU, or what joins GPUs, that failed in a collective.
+    #[error("rank {rank}: {reason}")]
+    Gpu {
+        /// Whose it is.
+        rank: usize,
+        /// What it said, and what to do.
+        reason: String,
+    },
     /// Ranks that could not be joined.
-    #[error("MPI: {reason}")]
+    #[error("{reason}")]
     Start {
         /// Why.
         reason: String,
@@ -188,4 +215,17 @@ pub enum CommError {
         /// What it has.
         got: usize,
     },
+}
+
+fn seconds(time: &Duration) -> f64 {
+    time.as_secs_f64()
+}
+
+/// Ranks by their numbers.
+fn named(ranks: &[usize]) -> String {
+    match ranks {
+        [] => "another rank".to_string(),
+        [rank] => format!("rank {rank}"),
+        ranks => format!("ranks {}", ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")),
+    }
 }

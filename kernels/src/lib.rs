@@ -40,13 +40,16 @@ pub use attention::{
     DynamicGradient, DynamicRows, head_products, head_products_backward, head_products_backward_on_device,
     head_products_on_device,
 };
-pub use comm::{Communicator, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v};
+pub use comm::{
+    Alarm, Communicator, DeviceExchange, Nccl, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
+    device_all_to_all_v,
+};
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, Link, MappedHost,
-    load_torch_cuda, pinned_copy_speed,
+    NcclId, load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};

@@ -1,12 +1,95 @@
-//! Ranks that are processes, which `mpirun` or `srun` has started.
+//! Ranks that are processes, which `torchrun`, `srun` or `mpirun` has started.
 
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use gsplit::launch::Launch;
 use gsplit::ui::usage;
-use gsplit_trainer::Process;
+use gsplit_kernels::CudaSurvey;
+use gsplit_trainer::{Device, GpuList, Process, Rendezvous};
 
-/// Variables by which launchers tell each process how many there are.
-const SIZES: [&str; 3] = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"];
+/// The variable that may hold a run's secret.
+const SECRET: &str = "GSPLIT_RENDEZVOUS_SECRET";
+
+/// How processes meet.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Each rank is a process of its own, on one host or several: `mpirun -n 4 gsplit train DATASET --mpi`, or srun. With
+    /// --device cuda, rows go by way of the host; without --mpi, NCCL joins the GPUs
+    #[arg(long)]
+    mpi: bool,
+    /// Seconds that a rank waits for the others, in a collective and while they start; then the run ends and says for whom.
+    /// What rank 0 evaluates and writes alone does not count
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    timeout: u64,
+    /// Where processes on GPUs meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun
+    /// the first host and a port made of the job's number]
+    #[arg(long, value_name = "HOST:PORT")]
+    rendezvous: Option<Address>,
+    /// Only who knows what this file holds can join the run; the variable GSPLIT_RENDEZVOUS_SECRET does the same
+    #[arg(long, value_name = "FILE")]
+    rendezvous_secret: Option<PathBuf>,
+}
+
+/// A host and a port there.
+#[derive(Clone, Debug)]
+pub struct Address {
+    host: String,
+    port: u16,
+}
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let split = text.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+        match split {
+            Some((host, port)) if !host.is_empty() && port > 0 => {
+                let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+                Ok(Self { host: host.to_string(), port })
+            }
+            _ => Err("expected a host and a port, such as node1:29400".to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl Args {
+    /// Whether MPI is asked for.
+    pub fn mpi(&self) -> bool {
+        self.mpi
+    }
+
+    /// As the configuration file has it.
+    pub fn timeout_s(&self) -> u64 {
+        self.timeout
+    }
+
+    /// As the configuration file has it.
+    pub fn rendezvous(&self) -> Option<String> {
+        self.rendezvous.as_ref().map(Address::to_string)
+    }
+
+    /// As the configuration file has it.
+    pub fn secret_file(&self) -> Option<&Path> {
+        self.rendezvous_secret.as_deref()
+    }
+
+    /// How long a rank waits.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
 
 /// This process among the others.
 pub struct Processes {
@@ -16,37 +99,72 @@ pub struct Processes {
     pub size: usize,
     /// What fails leaves without a farewell, which would wait for the others: the launcher ends them.
     #[cfg(feature = "mpi")]
-    world: std::mem::ManuallyDrop<gsplit_trainer::MpiWorld>,
+    world: Option<std::mem::ManuallyDrop<gsplit_trainer::MpiWorld>>,
 }
 
 impl Processes {
-    /// Meets the other processes if that is `asked` for. Collective.
-    pub fn join(asked: bool) -> anyhow::Result<Option<Self>> {
-        if asked {
-            return Self::meet().map(Some);
+    /// Meets the other processes if a launcher has started several; each computes on `device`, one of `gpus` if these are named.
+    /// Collective.
+    pub fn join(args: &Args, device: Device, gpus: Option<&GpuList>) -> anyhow::Result<Option<Self>> {
+        let launch = Launch::found().map_err(usage)?;
+        if args.mpi {
+            return Self::over_mpi(args, launch.as_ref(), device, gpus).map(Some);
         }
-        let size = |name: &&str| std::env::var(name).ok().and_then(|size| size.parse::<usize>().ok());
-        match SIZES.iter().find_map(|name| size(name).filter(|&size| size > 1).map(|size| (name, size))) {
-            Some((name, size)) => Err(usage(format!(
-                "--mpi is missing: a launcher has started {size} processes ({name}); pass it, under mpirun or srun, or start \
-                 one process, whose --ranks are threads"
+        let Some(launch) = launch.filter(|launch| launch.size > 1) else {
+            return match (&args.rendezvous, &args.rendezvous_secret) {
+                (None, None) => Ok(None),
+                _ => Err(usage(
+                    "--rendezvous is for processes that a launcher has started: run this under torchrun --no-python, srun or \
+                     mpirun, or leave it out",
+                )),
+            };
+        };
+        match device {
+            Device::Cuda => Self::over_nccl(args, &launch, gpus).map(Some),
+            Device::Cpu => Err(usage(format!(
+                "--mpi is missing: {} has started {} processes. On CPUs they go over MPI: pass it, under mpirun or srun. On \
+                 GPUs pass --device cuda. Or start one process, whose --ranks are threads",
+                launch.by, launch.size
             ))),
-            None => Ok(None),
         }
     }
 
     #[cfg(feature = "mpi")]
-    fn meet() -> anyhow::Result<Self> {
+    fn over_mpi(args: &Args, launch: Option<&Launch>, device: Device, gpus: Option<&GpuList>) -> anyhow::Result<Self> {
+        let local = launch.and_then(|launch| launch.local);
+        let gpu = local.filter(|_| device == Device::Cuda).map(|local| gpu_of(local, gpus)).transpose()?;
         let world = gsplit_trainer::MpiWorld::start()?;
-        let (process, size) = (Arc::new(Process::of_mpi(&world)), world.size());
-        Ok(Self { process, size, world: std::mem::ManuallyDrop::new(world) })
+        let (process, size) = (Arc::new(Process::of_mpi(&world, Some(args.timeout()), gpu)), world.size());
+        Ok(Self { process, size, world: Some(std::mem::ManuallyDrop::new(world)) })
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn meet() -> anyhow::Result<Self> {
+    fn over_mpi(_: &Args, _: Option<&Launch>, _: Device, _: Option<&GpuList>) -> anyhow::Result<Self> {
         Err(usage(
             "--mpi: this gsplit was built without MPI: install one (Debian: libopenmpi-dev, libclang-dev), then `cargo build --release --features mpi`",
         ))
+    }
+
+    fn over_nccl(args: &Args, launch: &Launch, gpus: Option<&GpuList>) -> anyhow::Result<Self> {
+        let Launch { by, rank, size, .. } = *launch;
+        let local = launch.local.ok_or_else(|| {
+            usage(format!("--device cuda: {by} does not say which process of its host this is: set LOCAL_RANK, RANK and WORLD_SIZE"))
+        })?;
+        let address = args.rendezvous.as_ref().map(|address| (address.host.clone(), address.port));
+        let (host, port) = address.or_else(|| launch.address.clone()).ok_or_else(|| {
+            usage(format!(
+                "--rendezvous is missing: {by} does not say where rank 0 is: pass its HOST:PORT, or set MASTER_ADDR and MASTER_PORT"
+            ))
+        })?;
+        let secret = secret(args.rendezvous_secret.as_deref())?;
+        let rendezvous = Rendezvous { host, port, secret, run: launch.run.clone(), timeout: args.timeout() };
+        let process = Process::of_nccl(&rendezvous, (rank, size), gpu_of(local, gpus)?).map_err(super::as_usage)?;
+        Ok(Self {
+            process: Arc::new(process),
+            size,
+            #[cfg(feature = "mpi")]
+            world: None,
+        })
     }
 
     /// Whether this is the process that says what there is to say.
@@ -56,7 +174,56 @@ impl Processes {
 
     /// Takes leave of the others. Collective.
     pub fn part(self) {
+        self.process.finish();
         #[cfg(feature = "mpi")]
-        drop(std::mem::ManuallyDrop::into_inner(self.world));
+        drop(self.world.map(std::mem::ManuallyDrop::into_inner));
+    }
+}
+
+/// The number of the GPU for the process that is `local` on its host.
+fn gpu_of(local: usize, gpus: Option<&GpuList>) -> anyhow::Result<usize> {
+    let visible = CudaSurvey::new().gpus?.len();
+    Process::gpu_of(local, gpus, visible).map_err(super::as_usage)
+}
+
+/// The run's secret, from `file` or else from the environment; empty for none.
+fn secret(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
+    let Some(path) = file else {
+        return Ok(std::env::var(SECRET).map(String::into_bytes).unwrap_or_default());
+    };
+    let text = std::fs::read(path).map_err(gsplit_store::Error::io(path))?;
+    let secret = text.trim_ascii().to_vec();
+    match secret.is_empty() {
+        true => {
+            Err(usage(format!("--rendezvous-secret {}: the file is empty: write the secret there", path.display())))
+        }
+        false => Ok(secret),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown() {
+        for text in ["node1:29400", "10.0.0.7:1", "[fe80::1]:65535"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        for text in ["node1", "node1:", ":80", "node1:x", "node1:65536", "node1:0", ""] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_comes_from_a_file_without_its_line_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        std::fs::write(&path, "open sesame\n").unwrap();
+        assert_eq!(secret(Some(&path)).unwrap(), b"open sesame");
+        std::fs::write(&path, " \n").unwrap();
+        assert!(secret(Some(&path)).unwrap_err().to_string().contains("is empty"));
+        assert!(secret(Some(&folder.path().join("none"))).unwrap_err().to_string().contains("none"));
     }
 }

@@ -91,6 +91,20 @@ def fails_as_one(folder):
         print(f"{what}: ends with its reason")
 
 
+def waits_no_longer(folder):
+    """A rank that stops is named by the others, and the run ends."""
+    stopped = folder / "one-stops.sh"
+    stopped.write_text(
+        f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec {GSPLIT} "$@"\n'
+        f'{GSPLIT} "$@" & rank=$!\nsleep 6; kill -STOP $rank; wait $rank\n'
+    )
+    stopped.chmod(0o755)
+    outcome = mpirun(folder, 3, stopped, *TRAIN, "--mpi", "--epochs", "1000000", "--timeout", "3")
+    assert outcome.returncode != 0, outcome.stdout
+    assert "waited 3 s in " in outcome.stderr and "for rank 1, which" in outcome.stderr, outcome.stderr
+    print("a rank that stops: the others name it")
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -98,6 +112,7 @@ def main():
         same_as_threads(folder)
         goes_on(folder)
         fails_as_one(folder)
+        waits_no_longer(folder)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{community, content, fails, json, ok};
+use crate::support::{command, community, content, fails, json, ok};
 
 #[test]
 fn doctor_knows_the_machine_and_what_to_do() {
@@ -20,10 +20,29 @@ fn doctor_knows_the_machine_and_what_to_do() {
     assert!(!gpus.is_empty() || !advice.is_empty(), "{found}");
     assert_eq!(found["links"].as_array().unwrap().len(), gpus.len());
     let text = ok(folder.path(), &["doctor"]);
-    for word in ["processor", "memory", "training", "driver", "NVRTC", "NCCL"] {
+    for word in ["processor", "memory", "training", "driver", "NVRTC", "NCCL", "launcher"] {
         assert!(text.contains(word), "{text}");
     }
     assert_eq!(text.contains("To do"), !advice.is_empty(), "{text}");
+}
+
+#[test]
+fn doctor_says_what_a_launcher_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let launched = |variables: &[(&str, &str)]| {
+        let mut doctor = command(folder.path(), &["doctor", "--json"]);
+        let output = doctor.envs(variables.iter().copied()).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let variables =
+        [("RANK", "1"), ("WORLD_SIZE", "4"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "9")];
+    let found = launched(&variables);
+    assert_eq!(found["launcher"]["name"], "torchrun", "{found}");
+    assert_eq!((found["launcher"]["rank"].as_u64(), found["launcher"]["size"].as_u64()), (Some(1), Some(4)));
+    assert_eq!(found["launcher"]["rendezvous"], "a:10");
+    let found = launched(&[("RANK", "4"), ("WORLD_SIZE", "4")]);
+    assert!(found["launcher"]["problem"].as_str().is_some_and(|line| line.contains("counted from 0")), "{found}");
+    assert!(found["advice"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().starts_with("launcher:")));
 }
 
 #[test]

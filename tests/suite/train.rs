@@ -182,3 +182,69 @@ fn mini_batches_are_logged_and_prepared_by_threads_of_their_own() {
     let told = fails(folder, &["train", "ds", "--config", "run.toml", "--prefetch", "0"], 2);
     assert!(told.starts_with("error: run.toml:") && told.contains("needs --prefetch 1"), "{told}");
 }
+
+/// Runs gsplit with what a launcher would set, which must fail with `code`; its last line.
+fn launched(folder: &Path, variables: &str, args: &[&str], code: i32) -> String {
+    let pairs = variables.split_whitespace().filter_map(|pair| pair.split_once('='));
+    let output = command(folder, args).envs(pairs).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{variables}, {args:?}: {errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
+    errors.trim_end().lines().last().unwrap_or_default().to_string()
+}
+
+#[test]
+fn processes_that_cannot_be_ranks_are_told_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let torchrun = "RANK=1 WORLD_SIZE=2 LOCAL_RANK=1 MASTER_ADDR=localhost MASTER_PORT=29500";
+    let srun = "SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
+    for (variables, words, code, told) in [
+        (torchrun, "", 2, "--mpi is missing: torchrun has started 2 processes"),
+        (srun, "", 2, "--mpi is missing: srun has started 2 processes"),
+        ("RANK=2 WORLD_SIZE=2", "", 2, "RANK=2 but WORLD_SIZE=2"),
+        ("RANK=x WORLD_SIZE=2", "", 2, "RANK=x: expected a number"),
+        ("RANK=0 WORLD_SIZE=2", "--device cuda", 2, "set LOCAL_RANK"),
+        (
+            "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0",
+            "--device cuda",
+            2,
+            "--rendezvous is missing",
+        ),
+        (torchrun, "--device cuda --rendezvous-secret none", 1, "none: No such file"),
+        ("A=b", "--rendezvous localhost:29400", 2, "--rendezvous is for processes that a launcher has started"),
+        ("A=b", "--rendezvous localhost", 2, "--rendezvous"),
+        ("A=b", "--timeout 0", 2, "--timeout"),
+    ] {
+        let args: Vec<&str> = ["train", "ds"].into_iter().chain(words.split_whitespace()).collect();
+        let line = launched(folder, variables, &args, code);
+        assert!(
+            line.contains(told) || (line.contains("--help") && told.starts_with("--")),
+            "{variables} {words}: {line}"
+        );
+    }
+    // One process under a launcher is alone.
+    let alone = ["train", "ds", "--parallelism", "single", "--epochs", "1", "--hidden", "8", "--json"];
+    let output = command(folder, &alone).envs([("RANK", "0"), ("WORLD_SIZE", "1")]).output().unwrap();
+    assert!(output.status.success());
+    let no_gpu = json(folder, &["doctor"])["gpus"].as_array().unwrap().is_empty();
+    if no_gpu {
+        let line = launched(folder, torchrun, &["train", "ds", "--device", "cuda"], 1);
+        assert!(line.starts_with("error: ") && line.contains("--device cpu"), "{line}");
+    }
+}
+
+#[test]
+fn a_secret_is_nowhere_in_what_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("secret"), "open sesame").unwrap();
+    let words =
+        ["train", "--print-config", "--timeout", "30", "--rendezvous", "node1:29400", "--rendezvous-secret", "secret"];
+    let printed = ok(folder, &words);
+    for line in ["timeout = 30", "rendezvous = \"node1:29400\"", "rendezvous_secret = \"secret\""] {
+        assert!(printed.contains(line), "{printed}");
+    }
+    assert!(!printed.contains("sesame"));
+}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::job::FeaturePlace;
 use crate::model::OwnLayer;
@@ -50,6 +51,13 @@ pub struct RunOptions {
     pub emulated: Option<u32>,
     /// This process as one of the ranks; all ranks are threads of it when `None`.
     pub process: Option<Arc<Process>>,
+    /// How long a rank that is a thread waits for others before the run fails with
+    /// [`CommError::Timeout`](gsplit_kernels::CommError::Timeout); without limit when `None`. Those that are processes were given
+    /// theirs. Evaluation and checkpoints, which rank 0 does alone, do not count.
+    pub timeout: Option<Duration>,
+    /// What ends the program when one rank has failed and another does not return within ten seconds: a thread that hangs
+    /// cannot be ended, and the run cannot return before it. The run waits for it when `None`.
+    pub abandon: Option<fn(&Error) -> !>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
     pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.

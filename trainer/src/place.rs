@@ -125,14 +125,11 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
         Device::Cpu if !named.is_empty() => {
             Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
         }
-        Device::Cuda if options.process.is_some() => Err(Error::Option(
-            "ranks that are processes compute with --device cpu, so far: start one process, whose ranks share this host's GPUs"
-                .into(),
-        )),
         Device::Cuda if config.model.dtype == Dtype::Bf16 => {
             Err(Error::Option("--dtype bf16 is for --device cpu, so far: leave it out, or compute there".into()))
         }
         Device::Cpu => Ok(vec![Place::Host(Engine::of(config.model.dtype)); ranks]),
+        Device::Cuda if options.process.is_some() => place_of_process(options, ranks),
         Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
         Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
         Device::Cuda => Err(Error::Option(format!(
@@ -140,6 +137,12 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
             named.len()
         ))),
     }
+}
+
+/// This process's GPU, in place of every rank's.
+fn place_of_process(options: &RunOptions, ranks: usize) -> Result<Vec<Place>> {
+    let gpu = options.process.as_ref().map_or(Ok(0), |process| process.gpu())?;
+    Ok(vec![Place::open(gpu)?; ranks])
 }
 
 /// The values of `tensor` as a dense tensor on the host, without history.

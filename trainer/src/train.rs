@@ -1,9 +1,10 @@
 //! A training run: ranks, epochs, evaluation, checkpoints.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
@@ -138,6 +139,20 @@ fn check_cache(options: &RunOptions, places: &[Place], pinned: bool) -> Result<(
     }
 }
 
+/// The result of a run whose ranks have returned `results`: the first cause of a failure, else what the first rank returned.
+fn first_cause(results: Vec<RankResult>) -> Option<RankResult> {
+    let mut first = None;
+    for result in results {
+        match result {
+            // Ranks that were told of another's failure repeat it; the cause is with the other.
+            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
+            Err(error) => return Some(Err(error)),
+            Ok(value) => first = first.or(Some(Ok(value))),
+        }
+    }
+    first
+}
+
 struct Run<'a> {
     dataset: &'a Dataset,
     inputs: Inputs,
@@ -160,12 +175,18 @@ struct Run<'a> {
 }
 
 /// One end of a new group for each rank.
-fn group(ranks: usize) -> Vec<Box<dyn Communicator>> {
+fn group(ranks: usize, timeout: Option<Duration>) -> Vec<Box<dyn Communicator>> {
     match ranks {
         1 => vec![Box::new(Solo)],
-        _ => Threads::group(ranks).into_iter().map(|comm| Box::new(comm) as Box<dyn Communicator>).collect(),
+        _ => {
+            let group = Threads::group_within(ranks, timeout).into_iter();
+            group.map(|comm| Box::new(comm) as Box<dyn Communicator>).collect()
+        }
     }
 }
+
+/// How long the ranks have to end once one has failed.
+const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 type RankResult = Result<(Vec<EpochReport>, usize)>;
 
@@ -176,29 +197,55 @@ impl Run<'_> {
             return self.on_rank(process.comms());
         }
         let ranks = self.job.config.num_ranks();
-        let comms = group(ranks).into_iter().zip(group(ranks));
+        let timeout = self.options.timeout;
+        let comms = group(ranks, timeout).into_iter().zip(group(ranks, timeout));
         let comms: Vec<Comms> = comms.map(|(sampling, computing)| Comms { sampling, computing }).collect();
-        let results: Vec<RankResult> = thread::scope(|scope| {
-            let handles: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || self.on_rank(&comm))).collect();
-            handles
-                .into_iter()
-                .enumerate()
-                .map(|(rank, handle)| {
-                    let died = |_| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
-                    handle.join().unwrap_or_else(died)
-                })
-                .collect()
+        let results = thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            for (rank, comm) in comms.into_iter().enumerate() {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    let result = self.on_rank(&comm);
+                    drop(comm);
+                    // The receiver stays until all have sent.
+                    let _ = sender.send((rank, result));
+                });
+            }
+            drop(sender);
+            self.collect(&receiver, ranks)
         });
-        let mut first = None;
-        for result in results {
-            match result {
-                // Ranks that were told of another's failure repeat it; the cause is with the other.
-                Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
-                Err(error) => return Err(error),
-                Ok(value) => first = first.or(Some(Ok(value))),
+        let died = |rank| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
+        let results = results.into_iter().enumerate().map(|(rank, result)| result.unwrap_or_else(|| died(rank)));
+        first_cause(results.collect()).unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
+    }
+
+    /// What each rank has returned, in their order. A rank that still runs after the grace of another's failure hangs, or as good
+    /// as: its thread cannot be ended, so the program is, where the caller has said how.
+    fn collect(&self, receiver: &Receiver<(usize, RankResult)>, ranks: usize) -> Vec<Option<RankResult>> {
+        let mut results: Vec<Option<RankResult>> = (0..ranks).map(|_| None).collect();
+        let mut deadline: Option<Instant> = None;
+        loop {
+            let next = match deadline {
+                None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            };
+            match (next, self.options.abandon) {
+                (Ok((rank, result)), abandon) => {
+                    if result.is_err() && abandon.is_some() {
+                        deadline.get_or_insert_with(|| Instant::now() + GRACE);
+                    }
+                    results[rank] = Some(result);
+                }
+                (Err(RecvTimeoutError::Timeout), Some(abandon)) => {
+                    let ended = results.iter_mut().filter_map(Option::take).collect();
+                    if let Some(Err(error)) = first_cause(ended) {
+                        abandon(&error);
+                    }
+                    deadline = None;
+                }
+                (Err(_), _) => return results,
             }
         }
-        first.unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
     }
 
     fn on_rank(&self, comms: &Comms) -> RankResult {
@@ -254,6 +301,8 @@ impl Run<'_> {
                     .reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
+            // Rank 0 evaluates and writes alone, for as long as that takes.
+            comm.suspend_timeout(true);
             if comm.rank() == 0 {
                 self.evaluate(&mut report, &model)?;
             }
@@ -263,6 +312,7 @@ impl Run<'_> {
                 self.keep(&reports, &model, &optimizer)?;
             }
             comm.barrier()?;
+            comm.suspend_timeout(false);
         }
         Ok((reports, model.parameters().num_values()))
     }

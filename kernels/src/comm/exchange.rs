@@ -2,7 +2,7 @@
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
 
-use super::{Communicator, check_gather, check_parts};
+use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
 use crate::error::CommError;
 
 /// A group of ranks that can send each other messages; it is a [`Communicator`] by that.
@@ -20,6 +20,14 @@ pub(super) trait Exchange: Send + Sync {
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError>;
 
+    /// [`Communicator::suspend_timeout`].
+    fn suspend_timeout(&self, suspended: bool);
+
+    /// [`Communicator::devices`].
+    fn devices(&self) -> Option<&dyn DeviceExchange> {
+        None
+    }
+
     /// [`Communicator::fail`].
     fn leave(&self, reason: &str);
 }
@@ -30,7 +38,7 @@ pub(super) fn check_message(comm: &dyn Exchange, from: usize, sent: usize, expec
 }
 
 /// A rank whose call went wrong takes no part any more: the others must not wait for it.
-fn or_leave(comm: &dyn Exchange, result: Result<(), CommError>) -> Result<(), CommError> {
+pub(super) fn or_leave(comm: &dyn Exchange, result: Result<(), CommError>) -> Result<(), CommError> {
     result.inspect_err(|error| comm.leave(&error.to_string()))
 }
 
@@ -96,13 +104,7 @@ impl<E: Exchange> Communicator for E {
         let checked = check_parts(self, "bytes to send", send_bytes, send.len())
             .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()));
         or_leave(self, checked)?;
-        let starts: Vec<usize> = send_bytes
-            .iter()
-            .scan(0, |end, bytes| {
-                *end += bytes;
-                Some(*end - bytes)
-            })
-            .collect();
+        let starts = starts(send_bytes);
         let outgoing = |to: usize| &send[starts[to]..starts[to] + send_bytes[to]];
         or_leave(self, exchange_into(self, "all_to_all", &outgoing, &|from| recv_bytes[from], recv))
     }
@@ -122,6 +124,14 @@ impl<E: Exchange> Communicator for E {
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
         or_leave(self, check_gather(self, send.len(), recv.len()))?;
         or_leave(self, exchange_into(self, "all_gather", &|_| send, &|_| send.len(), recv))
+    }
+
+    fn suspend_timeout(&self, suspended: bool) {
+        Exchange::suspend_timeout(self, suspended);
+    }
+
+    fn devices(&self) -> Option<&dyn DeviceExchange> {
+        Exchange::devices(self)
     }
 
     fn fail(&self, reason: &str) {

@@ -3,23 +3,36 @@
 //! Contract: every rank of a group makes the same collective calls in the same order. A collective either happens on
 //! every rank, or every rank gets an error from it or from its next call; then the group is unusable, and nobody
 //! hangs. Sums are taken in rank order, so every rank gets the same bits, every time.
+//!
+//! ```text
+//! solo.rs       a group of one                 exchange.rs   all collectives by one
+//! threads.rs    threads of one process         copies.rs     rows between their GPUs
+//! mpi.rs        processes, on CPUs             nccl.rs       processes, a GPU each
+//! wait.rs       how long a rank waits          typed.rs      slices of any type
+//! ```
 
+mod copies;
 mod exchange;
 #[cfg(feature = "mpi")]
 mod mpi;
+mod nccl;
 mod solo;
 mod threads;
 mod typed;
+mod wait;
 
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};
+pub use nccl::{Alarm, Nccl};
+pub(crate) use nccl::{Message, Transport};
 pub use solo::Solo;
 pub use threads::Threads;
-pub use typed::{all_gather_v, all_to_all_counts, all_to_all_v};
+pub use typed::{all_gather_v, all_to_all_counts, all_to_all_v, device_all_to_all_v};
 
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
 /// One rank's end of a group. Bytes only; [`all_to_all_v`] and its kin add types.
@@ -29,7 +42,8 @@ use crate::error::CommError;
 /// # Errors
 /// Each method: [`CommError::PeerFailed`] when a rank has left, [`CommError::Mismatch`] when sizes differ between
 /// ranks, [`CommError::Argument`] when sizes contradict each other on this rank, [`CommError::Order`] when ranks call
-/// different collectives.
+/// different collectives, [`CommError::Timeout`] when a rank has waited for longer than the group's limit,
+/// [`CommError::Gpu`] when a GPU has failed.
 pub trait Communicator: Send + Sync {
     /// This rank, below [`size`](Self::size).
     fn rank(&self) -> usize;
@@ -64,9 +78,46 @@ pub trait Communicator: Send + Sync {
     /// Fills `recv` with the `send` of rank 0, then of rank 1, ... Every rank sends the same number of bytes.
     fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError>;
 
+    /// Lifts the limit from this rank's waits until it is called again with `false`: for a time in which one rank alone has
+    /// work that may take long, and every rank knows it.
+    fn suspend_timeout(&self, _suspended: bool) {}
+
+    /// How bytes go from GPU to GPU, if this group can do that without the host; the same for all its ranks.
+    fn devices(&self) -> Option<&dyn DeviceExchange> {
+        None
+    }
+
     /// Tells the others that this rank is leaving: their waiting and later calls return [`CommError::PeerFailed`]
     /// with this reason. Of several failures, the first is the one reported.
     fn fail(&self, reason: &str);
+}
+
+/// Moves bytes between the GPUs of a group's ranks.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub trait DeviceExchange: Send + Sync {
+    /// [`Communicator::all_to_all_bytes`] from and to memory of `gpu`, this rank's. What is sent is what the launches on
+    /// `gpu` until now make of `send`; later launches there find in `recv` what was received, and may write `send`.
+    fn device_all_to_all(
+        &self,
+        gpu: &Gpu,
+        send: DeviceSlice<'_, u8>,
+        send_bytes: &[usize],
+        recv: DeviceSliceMut<'_, u8>,
+        recv_bytes: &[usize],
+    ) -> Result<(), CommError>;
+}
+
+/// Where each part starts, of parts with these lengths one behind the other.
+fn starts(lengths: &[usize]) -> Vec<usize> {
+    lengths
+        .iter()
+        .scan(0, |end, length| {
+            *end += length;
+            Some(*end - length)
+        })
+        .collect()
 }
 
 /// Checks that the `counts` of one side are one for each rank and add up to its buffer.

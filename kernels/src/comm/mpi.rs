@@ -3,26 +3,36 @@
 //! Idea: a collective first tells every rank its name and how much it sends, so that ranks in different collectives, and
 //! messages of another size than expected, are noticed before anything is received; then each message is sent in pieces that
 //! MPI's 32-bit counts can name. Sums are taken by rank, as ranks that are threads take them, so both give the same bits.
-//! Cost: one small all-to-all a collective; a copy of what is received.
+//! Nothing waits inside MPI: what is under way is asked for, so that a rank that waits in vain gives up and names those it has
+//! not heard of. What is still under way then keeps its memory for good.
+//! Cost: one small message between any two ranks a collective; two copies of each byte, as between threads.
 //! A rank that fails returns its error, and the others wait until the launcher ends them, which it does when a process ends
-//! badly. An error of MPI itself ends all processes with MPI's message.
+//! badly, or until their patience ends. An error of MPI itself ends all processes with MPI's message.
 //!
-//! Unsafe code of this file: handles of MPI that may go to other threads.
+//! Unsafe code of this file: handles of MPI that may go to other threads, and memory that MPI may write for as long as it likes.
 #![allow(unsafe_code)]
 
 use std::fmt::{self, Debug};
-use std::mem::ManuallyDrop;
+use std::mem::{self, ManuallyDrop};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
+use bytemuck::{cast_slice, pod_read_unaligned};
 use mpi::Threading;
 use mpi::environment::Universe;
-use mpi::topology::SimpleCommunicator;
-use mpi::traits::{Communicator as _, CommunicatorCollectives, Destination, Source};
+use mpi::request::{Request, StaticScope};
+use mpi::topology::{Process, SimpleCommunicator};
+use mpi::traits::{Communicator as _, Destination, Source};
 
 use super::exchange::{Exchange, check_message};
+use super::wait::Limit;
 use crate::error::CommError;
 
 /// Bytes of one piece.
 const PIECE: usize = 1 << 30;
+/// Tags of messages and of announcements.
+const MESSAGE: i32 = 0;
+const ANNOUNCEMENT: i32 = 1;
 /// Collectives, by what they are told apart.
 const COLLECTIVES: [&str; 6] =
     ["barrier", "all_to_all", "all_reduce_sum_f32", "all_reduce_sum_f64", "all_reduce_sum_u64", "all_gather"];
@@ -37,10 +47,10 @@ impl MpiWorld {
     /// [`CommError::Start`] a second time, and if MPI cannot be called by several threads.
     pub fn start() -> Result<Self, CommError> {
         match mpi::initialize_with_threading(Threading::Multiple) {
-            None => Err(CommError::Start { reason: "MPI was started before, or has ended".into() }),
+            None => Err(CommError::Start { reason: "MPI: it was started before, or has ended".into() }),
             Some((_, provided)) if provided < Threading::Multiple => Err(CommError::Start {
                 reason: format!(
-                    "this MPI gives {provided:?} threads, expected Multiple: install one that was built with it"
+                    "MPI: this one gives {provided:?} threads, expected Multiple: install one that was built with it"
                 ),
             }),
             Some((universe, _)) => Ok(Self(universe)),
@@ -57,10 +67,11 @@ impl MpiWorld {
         self.0.world().size() as usize
     }
 
-    /// A group of all processes, whose messages meet those of no other group. Collective.
-    pub fn group(&self) -> Mpi {
+    /// A group of all processes, whose messages meet those of no other group, and whose collectives fail with
+    /// [`CommError::Timeout`] where a rank waits for longer than `timeout`. Collective.
+    pub fn group(&self, timeout: Option<Duration>) -> Mpi {
         let comm = ManuallyDrop::new(self.0.world().duplicate());
-        Mpi { rank: self.rank(), size: self.size(), comm }
+        Mpi { rank: self.rank(), size: self.size(), comm, limit: Limit::new(timeout), left: Mutex::default() }
     }
 }
 
@@ -76,6 +87,9 @@ pub struct Mpi {
     comm: ManuallyDrop<SimpleCommunicator>,
     rank: usize,
     size: usize,
+    limit: Limit,
+    /// Why this rank takes no part any more.
+    left: Mutex<Option<CommError>>,
 }
 
 // SAFETY: MPI was started for calls from several threads at a time; the handle is a number or an address that any thread may
@@ -90,7 +104,94 @@ impl Debug for Mpi {
     }
 }
 
+/// A message under way, with its memory, which it keeps for good if it is dropped before it has arrived.
+struct Underway {
+    memory: *mut [u8],
+    /// Of its pieces.
+    requests: Vec<Request<'static, [u8], StaticScope>>,
+}
+
+impl Underway {
+    fn send(to: &Process<'_>, tag: i32, message: &[u8]) -> Self {
+        let memory = Box::into_raw(Box::<[u8]>::from(message));
+        // SAFETY: nobody writes the memory, which is given back only when every piece has left.
+        let bytes: &'static [u8] = unsafe { &*memory };
+        let piece = |piece| to.immediate_send_with_tag(StaticScope, piece, tag);
+        Self { requests: bytes.chunks(PIECE).map(piece).collect(), memory }
+    }
+
+    fn receive(from: &Process<'_>, tag: i32, bytes: usize) -> Self {
+        let memory = Box::into_raw(vec![0u8; bytes].into_boxed_slice());
+        // SAFETY: nobody else knows the memory, which is given back only when every piece has arrived.
+        let room: &'static mut [u8] = unsafe { &mut *memory };
+        let piece = |piece| from.immediate_receive_into_with_tag(StaticScope, piece, tag);
+        Self { requests: room.chunks_mut(PIECE).map(piece).collect(), memory }
+    }
+
+    /// Whether all of it has arrived, or has left.
+    fn is_done(&mut self) -> bool {
+        self.requests = mem::take(&mut self.requests).into_iter().filter_map(|piece| piece.test().err()).collect();
+        self.requests.is_empty()
+    }
+
+    /// The bytes, of a message that is done.
+    fn bytes(&self) -> &[u8] {
+        match self.requests.is_empty() {
+            // SAFETY: the memory is this message's, and MPI is done with it.
+            true => unsafe { &*self.memory },
+            false => &[],
+        }
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        match self.requests.is_empty() {
+            // SAFETY: it was a box, and MPI is done with it.
+            true => drop(unsafe { Box::from_raw(self.memory) }),
+            false => mem::take(&mut self.requests).into_iter().for_each(mem::forget),
+        }
+    }
+}
+
 impl Mpi {
+    fn others(&self) -> impl Iterator<Item = usize> {
+        let me = self.rank;
+        (0..self.size).filter(move |&rank| rank != me)
+    }
+
+    fn process(&self, rank: usize) -> Process<'_> {
+        self.comm.process_at_rank(rank as i32)
+    }
+
+    /// Waits until all `messages`, each from the rank beside it, have arrived and all of `sent` has left.
+    fn complete(
+        &self,
+        called: &'static str,
+        messages: &mut [(usize, Underway)],
+        sent: &mut [(usize, Underway)],
+    ) -> Result<(), CommError> {
+        let mut wait = self.limit.start();
+        loop {
+            let mut missing = Vec::new();
+            for (rank, message) in messages.iter_mut().chain(sent.iter_mut()) {
+                if !message.is_done() && !missing.contains(rank) {
+                    missing.push(*rank);
+                }
+            }
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if let Some(left) = self.left.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+                return Err(left.clone());
+            }
+            match wait.expired(self.rank, called, || missing) {
+                Some(expired) => return Err(expired),
+                None => wait.pause(),
+            }
+        }
+    }
+
     /// Tells every rank what this one calls and how many bytes it sends; compares with what they say.
     fn announce<'a>(
         &self,
@@ -98,16 +199,24 @@ impl Mpi {
         outgoing: &dyn Fn(usize) -> &'a [u8],
         expected: &dyn Fn(usize) -> usize,
     ) -> Result<(), CommError> {
-        let number = COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len());
-        let mine: Vec<u64> = (0..self.size).flat_map(|to| [number as u64, outgoing(to).len() as u64]).collect();
-        let mut theirs = vec![0u64; mine.len()];
-        self.comm.all_to_all_into(&mine[..], &mut theirs[..]);
-        for (other, said) in theirs.chunks_exact(2).enumerate() {
-            if said[0] != number as u64 {
-                let other_called = COLLECTIVES.get(said[0] as usize).copied().unwrap_or("another");
-                return Err(CommError::Order { rank: self.rank, called, other, other_called });
+        let number = COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u64;
+        check_message(self, self.rank, outgoing(self.rank).len(), expected(self.rank))?;
+        let words = size_of::<[u64; 2]>();
+        let receive = |from| (from, Underway::receive(&self.process(from), ANNOUNCEMENT, words));
+        let mut heard: Vec<_> = self.others().map(receive).collect();
+        let send = |to| {
+            let said = [number, outgoing(to).len() as u64];
+            (to, Underway::send(&self.process(to), ANNOUNCEMENT, cast_slice(&said)))
+        };
+        let mut said: Vec<_> = self.others().map(send).collect();
+        self.complete(called, &mut heard, &mut said)?;
+        for (other, message) in &heard {
+            let [said, bytes]: [u64; 2] = pod_read_unaligned(message.bytes());
+            if said != number {
+                let other_called = COLLECTIVES.get(said as usize).copied().unwrap_or("another");
+                return Err(CommError::Order { rank: self.rank, called, other: *other, other_called });
             }
-            check_message(self, other, said[1] as usize, expected(other))?;
+            check_message(self, *other, bytes as usize, expected(*other))?;
         }
         Ok(())
     }
@@ -130,29 +239,27 @@ impl Exchange for Mpi {
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
         self.announce(called, outgoing, expected)?;
-        let bytes = |from: usize| if from == self.rank { 0 } else { expected(from) };
-        let mut received: Vec<Vec<u8>> = (0..self.size).map(|from| vec![0; bytes(from)]).collect();
-        mpi::request::scope(|scope| {
-            let mut requests = Vec::new();
-            for (from, message) in received.iter_mut().enumerate() {
-                let process = self.comm.process_at_rank(from as i32);
-                let pieces = message.chunks_mut(PIECE);
-                requests.extend(pieces.map(|piece| process.immediate_receive_into(scope, piece)));
-            }
-            for to in (0..self.size).filter(|&to| to != self.rank) {
-                let process = self.comm.process_at_rank(to as i32);
-                let pieces = outgoing(to).chunks(PIECE);
-                requests.extend(pieces.map(|piece| process.immediate_send(scope, piece)));
-            }
-            for request in requests {
-                request.wait();
-            }
-        });
-        for (from, message) in received.iter().enumerate() {
-            incoming(from, if from == self.rank { outgoing(from) } else { message });
+        let receive = |from| (from, Underway::receive(&self.process(from), MESSAGE, expected(from)));
+        let mut received: Vec<_> = self.others().map(receive).collect();
+        let send = |to| (to, Underway::send(&self.process(to), MESSAGE, outgoing(to)));
+        let mut sent: Vec<_> = self.others().map(send).collect();
+        self.complete(called, &mut received, &mut sent)?;
+        let mut received = received.iter();
+        for from in 0..self.size {
+            let message =
+                if from == self.rank { Some(outgoing(from)) } else { received.next().map(|(_, of)| of.bytes()) };
+            incoming(from, message.unwrap_or_default());
         }
         Ok(())
     }
 
-    fn leave(&self, _reason: &str) {}
+    fn suspend_timeout(&self, suspended: bool) {
+        self.limit.suspend(suspended);
+    }
+
+    /// A rank that waits on another thread notices it.
+    fn leave(&self, reason: &str) {
+        let failed = CommError::PeerFailed { rank: self.rank, reason: reason.to_owned() };
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
+    }
 }

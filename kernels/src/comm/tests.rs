@@ -1,5 +1,8 @@
 //! One suite for every implementation, and what happens when a rank goes wrong.
 
+mod gpus;
+mod timeouts;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;

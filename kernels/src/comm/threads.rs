@@ -3,14 +3,20 @@
 //! Idea: one mailbox for each (sender, receiver). A collective puts its messages into the mailboxes of its round,
 //! passes a gate that opens when every rank has arrived, and reads. Two sets of mailboxes take turns, so one gate a
 //! round is enough: a set is written again only after the next gate, which no rank reaches before it has read. A rank
-//! that fails, panics or goes away closes the gate for good and wakes whoever waits there.
+//! that fails, panics or goes away closes the gate for good and wakes whoever waits there; so does one that has waited for
+//! longer than its limit, with the names of those that the gate has not seen.
+//! What lies on GPUs goes from one to the other: see `copies.rs`.
 //! Cost: two copies of each byte, one of what a rank sends to itself; a mailbox keeps the memory of its largest
 //! message.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use super::DeviceExchange;
+use super::copies::Post;
 use super::exchange::{Exchange, check_message};
+use super::wait::Limit;
 use crate::error::CommError;
 
 /// One rank of a group whose ranks are threads of this process.
@@ -20,23 +26,27 @@ use crate::error::CommError;
 /// one ends the group for the others; if its thread is panicking, they are told so.
 #[derive(Debug)]
 pub struct Threads {
-    rank: usize,
+    pub(super) rank: usize,
     round: AtomicUsize,
-    shared: Arc<Shared>,
+    limit: Limit,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    size: usize,
+pub(super) struct Shared {
+    pub(super) size: usize,
     /// `mail[from * size + to][round % 2]`.
     mail: Vec<[Mutex<Vec<u8>>; 2]>,
+    /// What each rank lets the others copy from its GPU.
+    pub(super) posts: Vec<Mutex<Option<Post>>>,
     gate: Mutex<Gate>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Gate {
-    arrived: usize,
+    /// The ranks that have arrived in this generation.
+    arrived: Vec<usize>,
     /// The first rank that has arrived in this generation, and its collective.
     first: (usize, &'static str),
     generation: u64,
@@ -44,48 +54,70 @@ struct Gate {
 }
 
 /// A panic while a lock is held ends the group anyway; what the lock protects is never read half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Threads {
-    /// A group of `n` ranks; element `r` is rank `r`.
+    /// A group of `n` ranks, which wait for each other without limit; element `r` is rank `r`.
     pub fn group(n: usize) -> Vec<Self> {
+        Self::group_within(n, None)
+    }
+
+    /// The same, whose collectives fail with [`CommError::Timeout`] where a rank waits for longer than `timeout`.
+    pub fn group_within(n: usize, timeout: Option<Duration>) -> Vec<Self> {
         let shared = Arc::new(Shared {
             size: n,
             mail: (0..n * n).map(|_| Default::default()).collect(),
+            posts: (0..n).map(|_| Mutex::default()).collect(),
             gate: Mutex::default(),
             wake: Condvar::new(),
         });
-        (0..n).map(|rank| Self { rank, round: AtomicUsize::new(0), shared: Arc::clone(&shared) }).collect()
+        let rank =
+            |rank| Self { rank, round: AtomicUsize::new(0), limit: Limit::new(timeout), shared: Arc::clone(&shared) };
+        (0..n).map(rank).collect()
+    }
+
+    /// Why the group has ended, if it has.
+    pub(super) fn failed(&self) -> Option<CommError> {
+        lock(&self.shared.gate).failed.clone()
     }
 
     /// Waits until every rank has called the collective `called`.
-    fn pass(&self, called: &'static str) -> Result<(), CommError> {
+    pub(super) fn pass(&self, called: &'static str) -> Result<(), CommError> {
         let mut gate = lock(&self.shared.gate);
         if let Some(failed) = &gate.failed {
             return Err(failed.clone());
         }
-        if gate.arrived == 0 {
+        if gate.arrived.is_empty() {
             gate.first = (self.rank, called);
         }
         let (other, other_called) = gate.first;
         if called != other_called {
             return Err(CommError::Order { rank: self.rank, called, other, other_called });
         }
-        gate.arrived += 1;
-        if gate.arrived == self.shared.size {
-            gate.arrived = 0;
+        gate.arrived.push(self.rank);
+        if gate.arrived.len() == self.shared.size {
+            gate.arrived.clear();
             gate.generation += 1;
             self.shared.wake.notify_all();
             return Ok(());
         }
-        let generation = gate.generation;
+        let (generation, wait) = (gate.generation, self.limit.start());
         while gate.generation == generation {
             if let Some(failed) = &gate.failed {
                 return Err(failed.clone());
             }
-            gate = self.shared.wake.wait(gate).unwrap_or_else(PoisonError::into_inner);
+            let missing = || (0..self.shared.size).filter(|rank| !gate.arrived.contains(rank)).collect();
+            if let Some(expired) = wait.expired(self.rank, called, missing) {
+                gate.failed = Some(expired);
+                self.shared.wake.notify_all();
+                continue;
+            }
+            gate = match wait.left() {
+                None => self.shared.wake.wait(gate).unwrap_or_else(PoisonError::into_inner),
+                Some(left) => self.shared.wake.wait_timeout(gate, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
         }
         Ok(())
     }
@@ -128,6 +160,14 @@ impl Exchange for Threads {
             }
         }
         Ok(())
+    }
+
+    fn suspend_timeout(&self, suspended: bool) {
+        self.limit.suspend(suspended);
+    }
+
+    fn devices(&self) -> Option<&dyn DeviceExchange> {
+        Some(self)
     }
 
     fn leave(&self, reason: &str) {

@@ -3,6 +3,7 @@
 use bytemuck::{Pod, cast_slice, cast_slice_mut};
 
 use super::Communicator;
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
 /// Tells each rank how many items it will be sent: `counts[r]` goes to rank `r`; the result's element `r` came from
@@ -32,6 +33,33 @@ pub fn all_to_all_v<T: Pod>(
     let mut recv = vec![T::zeroed(); recv_counts.iter().sum()];
     comm.all_to_all_bytes(cast_slice(send), &bytes(send_counts), cast_slice_mut(&mut recv), &bytes(recv_counts))?;
     Ok(recv)
+}
+
+/// As [`all_to_all_v`], from and to memory of `gpu`: without the host where the group can do that
+/// ([`Communicator::devices`]), else by way of it, for which it waits until what is sent has been computed.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub fn device_all_to_all_v<T: Pod>(
+    comm: &dyn Communicator,
+    gpu: &Gpu,
+    send: DeviceSlice<'_, T>,
+    send_counts: &[usize],
+    recv: &mut DeviceSliceMut<'_, T>,
+    recv_counts: &[usize],
+) -> Result<(), CommError> {
+    let bytes = |counts: &[usize]| -> Vec<usize> { counts.iter().map(|count| count * size_of::<T>()).collect() };
+    if let Some(devices) = comm.devices() {
+        let (sent, received) = (bytes(send_counts), bytes(recv_counts));
+        return devices.device_all_to_all(gpu, send.as_bytes(), &sent, recv.reborrow().into_bytes(), &received);
+    }
+    let failure = |error: crate::cuda::GpuError| {
+        comm.fail(&error.to_string());
+        CommError::Gpu { rank: comm.rank(), reason: error.to_string() }
+    };
+    let send = send.to_vec(gpu).map_err(failure)?;
+    let received = all_to_all_v(comm, &send, send_counts, recv_counts)?;
+    recv.upload(gpu, &received).map_err(failure)
 }
 
 /// The items of every rank, which may be of different number: element `r` is what rank `r` sent.

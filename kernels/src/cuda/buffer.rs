@@ -136,6 +136,11 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
         Ok(Self { address: self.address + (start * size_of::<T>()) as u64, len: end - start, of: PhantomData })
     }
 
+    /// Their bytes.
+    pub fn as_bytes(self) -> DeviceSlice<'a, u8> {
+        DeviceSlice { address: self.address, len: self.len * size_of::<T>(), of: PhantomData }
+    }
+
     /// The values, on the host. Waits for what was launched before.
     ///
     /// # Errors
@@ -193,6 +198,18 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         Ok(DeviceSliceMut { address, len, of: PhantomData })
     }
 
+    /// The first `mid` values, and the others.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer.
+    pub fn split_at(self, mid: usize) -> Result<(DeviceSliceMut<'a, T>, DeviceSliceMut<'a, T>), GpuError> {
+        let (address, len) = (self.address, self.len);
+        let DeviceSliceMut { address: first, len: mid, .. } = self.part(0, mid)?;
+        let behind = address + (mid * size_of::<T>()) as u64;
+        let part = |address, len| DeviceSliceMut { address, len, of: PhantomData };
+        Ok((part(first, mid), part(behind, len - mid)))
+    }
+
     /// To be read only.
     pub fn as_slice(&self) -> DeviceSlice<'_, T> {
         DeviceSlice { address: self.address, len: self.len, of: PhantomData }
@@ -214,6 +231,17 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     pub fn copy_from(&mut self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
         crate::KernelError::check_len("values to copy", self.len, values.len())?;
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
+    }
+
+    /// Their bytes.
+    pub fn into_bytes(self) -> DeviceSliceMut<'a, u8> {
+        DeviceSliceMut { address: self.address, len: self.len * size_of::<T>(), of: PhantomData }
+    }
+
+    /// Becomes a copy of as many values at `address` of `source`, perhaps another GPU. The caller sees to it that they are there,
+    /// and stay until the copy has ended.
+    pub(crate) fn copy_across(&mut self, gpu: &Gpu, source: &Gpu, address: u64) -> Result<(), GpuError> {
+        gpu.backend().copy_across(address, source.backend(), self.address, self.len * size_of::<T>())
     }
 
     /// All bytes become zero.

@@ -105,12 +105,6 @@ impl Driver {
         }
     }
 
-    /// Makes the context the calling thread's.
-    fn enter(&self) -> Result<(), GpuError> {
-        // SAFETY: the context lives as long as `self`.
-        unsafe { result::ctx::set_current(self.device.context) }.map_err(refused("cuCtxSetCurrent"))
-    }
-
     fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
         let key = (kernel.module.name, kernel.name);
         let mut functions = self.device.functions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -233,6 +227,17 @@ impl Backend for Driver {
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }.map_err(refused("cuMemcpyDtoDAsync"))
     }
 
+    fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
+        if source.context() == self.context() {
+            return self.copy(from, to, bytes);
+        }
+        self.enter()?;
+        let there = source.context() as sys::CUcontext;
+        // SAFETY: both slices are as long. The driver finds the way, with peer access or without.
+        let copied = unsafe { sys::cuMemcpyPeerAsync(to, self.device.context, from, there, bytes, self.stream) };
+        copied.result().map_err(refused("cuMemcpyPeerAsync"))
+    }
+
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
         self.enter()?;
         // SAFETY: the slice is as long.
@@ -292,6 +297,15 @@ impl Backend for Driver {
         unsafe { result::stream::synchronize(self.stream) }.map_err(refused("cuStreamSynchronize"))
     }
 
+    fn is_done(&self) -> Result<bool, GpuError> {
+        self.enter()?;
+        // SAFETY: the stream is alive.
+        match unsafe { sys::cuStreamQuery(self.stream) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            outcome => outcome.result().map(|()| true).map_err(refused("cuStreamQuery")),
+        }
+    }
+
     fn multiprocessors(&self) -> u32 {
         self.device.multiprocessors
     }
@@ -310,17 +324,39 @@ impl Backend for Driver {
     }
 
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
+        let event = other.record()? as sys::CUevent;
+        let waits = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the stream and the event are alive; a destroyed event is kept by the driver until nothing waits for it.
+        unsafe {
+            let outcome = self.enter().and_then(|()| {
+                result::stream::wait_event(self.stream, event, waits).map_err(refused("cuStreamWaitEvent"))
+            });
+            let _ = result::event::destroy(event);
+            outcome
+        }
+    }
+
+    fn record(&self) -> Result<u64, GpuError> {
         self.enter()?;
         let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
         let event = event.map_err(refused("cuEventCreate"))?;
-        // SAFETY: both streams are of this device; a destroyed event is kept by the driver until nothing waits for it.
+        // SAFETY: the event and the stream are of this context; an event that is not handed on is destroyed here.
         unsafe {
-            let recorded = result::event::record(event, other.stream() as sys::CUstream);
-            let waits = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-            let outcome = recorded.and_then(|()| result::stream::wait_event(self.stream, event, waits));
-            let _ = result::event::destroy(event);
-            outcome.map_err(refused("cuStreamWaitEvent"))
+            result::event::record(event, self.stream).map_err(|error| {
+                let _ = result::event::destroy(event);
+                refused("cuEventRecord")(error)
+            })?;
         }
+        Ok(event as u64)
+    }
+
+    fn enter(&self) -> Result<(), GpuError> {
+        // SAFETY: the context lives as long as `self`.
+        unsafe { result::ctx::set_current(self.device.context) }.map_err(refused("cuCtxSetCurrent"))
+    }
+
+    fn context(&self) -> u64 {
+        self.device.context as u64
     }
 
     fn stream(&self) -> u64 {

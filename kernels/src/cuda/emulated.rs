@@ -71,6 +71,10 @@ impl Backend for Emulated {
         Ok(())
     }
 
+    fn copy_across(&self, from: u64, _source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
+        self.copy(from, to, bytes)
+    }
+
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
         // SAFETY: a slice of that length.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
@@ -117,6 +121,10 @@ impl Backend for Emulated {
         Ok(())
     }
 
+    fn is_done(&self) -> Result<bool, GpuError> {
+        Ok(true)
+    }
+
     fn multiprocessors(&self) -> u32 {
         2
     }
@@ -133,7 +141,19 @@ impl Backend for Emulated {
         Ok(())
     }
 
+    fn record(&self) -> Result<u64, GpuError> {
+        Ok(0)
+    }
+
+    fn enter(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
+
     fn stream(&self) -> u64 {
+        0
+    }
+
+    fn context(&self) -> u64 {
         0
     }
 

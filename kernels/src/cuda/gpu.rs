@@ -19,6 +19,8 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
     fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError>;
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
+    /// As `copy`, from memory of `source`, which may be another GPU.
+    fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
     /// Where the GPU sees host memory, which stays where it is until [`Backend::unmap_host`].
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError>;
@@ -27,15 +29,23 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn unmap_host(&self, start: usize, bytes: usize);
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
     fn synchronise(&self) -> Result<(), GpuError>;
+    /// Whether everything that was launched has ended.
+    fn is_done(&self) -> Result<bool, GpuError>;
     fn multiprocessors(&self) -> u32;
     /// Bytes that are free, and that there are.
     fn memory(&self) -> Result<(u64, u64), GpuError>;
     /// The same device with a stream of its own.
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError>;
-    /// What is launched here from now on starts after what was launched on `other`, of the same device, until now.
+    /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
+    /// An event of the driver's, which the caller destroys, after what was launched here until now.
+    fn record(&self) -> Result<u64, GpuError>;
+    /// Makes this GPU the one that the driver's calls of the calling thread are for.
+    fn enter(&self) -> Result<(), GpuError>;
     /// The driver's own stream, as an address.
     fn stream(&self) -> u64;
+    /// The driver's own context, as an address: the same for all streams of one GPU.
+    fn context(&self) -> u64;
     /// Buffers that were taken and freed here so far, where somebody counts.
     #[cfg(feature = "emulation")]
     fn buffers(&self) -> [u64; 2] {
@@ -221,6 +231,14 @@ impl Gpu {
         self.0.synchronise()
     }
 
+    /// Whether everything that was launched has ended, without waiting for it.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn is_done(&self) -> Result<bool, GpuError> {
+        self.0.is_done()
+    }
+
     /// How many multiprocessors it has.
     pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors()
@@ -254,7 +272,7 @@ impl Gpu {
         self.0.buffers()[1]
     }
 
-    /// What is launched here from now on starts after what was launched on `other` until now.
+    /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.
     ///
     /// # Errors
     /// What the driver says.

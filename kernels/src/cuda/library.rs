@@ -73,6 +73,15 @@ pub(super) fn nccl() -> Result<(), GpuError> {
     }
 }
 
+/// NCCL, for its functions to be looked up. `cudarc` cannot open it: it does not know the name that the library has.
+pub(super) fn open_nccl() -> Result<Library, GpuError> {
+    nccl()?;
+    let path = loaded("libnccl.so").unwrap_or_else(|| PathBuf::from("libnccl.so.2"));
+    // SAFETY: it is open already.
+    unsafe { Library::new(&path) }
+        .map_err(|error| GpuError::Call { call: "dlopen", reason: format!("{}: {error}", path.display()) })
+}
+
 /// The number that function `name` of an opened library says, such as its version.
 pub(super) fn number(library: &str, name: &str) -> Option<i32> {
     type Function = unsafe extern "C" fn(*mut i32) -> i32;

@@ -10,6 +10,7 @@
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
+//! nccl.rs       messages between GPUs
 //! ```
 
 mod buffer;
@@ -21,6 +22,7 @@ mod error;
 mod gpu;
 mod library;
 mod module;
+mod nccl;
 mod survey;
 
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
@@ -29,4 +31,6 @@ pub use gpu::Gpu;
 pub(crate) use gpu::{Argument, Kernel, Shape};
 pub use library::load_torch_cuda;
 pub(crate) use module::Module;
+pub(crate) use nccl::NcclEnd;
+pub use nccl::NcclId;
 pub use survey::{CudaLibrary, CudaSurvey, GpuFacts, Link, pinned_copy_speed};

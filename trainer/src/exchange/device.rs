@@ -1,10 +1,11 @@
 //! The shuffle of a layer with rows on a GPU, and its index where vertices are there too.
 //!
 //! Returns: what the exchange on the host returns, to the bit, on the GPU. Idea: rows to send are gathered there, only these
-//! cross to other ranks, by way of the host. What arrives lies behind the rows that this rank has, and one gather makes the mixed
-//! frontier's rows of both. Backwards the same, with sums over edges (from the gradients of a row's copies to the row) in
-//! place of the gather: own first, then by rank. Cost: one copy of the rows in and out beside the gathers; the host waits
-//! for the rows to send.
+//! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. What arrives lies
+//! behind the rows that this rank has, and one gather makes the mixed frontier's rows of both. Backwards the same, with
+//! sums over edges (from the gradients of a row's copies to the row) in place of the gather: own first, then by rank.
+//! Cost: one copy of the rows in and out beside the gathers. The host waits for the other ranks' threads, and for the
+//! rows themselves where these go by way of the host or over NCCL.
 //!
 //! Where the mixed frontier is on the GPU, the index is made there, and is that of the host. Vertices that others own go down to
 //! be sent, those that others ask for come up, and nothing else crosses the bus; the host waits for the numbers by owner, for the
@@ -14,7 +15,8 @@ use std::sync::OnceLock;
 
 use gsplit_kernels::{
     Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceShuffle, DeviceSlice, DeviceSliceMut, Edges, Gpu,
-    Reduce, all_to_all_counts, all_to_all_v, gather_on_device, select_on_device, split_on_device, unique_on_device,
+    Reduce, all_to_all_counts, all_to_all_v, device_all_to_all_v, gather_on_device, select_on_device, split_on_device,
+    unique_on_device,
 };
 use tch::{Kind, Tensor};
 
@@ -187,11 +189,11 @@ fn with_received(
     let mut send = gpu.alloc(positions.len() * dim)?;
     let rows = device_values(device, rows)?;
     gather_on_device(gpu, rows, None, positions, dim, &mut send.slice_mut())?;
-    let received: Vec<f32> = all_to_all_v(comm, &send.to_vec()?, &for_each, &from_each)?;
-    let values = rows.len() + received.len();
+    let values = rows.len() + from_each.iter().sum::<usize>();
     let mut both = room(device, values.checked_div(dim).unwrap_or(0), dim)?;
     let mut out: DeviceSliceMut<'_, f32> = device_values_mut(device, &mut both)?;
     out.reborrow().part(0, rows.len())?.copy_from(gpu, rows)?;
-    out.part(rows.len(), values)?.upload(gpu, &received)?;
+    let mut received = out.part(rows.len(), values)?;
+    device_all_to_all_v(comm, gpu, send.slice(), &for_each, &mut received, &from_each)?;
     Ok(both)
 }

@@ -13,6 +13,7 @@ mod metrics;
 mod optimizers;
 mod options;
 mod own_layer;
+mod processes;
 mod refusals;
 mod runs;
 mod sampling;

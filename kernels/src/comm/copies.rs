@@ -1,0 +1,91 @@
+//! Bytes between the GPUs of ranks that are threads of one process.
+//!
+//! Idea: a rank posts where its bytes lie, passes the gate, and copies what the others posted for it straight into its own
+//! memory: on the same GPU, or from another one, which the driver does over NVLink or PCIe, or through the host where the two
+//! GPUs do not reach each other. Copies are launched on the reader's stream, behind what the owner had launched before the
+//! gate; behind a second gate, what the owner launches next waits for the readers.
+//! Why not NCCL between threads: an all-to-all in one process is plain copies, which leave the multiprocessors to the
+//! kernels, need no library, and work for ranks that share a GPU, which NCCL refuses.
+//! Cost: one copy of each byte. The host waits for the other ranks' threads at the two gates, and for no GPU.
+
+use super::exchange::or_leave;
+use super::threads::lock;
+use super::{DeviceExchange, Threads, check_parts, starts};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
+use crate::error::CommError;
+
+const CALLED: &str = "device_all_to_all";
+
+/// What a rank lets the others copy, while it waits between the gates.
+#[derive(Debug)]
+pub(super) struct Post {
+    gpu: Gpu,
+    address: u64,
+    /// Where the part for each rank starts, and its bytes.
+    parts: Vec<(usize, usize)>,
+    /// Those who have launched their copies.
+    readers: Vec<Gpu>,
+}
+
+impl DeviceExchange for Threads {
+    fn device_all_to_all(
+        &self,
+        gpu: &Gpu,
+        send: DeviceSlice<'_, u8>,
+        send_bytes: &[usize],
+        recv: DeviceSliceMut<'_, u8>,
+        recv_bytes: &[usize],
+    ) -> Result<(), CommError> {
+        let checked = check_parts(self, "bytes to send", send_bytes, send.len())
+            .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()));
+        or_leave(self, checked)?;
+        let parts = starts(send_bytes).into_iter().zip(send_bytes.iter().copied()).collect();
+        let post = Post { gpu: gpu.clone(), address: send.address(), parts, readers: Vec::new() };
+        *lock(&self.shared.posts[self.rank]) = Some(post);
+        let copied =
+            self.pass(CALLED).and_then(|()| self.copy_from_all(gpu, recv, recv_bytes)).and_then(|()| self.pass(CALLED));
+        // Before the post is gone, so that who misses it finds the reason.
+        let copied = or_leave(self, copied);
+        // Whatever happened: nobody begins to read once `send` is the caller's again.
+        let withdrawn = self.withdraw(gpu).map_err(|error| self.failure(error));
+        copied.and(or_leave(self, withdrawn))
+    }
+}
+
+impl Threads {
+    fn failure(&self, error: GpuError) -> CommError {
+        CommError::Gpu { rank: self.rank, reason: error.to_string() }
+    }
+
+    fn copy_from_all(&self, gpu: &Gpu, mut recv: DeviceSliceMut<'_, u8>, expected: &[usize]) -> Result<(), CommError> {
+        let mut start = 0;
+        for (from, &bytes) in expected.iter().enumerate() {
+            let mut post = lock(&self.shared.posts[from]);
+            let Some(post) = post.as_mut() else {
+                let reason = "it has given up this exchange".to_string();
+                return Err(self.failed().unwrap_or(CommError::PeerFailed { rank: from, reason }));
+            };
+            let (there, sent) = post.parts[self.rank];
+            if sent != bytes {
+                return Err(CommError::Mismatch { from, to: self.rank, sent, expected: bytes });
+            }
+            if bytes > 0 {
+                let to = recv.reborrow().part(start, start + bytes);
+                let copied = to.and_then(|mut to| {
+                    gpu.wait_for(&post.gpu)?;
+                    to.copy_across(gpu, &post.gpu, post.address + there as u64)
+                });
+                copied.map_err(|error| self.failure(error))?;
+                post.readers.push(gpu.clone());
+            }
+            start += bytes;
+        }
+        Ok(())
+    }
+
+    /// Takes the post back; what `gpu` does from now on comes after the copies.
+    fn withdraw(&self, gpu: &Gpu) -> Result<(), GpuError> {
+        let post = lock(&self.shared.posts[self.rank]).take();
+        post.iter().flat_map(|post| &post.readers).try_for_each(|reader| gpu.wait_for(reader))
+    }
+}

@@ -1,0 +1,431 @@
+//! Ranks as processes with a GPU each, on one host or several, joined by NCCL.
+//!
+//! Idea: every collective is one group of sends and receives, an announcement and a message for each rank and from each. The
+//! announcement says what is called and how many bytes come, so that ranks in different collectives and messages of another
+//! size are noticed, though NCCL itself would wait for them for ever: a rank that waits looks at what has been announced to it
+//! from time to time. Those whose announcement has not come are the ones that are named when its patience ends. What lies in
+//! host memory goes by way of the GPU; what lies there already (`devices`) does not touch the host.
+//! Sums are taken by rank, from messages, as in the other groups, so that all give the same bits. Why not `ncclAllReduce`: its
+//! order of addition depends on the number of ranks, the size and the links.
+//! Each group has a stream of its own, given with its GPU: two groups of the same ranks on one stream could wait for each other
+//! for ever, as each rank may come to them in another order.
+//! A rank that fails, in its own way or in a collective, raises the alarm; the others find it raised while they wait.
+//! Cost: for a collective of the host a copy to the GPU and one back. The host waits until the group has ended, that of
+//! `devices` too: only so it can give up and say for whom it waited.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytemuck::pod_read_unaligned;
+
+use super::exchange::{Exchange, check_message, or_leave};
+use super::wait::Limit;
+use super::{DeviceExchange, check_parts, starts};
+use crate::cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
+use crate::error::CommError;
+
+/// Collectives, by what they are told apart.
+const COLLECTIVES: [&str; 7] = [
+    "barrier",
+    "all_to_all",
+    "all_reduce_sum_f32",
+    "all_reduce_sum_f64",
+    "all_reduce_sum_u64",
+    "all_gather",
+    "device_all_to_all",
+];
+/// From one look at the announcements to the next, while a rank waits.
+const LOOKS: Duration = Duration::from_secs(1);
+/// Messages start where 16-byte loads may.
+const ALIGNMENT: usize = 16;
+
+/// Part of a group of sends and receives. Those between the same two ranks meet in their order.
+pub(crate) enum Message<'a> {
+    /// These bytes for a rank.
+    Send { to: usize, bytes: DeviceSlice<'a, u8> },
+    /// As many bytes from a rank.
+    Receive { from: usize, bytes: DeviceSliceMut<'a, u8> },
+}
+
+/// One rank's end of what moves bytes between GPUs: NCCL, or what tests have in its place.
+pub(crate) trait Transport: Send + Sync + Debug {
+    fn rank(&self) -> usize;
+    fn size(&self) -> usize;
+
+    /// Launches all `messages` on the stream of `gpu`, behind what is there. The caller keeps them until they are done or the
+    /// transport was given up.
+    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError>;
+
+    /// Whether the `messages` that were started have arrived and left. Waits for nothing.
+    fn is_done(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<bool, GpuError>;
+
+    /// Gives up: nothing that was started touches memory any more, and nothing can be started.
+    fn abort(&self);
+}
+
+/// How the ranks of a group learn that one of them has failed, which NCCL does not tell.
+pub trait Alarm: Send + Sync + Debug {
+    /// Tells the others that this rank has failed.
+    fn raise(&self, reason: &str);
+
+    /// [`CommError::PeerFailed`] once a rank has failed.
+    fn raised(&self) -> Option<CommError>;
+}
+
+/// One process's end of a group. See the module's documentation.
+#[derive(Debug)]
+pub struct Nccl {
+    transport: Box<dyn Transport>,
+    alarm: Option<Arc<dyn Alarm>>,
+    gpu: Gpu,
+    /// Another stream, to look at announcements while the first is busy.
+    watch: Gpu,
+    limit: Limit,
+    announcements: Mutex<Announcements>,
+    /// Why the group has ended.
+    ended: Mutex<Option<CommError>>,
+}
+
+/// One of each rank, `[collective + 1, bytes]`.
+#[derive(Debug)]
+struct Announcements {
+    outgoing: DeviceBuffer<u64>,
+    incoming: DeviceBuffer<u64>,
+}
+
+impl Nccl {
+    /// Joins the group of `id` as `rank` of `size`, each with a GPU of its own. Collective; `gpu` should have a stream that
+    /// no other group is on. A rank that waits for longer than `timeout`, here or in a collective, gives up, and so does one that
+    /// waits when `alarm` is raised.
+    ///
+    /// # Errors
+    /// [`CommError::Timeout`]; [`CommError::Gpu`] without NCCL, and with what it says.
+    pub fn join(
+        gpu: &Gpu,
+        id: NcclId,
+        (rank, size): (usize, usize),
+        timeout: Option<Duration>,
+        alarm: Option<Arc<dyn Alarm>>,
+    ) -> Result<Self, CommError> {
+        let mut wait = Limit::new(timeout).start();
+        let end = NcclEnd::join(gpu, id, rank, size, || {
+            wait.pause();
+            if let Some(failed) = alarm.as_ref().and_then(|alarm| alarm.raised()) {
+                return Err(Refused(failed));
+            }
+            wait.expired(rank, "ncclCommInitRank", Vec::new).map_or(Ok(()), |expired| Err(Refused(expired)))
+        });
+        let end = end.map_err(|refused| match refused.0 {
+            CommError::Gpu { reason, .. } => CommError::Gpu { rank, reason },
+            other => other,
+        })?;
+        Self::over(Box::new(end), gpu, timeout, alarm)
+    }
+
+    /// A rank whose bytes `transport` moves.
+    pub(super) fn over(
+        transport: Box<dyn Transport>,
+        gpu: &Gpu,
+        timeout: Option<Duration>,
+        alarm: Option<Arc<dyn Alarm>>,
+    ) -> Result<Self, CommError> {
+        let rank = transport.rank();
+        let words = 2 * transport.size();
+        let made = || {
+            let announcements = Announcements { outgoing: gpu.zeros(words)?, incoming: gpu.zeros(words)? };
+            Ok((gpu.side_stream()?, Mutex::new(announcements)))
+        };
+        let (watch, announcements) =
+            made().map_err(|error: GpuError| CommError::Gpu { rank, reason: error.to_string() })?;
+        Ok(Self {
+            transport,
+            alarm,
+            gpu: gpu.clone(),
+            watch,
+            limit: Limit::new(timeout),
+            announcements,
+            ended: Mutex::default(),
+        })
+    }
+
+    fn failure(&self, error: GpuError) -> CommError {
+        CommError::Gpu { rank: self.transport.rank(), reason: error.to_string() }
+    }
+
+    fn check_alive(&self) -> Result<(), CommError> {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match ended.or_else(|| self.alarm.as_ref()?.raised()) {
+            Some(ended) => Err(ended),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the group with `error`, unless it has ended.
+    fn end(&self, error: &CommError) {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
+        self.transport.abort();
+    }
+
+    /// Runs a collective from `send`, which has the part for each rank where `outgoing` says, to `recv`, on the stream of
+    /// `gpu`. Waits until all ranks have come and all has arrived. After an error the group has ended, and nothing touches the memory.
+    fn run(
+        &self,
+        gpu: &Gpu,
+        called: &'static str,
+        (send, outgoing): (DeviceSlice<'_, u8>, &Parts),
+        (recv, expected): (DeviceSliceMut<'_, u8>, &Parts),
+    ) -> Result<(), CommError> {
+        self.check_alive()?;
+        let mut announcements = self.announcements.lock().unwrap_or_else(PoisonError::into_inner);
+        let Announcements { outgoing: said, incoming: heard } = &mut *announcements;
+        let number = number_of(called);
+        let words: Vec<u64> = outgoing.bytes.iter().flat_map(|&bytes| [number, bytes as u64]).collect();
+        let result = said.slice_mut().upload(gpu, &words).and_then(|()| heard.slice_mut().zero(gpu));
+        let result = result.map_err(|error| self.failure(error)).and_then(|()| {
+            let mut messages = Vec::new();
+            let (me, one_each) = (self.transport.rank(), Parts::packed(&vec![WORDS; outgoing.bytes.len()]));
+            let prepared = sends(me, said.slice().as_bytes(), &one_each, &mut messages)
+                .and_then(|()| receives(me, heard.slice_mut().into_bytes(), &one_each, &mut messages))
+                .and_then(|()| sends(me, send, outgoing, &mut messages))
+                .and_then(|()| receives(me, recv, expected, &mut messages));
+            let started = prepared.and_then(|()| self.transport.start(gpu, &mut messages));
+            started.map_err(|error| self.failure(error))?;
+            self.finish(gpu, called, &expected.bytes, &mut messages).inspect_err(|error| self.end(error))
+        });
+        let result = result.and_then(|()| {
+            let heard = heard.to_vec().map_err(|error| self.failure(error))?;
+            let mut heard = heard.chunks_exact(2).enumerate().filter(|&(from, _)| from != self.transport.rank());
+            heard.try_for_each(|(from, words)| self.check_announced(called, from, words, &expected.bytes))
+        });
+        result.inspect_err(|error| self.end(error))
+    }
+
+    /// Waits until the started `messages` are done, which begin with the announcements.
+    fn finish(
+        &self,
+        gpu: &Gpu,
+        called: &'static str,
+        expected: &[usize],
+        messages: &mut [Message<'_>],
+    ) -> Result<(), CommError> {
+        let (mut wait, mut next_look) = (self.limit.start(), LOOKS);
+        loop {
+            if self.transport.is_done(gpu, messages).map_err(|error| self.failure(error))? {
+                return Ok(());
+            }
+            self.check_alive()?;
+            let expired = wait.expired(self.transport.rank(), called, Vec::new);
+            if expired.is_some() || wait.lasted() >= next_look {
+                let missing = self.look(called, expected, messages)?;
+                if let Some(CommError::Timeout { rank, called, timeout, .. }) = expired {
+                    return Err(CommError::Timeout { rank, called, missing, timeout });
+                }
+                next_look = wait.lasted() + LOOKS;
+            }
+            wait.pause();
+        }
+    }
+
+    /// Checks the announcements that have come; returns the ranks whose have not.
+    fn look(
+        &self,
+        called: &'static str,
+        expected: &[usize],
+        messages: &[Message<'_>],
+    ) -> Result<Vec<usize>, CommError> {
+        let mut missing = Vec::new();
+        let announced = messages.iter().filter_map(|message| match message {
+            Message::Receive { from, bytes } => Some((*from, bytes.as_slice())),
+            Message::Send { .. } => None,
+        });
+        for (from, bytes) in announced.take(self.transport.size() - 1) {
+            let words = bytes.to_vec(&self.watch).map_err(|error| self.failure(error))?;
+            let words: [u64; 2] = pod_read_unaligned(&words);
+            match words[0] {
+                0 => missing.push(from),
+                _ => self.check_announced(called, from, &words, expected)?,
+            }
+        }
+        Ok(missing)
+    }
+
+    fn check_announced(
+        &self,
+        called: &'static str,
+        from: usize,
+        words: &[u64],
+        expected: &[usize],
+    ) -> Result<(), CommError> {
+        if words[0] != number_of(called) {
+            let at = (words[0] as usize).checked_sub(1);
+            let other_called = at.and_then(|at| COLLECTIVES.get(at)).copied().unwrap_or("another");
+            return Err(CommError::Order { rank: self.transport.rank(), called, other: from, other_called });
+        }
+        check_message(self, from, words[1] as usize, expected[from])
+    }
+}
+
+fn number_of(called: &str) -> u64 {
+    1 + COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u64
+}
+
+/// Bytes of an announcement.
+const WORDS: usize = 2 * size_of::<u64>();
+
+/// Where in a buffer the part of each rank is.
+struct Parts {
+    starts: Vec<usize>,
+    bytes: Vec<usize>,
+}
+
+impl Parts {
+    /// One behind the other.
+    fn packed(bytes: &[usize]) -> Self {
+        Self { starts: starts(bytes), bytes: bytes.to_vec() }
+    }
+
+    /// Each where 16-byte loads may start.
+    fn aligned(bytes: Vec<usize>) -> Self {
+        let rounded: Vec<usize> = bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).collect();
+        Self { starts: starts(&rounded), bytes }
+    }
+
+    fn end(&self) -> usize {
+        self.starts.last().zip(self.bytes.last()).map_or(0, |(start, bytes)| start + bytes)
+    }
+
+    fn of(&self, rank: usize) -> Range<usize> {
+        self.starts[rank]..self.starts[rank] + self.bytes[rank]
+    }
+}
+
+/// Adds one message to each rank but `me` that has bytes in `from`.
+fn sends<'a>(
+    me: usize,
+    from: DeviceSlice<'a, u8>,
+    parts: &Parts,
+    messages: &mut Vec<Message<'a>>,
+) -> Result<(), GpuError> {
+    for to in (0..parts.bytes.len()).filter(|&to| to != me && parts.bytes[to] > 0) {
+        let Range { start, end } = parts.of(to);
+        messages.push(Message::Send { to, bytes: from.part(start, end)? });
+    }
+    Ok(())
+}
+
+/// Adds one message from each rank but `me` that has room in `to`.
+fn receives<'a>(
+    me: usize,
+    to: DeviceSliceMut<'a, u8>,
+    parts: &Parts,
+    messages: &mut Vec<Message<'a>>,
+) -> Result<(), GpuError> {
+    let (mut rest, mut at) = (to, 0);
+    for from in (0..parts.bytes.len()).filter(|&from| from != me && parts.bytes[from] > 0) {
+        let Range { start, end } = parts.of(from);
+        let (_, behind) = rest.split_at(start - at)?;
+        let (bytes, behind) = behind.split_at(end - start)?;
+        messages.push(Message::Receive { from, bytes });
+        (rest, at) = (behind, end);
+    }
+    Ok(())
+}
+
+impl Exchange for Nccl {
+    fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.transport.size()
+    }
+
+    fn exchange<'a>(
+        &self,
+        called: &'static str,
+        outgoing: &dyn Fn(usize) -> &'a [u8],
+        expected: &dyn Fn(usize) -> usize,
+        incoming: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), CommError> {
+        let (me, size) = (self.transport.rank(), self.transport.size());
+        check_message(self, me, outgoing(me).len(), expected(me))?;
+        let to_others = |bytes: &dyn Fn(usize) -> usize| -> Vec<usize> {
+            (0..size).map(|rank| if rank == me { 0 } else { bytes(rank) }).collect()
+        };
+        let sent = Parts::aligned(to_others(&|to| outgoing(to).len()));
+        let received = Parts::aligned(to_others(expected));
+        let mut staged = vec![0u8; sent.end()];
+        for to in (0..size).filter(|&to| to != me) {
+            staged[sent.of(to)].copy_from_slice(outgoing(to));
+        }
+        let failure = |error| self.failure(error);
+        let send = self.gpu.upload(&staged).map_err(failure)?;
+        let mut recv = self.gpu.alloc::<u8>(received.end()).map_err(failure)?;
+        self.run(&self.gpu, called, (send.slice(), &sent), (recv.slice_mut(), &received))?;
+        let arrived = recv.to_vec().map_err(failure)?;
+        for from in 0..size {
+            incoming(from, if from == me { outgoing(me) } else { &arrived[received.of(from)] });
+        }
+        Ok(())
+    }
+
+    fn suspend_timeout(&self, suspended: bool) {
+        self.limit.suspend(suspended);
+    }
+
+    fn devices(&self) -> Option<&dyn DeviceExchange> {
+        Some(self)
+    }
+
+    /// A rank that waits on another thread notices it.
+    fn leave(&self, reason: &str) {
+        let failed = CommError::PeerFailed { rank: self.transport.rank(), reason: reason.to_owned() };
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
+        if let Some(alarm) = &self.alarm {
+            alarm.raise(reason);
+        }
+    }
+}
+
+impl DeviceExchange for Nccl {
+    fn device_all_to_all(
+        &self,
+        gpu: &Gpu,
+        send: DeviceSlice<'_, u8>,
+        send_bytes: &[usize],
+        mut recv: DeviceSliceMut<'_, u8>,
+        recv_bytes: &[usize],
+    ) -> Result<(), CommError> {
+        let me = self.transport.rank();
+        let checked = check_parts(self, "bytes to send", send_bytes, send.len())
+            .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()))
+            .and_then(|()| check_message(self, me, send_bytes[me], recv_bytes[me]));
+        or_leave(self, checked)?;
+        let (sent, received) = (Parts::packed(send_bytes), Parts::packed(recv_bytes));
+        let (from, to) = (sent.of(me), received.of(me));
+        let own = recv.reborrow().part(to.start, to.end);
+        let copied = own.and_then(|mut own| own.copy_from(gpu, send.part(from.start, from.end)?));
+        or_leave(self, copied.map_err(|error| self.failure(error)))?;
+        or_leave(self, self.run(gpu, "device_all_to_all", (send, &sent), (recv, &received)))
+    }
+}
+
+impl Drop for Nccl {
+    /// An end whose group has failed does not wait for what it has sent to leave.
+    fn drop(&mut self) {
+        if self.check_alive().is_err() {
+            self.transport.abort();
+        }
+    }
+}
+
+/// What ends a wait in NCCL.
+struct Refused(CommError);
+
+impl From<GpuError> for Refused {
+    fn from(error: GpuError) -> Self {
+        Self(CommError::Gpu { rank: 0, reason: error.to_string() })
+    }
+}

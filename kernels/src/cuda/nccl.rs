@@ -1,0 +1,318 @@
+//! One end of a group of GPUs that NCCL joins.
+//!
+//! The communicator never blocks (NCCL's configuration `blocking = 0`): every call returns at once, and what is under way is
+//! asked for, so that a rank which waits in vain can give up. An end that was given up is unusable, and so is one after an
+//! error.
+//! Its functions are looked up by name and return plain numbers, because `cudarc`'s bindings panic where they do not find
+//! the library, and they do not look for `libnccl.so.2`.
+//!
+//! Unsafe code of this file: calls of NCCL's C functions.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cudarc::nccl::sys;
+
+use super::{Gpu, GpuError, library};
+use crate::comm::{Message, Transport};
+
+/// `ncclSuccess` and `ncclInProgress`.
+const SUCCESS: c_int = 0;
+const IN_PROGRESS: c_int = 7;
+/// `NCCL_CONFIG_UNDEF_INT`, and the mark of a configuration.
+const UNDEFINED: c_int = c_int::MIN;
+const MAGIC: u32 = 0xcafe_beef;
+/// The version whose fields of a configuration are set here: 2.14, the first with `blocking`. NCCL takes its defaults for
+/// those of later versions.
+const VERSION: u32 = 21400;
+/// How long an end that closes waits for what it has sent to leave.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// What rank 0 makes and all ranks of a group need, to find each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NcclId([u8; NcclId::BYTES]);
+
+impl NcclId {
+    /// Its length.
+    pub const BYTES: usize = 128;
+
+    /// A new one. The process that makes it listens for the others from then on.
+    ///
+    /// # Errors
+    /// [`GpuError::Missing`] without NCCL; what it says.
+    pub fn new() -> Result<Self, GpuError> {
+        let api = Api::get()?;
+        let mut id = sys::ncclUniqueId { internal: [0; Self::BYTES] };
+        // SAFETY: `id` is written.
+        let outcome = unsafe { (api.unique_id)(&mut id) };
+        api.check("ncclGetUniqueId", outcome)?;
+        Ok(Self(id.internal.map(|byte| byte as u8)))
+    }
+
+    /// The one with these bytes.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    fn to_nccl(self) -> sys::ncclUniqueId {
+        sys::ncclUniqueId { internal: self.0.map(|byte| byte as c_char) }
+    }
+}
+
+impl std::fmt::Debug for NcclId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("NcclId")
+    }
+}
+
+/// The start of `ncclConfig_t`, as long as [`VERSION`]'s.
+#[repr(C)]
+struct Config {
+    size: usize,
+    magic: u32,
+    version: u32,
+    blocking: c_int,
+    /// What the compiler puts behind it anyway; later versions have a field there.
+    padding: c_int,
+}
+
+/// NCCL's functions.
+struct Api {
+    unique_id: unsafe extern "C" fn(*mut sys::ncclUniqueId) -> c_int,
+    init: unsafe extern "C" fn(*mut sys::ncclComm_t, c_int, sys::ncclUniqueId, c_int, *mut Config) -> c_int,
+    finalize: unsafe extern "C" fn(sys::ncclComm_t) -> c_int,
+    destroy: unsafe extern "C" fn(sys::ncclComm_t) -> c_int,
+    abort: unsafe extern "C" fn(sys::ncclComm_t) -> c_int,
+    state: unsafe extern "C" fn(sys::ncclComm_t, *mut c_int) -> c_int,
+    group_start: unsafe extern "C" fn() -> c_int,
+    group_end: unsafe extern "C" fn() -> c_int,
+    send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, sys::ncclComm_t, sys::cudaStream_t) -> c_int,
+    receive: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, sys::ncclComm_t, sys::cudaStream_t) -> c_int,
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    last_error: unsafe extern "C" fn(sys::ncclComm_t) -> *const c_char,
+}
+
+impl Api {
+    fn get() -> Result<&'static Self, GpuError> {
+        static FOUND: OnceLock<Result<Api, GpuError>> = OnceLock::new();
+        FOUND.get_or_init(Self::load).as_ref().map_err(Clone::clone)
+    }
+
+    fn load() -> Result<Self, GpuError> {
+        let library = library::open_nccl()?;
+        macro_rules! find {
+            ($name:literal) => {{
+                let too_old = |_| GpuError::Missing {
+                    library: concat!("NCCL's function ", $name),
+                    remedy: "this NCCL is older than 2.14: `pip install -U nvidia-nccl-cu13` into PyTorch's environment",
+                };
+                // SAFETY: the function has the type of its field in nccl.h.
+                unsafe { *library.get($name.as_bytes()).map_err(too_old)? }
+            }};
+        }
+        let api = Self {
+            unique_id: find!("ncclGetUniqueId"),
+            init: find!("ncclCommInitRankConfig"),
+            finalize: find!("ncclCommFinalize"),
+            destroy: find!("ncclCommDestroy"),
+            abort: find!("ncclCommAbort"),
+            state: find!("ncclCommGetAsyncError"),
+            group_start: find!("ncclGroupStart"),
+            group_end: find!("ncclGroupEnd"),
+            send: find!("ncclSend"),
+            receive: find!("ncclRecv"),
+            error_string: find!("ncclGetErrorString"),
+            last_error: find!("ncclGetLastError"),
+        };
+        // Its functions are used until the process ends.
+        std::mem::forget(library);
+        Ok(api)
+    }
+
+    /// An error unless `outcome` is success, or that the call goes on.
+    fn check(&self, call: &'static str, outcome: c_int) -> Result<(), GpuError> {
+        if matches!(outcome, SUCCESS | IN_PROGRESS) {
+            return Ok(());
+        }
+        let text = |text: *const c_char| match text.is_null() {
+            true => String::new(),
+            // SAFETY: NCCL returns texts that end with 0 and stay.
+            false => unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().replace('\n', ", "),
+        };
+        // SAFETY: any number may be asked for; no communicator stands for the thread's last error.
+        let (what, last) =
+            unsafe { (text((self.error_string)(outcome)), text((self.last_error)(std::ptr::null_mut()))) };
+        let last = if last.is_empty() { last } else { format!(" ({last})") };
+        Err(GpuError::Call { call, reason: format!("{what}{last}; NCCL_DEBUG=WARN tells more") })
+    }
+}
+
+/// One rank's end.
+#[derive(Debug)]
+pub(crate) struct NcclEnd {
+    comm: Handle,
+    rank: usize,
+    size: usize,
+    gone: AtomicBool,
+}
+
+/// NCCL's communicator.
+#[derive(Clone, Copy, Debug)]
+struct Handle(sys::ncclComm_t);
+
+// SAFETY: a communicator may be used by any thread, by one at a time, as `Communicator` has it.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl NcclEnd {
+    /// Joins the group of `id` as `rank` of `size`, with `gpu`, which no other rank has. `wait` is called again and again while the
+    /// others are awaited, and ends that with its error.
+    ///
+    /// # Errors
+    /// [`GpuError::Missing`] without NCCL; what it says; that of `wait`.
+    pub(crate) fn join<E: From<GpuError>>(
+        gpu: &Gpu,
+        id: NcclId,
+        rank: usize,
+        size: usize,
+        mut wait: impl FnMut() -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let api = Api::get()?;
+        gpu.backend().enter()?;
+        let size_of_config = size_of::<Config>();
+        let mut config =
+            Config { size: size_of_config, magic: MAGIC, version: VERSION, blocking: 0, padding: UNDEFINED };
+        let mut comm = std::ptr::null_mut();
+        // SAFETY: `comm` is written; NCCL reads as many bytes of the configuration as it says it has.
+        let started = unsafe { (api.init)(&mut comm, size as c_int, id.to_nccl(), rank as c_int, &mut config) };
+        api.check("ncclCommInitRankConfig", started)?;
+        let end = Self { comm: Handle(comm), rank, size, gone: AtomicBool::new(false) };
+        while end.is_busy(api)? {
+            wait().inspect_err(|_| end.abort())?;
+        }
+        Ok(end)
+    }
+
+    /// Whether a call is still under way.
+    fn is_busy(&self, api: &Api) -> Result<bool, GpuError> {
+        let mut state = SUCCESS;
+        // SAFETY: the communicator was not given up; `state` is written.
+        let asked = unsafe { (api.state)(self.comm.0, &mut state) };
+        api.check("ncclCommGetAsyncError", asked)?;
+        api.check("NCCL", state)?;
+        Ok(state == IN_PROGRESS)
+    }
+
+    fn check_there(&self) -> Result<&'static Api, GpuError> {
+        match self.gone.load(Ordering::Acquire) {
+            false => Api::get(),
+            true => Err(GpuError::Call { call: "NCCL", reason: "this communicator was given up".into() }),
+        }
+    }
+}
+
+impl Transport for NcclEnd {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+        let api = self.check_there()?;
+        gpu.backend().enter()?;
+        let (comm, stream) = (self.comm.0, gpu.backend().stream() as sys::cudaStream_t);
+        let kind = sys::ncclDataType_t::ncclUint8 as c_int;
+        // SAFETY: no arguments.
+        api.check("ncclGroupStart", unsafe { (api.group_start)() })?;
+        let mut outcome = Ok(());
+        for message in messages {
+            // SAFETY: the slices are of this GPU's memory, and live until `is_done` or `abort`.
+            let called = unsafe {
+                match message {
+                    Message::Send { to, bytes } => {
+                        (api.send)(bytes.address() as *const c_void, bytes.len(), kind, *to as c_int, comm, stream)
+                    }
+                    Message::Receive { from, bytes } => {
+                        (api.receive)(bytes.address() as *mut c_void, bytes.len(), kind, *from as c_int, comm, stream)
+                    }
+                }
+            };
+            outcome = outcome.and(api.check("ncclSend or ncclRecv", called));
+        }
+        // SAFETY: a group was started; it is ended whatever came between.
+        let ended = unsafe { (api.group_end)() };
+        outcome.and(api.check("ncclGroupEnd", ended))
+    }
+
+    fn is_done(&self, gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+        let api = self.check_there()?;
+        // Nothing is on the stream before the call has ended.
+        if self.is_busy(api)? { Ok(false) } else { gpu.is_done() }
+    }
+
+    fn abort(&self) {
+        if self.gone.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Ok(api) = Api::get() {
+            // SAFETY: the communicator was not given up before; its kernels end.
+            unsafe { (api.abort)(self.comm.0) };
+        }
+    }
+}
+
+impl Drop for NcclEnd {
+    fn drop(&mut self) {
+        let Ok(api) = self.check_there() else { return };
+        // SAFETY: the communicator is there, and nobody else uses it.
+        let started = unsafe { (api.finalize)(self.comm.0) };
+        let deadline = Instant::now() + FAREWELL;
+        let mut busy = api.check("ncclCommFinalize", started).and_then(|()| self.is_busy(api));
+        while busy == Ok(true) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+            busy = self.is_busy(api);
+        }
+        match busy {
+            // SAFETY: as above; it was finalised.
+            Ok(false) => drop(unsafe { (api.destroy)(self.comm.0) }),
+            _ => self.abort(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_made_where_nccl_is_and_its_lack_is_said() {
+        match NcclId::new() {
+            Ok(id) => {
+                assert_ne!(*id.as_bytes(), [0; NcclId::BYTES]);
+                assert_eq!(NcclId::from_bytes(*id.as_bytes()), id);
+            }
+            Err(error) => assert!(error.to_string().contains(": "), "{error}"),
+        }
+    }
+
+    #[test]
+    fn without_a_driver_nccl_says_so() {
+        if let (Ok(id), Err(_)) = (NcclId::new(), library::driver()) {
+            let error = NcclEnd::join(&Gpu::emulated(0), id, 0, 1, || Ok::<(), GpuError>(())).unwrap_err();
+            assert!(matches!(error, GpuError::Call { .. }), "{error}");
+        }
+    }
+}

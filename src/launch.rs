@@ -1,0 +1,244 @@
+//! What a launcher tells the processes it starts, by variables of the environment.
+
+use std::fmt::{self, Display};
+
+/// Names of a launcher's variables: the rank, the number of ranks, the rank among those of its host.
+struct Launcher {
+    name: &'static str,
+    rank: &'static str,
+    size: &'static str,
+    local: &'static str,
+    /// Without this, the others are a surrounding job's.
+    needs: Option<&'static str>,
+    /// Variables that name the run.
+    run: &'static [&'static str],
+}
+
+/// In the order in which they are believed: torchrun and mpirun may run inside a job of Slurm's.
+const LAUNCHERS: [Launcher; 4] = [
+    Launcher {
+        name: "torchrun",
+        rank: "RANK",
+        size: "WORLD_SIZE",
+        local: "LOCAL_RANK",
+        needs: None,
+        run: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
+    },
+    Launcher {
+        name: "mpirun",
+        rank: "OMPI_COMM_WORLD_RANK",
+        size: "OMPI_COMM_WORLD_SIZE",
+        local: "OMPI_COMM_WORLD_LOCAL_RANK",
+        needs: None,
+        run: &["PMIX_NAMESPACE"],
+    },
+    Launcher {
+        name: "mpiexec",
+        rank: "PMI_RANK",
+        size: "PMI_SIZE",
+        local: "MPI_LOCALRANKID",
+        needs: None,
+        run: &["PMI_JOBID"],
+    },
+    Launcher {
+        name: "srun",
+        rank: "SLURM_PROCID",
+        size: "SLURM_NTASKS",
+        local: "SLURM_LOCALID",
+        // The script of a job has the others too, and is one process.
+        needs: Some("SLURM_STEP_ID"),
+        run: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
+
+/// Where processes look for rank 0, and the variables that name it.
+const ADDRESS: [&str; 2] = ["MASTER_ADDR", "MASTER_PORT"];
+/// Ports of Slurm's jobs start here.
+const SLURM_PORTS: u64 = 15_000;
+
+/// One of several processes that a launcher has started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// The launcher.
+    pub by: &'static str,
+    /// This process, from 0.
+    pub rank: usize,
+    /// How many there are.
+    pub size: usize,
+    /// This process among those of its host, from 0.
+    pub local: Option<usize>,
+    /// The name of the run, the same for all; may be empty.
+    pub run: String,
+    /// Where rank 0 is to be found, host and port.
+    pub address: Option<(String, u16)>,
+}
+
+impl Launch {
+    /// What the environment tells; `None` if no launcher has started this process.
+    ///
+    /// # Errors
+    /// One line, if the variables contradict each other.
+    pub fn found() -> Result<Option<Self>, String> {
+        Self::from(&|name| std::env::var(name).ok())
+    }
+
+    /// What `variable` tells, by name.
+    ///
+    /// # Errors
+    /// As [`Launch::found`].
+    pub fn from(variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
+        for launcher in &LAUNCHERS {
+            let there = |name: &str| variable(name).is_some();
+            let started = there(launcher.size) && launcher.needs.is_none_or(there);
+            if !started || (launcher.name == "torchrun" && !there(launcher.rank)) {
+                continue;
+            }
+            let number = |name: &str| -> Result<Option<usize>, String> {
+                let Some(text) = variable(name) else { return Ok(None) };
+                text.trim()
+                    .parse()
+                    .map(Some)
+                    .map_err(|_| format!("{name}={text}: expected a number, as {} sets it", launcher.name))
+            };
+            let needed = |name: &str| {
+                number(name)?
+                    .ok_or_else(|| format!("{} is set, {name} is not: {} sets both", launcher.size, launcher.name))
+            };
+            let (rank, size) = (needed(launcher.rank)?, needed(launcher.size)?);
+            if rank >= size {
+                let (names, values) = ((launcher.rank, launcher.size), (rank, size));
+                return Err(format!("{}={} but {}={}: ranks are counted from 0", names.0, values.0, names.1, values.1));
+            }
+            let local = number(launcher.local)?;
+            let run: Vec<String> = launcher.run.iter().filter_map(|name| variable(name)).collect();
+            let address = address(launcher, variable)?;
+            return Ok(Some(Self { by: launcher.name, rank, size, local, run: run.join("."), address }));
+        }
+        Ok(None)
+    }
+}
+
+impl Display for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} of {}, started by {}", self.rank, self.size, self.by)?;
+        self.local.map_or(Ok(()), |local| write!(f, ", process {local} of its host"))?;
+        self.address.as_ref().map_or(Ok(()), |(host, port)| write!(f, ", rank 0 at {host}:{port}"))
+    }
+}
+
+/// Where rank 0 is to be found, as far as the launcher tells.
+fn address(launcher: &Launcher, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<(String, u16)>, String> {
+    if let (Some(host), Some(port)) = (variable(ADDRESS[0]), variable(ADDRESS[1])) {
+        // torchrun's own store listens at the port itself.
+        let next = port.trim().parse::<u16>().ok().and_then(|port| port.checked_add(1));
+        return match next {
+            Some(port) => Ok(Some((host, port))),
+            None => Err(format!("{}={port}: expected a port below 65535", ADDRESS[1])),
+        };
+    }
+    let hosts = ["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"].iter().find_map(|name| variable(name));
+    match (launcher.name, hosts.as_deref().and_then(first_host)) {
+        ("srun", Some(host)) => {
+            let job: u64 = variable("SLURM_JOB_ID").and_then(|job| job.trim().parse().ok()).unwrap_or(0);
+            let step: u64 = variable("SLURM_STEP_ID").and_then(|step| step.trim().parse().ok()).unwrap_or(0);
+            // Jobs that follow each other have ports apart, and so have their steps.
+            Ok(Some((host, (SLURM_PORTS + (job.wrapping_mul(7).wrapping_add(step)) % 10_000) as u16)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// The first of the hosts that Slurm writes as `node[03-05,9],login`: `node03`.
+fn first_host(list: &str) -> Option<String> {
+    let end = list.find([',', '[']).unwrap_or(list.len());
+    let (prefix, rest) = list.split_at(end);
+    let Some(inside) = rest.strip_prefix('[') else {
+        return Some(prefix.trim().to_string()).filter(|host| !host.is_empty());
+    };
+    let (inside, behind) = inside.split_once(']')?;
+    let first = inside.split([',', '-']).next()?;
+    let suffix = behind.split([',', '[']).next().unwrap_or_default();
+    Some(format!("{prefix}{first}{suffix}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &str) -> Result<Option<Launch>, String> {
+        let pairs: Vec<(&str, &str)> = variables.split_whitespace().filter_map(|pair| pair.split_once('=')).collect();
+        Launch::from(&|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
+    }
+
+    #[test]
+    fn every_launcher_is_understood() {
+        let slurm = "SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 SLURM_STEP_ID=0 SLURM_JOB_ID=1234 \
+                     SLURM_STEP_NODELIST=gpu[03-04]";
+        let torchrun = "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=10.0.0.7 MASTER_PORT=29500 \
+                        TORCHELASTIC_RUN_ID=none TORCHELASTIC_RESTART_COUNT=0";
+        let mpirun = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 PMIX_NAMESPACE=77";
+        let at = |host: &str, port| Some((host.to_string(), port));
+        for (variables, by, rank, size, local, run, address) in [
+            (torchrun.to_string(), "torchrun", 5, 8, Some(1), "none.0", at("10.0.0.7", 29501)),
+            (mpirun.to_string(), "mpirun", 0, 2, Some(0), "77", None),
+            (format!("{mpirun} MASTER_ADDR=a MASTER_PORT=9"), "mpirun", 0, 2, Some(0), "77", at("a", 10)),
+            ("PMI_RANK=1 PMI_SIZE=3 MPI_LOCALRANKID=1".to_string(), "mpiexec", 1, 3, Some(1), "", None),
+            (slurm.to_string(), "srun", 3, 4, Some(1), "1234.0", at("gpu03", 15_000 + 8638)),
+            // Inside a job of Slurm's the inner launcher counts.
+            (format!("{slurm} {torchrun}"), "torchrun", 5, 8, Some(1), "none.0", at("10.0.0.7", 29501)),
+            (format!("{slurm} {mpirun}"), "mpirun", 0, 2, Some(0), "77", None),
+            ("RANK=0 WORLD_SIZE=1".to_string(), "torchrun", 0, 1, None, "", None),
+        ] {
+            let found = from(&variables).unwrap().unwrap();
+            assert_eq!((found.by, found.rank, found.size, found.local), (by, rank, size, local), "{variables}");
+            assert_eq!((found.run.as_str(), found.address), (run, address), "{variables}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_nobody_launched_is_alone() {
+        for variables in [
+            "",
+            "SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_JOB_ID=3",
+            "MASTER_ADDR=a MASTER_PORT=b",
+            "LOCAL_RANK=1",
+            "WORLD_SIZE=4",
+        ] {
+            assert_eq!(from(variables), Ok(None), "{variables}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_said_in_one_line() {
+        for (variables, words) in [
+            ("RANK=x WORLD_SIZE=2", "RANK=x: expected a number, as torchrun sets it"),
+            ("RANK=1 WORLD_SIZE=-2", "WORLD_SIZE=-2: expected a number"),
+            ("RANK=2 WORLD_SIZE=2", "RANK=2 but WORLD_SIZE=2: ranks are counted from 0"),
+            ("RANK=0 WORLD_SIZE=0", "ranks are counted from 0"),
+            ("RANK=0 WORLD_SIZE=2 LOCAL_RANK=one", "LOCAL_RANK=one: expected a number"),
+            ("OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE is set, OMPI_COMM_WORLD_RANK is not: mpirun sets both"),
+            ("PMI_SIZE=2", "PMI_RANK is not"),
+            ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=65535", "MASTER_PORT=65535: expected a port below 65535"),
+            ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=http", "MASTER_PORT=http"),
+        ] {
+            let told = from(variables).unwrap_err();
+            assert!(told.contains(words) && !told.contains('\n'), "{variables}: {told}");
+        }
+    }
+
+    #[test]
+    fn the_first_host_of_a_list_is_found() {
+        for (list, host) in [
+            ("login", Some("login")),
+            ("gpu03,gpu07", Some("gpu03")),
+            ("gpu[03-05,9],login", Some("gpu03")),
+            ("rack[1,3]-ib,x", Some("rack1-ib")),
+            ("a.b.c", Some("a.b.c")),
+            ("", None),
+            ("node[1-", None),
+        ] {
+            assert_eq!(first_host(list).as_deref(), host, "{list}");
+        }
+    }
+}

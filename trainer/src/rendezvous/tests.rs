@@ -1,0 +1,229 @@
+//! Ranks that meet, strangers that do not, and what is said when somebody does not come.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A port that is free now.
+fn at(secret: &[u8], timeout_ms: u64) -> Rendezvous {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    Rendezvous {
+        host: "localhost".into(),
+        port,
+        secret: secret.to_vec(),
+        run: "job 7".into(),
+        timeout: Duration::from_millis(timeout_ms),
+    }
+}
+
+const PAYLOAD: &[u8] = &[7; 256];
+
+fn come(rendezvous: &Rendezvous, rank: usize, size: usize) -> Result<(Vec<u8>, Line)> {
+    rendezvous.meet(rank, size, || Ok(PAYLOAD.to_vec()))
+}
+
+/// All `size` ranks at once; what each returned.
+fn all(rendezvous: &Rendezvous, size: usize) -> Vec<Result<(Vec<u8>, Line)>> {
+    thread::scope(|scope| {
+        let ranks: Vec<_> = (0..size).map(|rank| scope.spawn(move || come(rendezvous, rank, size))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn message(result: Result<(Vec<u8>, Line)>) -> String {
+    match result {
+        Ok(_) => panic!("it met"),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn until(what: &str, found: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !found() {
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_rank_gets_what_the_first_has_with_and_without_a_secret() {
+    for (size, secret) in [(1, &b"x"[..]), (2, b""), (2, b"a secret"), (5, &[9; 300])] {
+        for result in all(&at(secret, 20_000), size) {
+            let (bytes, line) = result.unwrap();
+            assert_eq!(bytes, PAYLOAD);
+            line.finish();
+        }
+    }
+}
+
+#[test]
+fn ranks_that_do_not_come_are_named_to_those_that_did() {
+    let rendezvous = at(b"", 700);
+    let (first, second) = thread::scope(|scope| {
+        let first = scope.spawn(|| message(come(&rendezvous, 0, 4)));
+        let second = scope.spawn(|| message(come(&rendezvous, 2, 4)));
+        (first.join().unwrap(), second.join().unwrap())
+    });
+    for told in [first, second] {
+        assert!(told.contains("ranks 1, 3 did not come to localhost:") && told.contains("within 0.7 s"), "{told}");
+    }
+}
+
+#[test]
+fn a_first_rank_that_never_listens_is_said() {
+    let told = message(come(&at(b"", 300), 1, 2));
+    assert!(told.starts_with("rank 1: rank 0 did not answer at localhost:") && told.contains("refused"), "{told}");
+    // Another service, which says something else or nothing.
+    let rendezvous = at(b"", 300);
+    let other = TcpListener::bind(("127.0.0.1", rendezvous.port)).unwrap();
+    thread::spawn(move || {
+        other.incoming().flatten().for_each(|mut caller| caller.write_all(&[b'H'; 64]).unwrap_or_default())
+    });
+    let told = message(come(&rendezvous, 1, 2));
+    assert!(told.contains("who answers is no gsplit"), "{told}");
+}
+
+#[test]
+fn whoever_does_not_belong_is_told_and_the_run_goes_on_waiting() {
+    let rendezvous = at(b"right", 20_000);
+    let as_rank = |change: &dyn Fn(&mut Rendezvous), rank, size| {
+        let mut other = rendezvous.clone();
+        change(&mut other);
+        message(come(&other, rank, size))
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| come(&rendezvous, 0, 3));
+        let early = scope.spawn(|| come(&rendezvous, 1, 3));
+        let told = as_rank(&|other| other.secret = b"wrong".to_vec(), 2, 3);
+        assert!(told.contains("secret") && told.starts_with("rank 2: "), "{told}");
+        let told = as_rank(&|other| other.secret = Vec::new(), 2, 3);
+        assert!(told.contains("secret"), "{told}");
+        let told = as_rank(&|other| other.run = "job 8".into(), 2, 3);
+        assert!(told.contains("another run"), "{told}");
+        let told = as_rank(&|_| {}, 2, 4);
+        assert!(told.contains("one of 3 ranks, this one as one of 4"), "{told}");
+        let told = as_rank(&|_| {}, 7, 3);
+        assert!(told.contains("ranks 0 to 2"), "{told}");
+        // The seat of rank 1 is taken as soon as it has come.
+        thread::sleep(Duration::from_millis(300));
+        let told = as_rank(&|_| {}, 1, 3);
+        assert!(told.contains("rank 1 has come already"), "{told}");
+        assert_eq!(come(&rendezvous, 2, 3).unwrap().0, PAYLOAD);
+        assert_eq!(early.join().unwrap().unwrap().0, PAYLOAD);
+        assert_eq!(first.join().unwrap().unwrap().0, PAYLOAD);
+    });
+}
+
+#[test]
+fn garbage_and_silence_hold_up_nobody() {
+    let rendezvous = at(b"right", 20_000);
+    let call = || {
+        until("nobody listens", || TcpStream::connect(("127.0.0.1", rendezvous.port)).is_ok());
+        TcpStream::connect(("127.0.0.1", rendezvous.port)).unwrap()
+    };
+    let started = Instant::now();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| come(&rendezvous, 0, 2));
+        let silent: Vec<TcpStream> = (0..8).map(|_| call()).collect();
+        for garbage in [
+            &[0u8; 200][..],
+            &[255; 112],
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"gsplit1\n",
+            &[b"gsplit1\n" as &[u8], &[255; 500]].concat(),
+        ] {
+            let mut caller = call();
+            // The far side may have closed it by now.
+            let _ = caller.write_all(garbage);
+            let _ = caller.shutdown(std::net::Shutdown::Write);
+            let _ = caller.read_to_end(&mut Vec::new());
+        }
+        assert_eq!(come(&rendezvous, 1, 2).unwrap().0, PAYLOAD);
+        assert_eq!(first.join().unwrap().unwrap().0, PAYLOAD);
+        assert!(started.elapsed() < HANDSHAKE, "the silent ones were not waited for");
+        drop(silent);
+    });
+}
+
+#[test]
+fn an_answer_that_is_too_long_is_refused() {
+    let rendezvous = at(b"", 1000);
+    let listener = TcpListener::bind(("127.0.0.1", rendezvous.port)).unwrap();
+    let fake = thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        wire::send_challenge(&stream).unwrap();
+        let mut heard = [0; 112];
+        (&stream).read_exact(&mut heard).unwrap();
+        (&stream).write_all(&[1, 255, 255]).unwrap();
+        let _ = (&stream).read(&mut [0]);
+    });
+    let told = message(come(&rendezvous, 1, 2));
+    assert!(told.contains("65535 bytes"), "{told}");
+    fake.join().unwrap();
+}
+
+#[test]
+fn a_port_that_is_taken_is_said() {
+    let rendezvous = at(b"", 500);
+    let _taken = TcpListener::bind(("127.0.0.1", rendezvous.port)).unwrap();
+    let told = message(come(&rendezvous, 0, 2));
+    assert!(told.contains("cannot listen") && told.contains("--rendezvous HOST:PORT"), "{told}");
+}
+
+#[test]
+fn the_secret_is_never_shown() {
+    let shown = format!("{:?}", at(b"sesame", 1));
+    assert!(shown.contains("localhost") && !shown.contains("sesame") && !shown.contains("115"), "{shown}");
+}
+
+#[test]
+fn a_rank_that_fails_or_dies_is_told_to_all() {
+    for (failing, reason) in
+        [(0, Some("disk full")), (1, Some("out of memory:\nasked for 3 GiB")), (2, None), (0, None)]
+    {
+        let mut lines: Vec<Line> = all(&at(b"s", 20_000), 3).into_iter().map(|result| result.unwrap().1).collect();
+        let failed = lines.remove(failing);
+        let alarms: Vec<_> = lines.iter().map(Line::alarm).collect();
+        assert!(alarms.iter().all(|alarm| alarm.raised().is_none()));
+        if let Some(reason) = reason {
+            failed.alarm().raise(reason);
+        }
+        drop(failed);
+        let expected = reason.unwrap_or("it ended before the others").replace('\n', " ");
+        for alarm in &alarms {
+            until("the alarm is raised", || alarm.raised().is_some());
+            assert_eq!(alarm.raised().unwrap(), CommError::PeerFailed { rank: failing, reason: expected.clone() });
+        }
+    }
+}
+
+#[test]
+fn ranks_that_finish_alarm_nobody() {
+    let lines: Vec<Line> = all(&at(b"", 20_000), 3).into_iter().map(|result| result.unwrap().1).collect();
+    let last = lines[1].alarm();
+    for (rank, line) in lines.into_iter().enumerate() {
+        line.finish();
+        if rank != 1 {
+            drop(line);
+        } else {
+            std::mem::forget(line);
+        }
+    }
+    thread::sleep(Duration::from_millis(200));
+    assert!(last.raised().is_none());
+}
+
+#[test]
+fn a_stream_that_ends_without_a_farewell_is_a_death() {
+    // What the system does when a process is killed.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let line = Line::of_other(3, listener.accept().unwrap().0).unwrap();
+    drop(there);
+    let alarm = line.alarm();
+    until("the death is noticed", || alarm.raised().is_some());
+    assert_eq!(alarm.raised().unwrap().to_string(), "rank 0 left the group: its process has ended");
+}

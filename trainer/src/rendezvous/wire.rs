@@ -1,0 +1,204 @@
+//! What goes over the wire while ranks meet.
+//!
+//! ```text
+//! rank 0 → rank r    MAGIC, challenge                                         8 + 32 bytes
+//! rank r → rank 0    MAGIC, rank, size, run, challenge, proof                 8 + 4 + 4 + 32 + 32 + 32
+//! rank 0 → rank r    kind, length, that many bytes (at most 1024), proof      1 + 2 + length + 32
+//! ```
+//!
+//! Numbers are little-endian. A proof is HMAC-SHA256, under the run's secret, of all that was said before it and of the other
+//! side's challenge.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, Mac};
+use sha2::{Digest, Sha256};
+
+const MAGIC: [u8; 8] = *b"gsplit1\n";
+/// The most that rank 0 sends.
+const MOST: usize = 1024;
+/// A deadline where a duration is beyond the clock.
+const YEAR: Duration = Duration::from_secs(365 * 86400);
+
+/// In `time`.
+pub(super) fn after(time: Duration) -> Instant {
+    Instant::now() + time.min(YEAR)
+}
+
+/// What proofs are made with.
+pub(super) struct Secret(Vec<u8>);
+
+impl Secret {
+    pub(super) fn new(secret: &[u8]) -> Self {
+        Self(secret.to_vec())
+    }
+
+    /// The name of a run, as long as every other.
+    pub(super) fn name(run: &str) -> [u8; 32] {
+        Sha256::digest(run.as_bytes()).into()
+    }
+
+    fn hash(&self, parts: &[&[u8]]) -> Option<Hmac<Sha256>> {
+        // Keys may have any length.
+        let mut hash = Hmac::<Sha256>::new_from_slice(&self.0).ok()?;
+        parts.iter().for_each(|part| hash.update(part));
+        Some(hash)
+    }
+
+    fn proof(&self, parts: &[&[u8]]) -> [u8; 32] {
+        self.hash(parts).map(|hash| hash.finalize().into_bytes().into()).unwrap_or_default()
+    }
+
+    /// Compares in a time that does not depend on the bytes.
+    fn is_proved(&self, parts: &[&[u8]], proof: &[u8]) -> bool {
+        self.hash(parts).is_some_and(|hash| hash.verify_slice(proof).is_ok())
+    }
+}
+
+/// What nobody can know before.
+fn random() -> Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads all of `bytes` before `deadline`, however slowly they come.
+fn read(mut stream: &TcpStream, bytes: &mut [u8], deadline: Instant) -> Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(rest) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => rest = &mut rest[count..],
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Rank 0's opening; returns the challenge.
+pub(super) fn send_challenge(mut stream: &TcpStream) -> Result<[u8; 32]> {
+    let nonce = random()?;
+    stream.write_all(&[&MAGIC[..], &nonce].concat())?;
+    Ok(nonce)
+}
+
+/// Reads rank 0's opening; `None` if it is another's.
+pub(super) fn challenge(stream: &TcpStream, deadline: Instant) -> Result<Option<[u8; 32]>> {
+    let mut opening = [0; 40];
+    read(stream, &mut opening, deadline)?;
+    let (magic, nonce) = opening.split_at(8);
+    Ok(if magic == MAGIC { nonce.try_into().ok() } else { None })
+}
+
+/// Who calls.
+pub(super) struct Hello {
+    pub rank: u32,
+    pub size: u32,
+    /// [`Secret::name`].
+    pub run: [u8; 32],
+    nonce: [u8; 32],
+}
+
+impl Hello {
+    pub(super) fn new(rank: u32, size: u32, run: [u8; 32]) -> Result<Self> {
+        Ok(Self { rank, size, run, nonce: random()? })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        [&MAGIC[..], &self.rank.to_le_bytes(), &self.size.to_le_bytes(), &self.run, &self.nonce].concat()
+    }
+
+    /// `theirs` is rank 0's challenge.
+    pub(super) fn write(&self, mut stream: &TcpStream, theirs: &[u8; 32], secret: &Secret) -> Result<()> {
+        let said = self.bytes();
+        let proof = secret.proof(&[b"rank", theirs, &said]);
+        stream.write_all(&[&said[..], &proof].concat())
+    }
+
+    /// Who calls, and whether it has proved that it knows the secret; `ours` is the challenge that it was sent.
+    pub(super) fn read(
+        stream: &TcpStream,
+        ours: &[u8; 32],
+        secret: &Secret,
+        deadline: Instant,
+    ) -> Result<(Self, bool)> {
+        let mut bytes = [0; 112];
+        read(stream, &mut bytes, deadline)?;
+        let (said, proof) = bytes.split_at(80);
+        if said[..8] != MAGIC {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let number = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
+        let field = |at: usize| said[at..at + 32].try_into().unwrap_or_default();
+        let hello = Self { rank: number(8), size: number(12), run: field(16), nonce: field(48) };
+        let proved = secret.is_proved(&[b"rank", ours, said], proof);
+        Ok((hello, proved))
+    }
+}
+
+/// What rank 0 answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// All have come; its bytes follow.
+    Welcome = 1,
+    /// The reason follows.
+    Refused = 2,
+}
+
+/// Answers the caller of `hello`.
+pub(super) fn write_verdict(
+    mut stream: &TcpStream,
+    hello: &Hello,
+    secret: &Secret,
+    kind: Kind,
+    bytes: &[u8],
+) -> Result<()> {
+    let length =
+        u16::try_from(bytes.len()).ok().filter(|&length| length as usize <= MOST).ok_or(ErrorKind::InvalidInput)?;
+    let said = [&[kind as u8][..], &length.to_le_bytes(), bytes].concat();
+    let proof = secret.proof(&[b"zero", &hello.bytes(), &said]);
+    stream.write_all(&[&said[..], &proof].concat())
+}
+
+/// Tells the caller of `hello` why it is not wanted. It may have gone.
+pub(super) fn refuse(stream: &TcpStream, hello: &Hello, secret: &Secret, reason: &str) {
+    let end = reason.char_indices().map(|(at, letter)| at + letter.len_utf8()).take_while(|&end| end <= MOST).last();
+    let _ = write_verdict(stream, hello, secret, Kind::Refused, &reason.as_bytes()[..end.unwrap_or(0)]);
+}
+
+/// Rank 0's answer, and whether who gave it has proved that it knows the secret.
+pub(super) fn read_verdict(
+    stream: &TcpStream,
+    hello: &Hello,
+    secret: &Secret,
+    deadline: Instant,
+) -> Result<(Kind, Vec<u8>, bool)> {
+    let mut head = [0; 3];
+    read(stream, &mut head, deadline)?;
+    let length = usize::from(u16::from_le_bytes([head[1], head[2]]));
+    let kind = match head[0] {
+        1 => Kind::Welcome,
+        2 => Kind::Refused,
+        _ => return Err(Error::new(ErrorKind::InvalidData, "the answer is no gsplit's")),
+    };
+    if length > MOST {
+        return Err(Error::new(
+            ErrorKind::InvalidData,
+            format!("an answer of {length} bytes, at most {MOST} expected"),
+        ));
+    }
+    let mut rest = vec![0; length + 32];
+    read(stream, &mut rest, deadline.max(after(Duration::from_secs(1))))?;
+    let proof = rest.split_off(length);
+    let proved = secret.is_proved(&[b"zero", &hello.bytes(), &head, &rest], &proof);
+    Ok((kind, rest, proved))
+}

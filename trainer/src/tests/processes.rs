@@ -1,0 +1,163 @@
+//! Ranks that are processes (here threads that share nothing but a communicator), and ranks that hang.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gsplit_kernels::{CommError, Communicator, Threads};
+use tch::Tensor;
+
+use super::fixture::{Cut, changed, config, dataset, store_partition};
+use super::runs::{losses, run};
+use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::model::{Layer, LayerEdges, OwnLayer};
+use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
+use crate::{Error, Process, RunOptions, Summary};
+
+/// What each of the processes of a run on `config` returns.
+fn on_processes(fixture: &super::fixture::Fixture, config: &TrainConfig, options: &RunOptions) -> Vec<Summary> {
+    let ranks = config.num_ranks();
+    let ends = Threads::group(ranks).into_iter().zip(Threads::group(ranks));
+    thread::scope(|scope| {
+        let start = |(sampling, computing): (Threads, Threads)| {
+            let process = Process::new(Box::new(sampling), Box::new(computing), Some(0));
+            let options = RunOptions { process: Some(Arc::new(process)), ..options.clone() };
+            scope.spawn(move || run(fixture, config, &options).unwrap())
+        };
+        let processes: Vec<_> = ends.map(start).collect();
+        processes.into_iter().map(|process| process.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn ranks_that_are_processes_train_as_threads_do_on_hosts_and_gpus() {
+    let fixture = dataset(71, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 3);
+    for (emulated, parallelism, prefetch) in
+        [(None, Parallelism::Split, 1), (Some(1), Parallelism::Split, 0), (Some(2), Parallelism::Data, 2)]
+    {
+        let config = changed(&config(ModelKind::Gcn, parallelism, 3), |config| {
+            (config.epochs, config.model.norm) = (2, Some(NormKind::Batch));
+        });
+        let options = RunOptions { emulated, prefetch, threads: Some(3), ..RunOptions::default() };
+        let threads = run(&fixture, &config, &options).unwrap();
+        let options = RunOptions { threads: Some(1), ..options };
+        for summary in on_processes(&fixture, &config, &options) {
+            assert_eq!(losses(&summary), losses(&threads), "{parallelism}, {emulated:?}");
+        }
+    }
+}
+
+#[test]
+fn a_process_without_a_gpu_of_its_own_is_told() {
+    let fixture = dataset(72, 60, 3);
+    let cuda = changed(&config(ModelKind::Sage, Parallelism::Data, 1), |config| config.device = Device::Cuda);
+    let solo = || Box::new(gsplit_kernels::Solo) as Box<dyn Communicator>;
+    let process = Some(Arc::new(Process::new(solo(), solo(), None)));
+    let options = RunOptions { process, ..RunOptions::default() };
+    let message = run(&fixture, &cuda, &options).unwrap_err().to_string();
+    assert!(message.contains("LOCAL_RANK"), "{message}");
+}
+
+/// The mean of the neighbours and one product, before which something happens.
+struct Before {
+    happens: fn() -> crate::Result<()>,
+    weight: Tensor,
+    out: usize,
+}
+
+impl Layer for Before {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<Tensor> {
+        (self.happens)()?;
+        let mean = aggregate(&edges.edges, Reduce::Mean, mixed, None, false)?;
+        linear(edges.place(), &mean, &self.weight, None, finish)
+    }
+
+    fn out_dim(&self) -> usize {
+        self.out
+    }
+}
+
+fn before(happens: fn() -> crate::Result<()>) -> OwnLayer {
+    OwnLayer::new(move |named, shape| {
+        Box::new(Before { happens, weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
+    })
+}
+
+static HANGS: AtomicBool = AtomicBool::new(true);
+static TOLD: Mutex<Option<String>> = Mutex::new(None);
+
+/// The first rank that comes does not go on.
+fn hang() -> crate::Result<()> {
+    if HANGS.swap(false, Ordering::SeqCst) {
+        forever();
+    }
+    Ok(())
+}
+
+fn forever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// In place of ending the program.
+fn abandon(error: &Error) -> ! {
+    *TOLD.lock().unwrap() = Some(error.to_string());
+    forever()
+}
+
+#[test]
+fn a_rank_that_hangs_ends_the_program_with_its_name() {
+    let started = Instant::now();
+    // It never returns: the rank that hangs keeps its thread.
+    thread::spawn(move || {
+        let fixture = dataset(73, 120, 4);
+        let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
+        let timeout = Some(Duration::from_millis(1500));
+        let options =
+            RunOptions { layer: Some(before(hang)), timeout, abandon: Some(abandon), ..RunOptions::default() };
+        let _ = run(&fixture, &config, &options);
+    });
+    let told = loop {
+        if let Some(told) = TOLD.lock().unwrap().take() {
+            break told;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "nobody noticed");
+        thread::sleep(Duration::from_millis(10));
+    };
+    assert!(told.contains("waited 1.5 s in ") && told.contains(" for rank ") && told.contains("--timeout"), "{told}");
+}
+
+#[test]
+fn work_of_the_first_rank_alone_does_not_count() {
+    // Every epoch's end takes longer than ranks may wait.
+    let fixture = dataset(74, 120, 4);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 2);
+    let options = RunOptions { timeout: Some(Duration::from_millis(1500)), ..RunOptions::default() };
+    let slow = |_: &crate::EpochReport| thread::sleep(Duration::from_millis(2500));
+    let summary = crate::train(&fixture.dataset, &config, &options, &gsplit_store::NoProgress, &slow).unwrap();
+    assert_eq!(summary.epochs.len(), 2);
+}
+
+/// The first rank that comes loses its GPU.
+fn lose() -> crate::Result<()> {
+    static LOST: AtomicBool = AtomicBool::new(true);
+    match LOST.swap(false, Ordering::SeqCst) {
+        true => Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()),
+        false => Ok(()),
+    }
+}
+
+#[test]
+fn an_error_of_a_rank_stops_the_others_with_its_reason() {
+    let fixture = dataset(75, 120, 4);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
+    let timeout = Some(Duration::from_secs(60));
+    let options = RunOptions { layer: Some(before(lose)), timeout, ..RunOptions::default() };
+    let started = Instant::now();
+    let error = run(&fixture, &config, &options).unwrap_err();
+    assert!(matches!(error, Error::Comm(CommError::Gpu { rank: 9, .. })), "{error}");
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
