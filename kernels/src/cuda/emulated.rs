@@ -131,4 +131,12 @@ impl Backend for Emulated {
     fn stream(&self) -> u64 {
         0
     }
+
+    fn ordinal(&self) -> Option<usize> {
+        None
+    }
+
+    fn reach(&self, _other: &dyn Backend) -> Result<bool, GpuError> {
+        Ok(true)
+    }
 }

@@ -36,6 +36,10 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
     /// The driver's own stream, as an address.
     fn stream(&self) -> u64;
+    /// The device's number; none where each is one of its own.
+    fn ordinal(&self) -> Option<usize>;
+    /// Lets kernels here read what `other` has allocated or will; whether the devices can do that.
+    fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
 }
 
 /// A kernel: its file, and its name there.
@@ -243,5 +247,19 @@ impl Gpu {
     /// What the driver says.
     pub fn wait_for(&self, other: &Gpu) -> Result<(), GpuError> {
         self.0.wait_for(other.backend())
+    }
+
+    /// Whether both are the same device, whose memory they share, though perhaps not the stream.
+    pub fn is_same_device(&self, other: &Gpu) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.ordinal().is_some_and(|ordinal| Some(ordinal) == other.0.ordinal())
+    }
+
+    /// Lets kernels of this GPU read the memory of `other` where it lies, if the two can (`gsplit doctor` shows the links between
+    /// them); says whether they can. What `other` wrote there is seen once it was waited for.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn reaches(&self, other: &Gpu) -> Result<bool, GpuError> {
+        if self.is_same_device(other) { Ok(true) } else { self.0.reach(other.backend()) }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use gsplit_kernels::CacheHits;
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
@@ -24,8 +25,8 @@ pub struct Loaded<'a> {
     /// One feature row for each vertex of [`Sampled::input`], f32 `[input, width]`, where they are to be exchanged, came ahead of
     /// time, are on a GPU, or are not those that are stored.
     pub input_rows: Option<Tensor>,
-    /// How many of the input rows were in the GPU's own memory.
-    pub rows_cached: usize,
+    /// How many of the input rows were in caches.
+    pub hits: CacheHits,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
@@ -41,13 +42,14 @@ pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled, input: &Input, ahe
         true => None,
         false => Some(source.rows(&sampled.input, input)?),
     };
-    let rows_cached = source.hits(&sampled.input);
+    // The host reads rows that are changed.
+    let hits = if input.is_plain() { source.hits(&sampled.input) } else { CacheHits::default() };
     let edges = |layer: &SampledLayer| {
         let (indptr, local) = (layer.indptr.clone(), layer.local.clone());
         Ok(Arc::new(Edges::new(source.place(), indptr, local, layer.mixed.len())?))
     };
     let edges = sampled.layers.iter().map(edges).collect::<Result<_>>()?;
-    Ok(Loaded { sampled, edges, input_rows, rows_cached, features: source.table() })
+    Ok(Loaded { sampled, edges, input_rows, hits, features: source.table() })
 }
 
 #[cfg(test)]

@@ -130,8 +130,10 @@ fn prepare<'a>(
     let at = (config.seed, epoch, step);
     let (seeds, targets) = job.batch(global, at, comm)?;
     let sampled = sample(sampler, &job.graph, seeds, &config.fanouts, at, job.ownership, comm)?;
+    job.end_phase(source.place())?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
     let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
+    job.end_phase(source.place())?;
     Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
 }
