@@ -1,6 +1,6 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
 //!
-//! What trains is a program of its own beside this one, `gsplit-train`, to which `train`, `infer` and `compare` are handed over:
+//! What trains is a program of its own beside this one, `gsplit-train`, to which `train`, `infer`, `compare` and `bench` are handed over:
 //! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
 #![forbid(unsafe_code)]
 
@@ -54,6 +54,9 @@ enum Command {
     /// Compare training runs by their logs
     #[cfg(feature = "train")]
     Compare,
+    /// Time training systems side by side
+    #[cfg(feature = "train")]
+    Bench,
     Export(export::Args),
     Inspect(inspect::Args),
     Verify(verify::Args),
@@ -76,7 +79,7 @@ fn main() -> ExitCode {
         Command::Partition(args) => partition::run(args, ui),
         Command::Evaluate(args) => evaluate::run(args, ui),
         #[cfg(feature = "train")]
-        Command::Train | Command::Infer | Command::Compare => unreachable!("was handed over above"),
+        Command::Train | Command::Infer | Command::Compare | Command::Bench => unreachable!("was handed over above"),
         Command::Export(args) => export::run(args, ui),
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),

@@ -7,7 +7,7 @@ use clap::{ArgMatches, ValueEnum};
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::Dataset;
 use gsplit_trainer::{
-    EpochReport, Error, FeaturePlace, GpuList, RunOptions, Summary, TopologyPlace, TrainConfig, train,
+    EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace, TrainConfig, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -70,7 +70,14 @@ pub struct Args {
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
-    /// With --device cuda, memory of each GPU for the feature rows that its rank loads most: 4GiB, or 20% of all rows
+    /// With --device cuda, the feature rows that GPUs keep in their memory: none (host), the hottest on every GPU
+    /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs that read each
+    /// other's memory (peer), or the KEY of what `gsplit place` stored. Hot is what a presample loads most, without one what most
+    /// edges lead from [default: host; with --cache: partitioned for split, else replicated]
+    #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]
+    placement: Option<RowPlacement>,
+    /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows [default with --placement: half of
+    /// what is free there when the run starts, shared by the ranks on it; the rest is for the model and the mini-batches]
     #[arg(long, value_name = "SIZE")]
     cache: Option<CacheSize>,
     /// With --device cuda, where mini-batches are sampled from, and by what; the samples are the same
@@ -134,6 +141,7 @@ impl Args {
         around.insert("rendezvous_secret".to_string(), json!(self.processes.secret_file().and_then(Path::to_str)));
         around.insert("threads".to_string(), threads.into());
         around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
+        around.insert("placement".to_string(), self.placement.as_ref().map(RowPlacement::to_string).into());
         around.insert("cache".to_string(), self.cache.map(|cache| cache.to_string()).into());
         around.insert("prefetch".to_string(), self.prefetch.into());
         around.insert("sample_threads".to_string(), self.sample_threads.into());
@@ -206,6 +214,7 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
         prefetch: args.prefetch,
         sample_threads: args.sample_threads,
         gpus: args.gpus,
+        placement: args.placement,
         cache,
         topology: args.topology,
         process: processes.map(|processes| processes.process.clone()),
@@ -219,13 +228,8 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
         ui.say(line);
     }
     ui.say(format_args!("valid and test: {}", summary.metric));
-    if options.cache.is_some() {
-        let (cached, loaded) = summary
-            .epochs
-            .iter()
-            .fold((0, 0), |(cached, loaded), epoch| (cached + epoch.rows_cached, loaded + epoch.rows_loaded));
-        let share = 100.0 * cached as f64 / (loaded as f64).max(1.0);
-        ui.say(format_args!("cache: {share:.1} % of the rows loaded were in the GPUs' own memory"));
+    if let Some(cache) = &summary.cache {
+        ui.say(found_where(&summary.epochs, &cache.placement));
     }
     if let Some(best) = &summary.best {
         let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
@@ -262,6 +266,21 @@ fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
         }
         (false, false) => None,
     }
+}
+
+/// Where the feature rows that `epochs` loaded were found.
+fn found_where(epochs: &[EpochReport], placement: &str) -> String {
+    let sum = |of: fn(&EpochReport) -> u64| epochs.iter().map(of).sum::<u64>();
+    let (loaded, own, peers) = (sum(|e| e.rows_loaded), sum(|e| e.rows_cached), sum(|e| e.rows_from_peers));
+    let share = |rows: u64| 100.0 * rows as f64 / loaded.max(1) as f64;
+    let host = loaded.saturating_sub(own + peers);
+    format!(
+        "placement {placement}: {:.1} % of the rows loaded were in the GPU's own memory, {:.1} % in other ranks' GPUs, {:.1} % in \
+         host memory",
+        share(own),
+        share(peers),
+        share(host)
+    )
 }
 
 fn header() -> String {

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::ui;
 
+mod bench;
 mod compare;
 mod environment;
 mod infer;
@@ -27,6 +28,7 @@ enum Command {
     Train(Box<train::Args>),
     Infer(infer::Args),
     Compare(compare::Args),
+    Bench(bench::Args),
 }
 
 impl Command {
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
             Command::Train(args) => train::run(*args, ui),
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(args, ui),
+            Command::Bench(args) => bench::run(args, ui),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }

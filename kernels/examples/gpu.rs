@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use gsplit_kernels::schedule::layer_key;
 use gsplit_kernels::{
-    DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSlice, Fanout, Gpu, GpuError, Stream,
-    StreamKey, gather_on_device, permute,
+    DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSlice, DeviceTable,
+    Fanout, Gpu, GpuError, RowStore, Stream, StreamKey, gather_on_device, permute,
 };
 use rayon::prelude::*;
 
@@ -137,6 +137,34 @@ fn gathers(gpu: &Gpu, sizes: &Sizes, bandwidth: f64) -> Result<(), GpuError> {
     Ok(())
 }
 
+/// Rows of a table in pinned host memory, of which shares lie on the GPU, or all on `other`, where that can be read.
+fn cached_gathers(gpu: &Gpu, other: Option<&Gpu>, sizes: &Sizes) -> Result<(), GpuError> {
+    const DIM: usize = 128;
+    let host = vec![1f32; sizes.rows * DIM];
+    let pinned = gpu.map_host(&host)?;
+    let table = DeviceTable { values: pinned.slice(), scales: None, dim: DIM };
+    let ids = gpu.upload(&random(sizes.gathered, sizes.rows as u32, 2))?;
+    let mut out = gpu.alloc::<f32>(sizes.gathered * DIM)?;
+    let rows: Vec<u32> = (0..sizes.rows as u32).collect();
+    let other = other.filter(|other| gpu.reaches(other).unwrap_or(false));
+    let shares = [0.0, 0.2, 0.5, 1.0].map(|share| (share, gpu, "own"));
+    for (share, owner, tier) in shares.into_iter().chain(other.map(|other| (1.0, other, "peer"))) {
+        let kept = &rows[..(share * sizes.rows as f64) as usize];
+        let keep = |gpu: &Gpu, rows| RowStore::new(gpu, DIM, rows, |_| &host[..DIM], None);
+        let (empty, kept) = (keep(gpu, &[])?, keep(owner, kept)?);
+        let cache = match tier {
+            "own" => DeviceCache::new(gpu, &table, &kept, &[])?,
+            _ => DeviceCache::new(gpu, &table, &empty, &[&kept])?,
+        };
+        let taken = seconds(gpu, || cache.gather(gpu, &table, ids.slice(), &mut out.slice_mut()))?;
+        println!(
+            r#"{{"measure": "gather with a cache", "dtype": "f32", "dim": {DIM}, "share": {share}, "cache": "{tier}", "seconds": {taken:.6}, "gb_s": {:.1}}}"#,
+            (sizes.gathered * DIM * 4) as f64 / taken / 1e9
+        );
+    }
+    Ok(())
+}
+
 /// One mini-batch; returns its edges.
 fn sample(
     sampler: &mut DeviceSampler,
@@ -212,8 +240,10 @@ fn presampling(gpu: &Gpu, sizes: &Sizes) -> Result<(), GpuError> {
 fn main() -> Result<(), Box<dyn Error>> {
     let emulate = std::env::args().skip(1).any(|argument| argument == "--emulate");
     let (gpu, sizes) = if emulate { (Gpu::emulated(0), EMULATED) } else { (Gpu::open(0)?, REAL) };
+    let other = if emulate { Some(Gpu::emulated(1)) } else { Gpu::open(1).ok() };
     let [bandwidth, random_reads] = copies(&gpu, &sizes)?;
     gathers(&gpu, &sizes, bandwidth)?;
+    cached_gathers(&gpu, other.as_ref(), &sizes)?;
     samples(&gpu, &sizes, random_reads)?;
     presampling(&gpu, &sizes)?;
     Ok(())

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bad_input;
+#[cfg(feature = "train")]
+mod bench;
 mod convert;
 mod damage;
 mod doctor;

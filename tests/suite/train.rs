@@ -248,3 +248,21 @@ fn a_secret_is_nowhere_in_what_is_printed() {
     }
     assert!(!printed.contains("sesame"));
 }
+
+#[test]
+fn placements_of_feature_rows_are_for_gpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    for placement in ["host", "replicated", "partitioned", "peer", "some-key"] {
+        let printed = ok(folder, &["train", "--placement", placement, "--print-config"]);
+        assert!(printed.contains(&format!("placement = \"{placement}\"")), "{printed}");
+        fs::write(folder.join("run.toml"), format!("parallelism = 'single'\n[run]\nplacement = '{placement}'\n"))
+            .unwrap();
+        let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+        assert!(told.contains("run.toml:3: --placement is for --device cuda"), "{told}");
+    }
+    fs::write(folder.join("run.toml"), "[run]\nplacement = '../up'\n").unwrap();
+    let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+    assert!(told.contains("run.toml:2: ") && told.contains("replicated, partitioned, peer, or the key"), "{told}");
+}

@@ -11,6 +11,7 @@ use crate::config::{Parallelism, TaskKind, TrainConfig};
 use crate::link::{LinkBatch, LinkSplit};
 use crate::metric::Metric;
 use crate::options::RunOptions;
+use crate::place::Place;
 use crate::task::{Labels, NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
 
@@ -74,6 +75,8 @@ pub struct Job<'a> {
     pub prefetch: usize,
     /// Threads of this rank's own that prepare them.
     pub sample_threads: Option<usize>,
+    /// Whether phases end with what they launched.
+    pub exact_phases: bool,
     /// Becomes true when the run is to stop.
     pub stop: Option<&'static AtomicBool>,
 }
@@ -129,6 +132,7 @@ impl<'a> Job<'a> {
                 test: None,
                 prefetch: options.prefetch,
                 sample_threads: options.sample_threads,
+                exact_phases: options.exact_phases,
                 stop: options.stop,
                 ownership,
             });
@@ -153,6 +157,7 @@ impl<'a> Job<'a> {
             test: optional(Split::Test)?,
             prefetch: options.prefetch,
             sample_threads: options.sample_threads,
+            exact_phases: options.exact_phases,
             stop: options.stop,
             ownership,
         })
@@ -226,6 +231,14 @@ impl Job<'_> {
         }
     }
 
+    /// Ends a phase of a mini-batch at `place`: waits for what it launched, where phases are measured.
+    pub fn end_phase(&self, place: &Place) -> Result<()> {
+        match place.gpu().filter(|_| self.exact_phases) {
+            Some(gpu) => Ok(gpu.synchronise()?),
+            None => Ok(()),
+        }
+    }
+
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
         match self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
@@ -236,14 +249,14 @@ impl Job<'_> {
 }
 
 /// The partition that was named, or the only one with as many parts as there are ranks.
-fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
+pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
     let ranks = config.num_ranks();
     if let Some(key) = &config.partition {
         let map = PartitionMap::open(dataset, key)?;
         return match map.num_parts() == ranks {
             true => Ok(map),
             false => Err(Error::Option(format!(
-                "--partition {key} has {} parts, --ranks is {ranks}: split needs one part a rank",
+                "--partition {key} has {} parts, --ranks is {ranks}: a rank needs a part of its own",
                 map.num_parts()
             ))),
         };

@@ -54,6 +54,7 @@ mod topology;
 mod train;
 
 pub use batch::Ownership;
+pub use cache::{CacheSummary, RowPlacement};
 pub use config::{
     ConfigOption, Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,
     OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,

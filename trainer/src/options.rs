@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::cache::RowPlacement;
 use crate::job::FeaturePlace;
 use crate::model::OwnLayer;
 use crate::place::GpuList;
@@ -42,13 +43,21 @@ pub struct RunOptions {
     /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
     /// each, in order, when `None`.
     pub gpus: Option<GpuList>,
-    /// Bytes of each GPU's memory for the feature rows that its rank loads most.
+    /// Which feature rows GPUs keep in their memory; when `None` none, or with `cache` what suits the parallelism.
+    pub placement: Option<RowPlacement>,
+    /// Bytes of its GPU's memory that each rank has for feature rows; half of what is free when `None` and there is a `placement`.
     pub cache: Option<u64>,
     /// Where GPUs that sample read the graph.
     pub topology: TopologyPlace,
+    /// Wait for the GPU where a phase of a mini-batch ends, so that each phase's time in [`Timings`](crate::Timings) is its own;
+    /// without, what was launched and not awaited counts where something waits for it. For measurements.
+    pub exact_phases: bool,
     /// Every rank on an emulated GPU, with this order of threads.
     #[cfg(test)]
     pub emulated: Option<u32>,
+    /// GPUs do not read each other's memory.
+    #[cfg(test)]
+    pub apart: bool,
     /// This process as one of the ranks; all ranks are threads of it when `None`.
     pub process: Option<Arc<Process>>,
     /// How long a rank that is a thread waits for others before the run fails with

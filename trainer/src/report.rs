@@ -3,6 +3,7 @@
 use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
+use crate::cache::CacheSummary;
 use crate::topology::TopologyPlace;
 use crate::{Error, Metric, Result};
 
@@ -39,6 +40,8 @@ pub struct StepReport {
     pub rows_loaded: u64,
     /// Of those, the ones that were in the GPU's own memory.
     pub rows_cached: u64,
+    /// Of those, the ones that were in other ranks' GPUs.
+    pub rows_from_peers: u64,
     /// Rows received from other ranks in the forward pass.
     pub rows_exchanged: u64,
     /// Where the time went.
@@ -67,6 +70,7 @@ impl StepReport {
         self.edges += other.edges;
         self.rows_loaded += other.rows_loaded;
         self.rows_cached += other.rows_cached;
+        self.rows_from_peers += other.rows_from_peers;
         self.rows_exchanged += other.rows_exchanged;
         self.timings.sample_s += other.timings.sample_s;
         self.timings.load_s += other.timings.load_s;
@@ -78,13 +82,14 @@ impl StepReport {
     pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
         let t = &self.timings;
         let mut reals = [self.loss, t.sample_s, t.load_s, t.compute_s, t.exchange_s];
-        let [loaded, cached] = [self.rows_loaded, self.rows_cached];
-        let mut counts = [self.correct, self.counted, self.edges, loaded, cached, self.rows_exchanged];
+        let rows = [self.rows_loaded, self.rows_cached, self.rows_from_peers, self.rows_exchanged];
+        let [loaded, cached, from_peers, exchanged] = rows;
+        let mut counts = [self.correct, self.counted, self.edges, loaded, cached, from_peers, exchanged];
         comm.all_reduce_sum_f64(&mut reals)?;
         comm.all_reduce_sum_u64(&mut counts)?;
         let ranks = comm.size() as f64;
         let [loss, sample, load, compute, exchange] = reals;
-        let [correct, counted, edges, rows_loaded, rows_cached, rows_exchanged] = counts;
+        let [correct, counted, edges, rows_loaded, rows_cached, rows_from_peers, rows_exchanged] = counts;
         let timings = Timings {
             sample_s: sample / ranks,
             load_s: load / ranks,
@@ -92,7 +97,18 @@ impl StepReport {
             exchange_s: exchange / ranks,
         };
         // Every rank has the same gradient norm and learning rate.
-        Ok(Self { loss, correct, counted, edges, rows_loaded, rows_cached, rows_exchanged, timings, ..*self })
+        Ok(Self {
+            loss,
+            correct,
+            counted,
+            edges,
+            rows_loaded,
+            rows_cached,
+            rows_from_peers,
+            rows_exchanged,
+            timings,
+            ..*self
+        })
     }
 }
 
@@ -130,6 +146,9 @@ pub struct EpochReport {
     /// Of those, the ones that were in the loading GPU's own memory.
     #[serde(default)]
     pub rows_cached: u64,
+    /// Of those, the ones that were in the memory of other ranks' GPUs; the rest was in the host's.
+    #[serde(default)]
+    pub rows_from_peers: u64,
     /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
 }
@@ -143,6 +162,8 @@ pub struct Summary {
     pub num_parameters: usize,
     /// Key of the partition map used.
     pub partition: Option<String>,
+    /// What GPUs kept of the feature rows, where they kept any.
+    pub cache: Option<CacheSummary>,
     /// Epochs that were found done.
     pub resumed_after: u32,
     /// The epoch with the highest valid metric, those before a resume included.

@@ -2,12 +2,15 @@
 //!
 //! Returns: the rows of given vertices, as f32, at the rank's place. Input: a table of rows on the host.
 //! Idea: on the host rows are gathered where they lie. For GPUs the table is pinned once for all of them, if it lies in
-//! memory in one piece, and each GPU reads the rows that it needs over the bus; the rows that it needs most it may keep in
-//! a cache of its own. A table in a mapped file is gathered by the host, and the rows are copied.
-//! Cost: the bytes of the rows; a number a vertex for the cache's table of slots.
+//! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
+//! memory or in that of other GPUs. A table in a mapped file is gathered by the host, and the rows are copied.
+//! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
+
+use std::thread;
 
 use gsplit_kernels::{
-    DeviceCache, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost, gather_on_device,
+    CacheHits, DeviceCache, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost, RowStore,
+    gather_on_device,
 };
 use gsplit_store::{FeatureDtype, FeatureTable};
 use half::{bf16, f16};
@@ -15,11 +18,12 @@ use tch::{Kind, Tensor};
 
 use crate::autograd::{Buffer, device_values_mut};
 use crate::batch::Input;
+use crate::cache::Caches;
 use crate::place::Place;
 use crate::{Error, Result};
 
-/// A table of rows that the GPUs of a run reach.
-pub struct Pinned<'a>(Box<dyn AnyTable + 'a>);
+/// A table of rows that the GPUs of a run reach, and the copies of some that they keep.
+pub struct Pinned<'a>(Box<dyn AnyTable<'a> + 'a>);
 
 impl<'a> Pinned<'a> {
     /// Pins `table` for all GPUs, if it lies in memory in one piece.
@@ -38,28 +42,69 @@ impl<'a> Pinned<'a> {
     fn of<T: DeviceValue>(table: &'a FeatureTable, gpu: &Gpu) -> Result<Option<Self>> {
         let Some(values) = table.values::<T>() else { return Ok(None) };
         let scales = table.scales().map(|scales| gpu.map_host(scales)).transpose()?;
-        Ok(Some(Self(Box::new(PinnedTable { table, values: gpu.map_host(values)?, scales }))))
+        let values = gpu.map_host(values)?;
+        Ok(Some(Self(Box::new(PinnedTable { table, values, scales, caches: None, stores: Vec::new() }))))
+    }
+
+    /// Copies what `caches` has for each of `ranks` to its GPU. Waits until all are there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where a GPU has not the memory.
+    pub fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
+        self.0.fill(caches, ranks)
     }
 }
 
 /// [`PinnedTable`] of any type of values.
-trait AnyTable: Send + Sync {
-    fn rows(&self, gpu: &Gpu, cached: &[u32]) -> Result<Box<dyn AnyRows + '_>>;
+trait AnyTable<'a>: Send + Sync {
+    fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
+    fn rows(&self, rank: usize, gpu: &Gpu) -> Result<Box<dyn AnyRows + '_>>;
 }
 
-struct PinnedTable<'a, T> {
+struct PinnedTable<'a, T: DeviceValue> {
     table: &'a FeatureTable,
     values: MappedHost<'a, T>,
     scales: Option<MappedHost<'a, f32>>,
+    caches: Option<&'a Caches>,
+    /// Of each rank, where this process has it.
+    stores: Vec<Option<RowStore<'a, T>>>,
 }
 
-impl<T: DeviceValue> AnyTable for PinnedTable<'_, T> {
-    fn rows(&self, gpu: &Gpu, cached: &[u32]) -> Result<Box<dyn AnyRows + '_>> {
+impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
+    fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
+        let table = self.table;
+        let scale = |v: u32| table.scale(v);
+        let scale = self.scales.is_some().then_some(&scale as &(dyn Fn(u32) -> f32 + Sync));
+        let store = |&(rank, gpu): &(usize, &Gpu)| {
+            let scale = scale.map(|scale| scale as &dyn Fn(u32) -> f32);
+            let store = RowStore::new(gpu, table.dim(), caches.of(rank), |v| table.row::<T>(v), scale);
+            store.map(|store| (rank, store)).map_err(|error| Error::from(error).of_rank(rank))
+        };
+        let stores: Vec<Result<_>> = thread::scope(|scope| {
+            let store = &store;
+            let threads: Vec<_> = ranks.iter().map(|each| scope.spawn(move || store(each))).collect();
+            let died = |_| Err(Error::Option("filling a cache panicked, see the line above".into()));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
+        });
+        self.caches = Some(caches);
+        self.stores.resize_with(ranks.iter().map(|(rank, _)| rank + 1).max().unwrap_or(0), || None);
+        for store in stores {
+            let (rank, store) = store?;
+            self.stores[rank] = Some(store);
+        }
+        Ok(())
+    }
+
+    fn rows(&self, rank: usize, gpu: &Gpu) -> Result<Box<dyn AnyRows + '_>> {
         let scales = self.scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
         let table = DeviceTable { values: self.values.seen_by(gpu)?, scales, dim: self.table.dim() };
-        let cache = match cached {
-            [] => None,
-            _ => Some(DeviceCache::new(gpu, &table, cached, |v| self.table.row(v), |v| self.table.scale(v))?),
+        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
+        let cache = match (store(rank), self.caches) {
+            (Some(own), Some(caches)) => {
+                let peers: Vec<_> = caches.peers(rank).iter().filter_map(|&peer| store(peer)).collect();
+                Some(DeviceCache::new(gpu, &table, own, &peers)?)
+            }
+            _ => None,
         };
         Ok(Box::new(DeviceRows { table, cache }))
     }
@@ -68,13 +113,13 @@ impl<T: DeviceValue> AnyTable for PinnedTable<'_, T> {
 /// [`DeviceRows`] of any type of values.
 trait AnyRows: Send + Sync {
     fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, f32>) -> Result<()>;
-    fn hits(&self, vertices: &[u32]) -> usize;
+    fn hits(&self, vertices: &[u32]) -> CacheHits;
     fn has_cache(&self) -> bool;
 }
 
 struct DeviceRows<'a, T: DeviceValue> {
     table: DeviceTable<'a, T>,
-    cache: Option<DeviceCache<T>>,
+    cache: Option<DeviceCache<'a, T>>,
 }
 
 impl<T: DeviceValue> AnyRows for DeviceRows<'_, T> {
@@ -87,8 +132,8 @@ impl<T: DeviceValue> AnyRows for DeviceRows<'_, T> {
         Ok(())
     }
 
-    fn hits(&self, vertices: &[u32]) -> usize {
-        self.cache.as_ref().map_or(0, |cache| cache.hits(vertices))
+    fn hits(&self, vertices: &[u32]) -> CacheHits {
+        self.cache.as_ref().map(|cache| cache.hits(vertices)).unwrap_or_default()
     }
 
     fn has_cache(&self) -> bool {
@@ -109,12 +154,12 @@ impl<'a> FeatureSource<'a> {
         Self { table, place: place.clone(), rows: None }
     }
 
-    /// The rows of `table`, which `pinned` is, for a rank at `place`, a GPU that keeps those of `cached`.
+    /// The rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
     ///
     /// # Errors
-    /// [`Error::Gpu`](crate::Error::Gpu) where the GPU has not the memory.
-    pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a Pinned<'_>, cached: &[u32]) -> Result<Self> {
-        let rows = place.gpu().map(|gpu| pinned.0.rows(gpu, cached)).transpose()?;
+    /// [`Error::Gpu`] where the GPU has not the memory.
+    pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a Pinned<'_>, rank: usize) -> Result<Self> {
+        let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu)).transpose()?;
         Ok(Self { table, place: place.clone(), rows })
     }
 
@@ -159,15 +204,15 @@ impl<'a> FeatureSource<'a> {
         }
     }
 
-    /// How many of the rows of `vertices` are in the GPU's own memory.
-    pub fn hits(&self, vertices: &[u32]) -> usize {
-        self.rows.as_ref().map_or(0, |rows| rows.hits(vertices))
+    /// How many of the rows of `vertices` are in caches.
+    pub fn hits(&self, vertices: &[u32]) -> CacheHits {
+        self.rows.as_ref().map(|rows| rows.hits(vertices)).unwrap_or_default()
     }
 
     /// What `input` makes of the rows of `vertices`, f32 `[vertices, width]`; on the host, unless it leaves them as they are.
     ///
     /// # Errors
-    /// [`Error::Kernel`](crate::Error::Kernel) if the table has not all vertices, what the GPU says.
+    /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
     pub fn rows(&self, vertices: &[u32], input: &Input) -> Result<Tensor> {
         let shape = [vertices.len() as i64, self.table.dim() as i64];
         if let (Some(rows), Place::Device(gpu, device), true) = (&self.rows, &self.place, input.is_plain()) {

@@ -10,7 +10,7 @@ use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
 use crate::batch::Comms;
-use crate::cache::CacheLists;
+use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
 use crate::error::first_line;
@@ -65,12 +65,11 @@ pub fn train(
         progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
     }
     check_size(config, job.features.dim(), job.outputs)?;
-    let pinned = pinned_rows(&job, &places[0], options, progress)?;
-    check_cache(options, &places, pinned.is_some())?;
-    let cached = CacheLists::new(&job, &artifacts, options.cache)?;
     let copied = Copied::default();
     let topology = Topology::new(&job, &places, options, &copied, progress)?;
     let sampled_from = topology.place();
+    let caches = Caches::new(dataset, &job, &artifacts, options, &places, progress)?;
+    let pinned = pinned_rows(&job, caches.as_ref(), options, &places, progress)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
@@ -89,7 +88,6 @@ pub fn train(
         job,
         places,
         pinned,
-        cached,
         topology,
         options,
         resume,
@@ -105,37 +103,45 @@ pub fn train(
         epochs: epochs.split_off(done),
         num_parameters,
         partition: artifacts.partition().map(|map| map.key().to_string()),
+        cache: caches.as_ref().map(Caches::summary),
         resumed_after: done as u32,
         metric,
         topology: sampled_from,
     })
 }
 
-/// The feature rows as GPUs read them themselves, if ranks compute there and the driver can pin them.
+/// The feature rows as GPUs read them themselves, if ranks compute there and the driver can pin them, with what they keep of them.
 fn pinned_rows<'a>(
     job: &'a Job<'_>,
-    place: &Place,
+    caches: Option<&'a Caches>,
     options: &RunOptions,
+    places: &[Place],
     progress: &dyn Progress,
 ) -> Result<Option<Pinned<'a>>> {
-    match place.gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
-        Some(Err(error)) if options.cache.is_none() => {
+    let pinned = match places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
+        Some(Err(error)) if caches.is_none() => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            Ok(None)
+            None
         }
-        pinned => Ok(pinned.transpose()?.flatten()),
-    }
-}
-
-/// Refuses a cache that nothing would read.
-fn check_cache(options: &RunOptions, places: &[Place], pinned: bool) -> Result<()> {
-    let on_gpus = places.iter().all(|place| place.gpu().is_some());
-    match (options.cache, on_gpus, pinned) {
-        (Some(_), false, _) => Err(Error::Option("--cache is for --device cuda: leave it out, or give both".into())),
-        (Some(_), true, false) => Err(Error::Option(
-            "--cache: the feature rows are read from their file: pass --load-features memory, or leave it out".into(),
-        )),
-        _ => Ok(()),
+        pinned => pinned.transpose()?.flatten(),
+    };
+    match (pinned, caches) {
+        (Some(mut pinned), Some(caches)) => {
+            let here = match &options.process {
+                Some(process) => process.rank()..process.rank() + 1,
+                None => 0..places.len(),
+            };
+            let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
+            pinned.fill(caches, &ranks)?;
+            Ok(Some(pinned))
+        }
+        (None, Some(_)) => {
+            let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
+            Err(Error::Option(format!(
+                "{flag}: the feature rows are read from their file: pass --load-features memory, or leave it out"
+            )))
+        }
+        (pinned, None) => Ok(pinned),
     }
 }
 
@@ -165,7 +171,6 @@ struct Run<'a> {
     places: Vec<Place>,
     /// The feature rows, where GPUs read them themselves.
     pinned: Option<Pinned<'a>>,
-    cached: CacheLists<'a>,
     topology: Topology<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
@@ -273,7 +278,7 @@ impl Run<'_> {
         set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()));
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
-            Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, self.cached.of(comm.rank()))?,
+            Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, comm.rank())?,
             None => FeatureSource::new(&job.features, place),
         };
         let mut sampler = self.topology.sampler(job, place)?;
@@ -403,6 +408,7 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         edges: sums.edges,
         rows_loaded: sums.rows_loaded,
         rows_cached: sums.rows_cached,
+        rows_from_peers: sums.rows_from_peers,
         rows_exchanged: sums.rows_exchanged,
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
 //! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own
-//! pool, in stream order, and goes back to it, so that a mini-batch's buffers are found again by the next.
+//! pool, in stream order, and goes back to it, so that a mini-batch's buffers are found again by the next. A device whose memory
+//! others are to read shows them its whole pool.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -361,6 +362,34 @@ impl Backend for Driver {
 
     fn stream(&self) -> u64 {
         self.stream as u64
+    }
+
+    fn ordinal(&self) -> Option<usize> {
+        Some(self.device.ordinal)
+    }
+
+    fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError> {
+        let Some(other) = other.ordinal() else { return Ok(false) };
+        self.enter()?;
+        let other = result::device::get(other as i32).map_err(refused("cuDeviceGet"))?;
+        let mut reaches = 0;
+        // SAFETY: both devices exist.
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, other) }.result();
+        asked.map_err(refused("cuDeviceCanAccessPeer"))?;
+        if reaches == 0 {
+            return Ok(false);
+        }
+        // Memory of a pool is shown to other devices by the pool; cuCtxEnablePeerAccess is for memory outside of pools.
+        let location =
+            sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.device.handle };
+        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let shown = sys::CUmemAccessDesc { location, flags };
+        // SAFETY: the pool is the other device's, the description one long.
+        unsafe {
+            let pool = result::device::get_default_mem_pool(other).map_err(refused("cuDeviceGetDefaultMemPool"))?;
+            sys::cuMemPoolSetAccess(pool, &shown, 1).result().map_err(refused("cuMemPoolSetAccess"))?;
+        }
+        Ok(true)
     }
 }
 

@@ -160,4 +160,12 @@ impl Backend for Emulated {
     fn buffers(&self) -> [u64; 2] {
         [&self.taken, &self.freed].map(|count| count.load(Ordering::Relaxed))
     }
+
+    fn ordinal(&self) -> Option<usize> {
+        None
+    }
+
+    fn reach(&self, _other: &dyn Backend) -> Result<bool, GpuError> {
+        Ok(true)
+    }
 }

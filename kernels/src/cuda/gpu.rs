@@ -46,6 +46,10 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn stream(&self) -> u64;
     /// The driver's own context, as an address: the same for all streams of one GPU.
     fn context(&self) -> u64;
+    /// The device's number; none where each is one of its own.
+    fn ordinal(&self) -> Option<usize>;
+    /// Lets kernels here read what `other` has allocated or will; whether the devices can do that.
+    fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
     /// Buffers that were taken and freed here so far, where somebody counts.
     #[cfg(feature = "emulation")]
     fn buffers(&self) -> [u64; 2] {
@@ -278,5 +282,19 @@ impl Gpu {
     /// What the driver says.
     pub fn wait_for(&self, other: &Gpu) -> Result<(), GpuError> {
         self.0.wait_for(other.backend())
+    }
+
+    /// Whether both are the same device, whose memory they share, though perhaps not the stream.
+    pub fn is_same_device(&self, other: &Gpu) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.ordinal().is_some_and(|ordinal| Some(ordinal) == other.0.ordinal())
+    }
+
+    /// Lets kernels of this GPU read the memory of `other` where it lies, if the two can (`gsplit doctor` shows the links between
+    /// them); says whether they can. What `other` wrote there is seen once it was waited for.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn reaches(&self, other: &Gpu) -> Result<bool, GpuError> {
+        if self.is_same_device(other) { Ok(true) } else { self.0.reach(other.backend()) }
     }
 }

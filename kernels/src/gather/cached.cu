@@ -1,33 +1,46 @@
-// Rows of a table of which the hottest lie in another place too, on the device.
+// Rows of a table of which some lie elsewhere too: in the caches of this GPU and of others that it reaches.
 #include "device.cuh"
 
-// What is looked up: `cache` holds the rows that have a slot, `table` all of them. Scales are those of the rows of each, or null.
+// The place of a row that lies in no cache.
+constexpr u32 NOWHERE = 0xFFFFFFFFu;
+
+// What is looked up: `table` holds all rows, `caches` the addresses of the caches' values and behind them those of their scales.
+// A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have none.
 template <typename T> struct CachedTable {
-    const T *table, *cache;
-    const float *table_scales, *cache_scales;
-    const u32 *slots;
-    u64 rows, cached;
-    u32 dim;
+    const T *table;
+    const float *scales;
+    const u64 *caches;
+    const u32 *places;
+    u64 rows;
+    u32 num_caches, shift, dim;
 };
 
 // One thread takes `W` values of one row.
 template <typename T, int W>
 __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *positions, u64 count, float *out) {
-    const u64 per_row = from.dim / W, total = count * per_row;
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += (u64)gridDim.x * blockDim.x) {
-        const u64 row = i / per_row, column = (i - row * per_row) * W;
+    const u32 per_row = from.dim / W;
+    const u64 total = count * per_row;
+    for (u64 i = thread_id(); i < total; i += (u64)gridDim.x * blockDim.x) {
+        const u64 row = divide(i, per_row), column = (i - row * per_row) * W;
         const u64 position = positions[row];
         Packed<float, W> found;
         if (position >= from.rows) {
             for (int k = 0; k < W; k++) found.value[k] = not_a_number();
         } else {
-            const u64 slot = from.slots[position];
-            const bool hit = slot < from.cached;
-            const T *values = hit ? from.cache + slot * from.dim : from.table + position * from.dim;
-            const Packed<T, W> stored = *(const Packed<T, W> *)(values + column);
+            const u64 place = from.places[position];
+            const T *values = from.table;
+            const float *scales = from.scales;
+            u64 at = position;
+            if (place != NOWHERE) {
+                const u64 cache = place >> from.shift;
+                at = place & ((1ull << from.shift) - 1);
+                values = (const T *)from.caches[cache];
+                scales = (const float *)from.caches[from.num_caches + cache];
+            }
+            const Packed<T, W> stored = *(const Packed<T, W> *)(values + at * from.dim + column);
             for (int k = 0; k < W; k++) found.value[k] = widen(stored.value[k]);
-            if (from.table_scales) {
-                const float scale = hit ? from.cache_scales[slot] : from.table_scales[position];
+            if (from.scales) {
+                const float scale = scales[at];
                 for (int k = 0; k < W; k++) found.value[k] *= scale;
             }
         }
@@ -37,9 +50,9 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
 
 #define GATHER_CACHED(name, T)                                                                                          \
     KERNEL_ENTRY void name(                                                                                             \
-        const T *table, const T *cache, const float *table_scales, const float *cache_scales, const u32 *slots, u64 rows, \
-        u64 cached, const u32 *positions, u64 count, u32 dim, float *out) {                                             \
-        const CachedTable<T> from = {table, cache, table_scales, cache_scales, slots, rows, cached, dim};            \
+        const T *table, const float *scales, const u64 *caches, const u32 *places, u64 rows, u32 num_caches, u32 shift,  \
+        const u32 *positions, u64 count, u32 dim, float *out) {                                                         \
+        const CachedTable<T> from = {table, scales, caches, places, rows, num_caches, shift, dim};                     \
         if (dim % 4 == 0) gather_pieces<T, 4>(from, positions, count, out);                                             \
         else gather_pieces<T, 1>(from, positions, count, out);                                                          \
     }                                                                                                                   \

@@ -1,11 +1,18 @@
-//! Gather from a table of which the hottest rows lie on the GPU.
+//! Gather from a table of which some rows lie in the caches of GPUs.
 //!
-//! Returns: rows in the caller's buffer, the same as without a cache. Input: the whole table in memory that the GPU reaches, a
-//! list of the rows to keep on it. Idea: a slot number for each row of the table, 4 bytes each on the GPU, says where a row
-//! is; a hit is read there, a miss from the table over the bus, by one kernel. Cost: the bytes moved and one slot a row;
-//! rows of a multiple of four values move in pieces of four.
+//! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole table in
+//! memory that the GPU reaches, the rows that its own cache holds, and the caches of other GPUs whose memory it reads
+//! ([`Gpu::reaches`]). Idea: a number for each row of the table, 4 bytes each on the GPU, says in which cache and in which slot of
+//! it a row is; one kernel reads it there, be it over the bus between GPUs, or in the table. Where several caches hold a row the
+//! own one counts, then the first. Cost: the bytes moved, one number a row, and 5 bytes for each row of the table, of
+//! which 4 are on the GPU; rows of a multiple of four values move in pieces of four.
 //!
-//! Source: PaGraph (Lin et al., SoCC 2020) caches the rows that sampling meets most; which these are is the caller's to say.
+//! The host waits when a cache has been filled, so that other GPUs may read it, and before one that reads others' is dropped.
+//!
+//! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan et al., 2023)
+//! deals them to the GPUs, which read each other's memory. Which rows these are is the caller's to say.
+
+use rayon::prelude::*;
 
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -18,8 +25,10 @@ pub(crate) static MODULE: Module = Module { name: "gather_cached", source: inclu
 const THREADS: u32 = 256;
 /// Bytes of rows that are copied to the GPU at a time.
 const CHUNK_BYTES: usize = 64 << 20;
-/// The slot of a row that has none.
-const NO_SLOT: u32 = u32::MAX;
+/// Vertices that a thread of the host looks up at a time.
+const LOOK_UPS: usize = 1 << 14;
+/// The place of a row that is in no cache.
+const NOWHERE: u32 = u32::MAX;
 
 /// A table of rows that the GPU reaches, as [`gather_on_device`](super::gather_on_device) takes it.
 #[derive(Clone, Copy, Debug)]
@@ -47,35 +56,29 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
     }
 }
 
-/// The rows of a table that lie on the GPU.
+/// Copies of some rows of a table in the memory of one GPU.
 #[derive(Debug)]
-pub struct DeviceCache<T: DeviceValue> {
-    slots: DeviceBuffer<u32>,
-    /// The same on the host.
-    has_slot: Vec<bool>,
+pub struct RowStore<'a, T: DeviceValue> {
+    /// The row of each slot.
+    vertices: &'a [u32],
     values: DeviceBuffer<T>,
     scales: Option<DeviceBuffer<f32>>,
-    cached: usize,
+    dim: usize,
 }
 
-impl<T: DeviceValue> DeviceCache<T> {
-    /// Keeps the rows `vertices` of `table`, as they are stored there. `row` gives a row's values on the host, `scale` its scale.
+impl<'a, T: DeviceValue> RowStore<'a, T> {
+    /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's values on the
+    /// host, `scale` its scale, where rows have one. Waits until they are there.
     ///
     /// # Errors
-    /// [`KernelError::RowOutOfRange`] for a row that there is not; [`GpuError::OutOfMemory`].
-    pub fn new<'a>(
+    /// [`KernelError::Length`] for a row of another width; [`GpuError::OutOfMemory`].
+    pub fn new<'r>(
         gpu: &Gpu,
-        table: &DeviceTable<'_, T>,
-        vertices: &[u32],
-        row: impl Fn(u32) -> &'a [T],
-        scale: impl Fn(u32) -> f32,
+        dim: usize,
+        vertices: &'a [u32],
+        row: impl Fn(u32) -> &'r [T],
+        scale: Option<&dyn Fn(u32) -> f32>,
     ) -> Result<Self, GpuError> {
-        let (rows, dim) = (table.rows()?, table.dim);
-        let (mut slots, mut has_slot) = (vec![NO_SLOT; rows], vec![false; rows]);
-        for (&v, slot) in vertices.iter().zip(0..) {
-            let place = slots.get_mut(v as usize).ok_or(KernelError::RowOutOfRange { position: v, rows })?;
-            (*place, has_slot[v as usize]) = (slot, true);
-        }
         let mut values = gpu.alloc::<T>(vertices.len() * dim)?;
         let each = (CHUNK_BYTES / size_of::<T>() / dim.max(1)).max(1);
         let (mut chunk, mut start) = (Vec::with_capacity(each.min(vertices.len()) * dim), 0);
@@ -89,28 +92,127 @@ impl<T: DeviceValue> DeviceCache<T> {
             values.slice_mut().part(start, start + chunk.len())?.upload(gpu, &chunk)?;
             start += chunk.len();
         }
-        let scales: Option<Vec<f32>> = table.scales.map(|_| vertices.iter().map(|&v| scale(v)).collect());
+        let scales: Option<Vec<f32>> = scale.map(|scale| vertices.iter().map(|&v| scale(v)).collect());
         let scales = scales.map(|scales| gpu.upload(&scales)).transpose()?;
-        Ok(Self { slots: gpu.upload(&slots)?, has_slot, values, scales, cached: vertices.len() })
+        gpu.synchronise()?;
+        Ok(Self { vertices, values, scales, dim })
     }
 
-    /// Rows that are kept.
+    /// Number of rows.
     pub fn len(&self) -> usize {
-        self.cached
+        self.vertices.len()
     }
 
-    /// Whether none are.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.cached == 0
+        self.vertices.is_empty()
+    }
+}
+
+/// Where rows were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheHits {
+    /// In the cache of the GPU that read them.
+    pub own: usize,
+    /// In the caches of others.
+    pub peer: usize,
+}
+
+impl std::ops::Add for CacheHits {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { own: self.own + other.own, peer: self.peer + other.peer }
+    }
+}
+
+/// Which cache has a row, for the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    Table,
+    Own,
+    Peer,
+}
+
+/// Where one GPU finds the rows of a table.
+#[derive(Debug)]
+pub struct DeviceCache<'a, T: DeviceValue> {
+    gpu: Gpu,
+    /// The addresses of their values, then those of their scales.
+    addresses: DeviceBuffer<u64>,
+    places: DeviceBuffer<u32>,
+    tiers: Vec<Tier>,
+    shift: u32,
+    /// The own one first.
+    stores: Vec<&'a RowStore<'a, T>>,
+}
+
+impl<'a, T: DeviceValue> DeviceCache<'a, T> {
+    /// What `gpu` finds in its `own` store and in those of `peers`, whose memory it reaches, of the rows of `table`.
+    ///
+    /// # Errors
+    /// [`KernelError::RowOutOfRange`] for a row that there is not, [`KernelError::Length`] for stores of other rows, or of more than
+    /// [`DeviceCache::most_rows`]; [`GpuError::OutOfMemory`].
+    pub fn new(
+        gpu: &Gpu,
+        table: &DeviceTable<'_, T>,
+        own: &'a RowStore<'a, T>,
+        peers: &[&'a RowStore<'a, T>],
+    ) -> Result<Self, GpuError> {
+        let rows = table.rows()?;
+        let stores: Vec<_> = std::iter::once(own).chain(peers.iter().copied()).collect();
+        let (shift, most) = (shift_of(stores.len()), Self::most_rows(stores.len()));
+        let (mut places, mut tiers) = (vec![NOWHERE; rows], vec![Tier::Table; rows]);
+        for (number, store) in (0u64..).zip(&stores) {
+            KernelError::check_len("values of a cached row", table.dim, store.dim)?;
+            let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
+            KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
+            if store.len() as u64 > most {
+                let (what, expected) = ("rows of a cache, at most", most as usize);
+                return Err(KernelError::Length { what, expected, got: store.len() }.into());
+            }
+            let tier = if number == 0 { Tier::Own } else { Tier::Peer };
+            for (&v, slot) in store.vertices.iter().zip(0u64..) {
+                let place = places.get_mut(v as usize).ok_or(KernelError::RowOutOfRange { position: v, rows })?;
+                if *place == NOWHERE {
+                    (*place, tiers[v as usize]) = ((number << shift | slot) as u32, tier);
+                }
+            }
+        }
+        let values = stores.iter().map(|store| store.values.slice().address());
+        let scales = stores.iter().map(|store| store.scales.as_ref().map_or(0, |scales| scales.slice().address()));
+        let addresses: Vec<u64> = values.chain(scales).collect();
+        let (addresses, places) = (gpu.upload(&addresses)?, gpu.upload(&places)?);
+        Ok(Self { gpu: gpu.clone(), addresses, places, tiers, shift, stores })
     }
 
-    /// How many of `vertices` are kept.
-    pub fn hits(&self, vertices: &[u32]) -> usize {
-        vertices.iter().filter(|&&v| self.has_slot.get(v as usize) == Some(&true)).count()
+    /// The most rows that each of `stores` stores may have: a place is 32 bits for both store and slot.
+    pub fn most_rows(stores: usize) -> u64 {
+        // The last number of all means no place.
+        (1 << shift_of(stores)) - 1
+    }
+
+    /// Where the rows of `vertices` are found.
+    pub fn hits(&self, vertices: &[u32]) -> CacheHits {
+        let count = |vertices: &[u32]| {
+            let mut hits = CacheHits::default();
+            for &v in vertices {
+                match self.tiers.get(v as usize) {
+                    Some(Tier::Own) => hits.own += 1,
+                    Some(Tier::Peer) => hits.peer += 1,
+                    Some(Tier::Table) | None => {}
+                }
+            }
+            hits
+        };
+        match vertices.len() {
+            ..=LOOK_UPS => count(vertices),
+            _ => vertices.par_chunks(LOOK_UPS).map(count).reduce(CacheHits::default, |a, b| a + b),
+        }
     }
 
     /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table`, the one that the cache was made
-    /// from, as f32. A position beyond the table gives a row of NaNs.
+    /// from, as f32. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
     ///
     /// # Errors
     /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; what the GPU reports.
@@ -121,24 +223,23 @@ impl<T: DeviceValue> DeviceCache<T> {
         positions: DeviceSlice<'_, u32>,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        let (rows, dim) = (table.rows()?, table.dim);
+        let (rows, dim, stores) = (table.rows()?, table.dim, self.stores.len());
         KernelError::check_matrix("output of gather", positions.len(), dim, out.len())?;
-        KernelError::check_len("rows of the table that was cached", self.slots.len(), rows)?;
-        KernelError::check_matrix("rows of the cache", self.cached, dim, self.values.len())?;
-        KernelError::check_len(
-            "scales of the cache",
-            usize::from(table.scales.is_some()),
-            usize::from(self.scales.is_some()),
-        )?;
+        KernelError::check_len("rows of the table that was cached", self.places.len(), rows)?;
+        for store in &self.stores {
+            KernelError::check_len("values of a cached row", dim, store.dim)?;
+            let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
+            KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
+        }
         let pieces = if dim.is_multiple_of(4) { out.len() / 4 } else { out.len() };
         let arguments: [Argument; 11] = [
             table.values.into(),
-            (&self.values).into(),
             table.scales.map_or(0, |scales| scales.address()).into(),
-            self.scales.as_ref().map_or(0, |scales| scales.slice().address()).into(),
-            (&self.slots).into(),
+            (&self.addresses).into(),
+            (&self.places).into(),
             (rows as u64).into(),
-            (self.cached as u64).into(),
+            (stores as u32).into(),
+            self.shift.into(),
             positions.into(),
             (positions.len() as u64).into(),
             (dim as u32).into(),
@@ -146,6 +247,18 @@ impl<T: DeviceValue> DeviceCache<T> {
         ];
         gpu.launch(Kernel { module: &MODULE, name: T::GATHER_CACHED }, Shape::per_item(pieces, THREADS), &arguments)
     }
+}
+
+impl<T: DeviceValue> Drop for DeviceCache<'_, T> {
+    fn drop(&mut self) {
+        // Stores of other GPUs are given back in the order of their streams, not of this one.
+        let _ = self.gpu.synchronise();
+    }
+}
+
+/// Bits of a slot, where a place holds the number of one of `stores` stores too.
+fn shift_of(stores: usize) -> u32 {
+    u32::BITS - stores.next_power_of_two().trailing_zeros()
 }
 
 #[cfg(test)]
@@ -156,70 +269,129 @@ mod tests {
     use crate::gather_on_device;
     use crate::philox::{Draws, Stream, StreamKey};
 
+    /// The vertices that store `number` of several holds: some in two, so that one has to win.
+    fn held(number: usize, stores: usize, cached: usize, rows: usize) -> Vec<u32> {
+        let all = (0..cached as u32).map(|i| (i * 7 + 3) % rows as u32);
+        let own = all.clone().skip(number).step_by(stores);
+        let doubled = all.skip((number + 1) % stores).step_by(3 * stores);
+        let mut held: Vec<u32> = own.chain(doubled).collect();
+        let mut seen = std::collections::HashSet::new();
+        held.retain(|&v| seen.insert(v));
+        held
+    }
+
     fn check<T: DeviceValue>(make: impl Fn(f32) -> T, scaled: bool) {
-        for (order, (rows, cached, count, dim)) in
-            [(50, 20, 70, 8), (9, 0, 1000, 3), (1, 1, 5, 1), (20, 7, 0, 4), (40, 40, 300, 260)].into_iter().enumerate()
+        for (order, (rows, cached, count, dim, stores)) in [
+            (50, 20, 70, 8, 1),
+            (50, 20, 70, 8, 3),
+            (9, 0, 1000, 3, 2),
+            (1, 1, 5, 1, 1),
+            (20, 7, 0, 4, 4),
+            (40, 40, 300, 260, 4),
+        ]
+        .into_iter()
+        .enumerate()
         {
-            let gpu = Gpu::under_test(order as u32 % 4);
+            // In emulation every one is a GPU of its own.
+            let gpus: Vec<Gpu> = (0..stores).map(|number| Gpu::under_test((order + number) as u32 % 4)).collect();
+            let gpu = &gpus[0];
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), dim as u32);
             let values: Vec<T> = (0..rows * dim).map(|_| make(draws.unit_f32() * 100.0 - 50.0)).collect();
             let scales: Vec<f32> = (0..rows).map(|row| 0.5 + row as f32 / 7.0).collect();
-            let hottest: Vec<u32> = (0..cached as u32).map(|i| (i * 7 + 3) % rows as u32).collect();
             let positions: Vec<u32> = (0..count).map(|_| draws.below(rows as u32 + 1)).collect();
-            let on_gpu = [&values].map(|values| gpu.upload(values).unwrap());
-            let gpu_scales = gpu.upload(&scales).unwrap();
-            let scales_there = scaled.then_some(gpu_scales.slice());
-            let table = DeviceTable { values: on_gpu[0].slice(), scales: scales_there, dim };
+            let (on_gpu, gpu_scales) = (gpu.upload(&values).unwrap(), gpu.upload(&scales).unwrap());
+            let table = DeviceTable { values: on_gpu.slice(), scales: scaled.then_some(gpu_scales.slice()), dim };
+
+            let lists: Vec<Vec<u32>> = (0..stores).map(|number| held(number, stores, cached, rows)).collect();
             let row = |v: u32| &values[v as usize * dim..][..dim];
-            let cache = DeviceCache::new(&gpu, &table, &hottest, row, |v| scales[v as usize]).unwrap();
-            let expected_hits = positions.iter().filter(|v| hottest.contains(v)).count();
-            assert_eq!((cache.hits(&positions), cache.len()), (expected_hits, cached));
+            let scale = |v: u32| scales[v as usize];
+            let scale = scaled.then_some(&scale as &dyn Fn(u32) -> f32);
+            let each = gpus.iter().zip(&lists);
+            let kept: Vec<_> = each.map(|(gpu, list)| RowStore::new(gpu, dim, list, row, scale).unwrap()).collect();
+            let peers: Vec<_> = kept[1..].iter().collect();
+            let cache = DeviceCache::new(gpu, &table, &kept[0], &peers).unwrap();
+            let own = positions.iter().filter(|v| lists[0].contains(v)).count();
+            let anywhere = positions.iter().filter(|v| lists.iter().any(|list| list.contains(v))).count();
+            assert_eq!(cache.hits(&positions), CacheHits { own, peer: anywhere - own });
+
             let positions = gpu.upload(&positions).unwrap();
             let [mut found, mut expected] = [0, 1].map(|_| gpu.alloc::<f32>(count * dim).unwrap());
-            gather_on_device(&gpu, table.values, table.scales, positions.slice(), dim, &mut expected.slice_mut())
+            gather_on_device(gpu, table.values, table.scales, positions.slice(), dim, &mut expected.slice_mut())
                 .unwrap();
-            cache.gather(&gpu, &table, positions.slice(), &mut found.slice_mut()).unwrap();
+            cache.gather(gpu, &table, positions.slice(), &mut found.slice_mut()).unwrap();
             let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-            assert_eq!(bits(found.to_vec().unwrap()), bits(expected.to_vec().unwrap()), "{rows} rows of {dim}");
+            let found = bits(found.to_vec().unwrap());
+            assert_eq!(found, bits(expected.to_vec().unwrap()), "{rows} rows of {dim} in {stores}");
         }
     }
 
     #[test]
-    fn differential_rows_are_those_of_the_table() {
+    fn differential_rows_on_gpus_are_those_of_the_table() {
         check(|x| x, false);
         check(f16::from_f32, false);
         check(bf16::from_f32, false);
         check(|x| x as i8, true);
     }
 
-    /// Values of the table are changed after the cache was made: what is kept is read from the cache, the rest is not.
+    /// Each place holds other values: what is read tells where it was read.
     #[test]
-    fn what_is_kept_is_read_from_the_cache() {
+    fn rows_on_gpus_are_read_where_they_are_said_to_be() {
         let gpu = Gpu::under_test(3);
-        let [old, new] = [1f32, 2.0].map(|value| vec![value; 12]);
-        let mut there = gpu.upload(&old).unwrap();
-        let table = DeviceTable { values: there.slice(), scales: None, dim: 4 };
-        let cache = DeviceCache::new(&gpu, &table, &[2], |v| &old[v as usize * 4..][..4], |_| 1.0).unwrap();
-        there.slice_mut().upload(&gpu, &new).unwrap();
-        let table = DeviceTable { values: there.slice(), scales: None, dim: 4 };
-        let positions = gpu.upload(&[0u32, 2]).unwrap();
-        let mut out = gpu.alloc(8).unwrap();
+        let [table, own, peer, other] = [1f32, 2.0, 3.0, 4.0].map(|value| vec![value; 4]);
+        let all = gpu.upload(&table.repeat(5)).unwrap();
+        let table = DeviceTable { values: all.slice(), scales: None, dim: 4 };
+        let own = RowStore::new(&gpu, 4, &[2, 4], |_| &own[..], None).unwrap();
+        let peer = RowStore::new(&gpu, 4, &[0, 2], |_| &peer[..], None).unwrap();
+        let other = RowStore::new(&gpu, 4, &[0, 1, 4], |_| &other[..], None).unwrap();
+        let cache = DeviceCache::new(&gpu, &table, &own, &[&peer, &other]).unwrap();
+        let vertices = [0u32, 1, 2, 3, 4];
+        let positions = gpu.upload(&vertices).unwrap();
+        let mut out = gpu.alloc(20).unwrap();
         cache.gather(&gpu, &table, positions.slice(), &mut out.slice_mut()).unwrap();
-        assert_eq!(out.to_vec().unwrap(), [2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0]);
+        let firsts: Vec<f32> = out.to_vec().unwrap().into_iter().step_by(4).collect();
+        assert_eq!(firsts, [3.0, 4.0, 2.0, 1.0, 2.0]);
+        assert_eq!(cache.hits(&vertices), CacheHits { own: 2, peer: 2 });
+        // More than one thread of the host looks up at a time.
+        let many: Vec<u32> = vertices.into_iter().cycle().take(5 * LOOK_UPS).collect();
+        assert_eq!(cache.hits(&many), CacheHits { own: 2 * LOOK_UPS, peer: 2 * LOOK_UPS });
     }
 
     #[test]
-    fn rows_and_tables_that_do_not_fit_are_refused() {
+    fn places_leave_room_for_the_number_of_the_store() {
+        let most = |stores| DeviceCache::<f32>::most_rows(stores);
+        assert_eq!((most(1), most(2), most(3)), ((1 << 32) - 1, (1 << 31) - 1, (1 << 30) - 1));
+        assert_eq!((most(4), most(5), most(256)), ((1 << 30) - 1, (1 << 29) - 1, (1 << 24) - 1));
+    }
+
+    #[test]
+    fn rows_that_do_not_fit_a_gpus_table_are_refused() {
         let gpu = Gpu::under_test(0);
         let values = gpu.upload(&[1f32; 8]).unwrap();
         let table = DeviceTable { values: values.slice(), scales: None, dim: 4 };
-        let make = |rows: &[u32]| DeviceCache::new(&gpu, &table, rows, |_| &[1f32; 4][..], |_| 1.0);
-        let beyond = make(&[2]).err();
-        assert_eq!(beyond, Some(GpuError::Input(KernelError::RowOutOfRange { position: 2, rows: 2 })));
-        let (cache, positions) = (make(&[1]).unwrap(), gpu.upload(&[0u32]).unwrap());
+        let row = [1f32; 4];
+        let keep = |list| RowStore::new(&gpu, 4, list, |_| &row[..], None).unwrap();
+        let (good, beyond) = (keep(&[1]), keep(&[2]));
+        let make = |own, peers: &[_]| DeviceCache::new(&gpu, &table, own, peers).err();
+        let out_of_range = Some(GpuError::Input(KernelError::RowOutOfRange { position: 2, rows: 2 }));
+        assert_eq!(make(&beyond, &[]), out_of_range);
+        assert_eq!(make(&good, &[&beyond]), out_of_range);
+        let narrow = RowStore::new(&gpu, 2, &[0], |_| &row[..2], None).unwrap();
+        assert!(matches!(make(&good, &[&narrow]), Some(GpuError::Input(KernelError::Length { .. }))));
+        let scaled = RowStore::new(&gpu, 4, &[0], |_| &row[..], Some(&|_| 1.0)).unwrap();
+        assert!(matches!(make(&scaled, &[]), Some(GpuError::Input(KernelError::Length { .. }))));
+        assert!(RowStore::new(&gpu, 3, &[0], |_| &row[..], None).is_err());
+
+        let cache = DeviceCache::new(&gpu, &table, &good, &[]).unwrap();
+        let positions = gpu.upload(&[0u32]).unwrap();
         let other = DeviceTable { values: values.slice(), scales: None, dim: 2 };
         let mut out = gpu.alloc(4).unwrap();
         assert!(cache.gather(&gpu, &other, positions.slice(), &mut out.slice_mut()).is_err());
         assert!(cache.gather(&gpu, &table, positions.slice(), &mut gpu.alloc(3).unwrap().slice_mut()).is_err());
+    }
+
+    #[test]
+    fn gpus_reach_each_other_where_they_can() {
+        let [one, other] = [0, 1].map(Gpu::under_test);
+        assert_eq!((one.reaches(&one), one.reaches(&other)), (Ok(true), Ok(true)));
     }
 }

@@ -8,7 +8,7 @@
 //! stream, into memory of that stream, and one copy within the GPU makes them torch's when they are needed: torch's own
 //! memory cannot be written by another stream than its own without waiting for all that it was told to do.
 
-use gsplit_kernels::{DeviceBuffer, Gpu};
+use gsplit_kernels::{CacheHits, DeviceBuffer, Gpu};
 use gsplit_store::FeatureTable;
 use tch::{Kind, Tensor};
 
@@ -26,8 +26,8 @@ pub struct Loaded<'a> {
     pub sampled: Sampled<'a>,
     /// One feature row for each vertex of [`Sampled::input`].
     pub input_rows: InputRows,
-    /// How many of the input rows were in the GPU's own memory.
-    pub rows_cached: usize,
+    /// How many of the input rows were in caches.
+    pub hits: CacheHits,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
@@ -90,8 +90,12 @@ pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input,
         _ if stays => InputRows::Stored,
         _ => InputRows::Here(source.rows(sampled.input.on_host()?, input)?),
     };
-    let rows_cached = if source.has_cache() { source.hits(sampled.input.on_host()?) } else { 0 };
-    Ok(Loaded { sampled, input_rows, rows_cached, features: source.table() })
+    // The host reads rows that are changed.
+    let hits = match source.has_cache() && input.is_plain() {
+        true => source.hits(sampled.input.on_host()?),
+        false => CacheHits::default(),
+    };
+    Ok(Loaded { sampled, input_rows, hits, features: source.table() })
 }
 
 /// The rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.

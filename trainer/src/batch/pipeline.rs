@@ -130,9 +130,11 @@ fn prepare<'a, 's: 'a>(
     let at = (config.seed, epoch, step);
     let (seeds, targets) = job.batch(global, at, comm)?;
     let sampled = sample(sampler, seeds, &config.fanouts, at, job.ownership, comm)?;
+    job.end_phase(source.place())?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();
     let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
+    job.end_phase(source.place())?;
     if job.prefetch > 0 {
         batch.hand_over(source.place().gpu())?;
     }

@@ -65,7 +65,7 @@ pub struct TrainConfig {
     /// Where ranks compute
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// Key of the partition map that split uses [default: the only one with as many parts as ranks]
+    /// Key of the partition map that split and --placement partitioned use [default: the only one with as many parts as ranks]
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub partition: Option<String>,
     /// Which model

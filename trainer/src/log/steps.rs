@@ -36,6 +36,10 @@ pub struct StepRecord {
     pub edges: u64,
     /// Feature rows loaded.
     pub rows_loaded: u64,
+    /// Of those, the ones that were in the loading GPU's own memory.
+    pub rows_cached: u64,
+    /// Of those, the ones that were in the memory of other ranks' GPUs.
+    pub rows_from_peers: u64,
     /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
     /// Of wall time.
@@ -103,6 +107,8 @@ impl<'a> Window<'a> {
             seconds,
             edges: sums.edges,
             rows_loaded: sums.rows_loaded,
+            rows_cached: sums.rows_cached,
+            rows_from_peers: sums.rows_from_peers,
             rows_exchanged: sums.rows_exchanged,
             edges_per_s: per_second(sums.edges),
             rows_per_s: per_second(sums.rows_loaded),

@@ -91,7 +91,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 15] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 16] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -108,6 +108,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 15] {
         ("work/edges", Some(report.edges as f64)),
         ("work/rows_loaded", Some(report.rows_loaded as f64)),
         ("work/rows_cached", Some(report.rows_cached as f64)),
+        ("work/rows_from_peers", Some(report.rows_from_peers as f64)),
         ("work/rows_exchanged", Some(report.rows_exchanged as f64)),
     ]
 }

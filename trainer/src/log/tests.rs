@@ -23,6 +23,7 @@ fn report(epoch: u32) -> EpochReport {
         edges: 300,
         rows_loaded: 1 << 40,
         rows_cached: 1 << 39,
+        rows_from_peers: 1 << 38,
         rows_exchanged: 0,
     }
 }

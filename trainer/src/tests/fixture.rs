@@ -1,11 +1,13 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
 use std::path::Path;
+use std::sync::Mutex;
 
 use clap::ValueEnum;
 use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
-    Balance, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Provenance, Split,
+    Balance, Dataset, DatasetWriter, FeatureDtype, NoProgress, PartitionConfig, PartitionMap, PartitionReport,
+    Progress, Provenance, Split, Stage, Unit,
 };
 use tempfile::TempDir;
 
@@ -32,6 +34,11 @@ pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, false)
 }
 
+/// As [`dataset`], with features of `dim` values that are stored as `dtype`.
+pub fn stored_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize) -> Fixture {
+    build_as(dtype, seed, n, degree, dim, false)
+}
+
 /// As [`dataset`], with any number of [`SEVERAL_CLASSES`] a vertex.
 pub fn several_labels(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, true)
@@ -39,6 +46,10 @@ pub fn several_labels(seed: u64, n: u32, degree: u32) -> Fixture {
 
 /// As [`dataset`], with features of `dim` values, and [`several_labels`].
 pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixture {
+    build_as(FeatureDtype::F32, seed, n, degree, dim, several)
+}
+
+fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixture {
     let key = StreamKey::new(seed, Stream::Generate);
     let (mut indptr, mut indices) = (vec![0u64], Vec::new());
     for v in 0..n {
@@ -51,7 +62,7 @@ pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixtu
     }
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
-    let mut features = writer.feature_writer(FeatureDtype::F32, dim).unwrap();
+    let mut features = writer.feature_writer(dtype, dim).unwrap();
     let mut labels = Vec::new();
     for v in 0..n {
         let mut draws = Draws::new(&StreamKey { epoch: 1, ..key }, v);
@@ -61,7 +72,7 @@ pub fn build(seed: u64, n: u32, degree: u32, dim: usize, several: bool) -> Fixtu
         features.push_rows(&row).unwrap();
         labels.push(label);
     }
-    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    writer.add_features(features, dtype, None).unwrap();
     labels[0] = CLASSES as i32 - 1;
     match several {
         false => writer.add_labels(&labels).unwrap(),
@@ -116,6 +127,27 @@ pub fn communities(n: u32, degree: u32) -> Fixture {
     }
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
     Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+/// Remembers the notes of a run.
+#[derive(Default)]
+pub struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    /// What was noted so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl Progress for Notes {
+    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
+        Box::new(NoProgress)
+    }
+
+    fn note(&self, line: &str) {
+        self.0.lock().unwrap().push(line.to_string());
+    }
 }
 
 /// Of a dataset that a test made.

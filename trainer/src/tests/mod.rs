@@ -13,10 +13,11 @@ mod metrics;
 mod optimizers;
 mod options;
 mod own_layer;
+mod placement;
 mod processes;
 mod refusals;
 mod runs;
 mod sampling;
 mod step_log;
 
-pub(crate) use fixture::{config as quick_config, on_ranks};
+pub(crate) use fixture::{Notes, config as quick_config, on_ranks};

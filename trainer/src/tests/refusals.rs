@@ -1,11 +1,9 @@
 //! Datasets that lack what a task needs: one line each, with what to do.
 
-use std::sync::Mutex;
-
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Progress, Split, Stage, Unit};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Split};
 use tempfile::TempDir;
 
-use super::fixture::{changed, config, dataset, provenance};
+use super::fixture::{Notes, changed, config, dataset, provenance};
 use crate::config::{ModelKind, Parallelism, TaskKind};
 use crate::{InferConfig, RunOptions, Wanted, infer, train};
 
@@ -22,20 +20,6 @@ fn with_features(writer: &mut DatasetWriter) {
     let mut features = writer.feature_writer(FeatureDtype::F32, 6).unwrap();
     features.push_rows(&[0.5; 30 * 6]).unwrap();
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
-}
-
-/// Remembers the notes.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Progress for Notes {
-    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
-        Box::new(NoProgress)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.to_string());
-    }
 }
 
 #[test]
@@ -75,7 +59,7 @@ fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
     let whole = changed(&config, |config| config.batch_size = 60);
     let same = train(&fixture.dataset, &whole, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
     assert_eq!(summary.epochs[0].loss, same.epochs[0].loss);
-    let notes = notes.0.into_inner().unwrap();
+    let notes = notes.lines();
     assert!(notes.len() == 1 && notes[0].contains("--batch-size 1000: there are 60"), "{notes:?}");
 }
 

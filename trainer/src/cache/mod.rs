@@ -1,0 +1,311 @@
+//! Which feature rows the GPUs of a run keep in their memory, and whose each rank reads.
+//!
+//! Returns: a list of vertices for each rank, the one that deserves its slot most first; the ranks whose caches it reads besides; and
+//! what there is to say about both. Input: how the user wants rows placed ([`RowPlacement`]), the room on each GPU.
+//!
+//! ```text
+//! replicated   the hottest rows on every GPU                             PaGraph (Lin et al., SoCC 2020)
+//! partitioned  of its own part, those that the map's cache order has first   GSplit; Intel's hybrid partitioning
+//! peer         the hottest rows, dealt in turn to the GPUs that reach       Quiver (Tan et al., 2023)
+//!              each other, and once more to each group of others
+//! KEY          what `gsplit place` stored, cut to the room there is
+//! ```
+//!
+//! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others where these hold
+//! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
+//!
+//! Room: `--cache`, for each rank; left out, half of the memory that is free on its GPU when the run starts, shared by the ranks
+//! there. The other half is for the graph, the model and the mini-batches under way. A row's bytes are as it is stored.
+//!
+//! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
+
+mod hotness;
+mod peers;
+mod placement;
+
+use gsplit_kernels::DeviceCache;
+use gsplit_store::memory::shown;
+use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress};
+use serde::Serialize;
+
+use crate::config::{FeatureNorm, Parallelism, TrainConfig};
+use crate::job::{Artifacts, Job, find_partition};
+use crate::options::RunOptions;
+use crate::place::Place;
+use crate::{Error, Result};
+
+use peers::{cliques, deal_to_cliques, peers};
+pub use placement::RowPlacement;
+
+/// What the GPUs of a run keep of the feature rows.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheSummary {
+    /// As `--placement` has it.
+    pub placement: String,
+    /// What ranked the rows.
+    pub ranked_by: String,
+    /// Rows that the GPU of each rank keeps for it.
+    pub rows: Vec<usize>,
+    /// Bytes of a row.
+    pub row_bytes: u64,
+}
+
+/// The vertices whose rows each rank keeps.
+enum Lists {
+    /// So many of each part's, by the map's cache order.
+    OfParts(Box<PartitionMap>, Vec<usize>),
+    /// So many of these, the hottest first.
+    Hottest(Vec<u32>, Vec<usize>),
+    /// These.
+    Each(Vec<Vec<u32>>),
+}
+
+/// Which rows lie in which GPU's memory.
+pub struct Caches {
+    placement: RowPlacement,
+    ranked_by: String,
+    row_bytes: u64,
+    lists: Lists,
+    /// For each rank, the ranks whose caches it reads, in the order in which it looks there.
+    peers: Vec<Vec<usize>>,
+}
+
+impl Caches {
+    /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. Tells `progress` what was decided.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
+    pub fn new(
+        dataset: &Dataset,
+        job: &Job<'_>,
+        artifacts: &Artifacts,
+        options: &RunOptions,
+        places: &[Place],
+        progress: &dyn Progress,
+    ) -> Result<Option<Self>> {
+        let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
+        let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
+        let room = room(options, places, row_bytes, ranks)?;
+        let crosses = match &placement {
+            RowPlacement::Host | RowPlacement::Replicated => false,
+            RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split && options.process.is_none(),
+            RowPlacement::Peer | RowPlacement::Stored(_) => true,
+        };
+        let peers = match crosses {
+            true => peers(ranks, |reader, owner| reaches(options, places, reader, owner), progress),
+            false => vec![Vec::new(); ranks],
+        };
+        let (lists, ranked_by) = match &placement {
+            RowPlacement::Partitioned => of_parts(dataset, job, artifacts, room)?,
+            RowPlacement::Stored(key) => stored(dataset, job, artifacts, key, &room, progress)?,
+            RowPlacement::Host | RowPlacement::Replicated => {
+                let most = room.iter().copied().max().unwrap_or(0);
+                let (hottest, by) = hotness::hottest(dataset, job, most, progress)?;
+                (Lists::Hottest(hottest, room), by)
+            }
+            RowPlacement::Peer => {
+                let cliques = cliques(&peers);
+                let all = |clique: &Vec<usize>| clique.iter().fold(0usize, |sum, &rank| sum.saturating_add(room[rank]));
+                let most = cliques.iter().map(all).max().unwrap_or(0);
+                let (hottest, by) = hotness::hottest(dataset, job, most, progress)?;
+                (Lists::Each(deal_to_cliques(&hottest, &cliques, &room)), by)
+            }
+        };
+        let caches = Self { placement, ranked_by, row_bytes, lists, peers };
+        progress.note(&caches.told(job.features.num_rows()));
+        Ok(Some(caches))
+    }
+
+    /// What `rank` keeps.
+    pub fn of(&self, rank: usize) -> &[u32] {
+        let first = |list: &[u32], rows: usize| list.len().min(rows);
+        match &self.lists {
+            Lists::OfParts(map, room) => {
+                let order = map.cache_order(rank);
+                &order[..first(order, room[rank])]
+            }
+            Lists::Hottest(vertices, room) => &vertices[..first(vertices, room[rank])],
+            Lists::Each(lists) => &lists[rank],
+        }
+    }
+
+    /// The ranks whose caches `rank` reads where its own has not the row, in that order.
+    pub fn peers(&self, rank: usize) -> &[usize] {
+        &self.peers[rank]
+    }
+
+    /// For the summary of the run.
+    pub fn summary(&self) -> CacheSummary {
+        CacheSummary {
+            placement: self.placement.to_string(),
+            ranked_by: self.ranked_by.clone(),
+            rows: (0..self.peers.len()).map(|rank| self.of(rank).len()).collect(),
+            row_bytes: self.row_bytes,
+        }
+    }
+
+    /// One line for people.
+    fn told(&self, all: usize) -> String {
+        let CacheSummary { placement, ranked_by, rows, row_bytes } = self.summary();
+        let (least, most) = (rows.iter().min().unwrap_or(&0), rows.iter().max().unwrap_or(&0));
+        let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        let bytes = shown(*most as u64 * row_bytes);
+        format!("feature rows, placement {placement}: {each} of {all} on each rank's GPU ({bytes}), by {ranked_by}")
+    }
+}
+
+/// How rows are to be placed, where GPUs are to keep any.
+fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Result<Option<RowPlacement>> {
+    let flag = match (options.cache, &options.placement) {
+        (None, None) => return Ok(None),
+        (Some(_), _) => "--cache",
+        (None, Some(_)) => "--placement",
+    };
+    let problem = if places.iter().any(|place| place.gpu().is_none()) {
+        format!("{flag} is for --device cuda: leave it out, or give both")
+    } else if options.placement == Some(RowPlacement::Host) && options.cache.is_some() {
+        "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
+    } else if options.placement == Some(RowPlacement::Host) {
+        return Ok(None);
+    } else if config.model.input_dropout > 0.0 || config.model.normalise_features != FeatureNorm::None {
+        // Nothing would read the caches.
+        format!("{flag}: with --input-dropout or --normalise-features the host reads all rows: leave one of them out")
+    } else if let (Some(placement @ (RowPlacement::Peer | RowPlacement::Stored(_))), true) =
+        (&options.placement, options.process.is_some())
+    {
+        format!(
+            "--placement {placement}: ranks that are processes cannot read each other's GPUs: start one process, or choose \
+             replicated or partitioned"
+        )
+    } else {
+        let default = match config.parallelism {
+            Parallelism::Split => RowPlacement::Partitioned,
+            Parallelism::Data | Parallelism::Single => RowPlacement::Replicated,
+        };
+        return Ok(Some(options.placement.clone().unwrap_or(default)));
+    };
+    Err(Error::Option(problem))
+}
+
+/// The rows that each rank has room for.
+fn room(options: &RunOptions, places: &[Place], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
+    let most = DeviceCache::<f32>::most_rows(ranks);
+    let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
+    if let Some(bytes) = options.cache {
+        return match rows(bytes) {
+            0 => Err(Error::Option(format!(
+                "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, or leave it out"
+            ))),
+            rows => Ok(vec![rows; ranks]),
+        };
+    }
+    let free = |rank: usize| -> Result<u64> {
+        let Some(gpu) = places.get(rank).or(places.first()).and_then(Place::gpu) else { return Ok(0) };
+        let sharing = places.iter().filter_map(Place::gpu).filter(|other| gpu.is_same_device(other)).count();
+        Ok(gpu.memory()?.0 / 2 / sharing.max(1) as u64)
+    };
+    (0..ranks).map(|rank| free(rank).map(rows)).collect()
+}
+
+/// Bytes of a row on the GPU, its scale included.
+fn row_bytes(features: &FeatureTable) -> u64 {
+    let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
+    (features.dim() * features.dtype().bytes() + scale).max(1) as u64
+}
+
+/// Of each rank's part, what the cache order has first.
+fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<usize>) -> Result<(Lists, String)> {
+    let map = match artifacts.partition() {
+        Some(map) => map.clone(),
+        None => find_partition(dataset, job.config)?,
+    };
+    // The file's numbers are not checked when it is opened.
+    let foreign = |rank: usize| {
+        let of_part = |v: u32| map.assignment().get(v as usize).is_some_and(|&part| usize::from(part) == rank);
+        map.cache_order(rank).iter().find(|&&v| !of_part(v)).map(|v| (rank, *v))
+    };
+    if let Some((part, v)) = (0..map.num_parts()).find_map(foreign) {
+        let path = PartitionMap::folder(dataset, map.key()).join("cache_order.npy");
+        let problem = format!("vertex {v} stands in the order of part {part}, which has it not: partition again");
+        return Err(Error::Data { path, problem });
+    }
+    let by = format!("the cache order of partition {}", map.key());
+    Ok((Lists::OfParts(Box::new(map), room), by))
+}
+
+/// What the placement `key` of the dataset has for each rank.
+fn stored(
+    dataset: &Dataset,
+    job: &Job<'_>,
+    artifacts: &Artifacts,
+    key: &str,
+    room: &[usize],
+    progress: &dyn Progress,
+) -> Result<(Lists, String)> {
+    let keys = dataset.keys("placement")?;
+    if !keys.iter().any(|there| there == key) {
+        let there = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
+        return Err(Error::Option(format!(
+            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {there}): \
+             choose one, or run `gsplit place`",
+            dataset.path().display()
+        )));
+    }
+    let placement = Placement::open(dataset, key)?;
+    let (ranks, devices, made) = (job.config.num_ranks(), placement.num_devices(), placement.meta());
+    if devices != ranks {
+        let problem = format!("--placement {key} is for {devices} devices, --ranks is {ranks}: it needs one for each");
+        return Err(Error::Option(problem));
+    }
+    if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)
+        && checksum != map.checksum()
+    {
+        return Err(Error::Option(format!(
+            "--placement {key} is of the parts of {placed}, this run's are of {}: train with --partition {placed}, or place anew",
+            map.key()
+        )));
+    }
+    let parallelism = job.config.parallelism;
+    if made.config.parallelism != parallelism.to_string() {
+        progress.note(&format!(
+            "note: placement {key} was made for {} parallelism, this is {parallelism}: fewer rows may be found in caches",
+            made.config.parallelism
+        ));
+    }
+    let of_device = |(device, &rows): (usize, &usize)| {
+        let both = placement.shared().iter().chain(placement.own(device));
+        both.take(rows).copied().collect()
+    };
+    Ok((Lists::Each(room.iter().enumerate().map(of_device).collect()), format!("placement {key}")))
+}
+
+/// Whether the GPU of `reader` can read that of `owner`; makes it so.
+fn reaches(options: &RunOptions, places: &[Place], reader: usize, owner: usize) -> Result<bool> {
+    #[cfg(test)]
+    if options.apart {
+        return Ok(false);
+    }
+    let _ = options;
+    match (places[reader].gpu(), places[owner].gpu()) {
+        (Some(reader), Some(owner)) => Ok(reader.reaches(owner)?),
+        _ => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_share_half_of_what_is_free_on_a_gpu() {
+        let [one, other] = [0, 1].map(Place::emulated);
+        let places = [one.clone(), other, one];
+        let (_, all) = places[0].gpu().unwrap().memory().unwrap();
+        let (half, quarter) = ((all / 2 / 100) as usize, (all / 4 / 100) as usize);
+        let room = |options: &RunOptions, row_bytes| room(options, &places, row_bytes, 3);
+        assert_eq!(room(&RunOptions::default(), 100).unwrap(), [quarter, half, quarter]);
+        let given = RunOptions { cache: Some(250), ..RunOptions::default() };
+        assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);
+        assert!(room(&given, 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
+    }
+}

@@ -1,0 +1,113 @@
+//! Who reads whose cache, and how rows are dealt to those who do.
+//!
+//! Returns: for each rank, the others whose caches it reads; groups of ranks that all read each other's, with the vertices that each
+//! keeps. Input: which GPU reads the memory of which. Idea: GPUs without a link between them cannot share one copy of a row, so
+//! each group has its own (Quiver, Tan et al., 2023). Groups are found greedily, in the order of ranks: as links go on real
+//! boards, all to all or within halves, these are the largest there are. Cost: the pairs of ranks.
+
+use gsplit_store::Progress;
+
+use crate::Result;
+
+/// For each rank, the others whose caches it reads: those after it first, so that not all ask the same one.
+pub fn peers(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>, progress: &dyn Progress) -> Vec<Vec<usize>> {
+    let of_rank = |reader: usize| {
+        let (mut reached, mut apart, mut why) = (Vec::new(), Vec::new(), String::new());
+        for owner in (1..ranks).map(|step| (reader + step) % ranks) {
+            match reaches(reader, owner) {
+                Ok(true) => reached.push(owner),
+                Ok(false) => apart.push(owner.to_string()),
+                Err(error) => {
+                    why = format!(" ({error})");
+                    apart.push(owner.to_string());
+                }
+            }
+        }
+        if !apart.is_empty() {
+            let apart = apart.join(", ");
+            progress.note(&format!(
+                "the GPU of rank {reader} cannot read what ranks {apart} keep{why}: rows that only these keep it reads from \
+                 host memory"
+            ));
+        }
+        reached
+    };
+    (0..ranks).map(of_rank).collect()
+}
+
+/// Groups of ranks of which each reads the caches of all others, every rank in one.
+pub fn cliques(peers: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    let both = |a: usize, b: usize| peers[a].contains(&b) && peers[b].contains(&a);
+    let mut cliques: Vec<Vec<usize>> = Vec::new();
+    for rank in 0..peers.len() {
+        match cliques.iter_mut().find(|clique| clique.iter().all(|&other| both(rank, other))) {
+            Some(clique) => clique.push(rank),
+            None => cliques.push(vec![rank]),
+        }
+    }
+    cliques
+}
+
+/// Deals vertices to the ranks of each clique; the list of each rank.
+pub fn deal_to_cliques(vertices: &[u32], cliques: &[Vec<usize>], room: &[usize]) -> Vec<Vec<u32>> {
+    let mut lists = vec![Vec::new(); room.len()];
+    for clique in cliques {
+        let dealt = deal(vertices, &clique.iter().map(|&rank| room[rank]).collect::<Vec<_>>());
+        for (&rank, list) in clique.iter().zip(dealt) {
+            lists[rank] = list;
+        }
+    }
+    lists
+}
+
+/// Deals vertices in turn to ranks that have room for so many each.
+fn deal(vertices: &[u32], room: &[usize]) -> Vec<Vec<u32>> {
+    let mut lists = vec![Vec::new(); room.len()];
+    let mut turn = 0;
+    for &v in vertices {
+        let next = (0..room.len()).map(|step| (turn + step) % room.len()).find(|&rank| lists[rank].len() < room[rank]);
+        let Some(rank) = next else { break };
+        lists[rank].push(v);
+        turn = rank + 1;
+    }
+    lists
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::NoProgress;
+
+    use super::*;
+    use crate::Error;
+    use crate::tests::Notes;
+
+    #[test]
+    fn rows_are_dealt_in_turn_to_those_with_room() {
+        assert_eq!(deal(&[5, 3, 9, 1, 7], &[2, 2]), [[5, 9], [3, 1]]);
+        assert_eq!(deal(&[5, 3, 9, 1, 7], &[1, 3, 0]), [vec![5], vec![3, 9, 1], vec![]]);
+        assert_eq!(deal(&[5], &[3, 3]), [vec![5], vec![]]);
+        assert_eq!(deal(&[5], &[0]), [[0u32; 0]]);
+    }
+
+    #[test]
+    fn peers_are_those_that_are_reached_and_the_others_are_named() {
+        let notes = Notes::default();
+        assert_eq!(peers(3, |_, _| Ok(true), &notes), [[1, 2], [2, 0], [0, 1]]);
+        assert!(notes.lines().is_empty());
+        // Two pairs, as on a board with two bridges.
+        let found = peers(4, |reader, owner| Ok(reader / 2 == owner / 2), &notes);
+        assert_eq!(found, [[1], [0], [3], [2]]);
+        assert_eq!(cliques(&found), [[0, 1], [2, 3]]);
+        let dealt = deal_to_cliques(&[5, 3, 9, 1, 7], &cliques(&found), &[1, 2, 3, 0]);
+        assert_eq!(dealt, [vec![5], vec![3, 9], vec![5, 3, 9], vec![]]);
+        // A chain, of which one end is alone.
+        assert_eq!(cliques(&[vec![1], vec![2, 0], vec![1]]), [vec![0, 1], vec![2]]);
+        let told = notes.lines();
+        assert_eq!(told.len(), 4);
+        assert!(told[1].contains("rank 1") && told[1].contains("ranks 2, 3"), "{told:?}");
+        let refused = |_, _| Err(Error::Option("the driver says no".into()));
+        assert_eq!(peers(2, refused, &notes), [[0usize; 0]; 2]);
+        assert!(notes.lines()[4].contains("the driver says no"));
+        assert_eq!(peers(1, |_, _| Ok(true), &NoProgress), [[0usize; 0]]);
+    }
+}

@@ -1,0 +1,309 @@
+//! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
+
+use gsplit_kernels::{Draws, Solo, Stream, StreamKey};
+use gsplit_store::{
+    CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, PartitionMap, Placement, PlacementConfig,
+    Presample, PresampleConfig, RowLoads,
+};
+
+use super::fixture::{Cut, Fixture, Notes, changed, communities, config, dataset, store_partition, stored_as};
+use super::runs::{losses, run};
+use crate::batch::Input;
+use crate::cache::Caches;
+use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
+use crate::job::{Artifacts, Job};
+use crate::operator::gather_features;
+use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
+use crate::{Process, RowPlacement, RunOptions, Summary, train};
+
+/// Stores counters that say how often each row was loaded.
+fn store_presample(dataset: &Dataset, key: &str, fanouts: &str, input: Vec<u32>) {
+    let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
+    let counters = Counters { input, appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
+    let config = PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0 };
+    Presample::save(dataset, key, config, 1, &counters, true).unwrap();
+}
+
+/// Stores a placement of `rows`, of 24 bytes, of the parts of `partition`.
+fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &CachedRows) {
+    let map = PartitionMap::open(dataset, partition).unwrap();
+    let made_from =
+        MadeFrom { partition: Some((partition.to_string(), map.checksum().clone())), ..MadeFrom::dataset(dataset) };
+    let config = PlacementConfig {
+        placement: "test".into(),
+        parallelism: "split".into(),
+        devices: rows.own.len() as u32,
+        cache_bytes: 24 * dataset.num_vertices() as u64,
+        row_bytes: 24,
+        alpha: 0.3,
+        host_bandwidth: None,
+        peer_bandwidth: None,
+    };
+    let expected = vec![RowLoads::default(); rows.own.len()];
+    Placement::save(dataset, key, made_from, config, expected, rows, true).unwrap();
+}
+
+/// Loads that are different for neighbouring vertices, and equal for some.
+fn loads(n: usize) -> Vec<u32> {
+    (0..n as u32).map(|v| v * 37 % 19).collect()
+}
+
+/// The vertices by falling loads, then by their numbers.
+fn by_loads(n: usize) -> Vec<u32> {
+    let loads = loads(n);
+    let mut order: Vec<u32> = (0..n as u32).collect();
+    order.sort_by_key(|&v| (u32::MAX - loads[v as usize], v));
+    order
+}
+
+/// What each of `ranks` is to keep in room for `rows`.
+fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usize) -> Vec<Vec<u32>> {
+    let order = by_loads(dataset.num_vertices());
+    let list = |rank: usize| -> Vec<u32> {
+        match placement {
+            RowPlacement::Host => Vec::new(),
+            RowPlacement::Replicated => order.iter().take(rows).copied().collect(),
+            RowPlacement::Partitioned => {
+                let map = PartitionMap::open(dataset, &format!("random-{ranks}")).unwrap();
+                map.cache_order(rank).iter().take(rows).copied().collect()
+            }
+            RowPlacement::Peer => order.iter().skip(rank).step_by(ranks).take(rows).copied().collect(),
+            RowPlacement::Stored(key) => {
+                let placement = Placement::open(dataset, key).unwrap();
+                placement.shared().iter().chain(placement.own(rank)).take(rows).copied().collect()
+            }
+        }
+    };
+    (0..ranks).map(list).collect()
+}
+
+/// Some rows on every device, some on two, the rest dealt; for `ranks` devices.
+fn some_placement(n: u32, ranks: usize) -> CachedRows {
+    let own = |rank: usize| (10..n).filter(|v| *v as usize % (ranks + 1) == rank || *v as usize % 7 == rank).collect();
+    CachedRows { shared: (0..10).rev().collect(), own: (0..ranks).map(own).collect() }
+}
+
+/// Checks the rows and the hits of every rank.
+fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement: &RowPlacement, rows: usize) {
+    let dataset = &fixture.dataset;
+    let what = format!("{placement} of {rows} rows of {row_bytes} bytes on {ranks}");
+    let parallelism = if ranks == 1 { Parallelism::Single } else { Parallelism::Data };
+    let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| {
+        config.partition = Some(format!("random-{ranks}"));
+    });
+    let options = RunOptions {
+        placement: Some(placement.clone()),
+        cache: (*placement != RowPlacement::Host).then_some(rows as u64 * row_bytes),
+        ..RunOptions::default()
+    };
+    let artifacts = Artifacts::open(dataset, &config).unwrap();
+    let job = Job::new(dataset, &artifacts, &config, &options).unwrap();
+    let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
+    let caches = Caches::new(dataset, &job, &artifacts, &options, &places, &NoProgress).unwrap();
+    let mut pinned = Pinned::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
+    let lists = expected(dataset, placement, ranks, rows);
+    if let Some(caches) = &caches {
+        let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+        pinned.fill(caches, &gpus).unwrap();
+        lists.iter().enumerate().for_each(|(rank, list)| assert_eq!(caches.of(rank), list, "{what}"));
+    }
+    assert_eq!(caches.is_none(), *placement == RowPlacement::Host);
+
+    let mut draws = Draws::new(&StreamKey::new(8, Stream::Generate), dim as u32);
+    let n = dataset.num_vertices() as u32;
+    let vertices: Vec<u32> = (0..300).map(|_| draws.below(n)).collect();
+    let mut stored = vec![f32::NAN; vertices.len() * dim];
+    gather_features(&job.features, &vertices, &mut stored).unwrap();
+    for rank in 0..ranks {
+        let source = FeatureSource::pinned(&job.features, &places[rank], &pinned, rank).unwrap();
+        let found = source.rows(&vertices, &Input::new(&config.model)).unwrap();
+        assert_eq!(crate::step::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
+        let crosses = *placement != RowPlacement::Replicated;
+        let is_own = |v: &u32| lists[rank].contains(v);
+        let own = vertices.iter().filter(|v| is_own(v)).count();
+        let of_peers = |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
+        let hits = source.hits(&vertices);
+        assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
+    }
+}
+
+#[test]
+fn oracle_rows_and_hits_on_gpus_of_every_placement_dtype_and_room() {
+    let placements = ["host", "replicated", "partitioned", "peer", "some"];
+    let placements = placements.map(|name| name.parse::<RowPlacement>().unwrap());
+    for (seed, (dtype, dim)) in
+        (50..).zip([(FeatureDtype::F32, 8), (FeatureDtype::F16, 6), (FeatureDtype::Bf16, 4), (FeatureDtype::I8, 5)])
+    {
+        let fixture = stored_as(dtype, seed, 120, 4, dim);
+        let row_bytes = (dim * dtype.bytes()) as u64 + if dtype == FeatureDtype::I8 { 4 } else { 0 };
+        store_presample(&fixture.dataset, "counted", "4,3,2", loads(120));
+        for ranks in [1, 2, 4] {
+            let partition = store_partition(&fixture.dataset, Cut::Random, ranks);
+            store_placement(&fixture.dataset, "some", &partition, &some_placement(120, ranks));
+            for placement in &placements {
+                for rows in [1, 17, 120] {
+                    check(&fixture, dim, row_bytes, ranks, placement, rows);
+                }
+            }
+        }
+    }
+}
+
+/// Rows loaded, found in the own cache and in those of others, over all epochs.
+fn found(summary: &Summary) -> [u64; 3] {
+    summary.epochs.iter().fold([0; 3], |[loaded, own, peers], epoch| {
+        [loaded + epoch.rows_loaded, own + epoch.rows_cached, peers + epoch.rows_from_peers]
+    })
+}
+
+#[test]
+fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
+    let fixture = dataset(71, 200, 5);
+    let dataset = &fixture.dataset;
+    let partition = store_partition(dataset, Cut::Random, 2);
+    store_placement(dataset, "some", &partition, &some_placement(200, 2));
+    for parallelism in [Parallelism::Split, Parallelism::Data] {
+        let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| {
+            (config.eval_every, config.epochs) = (0, 1);
+        });
+        let with = |placement: Option<&str>, rows: Option<u64>, apart: bool| {
+            let placement = placement.map(|name| name.parse::<RowPlacement>().unwrap());
+            let cache = rows.map(|rows| rows * 24);
+            let options = RunOptions { emulated: Some(2), placement, cache, apart, ..RunOptions::default() };
+            run(&fixture, &config, &options).unwrap()
+        };
+        let plain = with(None, None, false);
+        let host = with(Some("host"), None, false);
+        assert_eq!((losses(&host), found(&host)), (losses(&plain), found(&plain)));
+        assert!(plain.cache.is_none() && host.cache.is_none());
+        let [loaded, own, peers] = found(&plain);
+        assert!(loaded > 0 && own == 0 && peers == 0);
+        for placement in ["replicated", "partitioned", "peer", "some"] {
+            let what = format!("{placement}, {parallelism}");
+            let [few, all, apart] = [(Some(30), false), (None, false), (None, true)].map(|(rows, apart)| {
+                let summary = with(Some(placement), rows, apart);
+                assert_eq!(losses(&summary), losses(&plain), "{what}");
+                let cache = summary.cache.clone().unwrap();
+                assert_eq!((cache.placement.as_str(), cache.row_bytes), (placement, 24));
+                assert!(cache.rows.iter().all(|&kept| kept <= rows.map_or(200, |rows| rows as usize)), "{what}");
+                (found(&summary), cache)
+            });
+            // In half of an emulated GPU's memory all rows have room.
+            let everywhere = match placement {
+                "replicated" => [loaded, loaded, 0],
+                // A rank of a split run loads rows of its part alone, which its own GPU has.
+                "partitioned" if parallelism == Parallelism::Split => [loaded, loaded, 0],
+                _ => [loaded, all.0[1], loaded - all.0[1]],
+            };
+            if placement != "some" {
+                assert_eq!(all.0, everywhere, "{what}");
+            }
+            // Each is then a group of its own, which has the hottest rows.
+            let alone = if placement == "peer" { loaded } else { all.0[1] };
+            assert_eq!(apart.0, [loaded, alone, 0], "{what}");
+            assert!(few.0[1] > 0 && few.0[1] + few.0[2] < all.0[1] + all.0[2], "{what}: {few:?}");
+            assert_eq!(all.1.rows.iter().sum::<usize>() == 400, placement == "replicated", "{what}");
+        }
+    }
+}
+
+#[test]
+fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
+    let fixture = dataset(72, 120, 4);
+    let dataset = &fixture.dataset;
+    let config = config(ModelKind::Sage, Parallelism::Data, 2);
+    let notes_of = |dataset: &Dataset, config: &TrainConfig| {
+        let (notes, placement) = (Notes::default(), Some(RowPlacement::Replicated));
+        let options = RunOptions { emulated: Some(0), placement, cache: Some(240), ..RunOptions::default() };
+        let summary = train(dataset, config, &options, &notes, &|_| {}).unwrap();
+        let cache = summary.cache.unwrap();
+        let told = notes.lines().into_iter().find(|line| line.starts_with("feature rows, placement")).unwrap();
+        assert!(told.contains(" of 120 on each rank's GPU") && told.ends_with(&cache.ranked_by), "{told}");
+        (cache.ranked_by, notes.lines())
+    };
+    assert_eq!(notes_of(dataset, &config).0, "the number of edges that lead from them");
+    store_presample(dataset, "a-other", "9,9,9", loads(120));
+    assert_eq!(notes_of(dataset, &config).0, "presample a-other");
+    store_presample(dataset, "b-fitting", "4,3,2", loads(120));
+    assert_eq!(notes_of(dataset, &config).0, "presample b-fitting");
+    // A damaged one is named and done without.
+    let damaged = Presample::folder(dataset, "b-fitting").join("input.npy");
+    std::fs::write(&damaged, b"nothing").unwrap();
+    let (by, notes) = notes_of(dataset, &config);
+    assert_eq!(by, "presample a-other");
+    assert!(notes.iter().any(|line| line.starts_with("warning: rows are ranked without presample b-fitting")));
+    // Mini-batches of links are other ones.
+    let links = communities(120, 4);
+    let config = changed(&config, |config| config.task.kind = TaskKind::Link);
+    assert_eq!(notes_of(&links.dataset, &config).0, "the number of edges that lead from them");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_in_one_line() {
+    let fixture = dataset(73, 120, 4);
+    let ds = &fixture.dataset;
+    let (two, three) = (store_partition(ds, Cut::Random, 2), store_partition(ds, Cut::Random, 3));
+    let ranges = store_partition(ds, Cut::Ranges, 2);
+    store_placement(ds, "two", &two, &some_placement(120, 2));
+    store_placement(ds, "three", &three, &some_placement(120, 3));
+    store_placement(ds, "old", &ranges, &some_placement(120, 2));
+    let data = config(ModelKind::Sage, Parallelism::Data, 2);
+    let split = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Split, 2) };
+    let single = config(ModelKind::Sage, Parallelism::Single, 1);
+    let with = |placement: &str| RunOptions {
+        emulated: Some(0),
+        placement: Some(placement.parse().unwrap()),
+        ..RunOptions::default()
+    };
+    let refused = |config: &TrainConfig, options: RunOptions, words: &[&str]| {
+        let line = run(&fixture, config, &options).unwrap_err().to_string();
+        assert!(words.iter().all(|word| line.contains(word)) && !line.contains('\n'), "{words:?}: {line}");
+    };
+    refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
+    refused(&data, with("three"), &["--placement three is for 3 devices", "--ranks is 2"]);
+    refused(&split, with("old"), &["--placement old", "parts of ranges-2", "--partition ranges-2"]);
+    run(&fixture, &split, &with("two")).unwrap();
+    let noted = Notes::default();
+    train(ds, &data, &with("two"), &noted, &|_| {}).unwrap();
+    assert!(noted.lines().iter().any(|line| line.contains("made for split parallelism, this is data")));
+
+    refused(&data, RunOptions { emulated: None, ..with("peer") }, &["--placement is for --device cuda"]);
+    refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
+    refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
+    let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };
+    refused(&data, mapped, &["--placement: ", "--load-features memory"]);
+    let dropped = changed(&data, |config| config.model.input_dropout = 0.5);
+    refused(&dropped, with("replicated"), &["--placement: with --input-dropout"]);
+    let normalised = changed(&data, |config| config.model.normalise_features = FeatureNorm::Row);
+    refused(&normalised, RunOptions { cache: Some(240), ..with("replicated") }, &["--cache: with --input-dropout"]);
+    let process = || Some(std::sync::Arc::new(Process::new(Box::new(Solo), Box::new(Solo))));
+    refused(&single, RunOptions { process: process(), ..with("peer") }, &["--placement peer", "processes"]);
+    let four = config(ModelKind::Sage, Parallelism::Data, 4);
+    refused(&four, with("partitioned"), &["has no partition into 4 parts"]);
+
+    let order = PartitionMap::folder(ds, &three).join("cache_order.npy");
+    gsplit_store::write_npy(order, &[120u32; 120]).unwrap();
+    let on_three = TrainConfig { ranks: Some(3), ..data.clone() };
+    refused(&on_three, with("partitioned"), &["cache_order.npy", "vertex 120", "part 0"]);
+
+    // A placement whose partition was made again, and one of another graph.
+    let stale = |dataset: &Dataset, words: &str| {
+        let options = with("old");
+        let line = train(dataset, &data, &options, &NoProgress, &|_| {}).unwrap_err().to_string();
+        assert!(line.contains("old") && line.contains(words), "{line}");
+    };
+    let other = dataset(74, 120, 4);
+    let (from, to) = (Placement::folder(ds, "old"), Placement::folder(&other.dataset, "old"));
+    std::fs::create_dir_all(&to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+    }
+    stale(&other.dataset, "made from");
+    let map = PartitionMap::folder(ds, "ranges-2");
+    std::fs::remove_dir_all(&map).unwrap();
+    let random = PartitionMap::folder(ds, &two);
+    std::fs::rename(random, map).unwrap();
+    stale(ds, "ranges-2");
+}
