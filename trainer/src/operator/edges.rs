@@ -31,7 +31,7 @@ impl Edges {
     /// The GPU they are on, torch's name for it, and the edges there.
     pub(super) fn on_device(&self) -> Option<(&Gpu, tch::Device, &DeviceEdges)> {
         match (&self.place, &self.device) {
-            (Place::Device(gpu, device), Some(edges)) => Some((gpu, *device, edges)),
+            (Place::Device(gpu, device, ..), Some(edges)) => Some((gpu, *device, edges)),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
-fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let mut results = on_ranks(config.num_ranks(), |comm| {
