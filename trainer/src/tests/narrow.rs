@@ -35,6 +35,9 @@ fn loss_and_gradient_are_nearly_those_of_f32_for_every_model() {
         assert!(rounded != loss && (rounded - loss).abs() <= 0.02 * loss, "{model:?}: {rounded}, in f32 {loss}");
         let (cosine, ratio) = compare(&found, &gradient);
         assert!(cosine > 0.99 && (ratio - 1.0).abs() < 0.05, "{model:?}: cosine {cosine}, norms {ratio}");
+        if order % 3 != 0 {
+            continue;
+        }
         let again = changed(&config, |config| config.model.checkpoint_activations = true);
         let again = at(&in_bf16(order), &fixture.dataset, &again, &train);
         assert_eq!(again, (rounded, found), "{model:?}: checkpointing changes nothing");
@@ -69,7 +72,7 @@ fn a_run_in_bf16_scores_as_one_in_f32_and_either_reads_its_checkpoint() {
     let config = |dtype| {
         changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
             (config.epochs, config.model.hidden, config.model.dropout) = (10, 32, 0.0);
-            (config.model.dtype, config.optimizer.lr) = (dtype, 0.02);
+            (config.model.dtype, config.optimizer.lr, config.eval_every) = (dtype, 0.02, 10);
         })
     };
     let checkpoint = fixture.folder.path().join("run");
@@ -101,7 +104,8 @@ fn links_are_learnt_in_bf16() {
     let scores = [Dtype::F32, Dtype::Bf16].map(|dtype| {
         let config = changed(&link_config(ModelKind::Gat, Parallelism::Single, 1), |config| {
             (config.model.dtype, config.model.hidden) = (dtype, 8);
-            (config.epochs, config.batch_size, config.model.dropout) = (2, 200, 0.0);
+            (config.epochs, config.batch_size, config.eval_every) = (2, 200, 2);
+            config.model.dropout = 0.0;
         });
         let options = RunOptions { emulated: Some(3), ..RunOptions::default() };
         let summary = run(&fixture, &config, &options).unwrap();
