@@ -71,8 +71,8 @@ fn a_run_in_bf16_scores_as_one_in_f32_and_either_reads_its_checkpoint() {
     let fixture = dataset(63, 500, 6);
     let config = |dtype| {
         changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.epochs, config.model.hidden, config.model.dropout) = (10, 32, 0.0);
-            (config.model.dtype, config.optimizer.lr, config.eval_every) = (dtype, 0.02, 10);
+            (config.epochs, config.model.hidden, config.model.dropout) = (8, 16, 0.0);
+            (config.model.dtype, config.optimizer.lr, config.eval_every) = (dtype, 0.03, 8);
         })
     };
     let checkpoint = fixture.folder.path().join("run");
