@@ -55,8 +55,8 @@ pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
-    CacheHits, DeviceCache, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow, StoredRow, Widen, gather_f32,
-    gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
+    CacheHits, DeviceCache, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow, StoredRow, Widen,
+    gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
 };
 pub use norm::{
     ColumnNorm, DeviceColumnNorm, column_moments, column_moments_on_device, layer_norm, layer_norm_backward,

@@ -37,6 +37,16 @@ pub enum Error {
         /// The GPU, and what was asked for.
         what: String,
     },
+    /// A GPU has not the memory for a layer over whole neighbourhoods.
+    #[error("layer {layer} over all vertices: {what}: {remedy}")]
+    Inference {
+        /// Counted from 1 at the features.
+        layer: usize,
+        /// What was asked for, and what there was.
+        what: String,
+        /// What to do.
+        remedy: &'static str,
+    },
     /// An option, or two of them together, make no sense: a usage error.
     #[error("{0}")]
     Option(String),
@@ -99,13 +109,28 @@ impl From<tch::TchError> for Error {
 impl Error {
     /// The same of `rank`, where the rank is what one has to know.
     pub(crate) fn of_rank(self, rank: usize) -> Self {
+        match self.gpu_memory() {
+            Some(what) => Self::OutOfMemory { rank: Some(rank), what },
+            None => self,
+        }
+    }
+
+    /// The same of a layer over whole neighbourhoods, where a GPU has not the memory; `remedy` says what to do then.
+    pub(crate) fn of_inference(self, layer: usize, remedy: &'static str) -> Self {
+        match self.gpu_memory() {
+            Some(what) => Self::Inference { layer, what, remedy },
+            None => self,
+        }
+    }
+
+    /// What was asked for and what there was, if a GPU is out of memory.
+    fn gpu_memory(&self) -> Option<String> {
         match self {
-            Self::OutOfMemory { what, .. } => Self::OutOfMemory { rank: Some(rank), what },
+            Self::OutOfMemory { what, .. } => Some(what.clone()),
             Self::Gpu(GpuError::OutOfMemory { ordinal, needed_mib, free_mib }) => {
-                let what = format!("GPU {ordinal} is out of memory, {needed_mib} MiB asked for, {free_mib} MiB free");
-                Self::OutOfMemory { rank: Some(rank), what }
+                Some(format!("GPU {ordinal} is out of memory, {needed_mib} MiB asked for, {free_mib} MiB free"))
             }
-            other => other,
+            _ => None,
         }
     }
 }

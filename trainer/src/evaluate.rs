@@ -6,6 +6,7 @@ use crate::infer::{LayerWise, Room};
 use crate::job::Job;
 use crate::metric::{Metric, Scorer};
 use crate::model::Model;
+use crate::source::FeatureSource;
 use crate::task::{Labels, Task};
 use crate::{Result, link};
 
@@ -61,9 +62,15 @@ pub fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     (last > 0).then(|| (job.graph.num_vertices() * (model.num_layers() - 1) + last) as u64)
 }
 
-/// The scores of the valid and test splits that there are; `None` where a score is not defined.
-pub fn evaluate(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
-    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: job.stop };
+/// The scores of the valid and test splits that there are; `None` where a score is not defined. `source` gives the feature rows
+/// at the model's place.
+pub fn evaluate(
+    model: &Model,
+    job: &Job<'_>,
+    source: &FeatureSource<'_>,
+    stage: &dyn Stage,
+) -> Result<Vec<(Split, Option<f64>)>> {
+    let pass = LayerWise::new(model, job.graph, source, Room::UNLIMITED, job.stop)?;
     let labels = match &job.task {
         Task::Nodes(labels) => labels,
         Task::Links(links) => return link::evaluate(&pass, links, &job.whole, &job.config.task, job.metric, stage),
@@ -72,11 +79,9 @@ pub fn evaluate(model: &Model, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(
     let splits = splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)));
     let mut scores = Scores::new(job.metric, labels, splits)?;
     let vertices = scores.vertices();
-    pass.run(Some(&vertices), stage, &mut |chunk| {
-        if chunk.layer + 1 == model.num_layers() {
-            let rows = chunk.rows.chunks_exact(job.outputs);
-            chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
-        }
+    pass.run(model.num_layers() - 1, Some(&vertices), stage, &mut |chunk| {
+        let rows = chunk.rows.chunks_exact(job.outputs);
+        chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
         Ok(())
     })?;
     Ok(scores.finish())

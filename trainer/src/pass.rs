@@ -218,7 +218,7 @@ pub fn backward(
         }
         of_sums = taped.below.map_or_else(Tensor::new, |below| below.grad());
         let (Some(mixed), true) = (mixed, index > 0) else { break };
-        let (layer, dim) = (pass.layer(index), mixed.size()[1] as usize);
+        let (layer, dim, kind) = (pass.layer(index), mixed.size()[1] as usize, mixed.kind());
         let gradient = mixed.grad();
         drop(mixed);
         let exchanging = Instant::now();
@@ -226,7 +226,7 @@ pub fn backward(
             Exchange::Identity => gradient,
             exchange => {
                 let place = pass.model.place();
-                let zeros = || Tensor::zeros([layer.mixed.len() as i64, dim as i64], (Kind::Float, place.device()));
+                let zeros = || Tensor::zeros([layer.mixed.len() as i64, dim as i64], (kind, place.device()));
                 let gradient = if gradient.defined() { gradient } else { zeros() };
                 exchange.backward_at(place, comm, &gradient, dim)?
             }
@@ -292,7 +292,7 @@ fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Tensor {
     }
     let total = match total.defined() {
         true => total,
-        false => Tensor::zeros([rows, width], (Kind::Float, part.device())),
+        false => Tensor::zeros([rows, width], (part.kind(), part.device())),
     };
     let _ = total.narrow(0, 0, part.size()[0]).g_add_(&part);
     total

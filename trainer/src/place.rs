@@ -23,8 +23,8 @@ use crate::{Error, Result};
 pub enum Place {
     /// The host; dense products by this engine.
     Host(Engine),
-    /// A GPU, and torch's name for it.
-    Device(Gpu, tch::Device),
+    /// A GPU, torch's name for it, and what factors of products and hidden rows are rounded to there.
+    Device(Gpu, tch::Device, Dtype),
 }
 
 impl Place {
@@ -45,13 +45,13 @@ impl Place {
         if ordinal >= devices {
             return Err(GpuError::NoDevice { ordinal, devices }.into());
         }
-        Ok(Self::Device(gpu, tch::Device::Cuda(ordinal)))
+        Ok(Self::Device(gpu, tch::Device::Cuda(ordinal), Dtype::F32))
     }
 
     /// An emulated GPU: slow, for tests.
     #[cfg(test)]
     pub fn emulated(order: u32) -> Self {
-        Self::Device(Gpu::emulated(order), tch::Device::Cpu)
+        Self::Device(Gpu::emulated(order), tch::Device::Cpu, Dtype::F32)
     }
 
     /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
@@ -63,11 +63,27 @@ impl Place {
         }
     }
 
+    /// The same place with products, and on a GPU hidden rows, of this type.
+    pub fn with_dtype(self, dtype: Dtype) -> Self {
+        match self {
+            Self::Host(_) => Self::Host(Engine::of(dtype)),
+            Self::Device(gpu, device, _) => Self::Device(gpu, device, dtype),
+        }
+    }
+
+    /// The type of the rows that pass from layer to layer here. (The host rounds the factors of products alone.)
+    pub fn row_dtype(&self) -> Dtype {
+        match self {
+            Self::Host(_) => Dtype::F32,
+            Self::Device(.., dtype) => *dtype,
+        }
+    }
+
     /// The GPU, if it is one.
     pub fn gpu(&self) -> Option<&Gpu> {
         match self {
             Self::Host(_) => None,
-            Self::Device(gpu, _) => Some(gpu),
+            Self::Device(gpu, ..) => Some(gpu),
         }
     }
 
@@ -75,7 +91,7 @@ impl Place {
     pub fn device(&self) -> tch::Device {
         match self {
             Self::Host(_) => tch::Device::Cpu,
-            Self::Device(_, device) => *device,
+            Self::Device(_, device, _) => *device,
         }
     }
 
@@ -115,6 +131,11 @@ impl std::fmt::Display for GpuList {
 /// # Errors
 /// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
 pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+    Ok(named_places(config, options)?.into_iter().map(|place| place.with_dtype(config.model.dtype)).collect())
+}
+
+/// [`places`] for f32.
+fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
     let ranks = config.num_ranks();
     #[cfg(test)]
     if let Some(order) = options.emulated {
@@ -125,10 +146,7 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
         Device::Cpu if !named.is_empty() => {
             Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
         }
-        Device::Cuda if config.model.dtype == Dtype::Bf16 => {
-            Err(Error::Option("--dtype bf16 is for --device cpu, so far: leave it out, or compute there".into()))
-        }
-        Device::Cpu => Ok(vec![Place::Host(Engine::of(config.model.dtype)); ranks]),
+        Device::Cpu => Ok(vec![Place::host(); ranks]),
         Device::Cuda if options.process.is_some() => place_of_process(options, ranks),
         Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
         Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),

@@ -215,7 +215,7 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
     pub fn rows(&self, vertices: &[u32], input: &Input) -> Result<Tensor> {
         let shape = [vertices.len() as i64, self.table.dim() as i64];
-        if let (Some(rows), Place::Device(gpu, device), true) = (&self.rows, &self.place, input.is_plain()) {
+        if let (Some(rows), Place::Device(gpu, device, ..), true) = (&self.rows, &self.place, input.is_plain()) {
             let mut found = Tensor::f_empty(shape, (Kind::Float, *device))?;
             let vertices = gpu.upload(vertices)?;
             rows.gather(gpu, vertices.slice(), &mut device_values_mut(*device, &mut found)?)?;

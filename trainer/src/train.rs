@@ -309,7 +309,7 @@ impl Run<'_> {
             // Rank 0 evaluates and writes alone, for as long as that takes.
             comm.suspend_timeout(true);
             if comm.rank() == 0 {
-                self.evaluate(&mut report, &model)?;
+                self.evaluate(&mut report, &model, &source)?;
             }
             share_metrics(&mut report, comm)?;
             reports.push(report);
@@ -348,7 +348,7 @@ impl Run<'_> {
     }
 
     /// Fills in the scores, when it is time to: rank 0 alone, while the others wait.
-    fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
+    fn evaluate(&self, report: &mut EpochReport, model: &Model, source: &FeatureSource<'_>) -> Result<()> {
         let (job, config) = (self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
@@ -356,7 +356,7 @@ impl Run<'_> {
         let started = Instant::now();
         set_torch_threads(self.threads);
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-        for (split, score) in evaluate(model, job, stage.as_ref())? {
+        for (split, score) in evaluate(model, job, source, stage.as_ref())? {
             match split {
                 Split::Test => report.test = score,
                 _ => report.valid = score,

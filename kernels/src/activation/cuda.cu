@@ -26,37 +26,35 @@ static __device__ __forceinline__ float activate(u32 activation, float x) {
     return x;
 }
 
-// W values at once.
-template <int W>
-static __device__ __forceinline__ void apply(float *rows, u64 count, u32 dim, const float *bias, u32 activation) {
+// W values at once, from f32 to rows of O, which may be the same.
+template <int W, typename O>
+static __device__ __forceinline__ void apply(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out) {
     const u64 at = thread_id() * W;
     if (at >= count) return;
     const u32 column = (u32)(at - divide(at, dim) * dim);
-    Packed<float, W> values = *(const Packed<float, W> *)(rows + at);
+    const Packed<float, W> values = *(const Packed<float, W> *)(rows + at);
+    Packed<O, W> to;
 #pragma unroll
     for (int k = 0; k < W; k++) {
-        if (bias) values.value[k] = __fadd_rn(values.value[k], bias[column + k]);
-        values.value[k] = activate(activation, values.value[k]);
+        float value = values.value[k];
+        if (bias) value = __fadd_rn(value, bias[column + k]);
+        to.value[k] = narrow<O>(activate(activation, value));
     }
-    *(Packed<float, W> *)(rows + at) = values;
+    *(Packed<O, W> *)(out + at) = to;
 }
-
-KERNEL_ENTRY void epilogue_apply(float *rows, u64 count, u32 dim, const float *bias, u32 activation, u32 wide) {
-    if (wide) apply<4>(rows, count, dim, bias, activation);
-    else apply<1>(rows, count, dim, bias, activation);
-}
-KERNEL(epilogue_apply)
 
 // The same with dropout. One thread takes the eight features that one group of random words decides, 16 columns apart; sixteen
 // neighbouring threads take the groups of 128 columns.
-KERNEL_ENTRY void epilogue_dropout(float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key) {
+template <typename O>
+static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out) {
     const u32 groups = (dim + 127) / 128;
     const u64 item = thread_id() / 16, row = divide(item, groups);
     if (row >= num_rows) return;
     const u32 lane = threadIdx.x % 16, group = (u32)(item - row * groups);
     const u32 first = group * 128 + lane;
     if (first >= dim) return;
-    float *at = rows + row * dim + first;
+    const float *at = rows + row * dim + first;
+    O *to = out + row * dim + first;
     float values[8];
 #pragma unroll
     for (u32 k = 0; k < 8; k++)
@@ -68,10 +66,9 @@ KERNEL_ENTRY void epilogue_dropout(float *rows, u64 num_rows, u32 dim, const flo
         float value = values[k];
         if (bias) value = __fadd_rn(value, bias[first + 16 * k]);
         const u32 bits = words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu;
-        at[16 * k] = __fmul_rn(activate(activation, value), bits >= threshold ? keep : 0.0f);
+        to[16 * k] = narrow<O>(__fmul_rn(activate(activation, value), bits >= threshold ? keep : 0.0f));
     }
 }
-KERNEL(epilogue_dropout)
 
 static __device__ __forceinline__ float backward(float value, float gradient, u32 activation, u32 drops, float factor) {
     // A NaN passes, as it did forwards.
@@ -82,19 +79,33 @@ static __device__ __forceinline__ float backward(float value, float gradient, u3
     return __fmul_rn(slope, gradient);
 }
 
-template <int W>
-static __device__ __forceinline__ void backward(const float *rows, const float *gradient, u64 count, u32 activation, u32 drops, float factor, float *out) {
+template <int W, typename O>
+static __device__ __forceinline__ void backward(const O *rows, const O *gradient, u64 count, u32 activation, u32 drops, float factor, float *out) {
     const u64 at = thread_id() * W;
     if (at >= count) return;
-    const Packed<float, W> values = *(const Packed<float, W> *)(rows + at), given = *(const Packed<float, W> *)(gradient + at);
+    const Packed<O, W> values = *(const Packed<O, W> *)(rows + at), given = *(const Packed<O, W> *)(gradient + at);
     Packed<float, W> to;
 #pragma unroll
-    for (int k = 0; k < W; k++) to.value[k] = backward(values.value[k], given.value[k], activation, drops, factor);
+    for (int k = 0; k < W; k++) to.value[k] = backward(widen(values.value[k]), widen(given.value[k]), activation, drops, factor);
     *(Packed<float, W> *)(out + at) = to;
 }
 
-KERNEL_ENTRY void epilogue_backward(const float *rows, const float *gradient, u64 count, u32 activation, u32 drops, float factor, float *out, u32 wide) {
-    if (wide) backward<4>(rows, gradient, count, activation, drops, factor, out);
-    else backward<1>(rows, gradient, count, activation, drops, factor, out);
-}
-KERNEL(epilogue_backward)
+// For finished rows of O.
+#define EPILOGUE(O, applied, dropped, backwards)                                                                       \
+    KERNEL_ENTRY void applied(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out, u32 wide) { \
+        if (wide) apply<4>(rows, count, dim, bias, activation, out);                                                   \
+        else apply<1>(rows, count, dim, bias, activation, out);                                                        \
+    }                                                                                                                  \
+    KERNEL(applied)                                                                                                    \
+    KERNEL_ENTRY void dropped(const float *rows, u64 num_rows, u32 dim, const float *bias, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, O *out) { \
+        apply_dropout(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);                          \
+    }                                                                                                                  \
+    KERNEL(dropped)                                                                                                    \
+    KERNEL_ENTRY void backwards(const O *rows, const O *gradient, u64 count, u32 activation, u32 drops, float factor, float *out, u32 wide) { \
+        if (wide) backward<4>(rows, gradient, count, activation, drops, factor, out);                                  \
+        else backward<1>(rows, gradient, count, activation, drops, factor, out);                                       \
+    }                                                                                                                  \
+    KERNEL(backwards)
+
+EPILOGUE(float, epilogue_apply, epilogue_dropout, epilogue_backward)
+EPILOGUE(Bfloat16, epilogue_apply_bf16, epilogue_dropout_bf16, epilogue_backward_bf16)

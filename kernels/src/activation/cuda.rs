@@ -1,12 +1,14 @@
 //! The epilogue of a product on a GPU.
 //!
-//! Returns: the host's bits, but for column sums, whose order is another. Input: matrices of matching sizes on the device. Cost:
-//! one read and one write of the rows; backwards two reads and one write; with dropout a Philox call for eight values.
+//! Returns: the host's bits, rounded to bf16 where the finished rows are to be, but for column sums, whose order is another.
+//! Input: matrices of matching sizes on the device. Cost: one read and one write of the rows; backwards two reads and one write;
+//! with dropout a Philox call for eight values.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::dropout::RowMask;
 use crate::error::KernelError;
+use crate::gather::DeviceRow;
 use crate::philox::StreamKey;
 
 use super::Activation;
@@ -36,32 +38,58 @@ impl DeviceEpilogue<'_> {
     /// [`KernelError::Length`] if a buffer has not the right length; what [`dropout_mask`](crate::dropout_mask) refuses; what
     /// the GPU reports.
     pub fn apply(&self, gpu: &Gpu, rows: &mut DeviceSliceMut<'_, f32>, dim: usize) -> Result<(), GpuError> {
-        let count = rows.len().checked_div(dim).unwrap_or(0);
-        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
+        if self.bias.is_none() && self.dropout.is_none() && self.activation == Activation::Identity {
+            let count = rows.len().checked_div(dim).unwrap_or(0);
+            return Ok(KernelError::check_matrix("rows of the product", count, dim, rows.len())?);
+        }
+        // Each value is read and written by one thread.
+        let (address, len) = (rows.address(), rows.len());
+        self.launch::<f32>(gpu, [address, address], len, dim)
+    }
+
+    /// `out`, of the same size, becomes what [`DeviceEpilogue::apply`] would make of `rows`, rounded to its type.
+    ///
+    /// # Errors
+    /// As [`DeviceEpilogue::apply`].
+    pub fn apply_to<O: DeviceRow>(
+        &self,
+        gpu: &Gpu,
+        rows: DeviceSlice<'_, f32>,
+        dim: usize,
+        out: &mut DeviceSliceMut<'_, O>,
+    ) -> Result<(), GpuError> {
+        KernelError::check_len("finished rows", rows.len(), out.len())?;
+        self.launch::<O>(gpu, [rows.address(), out.address()], rows.len(), dim)
+    }
+
+    /// From `len` values at the first address to as many of `O` at the second.
+    fn launch<O: DeviceRow>(&self, gpu: &Gpu, [from, to]: [u64; 2], len: usize, dim: usize) -> Result<(), GpuError> {
+        let count = len.checked_div(dim).unwrap_or(0);
+        KernelError::check_matrix("rows of the product", count, dim, len)?;
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
         let bias = self.bias.map_or(0, |bias| bias.address());
         let activation = self.activation as u32;
-        let kernel = |name| Kernel { module: &MODULE, name };
+        let kernel = |names| Kernel { module: &MODULE, name: O::of(names) };
         if let (Some((ids, rate, key)), 1..) = (self.dropout, dim) {
             KernelError::check_len("vertices of the rows", count, ids.len())?;
             let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
             let shape = [(count as u64).into(), (dim as u32).into()];
-            let mask = [ids.into(), threshold.into(), keep.into(), (&key).into()];
+            let mask = [ids.into(), threshold.into(), keep.into(), (&key).into(), to.into()];
             let rest = [bias.into(), activation.into()];
-            let arguments = [&[(&*rows).into(), shape[0], shape[1]], &rest[..], &mask].concat();
+            let arguments = [&[from.into(), shape[0], shape[1]], &rest[..], &mask].concat();
             let threads = count * dim.div_ceil(GROUP.0) * GROUP.1;
-            return gpu.launch(kernel("epilogue_dropout"), Shape::per_item(threads, THREADS), &arguments);
+            let kernel = kernel(["epilogue_dropout", "epilogue_dropout_bf16"]);
+            return gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments);
         }
-        if bias == 0 && self.activation == Activation::Identity {
-            return Ok(());
-        }
-        let wide = dim.is_multiple_of(4) && rows.address().is_multiple_of(16);
-        let sizes = [(rows.len() as u64).into(), (dim as u32).into()];
-        let arguments = [(&*rows).into(), sizes[0], sizes[1], bias.into(), activation.into(), u32::from(wide).into()];
-        let threads = if wide { rows.len() / 4 } else { rows.len() };
-        gpu.launch(kernel("epilogue_apply"), Shape::per_item(threads, THREADS), &arguments)
+        let wide = dim.is_multiple_of(4) && from.is_multiple_of(16) && to.is_multiple_of(4 * size_of::<O>() as u64);
+        let sizes = [(len as u64).into(), (dim as u32).into()];
+        let rest = [bias.into(), activation.into(), to.into(), u32::from(wide).into()];
+        let arguments = [&[from.into(), sizes[0], sizes[1]], &rest[..]].concat();
+        let threads = if wide { len / 4 } else { len };
+        let kernel = kernel(["epilogue_apply", "epilogue_apply_bf16"]);
+        gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments)
     }
 
     /// `out` becomes the gradient of the product, where `gradient` is that of what [`DeviceEpilogue::apply`] made of it, `rows`.
@@ -69,20 +97,20 @@ impl DeviceEpilogue<'_> {
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-    pub fn backward(
+    pub fn backward<O: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceSlice<'_, f32>,
-        gradient: DeviceSlice<'_, f32>,
+        rows: DeviceSlice<'_, O>,
+        gradient: DeviceSlice<'_, O>,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         let drops = u32::from(self.dropout.is_some());
-        let aligned =
-            [rows.address(), gradient.address(), out.address()].iter().all(|address| address.is_multiple_of(16));
-        let wide = aligned && rows.len().is_multiple_of(4);
+        let four = 4 * size_of::<O>() as u64;
+        let aligned = [rows.address(), gradient.address()].iter().all(|address| address.is_multiple_of(four));
+        let wide = aligned && out.address().is_multiple_of(16) && rows.len().is_multiple_of(4);
         let threads = if wide { rows.len() / 4 } else { rows.len() };
         let arguments = [
             rows.into(),
@@ -94,7 +122,7 @@ impl DeviceEpilogue<'_> {
             (&*out).into(),
             u32::from(wide).into(),
         ];
-        let kernel = Kernel { module: &MODULE, name: "epilogue_backward" };
+        let kernel = Kernel { module: &MODULE, name: O::of(["epilogue_backward", "epilogue_backward_bf16"]) };
         gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments)
     }
 }
@@ -117,6 +145,8 @@ pub fn column_sums_on_device(
 
 #[cfg(test)]
 mod tests {
+    use half::bf16;
+
     use super::super::Epilogue;
     use super::*;
     use crate::philox::Stream;
@@ -154,6 +184,45 @@ mod tests {
                     let mut out = gpu.alloc(expected.len()).unwrap();
                     device.backward(&gpu, found.slice(), gradient.slice(), &mut out.slice_mut()).unwrap();
                     assert_eq!(out.to_vec().unwrap(), of_product, "gradient, {name}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn rows_in_bf16_are_those_of_f32_rounded() {
+        for (order, (rows, dim)) in [(1, 1), (30, 7), (50, 64), (3, 0), (5, 129)].into_iter().enumerate() {
+            let gpu = Gpu::under_test(order as u32 % 4);
+            let mut product: Vec<f32> = values(1, rows * dim).iter().map(|x| 6.0 * x).collect();
+            // Values that bf16 has not: too large, too small, none.
+            let odd = [f32::MAX, f32::MIN, 3.0e-41, -3.0e-41, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+            product.iter_mut().step_by(5).zip(odd).for_each(|(value, odd)| *value = odd);
+            let ids: Vec<u32> = (0..rows as u32).collect();
+            let (given, ids) = (gpu.upload(&product).unwrap(), gpu.upload(&ids).unwrap());
+            let bias = gpu.upload(&values(2, dim)).unwrap();
+            for activation in [Activation::Identity, Activation::Relu, Activation::Elu] {
+                for rate in [None, Some(0.5)] {
+                    let dropout = rate.map(|rate| (ids.slice(), rate, KEY));
+                    let bias = rate.is_some().then_some(bias.slice());
+                    let device = DeviceEpilogue { bias, activation, dropout };
+                    let (mut wide, mut found) = (gpu.alloc(product.len()).unwrap(), gpu.alloc(product.len()).unwrap());
+                    device.apply_to::<f32>(&gpu, given.slice(), dim, &mut wide.slice_mut()).unwrap();
+                    device.apply_to::<bf16>(&gpu, given.slice(), dim, &mut found.slice_mut()).unwrap();
+                    let bits = |values: Vec<bf16>| values.iter().map(|value| value.to_bits()).collect::<Vec<u16>>();
+                    let rounded = wide.to_vec().unwrap().iter().map(|&value| bf16::from_f32(value)).collect();
+                    assert_eq!(bits(found.to_vec().unwrap()), bits(rounded), "{rows} rows of {dim}, {activation:?}");
+
+                    let gradient: Vec<bf16> =
+                        values(3, product.len()).iter().map(|&value| bf16::from_f32(value)).collect();
+                    let widened = |values: &[bf16]| values.iter().map(|value| value.to_f32()).collect::<Vec<f32>>();
+                    let held = gpu.upload(&widened(&found.to_vec().unwrap())).unwrap();
+                    let wide_gradient = gpu.upload(&widened(&gradient)).unwrap();
+                    let gradient = gpu.upload(&gradient).unwrap();
+                    let [mut out, mut expected] = [0, 1].map(|_| gpu.alloc(product.len()).unwrap());
+                    device.backward(&gpu, found.slice(), gradient.slice(), &mut out.slice_mut()).unwrap();
+                    device.backward(&gpu, held.slice(), wide_gradient.slice(), &mut expected.slice_mut()).unwrap();
+                    let bits = |values: Vec<f32>| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
+                    assert_eq!(bits(out.to_vec().unwrap()), bits(expected.to_vec().unwrap()), "gradient");
                 }
             }
         }

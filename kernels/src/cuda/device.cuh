@@ -137,6 +137,15 @@ __device__ __forceinline__ float widen(Half value) {
 #endif
 }
 
+// f32 rounded to a stored type: to the nearest, of two as near to the even one, as the crate `half` does. A NaN stays one.
+template <typename T> __device__ __forceinline__ T narrow(float value);
+template <> __device__ __forceinline__ float narrow<float>(float value) { return value; }
+template <> __device__ __forceinline__ Bfloat16 narrow<Bfloat16>(float value) {
+    const u32 bits = __float_as_uint(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return Bfloat16{(u16)(bits >> 16 | 0x40u)};
+    return Bfloat16{(u16)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
+}
+
 struct Int8 {
     signed char value;
 };

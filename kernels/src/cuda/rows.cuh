@@ -115,6 +115,21 @@ template <int W> __device__ __forceinline__ Chunk<W> filled(float value) {
 template <int W> __device__ __forceinline__ Chunk<W> load_chunk(const float *at) { return *(const Chunk<W> *)at; }
 template <int W> __device__ __forceinline__ void store_chunk(float *at, const Chunk<W> &chunk) { *(Chunk<W> *)at = chunk; }
 
+// The same from and to rows of another type.
+template <int W, typename T> __device__ __forceinline__ Chunk<W> load_widened(const T *at) {
+    const Packed<T, W> values = *(const Packed<T, W> *)at;
+    Chunk<W> chunk;
+#pragma unroll
+    for (int k = 0; k < W; k++) chunk.value[k] = widen(values.value[k]);
+    return chunk;
+}
+template <int W, typename T> __device__ __forceinline__ void store_narrowed(T *at, const Chunk<W> &chunk) {
+    Packed<T, W> values;
+#pragma unroll
+    for (int k = 0; k < W; k++) values.value[k] = narrow<T>(chunk.value[k]);
+    *(Packed<T, W> *)at = values;
+}
+
 // Adds factor × chunk, rounding twice as the host does.
 template <int W> __device__ __forceinline__ void add_scaled(Chunk<W> &sum, float factor, const Chunk<W> &chunk) {
 #pragma unroll

@@ -26,30 +26,61 @@ pub trait DeviceValue: Pod + Send + Sync {
     /// The kernel that sums rows of it.
     #[doc(hidden)]
     const SUM: &'static str;
+    /// The kernel that sums rows of it and rounds the sums to bf16.
+    #[doc(hidden)]
+    const SUM_TO_BF16: &'static str;
+}
+
+/// A type that hidden rows are kept in on a GPU: what is computed in f32 is rounded to it.
+pub trait DeviceRow: DeviceValue {
+    /// Which of the two, one for f32 and one for bf16, is for this type.
+    #[doc(hidden)]
+    fn of<T>(two: [T; 2]) -> T;
+    /// The kernels that sum rows of it over the edges of their sources, to f32 and to bf16.
+    #[doc(hidden)]
+    const SUM_BY_SOURCE: [&'static str; 2];
+}
+
+impl DeviceRow for f32 {
+    fn of<T>([f32, _]: [T; 2]) -> T {
+        f32
+    }
+    const SUM_BY_SOURCE: [&'static str; 2] = ["sum_by_source", "sum_by_source_f32_to_bf16"];
+}
+
+impl DeviceRow for bf16 {
+    fn of<T>([_, bf16]: [T; 2]) -> T {
+        bf16
+    }
+    const SUM_BY_SOURCE: [&'static str; 2] = ["sum_by_source_bf16_to_f32", "sum_by_source_bf16_to_bf16"];
 }
 
 impl DeviceValue for f32 {
     const GATHER: &'static str = "gather_f32";
     const GATHER_CACHED: &'static str = "gather_cached_f32";
     const SUM: &'static str = "sum_f32";
+    const SUM_TO_BF16: &'static str = "sum_f32_to_bf16";
 }
 
 impl DeviceValue for f16 {
     const GATHER: &'static str = "gather_f16";
     const GATHER_CACHED: &'static str = "gather_cached_f16";
     const SUM: &'static str = "sum_f16";
+    const SUM_TO_BF16: &'static str = "sum_f16_to_bf16";
 }
 
 impl DeviceValue for bf16 {
     const GATHER: &'static str = "gather_bf16";
     const GATHER_CACHED: &'static str = "gather_cached_bf16";
     const SUM: &'static str = "sum_bf16";
+    const SUM_TO_BF16: &'static str = "sum_bf16_to_bf16";
 }
 
 impl DeviceValue for i8 {
     const GATHER: &'static str = "gather_i8";
     const GATHER_CACHED: &'static str = "gather_cached_i8";
     const SUM: &'static str = "sum_i8";
+    const SUM_TO_BF16: &'static str = "sum_i8_to_bf16";
 }
 
 /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table` (any number of rows × `dim`), as f32;

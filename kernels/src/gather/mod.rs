@@ -12,6 +12,6 @@ mod widen;
 
 pub use cached::{CacheHits, DeviceCache, DeviceTable, RowStore};
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
-pub use cuda::{DeviceValue, gather_on_device};
+pub use cuda::{DeviceRow, DeviceValue, gather_on_device};
 pub use scatter::{DeviceScatter, scatter_add_on_device};
 pub use widen::{ScaledRow, StoredRow, Widen};

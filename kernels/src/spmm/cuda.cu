@@ -25,8 +25,8 @@ struct Factors {
     u64 unused[2];
 };
 
-// PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
-template <typename T, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
+// From rows of T, summed in f32, to rows of O. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
+template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
     typedef Chunk<W> Acc;
     struct Found {
         u32 position, edge;
@@ -38,13 +38,13 @@ template <typename T, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
     const Table &table;
     const Factors &factors;
     const u32 *list;
-    float *out;
+    O *out;
     u64 out_stride, out_offset;
     u64 row;
     u32 column, head, edges;
     float scale;
 
-    __device__ Sum(const Table &table, const Factors &factors, const u32 *list, float *out, u64 out_stride, u64 out_offset)
+    __device__ Sum(const Table &table, const Factors &factors, const u32 *list, O *out, u64 out_stride, u64 out_offset)
         : table(table), factors(factors), list(list), out(out), out_stride(out_stride), out_offset(out_offset) {}
 
     __device__ __forceinline__ static float one_over(u32 edges) { return 1.0f / (float)(edges > 1 ? edges : 1); }
@@ -63,10 +63,7 @@ template <typename T, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
         if (position >= table.count) return filled<W>(not_a_number());
         const u64 at = !PLAIN && table.vertices ? table.vertices[position] : position;
         if (!PLAIN && at >= table.rows) return filled<W>(not_a_number());
-        const Packed<T, W> values = *(const Packed<T, W> *)((const T *)table.values + at * table.stride + column);
-        Chunk<W> chunk;
-#pragma unroll
-        for (int k = 0; k < W; k++) chunk.value[k] = widen(values.value[k]);
+        Chunk<W> chunk = load_widened<W>((const T *)table.values + at * table.stride + column);
         if (!PLAIN && table.scales) {
             const float scale = table.scales[at];
 #pragma unroll
@@ -85,7 +82,7 @@ template <typename T, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
     __device__ __forceinline__ void start(Acc &acc) const {
         zero(acc);
         if (untouched()) return;
-        if (factors.own == ONTO) acc = load_chunk<W>(out + row * out_stride + out_offset + column);
+        if (factors.own == ONTO) acc = load_widened<W>(out + row * out_stride + out_offset + column);
         if (row >= factors.num_own) return;
         if (!PLAIN && factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
         if (factors.own == BESIDE && BY_SOURCE) acc = read(row, column);
@@ -113,26 +110,36 @@ template <typename T, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
 
     __device__ __forceinline__ void finish(const Acc &acc) const {
         if (untouched()) return;
-        float *to = out + row * out_stride + column;
-        store_chunk(to + out_offset, acc);
-        if (factors.own == BESIDE && !BY_SOURCE) store_chunk(to, read(row, table.offset + column));
+        O *to = out + row * out_stride + column;
+        store_narrowed(to + out_offset, acc);
+        if (factors.own == BESIDE && !BY_SOURCE) store_narrowed(to, read(row, table.offset + column));
     }
 };
 
-#define SUM(name, T, BY_SOURCE, PLAIN)                                                                                        \
-    KERNEL_ENTRY void name(Rows rows, Table table, Factors factors, const u32 *list, float *out, u64 out_stride, u64 out_offset, u32 wide) { \
-        if (wide) for_rows(rows, Sum<T, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));             \
-        else for_rows(rows, Sum<T, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));                  \
+#define SUM(name, T, O, BY_SOURCE, PLAIN)                                                                                     \
+    KERNEL_ENTRY void name(Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 wide) { \
+        if (wide) for_rows(rows, Sum<T, O, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));          \
+        else for_rows(rows, Sum<T, O, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));               \
     }                                                                                                                  \
     KERNEL(name)
 
-SUM(sum_f32, float, false, false)
-SUM(sum_f32_plain, float, false, true)
-SUM(sum_f16, Half, false, false)
-SUM(sum_bf16, Bfloat16, false, false)
-SUM(sum_i8, Int8, false, false)
-SUM(sum_by_source, float, true, false)
-SUM(sum_by_source_plain, float, true, true)
+SUM(sum_f32, float, float, false, false)
+SUM(sum_f32_plain, float, float, false, true)
+SUM(sum_f16, Half, float, false, false)
+SUM(sum_bf16, Bfloat16, float, false, false)
+SUM(sum_bf16_plain, Bfloat16, float, false, true)
+SUM(sum_i8, Int8, float, false, false)
+SUM(sum_by_source, float, float, true, false)
+SUM(sum_by_source_plain, float, float, true, true)
+// To rows of bf16.
+SUM(sum_f32_to_bf16, float, Bfloat16, false, false)
+SUM(sum_f16_to_bf16, Half, Bfloat16, false, false)
+SUM(sum_i8_to_bf16, Int8, Bfloat16, false, false)
+SUM(sum_bf16_to_bf16, Bfloat16, Bfloat16, false, false)
+SUM(sum_bf16_to_bf16_plain, Bfloat16, Bfloat16, false, true)
+SUM(sum_by_source_f32_to_bf16, float, Bfloat16, true, false)
+SUM(sum_by_source_bf16_to_f32, Bfloat16, float, true, false)
+SUM(sum_by_source_bf16_to_bf16, Bfloat16, Bfloat16, true, false)
 
 // Out's value at an edge and head: the product of its source's row with its target's gradient, over the number of edges for the
 // mean.

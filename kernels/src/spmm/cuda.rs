@@ -2,14 +2,15 @@
 //!
 //! Returns and takes what the functions for the host do, in memory of the device. Idea: `rows.cuh`; each column of a row is
 //! summed in the order of its edges, so that results are the host's bit for bit, but for rows of more than 512 edges,
-//! which are summed in pieces. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a
-//! row for each edge, one write of each output row; the host does not wait.
+//! which are summed in pieces. Rows of bf16 are summed in f32 too, and sums may be rounded to bf16 as they are written: half the
+//! bytes. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a row for each edge,
+//! one write of each output row; the host does not wait.
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
-use crate::gather::DeviceValue;
+use crate::gather::{DeviceRow, DeviceValue};
 
 use super::Reduce;
 use super::sum::{Factors, Over, Own, SumRows, Table, lanes};
@@ -48,17 +49,17 @@ pub struct DeviceAggregation<'a> {
 
 impl DeviceAggregation<'_> {
     /// Row `t` of `out` (targets × [`DeviceAggregation::out_dim`]) becomes the aggregate of the rows of the sources of the edges
-    /// into `t`, widened to `f32`. A row that is not there counts as NaNs.
+    /// into `t`, widened to `f32` and, as a whole, rounded to the type of `out`. A row that is not there counts as NaNs.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
     /// row of its own; what the GPU reports.
-    pub fn forward<'r, T: DeviceValue>(
+    pub fn forward<'r, T: DeviceValue, O: DeviceRow>(
         &self,
         gpu: &Gpu,
         rows: impl Into<DeviceRows<'r, T>>,
         dim: usize,
-        out: &mut DeviceSliceMut<'_, f32>,
+        out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
         let (edges, rows) = (self.edges, rows.into());
         self.check()?;
@@ -69,7 +70,7 @@ impl DeviceAggregation<'_> {
         }
         let sum = SumRows {
             over: Over::Targets(edges.by_target(), Some(edges.sources())),
-            kernel: T::SUM,
+            kernel: O::of([T::SUM, T::SUM_TO_BF16]),
             table: table_of(rows, edges.num_sources(), dim)?,
             factors: self.factors(edges.num_targets()),
             dim,
@@ -82,12 +83,12 @@ impl DeviceAggregation<'_> {
     ///
     /// # Errors
     /// As [`DeviceAggregation::forward`].
-    pub fn backward(
+    pub fn backward<T: DeviceRow, O: DeviceRow>(
         &self,
         gpu: &Gpu,
-        gradient: DeviceSlice<'_, f32>,
+        gradient: DeviceSlice<'_, T>,
         dim: usize,
-        out: &mut DeviceSliceMut<'_, f32>,
+        out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
@@ -98,7 +99,7 @@ impl DeviceAggregation<'_> {
         }
         let sum = SumRows {
             over: Over::Sources(edges.by_source(gpu)?, edges.indptr()),
-            kernel: "sum_by_source",
+            kernel: O::of(T::SUM_BY_SOURCE),
             table: Table { offset: self.own_dim(dim), ..Table::matrix(gradient, edges.num_targets(), stride) },
             factors: self.factors(edges.num_targets()),
             dim,

@@ -3,8 +3,11 @@
 //! Aggregation, attention, segments and scatter-add are all `out[r] = own + Σ factor · row` over the edges of `r`; they differ in
 //! where factors and rows are found.
 
+use bytemuck::Pod;
+
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
 use crate::edges::cuda::{DeviceBySource, DeviceSegments};
+use crate::gather::DeviceRow;
 
 use super::cuda::MODULE;
 
@@ -25,8 +28,8 @@ pub(crate) struct Table {
 
 impl Table {
     /// `rows` rows of `dim` values, one after the other.
-    pub(crate) fn matrix(values: DeviceSlice<'_, f32>, rows: usize, dim: usize) -> Self {
-        let value_bytes = size_of::<f32>();
+    pub(crate) fn matrix<T: Pod>(values: DeviceSlice<'_, T>, rows: usize, dim: usize) -> Self {
+        let value_bytes = size_of::<T>();
         Self { values: values.address(), value_bytes, rows, count: rows, stride: dim, ..Self::default() }
     }
 
@@ -76,7 +79,7 @@ pub(crate) enum Over<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SumRows<'a> {
     pub over: Over<'a>,
-    /// For the type of the table's values.
+    /// For the types of the table's values and of the output's.
     pub kernel: &'static str,
     pub table: Table,
     pub factors: Factors,
@@ -85,10 +88,10 @@ pub(crate) struct SumRows<'a> {
 
 impl SumRows<'_> {
     /// Writes the sums to columns `offset` to `offset + dim` of rows of `stride` values.
-    pub(crate) fn launch(
+    pub(crate) fn launch<O: DeviceRow>(
         &self,
         gpu: &Gpu,
-        out: &DeviceSliceMut<'_, f32>,
+        out: &DeviceSliceMut<'_, O>,
         [stride, offset]: [usize; 2],
     ) -> Result<(), GpuError> {
         let Self { table, factors, dim, .. } = *self;
@@ -101,7 +104,7 @@ impl SumRows<'_> {
         let columns = [dim, head_dim, table.stride, table.offset, stride, offset];
         let wide = columns.iter().all(|columns| columns.is_multiple_of(4))
             && table.values % (4 * table.value_bytes.max(1)) as u64 == 0
-            && out.address().is_multiple_of(16);
+            && out.address().is_multiple_of(4 * size_of::<O>() as u64);
         let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
         let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, 0, 0];
         let place = [(stride as u64).into(), (offset as u64).into()];
@@ -111,6 +114,8 @@ impl SumRows<'_> {
         let plain = table.values != 0 && [table.vertices, table.scales, factors.weights] == [0; 3];
         let name = match self.kernel {
             "sum_f32" if plain => "sum_f32_plain",
+            "sum_bf16" if plain => "sum_bf16_plain",
+            "sum_bf16_to_bf16" if plain => "sum_bf16_to_bf16_plain",
             "sum_by_source" if plain => "sum_by_source_plain",
             other => other,
         };

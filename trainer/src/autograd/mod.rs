@@ -20,7 +20,9 @@ use tch::{TchError, Tensor};
 
 use crate::{Error, Result};
 pub use memory::Buffer;
-pub use raw::{adopt, device_values, device_values_mut, gemm, values};
+pub use raw::{
+    TensorValue, adopt, device_values, device_values_mut, device_values_mut_of, device_values_of, gemm, values,
+};
 
 /// What a backward function is given.
 pub struct Gradient {

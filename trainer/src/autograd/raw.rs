@@ -11,7 +11,7 @@
 //!   Both become a line of text of at most [`ERROR_BYTES`] bytes.
 //! * **Threads.** torch may run a backward function on another thread, so closures and buffers are `Send`; a node calls
 //!   its closure under its own lock, never twice at a time.
-//! * **Device slices.** [`device_values`] lends the GPU a tensor's memory under the same rule, and [`device_values_mut`] that of a
+//! * **Device slices.** [`device_values_of`] lends the GPU a tensor's memory under the same rule, and [`device_values_mut_of`] that of a
 //!   tensor which its caller has made just now and nobody else knows, or of a parameter between two mini-batches, when no graph holds it. What is launched with them runs in the order of the
 //!   calls on the stream that torch uses too, so the tensor may be dropped before it has run.
 //! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's tensors
@@ -27,7 +27,9 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
+use bytemuck::Pod;
 use gsplit_kernels::{DeviceSlice, DeviceSliceMut, MatrixView};
+use half::bf16;
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::{BackwardFn, Gradient};
@@ -197,25 +199,52 @@ pub fn values(tensor: &Tensor) -> Result<&[f32]> {
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
 }
 
+/// A type of values that both torch and the kernels know.
+pub trait TensorValue: Pod {
+    /// What torch calls it.
+    const KIND: Kind;
+}
+
+impl TensorValue for f32 {
+    const KIND: Kind = Kind::Float;
+}
+
+impl TensorValue for bf16 {
+    const KIND: Kind = Kind::BFloat16;
+}
+
 /// The values of a dense f32 tensor at a place of GPU memory.
 pub fn device_values<'a>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, f32>> {
-    let (address, len) = device_memory(device, tensor)?;
+    device_values_of(device, tensor)
+}
+
+/// The values of a dense f32 tensor at a place of GPU memory, to be written. Nobody else reads or writes them meanwhile.
+pub fn device_values_mut<'a>(device: Device, tensor: &'a mut Tensor) -> Result<DeviceSliceMut<'a, f32>> {
+    device_values_mut_of(device, tensor)
+}
+
+/// The values of a dense tensor of `T` at a place of GPU memory.
+pub fn device_values_of<'a, T: TensorValue>(device: Device, tensor: &'a Tensor) -> Result<DeviceSlice<'a, T>> {
+    let (address, len) = device_memory::<T>(device, tensor)?;
     // SAFETY: a contiguous tensor has numel() values from data_ptr() on, where its device reaches them, which live as long as
     // the tensor; nothing writes to them meanwhile (module doc).
     Ok(unsafe { DeviceSlice::from_raw(address, len) })
 }
 
-/// The values of a dense f32 tensor at a place of GPU memory, to be written. Nobody else reads or writes them meanwhile.
-pub fn device_values_mut<'a>(device: Device, tensor: &'a mut Tensor) -> Result<DeviceSliceMut<'a, f32>> {
-    let (address, len) = device_memory(device, tensor)?;
+/// As [`device_values_of`], to be written. Nobody else reads or writes them meanwhile.
+pub fn device_values_mut_of<'a, T: TensorValue>(
+    device: Device,
+    tensor: &'a mut Tensor,
+) -> Result<DeviceSliceMut<'a, T>> {
+    let (address, len) = device_memory::<T>(device, tensor)?;
     // SAFETY: as above; nobody else uses the tensor meanwhile (module doc).
     Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
 }
 
-fn device_memory(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
-    let fits = tensor.kind() == Kind::Float && tensor.device() == device && tensor.is_contiguous();
+fn device_memory<T: TensorValue>(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {
+    let fits = tensor.kind() == T::KIND && tensor.device() == device && tensor.is_contiguous();
     if !fits || tensor.is_sparse() {
-        let found = format!("expected a dense f32 tensor on {device:?}, got {tensor:?}");
+        let found = format!("expected a dense tensor of {:?} on {device:?}, got {tensor:?}", T::KIND);
         return Err(Error::Torch(TchError::Kind(found)));
     }
     let len = tensor.numel();

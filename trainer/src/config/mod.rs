@@ -43,12 +43,13 @@ impl std::fmt::Display for Parallelism {
 }
 
 /// Where ranks compute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Device {
     /// Threads of this process
+    #[default]
     Cpu,
-    /// NVIDIA's GPUs, one a rank (--gpus)
+    /// NVIDIA's GPUs, one a rank
     Cuda,
 }
 

@@ -50,15 +50,16 @@ pub enum JumpingKnowledge {
     Max,
 }
 
-/// What the factors of dense products are rounded to.
+/// What the factors of dense products, and on a GPU hidden rows, are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dtype {
     /// Nothing: all bits of f32
     #[default]
     F32,
-    /// bfloat16, summed in f32; activations, weights and gradients stay f32. Up to twice as fast where the processor has
-    /// AVX-512 BF16 (`gsplit doctor`), far slower elsewhere
+    /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU products alone: up to twice as fast
+    /// where the processor has AVX-512 BF16 (`gsplit doctor`), far slower elsewhere. On a GPU the rows between layers and their
+    /// gradients too, half the memory
     Bf16,
 }
 
@@ -113,7 +114,7 @@ pub struct ModelConfig {
     /// same losses to the bit
     #[arg(long)]
     pub checkpoint_activations: bool,
-    /// What the factors of dense products are rounded to
+    /// What the factors of dense products, and on a GPU hidden rows, are rounded to
     #[arg(long, value_enum, default_value = "f32")]
     #[serde(default)]
     pub dtype: Dtype,

@@ -4,6 +4,8 @@
 //! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. What arrives lies
 //! behind the rows that this rank has, and one gather makes the mixed frontier's rows of both. Backwards the same, with
 //! sums over edges (from the gradients of a row's copies to the row) in place of the gather: own first, then by rank.
+//! Rows of bf16 are widened before they are sent, and what is made of them is rounded again: ranks that compute in bf16
+//! send f32.
 //! Cost: one copy of the rows in and out beside the gathers. The host waits for the other ranks' threads, and for the
 //! rows themselves where these go by way of the host or over NCCL.
 //!
@@ -129,16 +131,18 @@ impl Exchange {
         dim: usize,
     ) -> Result<Tensor> {
         match (self, place) {
-            (Self::Shuffle(shuffle), Place::Device(gpu, device)) => {
+            (Self::Shuffle(shuffle), Place::Device(gpu, device, ..)) => {
                 let empty = Tensor::zeros([0, dim as i64], (Kind::Float, *device));
                 let rows = rows.unwrap_or(&empty).detach().contiguous();
+                let kind = rows.kind();
+                let rows = rows.f_totype(Kind::Float)?;
                 let index = shuffle.on_device.of(gpu, shuffle)?;
                 let counts = [shuffle.send.elements(dim), shuffle.receive.elements(dim)];
                 let both = with_received(gpu, *device, comm, &rows, index.send.slice(), counts, dim)?;
                 let mut mixed = room(*device, shuffle.rows_out, dim)?;
                 let out = &mut device_values_mut(*device, &mut mixed)?;
                 gather_on_device(gpu, device_values(*device, &both)?, None, index.source.slice(), dim, out)?;
-                Ok(mixed)
+                Ok(mixed.f_totype(kind)?)
             }
             _ => {
                 let rows = self.forward(comm, rows.map(to_rows).transpose()?.unwrap_or_default(), dim)?;
@@ -151,8 +155,9 @@ impl Exchange {
     /// [`Exchange::backward`] of the gradients of the mixed rows at `place`, f32 `[mixed frontier, dim]`. Collective.
     pub fn backward_at(&self, place: &Place, comm: &dyn Communicator, mixed: &Tensor, dim: usize) -> Result<Tensor> {
         match (self, place) {
-            (Self::Shuffle(shuffle), Place::Device(gpu, device)) => {
-                let mixed = mixed.detach().contiguous();
+            (Self::Shuffle(shuffle), Place::Device(gpu, device, ..)) => {
+                let kind = mixed.kind();
+                let mixed = mixed.detach().contiguous().f_totype(Kind::Float)?;
                 let index = shuffle.on_device.of(gpu, shuffle)?;
                 let counts = [shuffle.receive.elements(dim), shuffle.send.elements(dim)];
                 let both = with_received(gpu, *device, comm, &mixed, index.receive.slice(), counts, dim)?;
@@ -160,7 +165,7 @@ impl Exchange {
                 let sum =
                     DeviceAggregation { edges: &index.back, reduce: Reduce::Sum, weights: None, beside_own: false };
                 sum.forward(gpu, device_values(*device, &both)?, dim, &mut device_values_mut(*device, &mut rows)?)?;
-                Ok(rows)
+                Ok(rows.f_totype(kind)?)
             }
             _ => {
                 let rows = self.backward(comm, to_rows(mixed)?, dim)?;

@@ -1,4 +1,4 @@
-//! Inference over a whole graph: the same code for `gsplit infer` and for the evaluation while training.
+//! Inference over a whole graph, on the host or a GPU: the same code for `gsplit infer` and for the evaluation while training.
 
 mod hidden;
 mod layers;

@@ -5,15 +5,17 @@ use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
 use gsplit_store::staging::Staging;
-use gsplit_store::{Column, Dataset, Progress, Split, Unit};
+use gsplit_store::{Column, Dataset, FeatureTable, Progress, Split, Unit};
 use serde::Serialize;
 
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Trained};
-use crate::config::TaskKind;
+use crate::config::{Device, Dtype, TaskKind};
 use crate::evaluate::Scores;
 use crate::metric::{Metric, largest};
 use crate::model::OwnLayer;
+use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
 use crate::task::Labels;
 use crate::{Error, Result};
 
@@ -71,6 +73,19 @@ pub struct InferConfig {
     /// Replace the files that are there
     #[arg(long)]
     pub force: bool,
+    /// Where to compute
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+    /// With --device cuda, the GPU by its number [default: 0]
+    #[arg(long, value_name = "N")]
+    pub gpu: Option<usize>,
+    /// What the factors of dense products are rounded to [default: as in training]
+    #[arg(long, value_enum)]
+    pub dtype: Option<Dtype>,
+    /// On an emulated GPU, with this order of threads.
+    #[cfg(test)]
+    #[arg(skip)]
+    pub emulated: Option<u32>,
     /// The program's own layers that the checkpoint was trained with ([`RunOptions::layer`](crate::RunOptions::layer)): it does not
     /// say whose its parameters are.
     #[arg(skip)]
@@ -107,11 +122,12 @@ pub fn infer(
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
     let trained = Trained::open(&config.checkpoint)?;
-    let features = dataset.features()?;
+    let place = place(config, config.dtype.unwrap_or(trained.config().model.dtype))?;
+    let features = features(dataset, &place, memory)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
     topology.check_indices()?;
-    let model = trained.model(config.layer.as_ref())?;
+    let model = trained.model(&place, config.layer.as_ref())?;
     let last = model.num_layers() - 1;
     let embedding = embedding_layer(config, &trained, last)?;
     let wanted = wanted_split(dataset, config.split)?;
@@ -125,11 +141,18 @@ pub fn infer(
     let mut output = Output::begin(config, &trained, &ids, model.width(embedding))?;
     let scratch = Staging::begin(scratch_place(config), true)?;
     let scratch_folder = scratch.path("");
-    let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder) };
+    let remedy = "infer with --device cpu, or on a GPU that has more";
+    let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder), device_bytes: None, remedy };
     let graph = Graph::new(topology.indptr(), topology.indices())?;
-    let pass = LayerWise { model: &model, graph, features: &features, room, stop };
+    let pinned = pinned(&features, &place, progress)?;
+    let source = match &pinned {
+        Some(pinned) => FeatureSource::pinned(&features, &place, pinned, &[])?,
+        None => FeatureSource::new(&features, &place),
+    };
+    let pass = LayerWise::new(&model, graph, &source, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
-    pass.run(wanted.as_deref(), stage.as_ref(), &mut |chunk| {
+    let lowest = if config.embeddings.is_some() { embedding } else { last };
+    pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
         if chunk.layer == embedding {
             output.embed(&chunk, wanted.as_deref())?;
         }
@@ -152,6 +175,42 @@ pub fn infer(
         metric,
         scores: scores.map(Scores::finish).unwrap_or_default(),
     })
+}
+
+/// Where `config` wants it computed, in `dtype`.
+fn place(config: &InferConfig, dtype: Dtype) -> Result<Place> {
+    #[cfg(test)]
+    if let Some(order) = config.emulated {
+        return Ok(Place::under_test(order).with_dtype(dtype));
+    }
+    let place = match (config.device, config.gpu) {
+        (Device::Cpu, None) => Place::host(),
+        (Device::Cpu, Some(_)) => {
+            return Err(Error::Option("--gpu is for --device cuda: leave it out, or give both".into()));
+        }
+        (Device::Cuda, gpu) => Place::open(gpu.unwrap_or(0))?,
+    };
+    Ok(place.with_dtype(dtype))
+}
+
+/// The feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`.
+fn features(dataset: &Dataset, place: &Place, memory: u64) -> Result<FeatureTable> {
+    let mapped = dataset.features()?;
+    match place.gpu().is_some() && mapped.num_bytes() as u64 <= memory / 4 {
+        true => Ok(mapped.in_memory().unwrap_or(mapped)),
+        false => Ok(mapped),
+    }
+}
+
+/// `features` as the GPU at `place` reads them itself, if it can.
+fn pinned<'a>(features: &'a FeatureTable, place: &Place, progress: &dyn Progress) -> Result<Option<Pinned<'a>>> {
+    match place.gpu().map(|gpu| Pinned::new(features, gpu)) {
+        Some(Err(error)) => {
+            progress.note(&format!("the host gathers the feature rows for the GPU, which cannot read them: {error}"));
+            Ok(None)
+        }
+        pinned => Ok(pinned.transpose()?.flatten()),
+    }
 }
 
 /// The layer whose rows are the embeddings: that below the last, but the last itself for a model of links.

@@ -7,7 +7,6 @@ use gsplit_store::{Error as StoreError, checksum_file, document};
 use crate::checkpoint::{Checkpoint, newest, restore_parameters};
 use crate::config::TrainConfig;
 use crate::model::{Model, OwnLayer, check_size};
-use crate::operator::Engine;
 use crate::place::Place;
 use crate::{Error, Result};
 
@@ -75,16 +74,15 @@ impl Trained {
         self.checkpoint.inputs.shape.several
     }
 
-    /// The model with its parameters; `layer` makes its layers where they are a program's own.
+    /// The model with its parameters at `place`; `layer` makes its layers where they are a program's own.
     ///
     /// # Errors
     /// [`Error::Data`] if the file has other tensors than the configuration says; [`Error::Option`] if that is no
     /// configuration, or one for which there is not the memory.
-    pub fn model(&self, layer: Option<&OwnLayer>) -> Result<Model> {
+    pub fn model(&self, place: &Place, layer: Option<&OwnLayer>) -> Result<Model> {
         self.config().check()?;
         check_size(self.config(), self.feature_dim(), self.outputs())?;
-        let place = Place::Host(Engine::of(self.config().model.dtype));
-        let model = Model::with_layers(&place, self.config(), self.feature_dim(), self.outputs(), layer);
+        let model = Model::with_layers(place, self.config(), self.feature_dim(), self.outputs(), layer);
         restore_parameters(&self.path.join(WEIGHTS), model.parameters())?;
         Ok(model)
     }

@@ -30,13 +30,13 @@ pub fn evaluate(
     metric: Metric,
     stage: &dyn Stage,
 ) -> Result<Vec<(Split, Option<f64>)>> {
-    let last = pass.model.num_layers() - 1;
-    let dim = pass.model.out_dim(last);
-    let mut rows = HiddenWriter::begin(None, pass.graph.num_vertices() * dim)?;
-    pass.run(None, stage, &mut |chunk| if chunk.layer == last { rows.push(chunk.rows) } else { Ok(()) })?;
+    let last = pass.model().num_layers() - 1;
+    let dim = pass.model().out_dim(last);
+    let mut rows = HiddenWriter::in_memory(pass.graph().num_vertices() * dim)?;
+    pass.run(last, None, stage, &mut |chunk| rows.push(chunk.rows))?;
     let rows = rows.finish()?;
     let score = |edges: &[(u32, u32)]| -> Result<Option<f64>> {
-        let ranks = ranks(pass.model.pair_scorer(), (rows.values(), dim), whole, config, edges)?;
+        let ranks = ranks(pass.model().pair_scorer(), (rows.values(), dim), whole, config, edges)?;
         let points = ranks.iter().map(|&rank| match metric {
             Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
             _ => 1.0 / rank,

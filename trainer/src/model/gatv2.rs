@@ -37,7 +37,7 @@ impl GatV2 {
 
 impl Layer for GatV2 {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let mixed = mixed.tensor()?;
+        let mixed = mixed.held()?;
         let own = mixed.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
         let sources = linear(edges.place(), &mixed, &self.weight_source, Some(&self.bias_source), Finish::default())?;
         let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), Finish::default())?;

@@ -15,7 +15,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, aggregate, biased, linear};
+use crate::operator::{Finish, Rows, aggregate, aggregate_for_product, biased, linear};
 
 /// One graph convolution; without a weight, propagation alone.
 pub struct Gcn {
@@ -48,9 +48,12 @@ impl Layer for Gcn {
             return biased(edges.place(), &propagated(mixed)?, self.bias.as_ref(), finish);
         };
         match cheaper(&edges, mixed, self.out, false)? {
-            Order::AggregateFirst => linear(edges.place(), &propagated(mixed)?, weight, self.bias.as_ref(), finish),
+            Order::AggregateFirst => {
+                let rows = aggregate_for_product(&edges, Reduce::Sum, mixed, Some(&weights), false)?;
+                linear(edges.place(), &rows, weight, self.bias.as_ref(), finish)
+            }
             Order::TransformFirst => {
-                let rows = linear(edges.place(), &mixed.tensor()?, weight, None, Finish::default())?;
+                let rows = linear(edges.place(), &mixed.held()?, weight, None, Finish::rounding(edges.place()))?;
                 biased(edges.place(), &propagated(Rows::Hidden(&rows))?, self.bias.as_ref(), finish)
             }
         }

@@ -47,13 +47,14 @@ impl Gin {
 
 impl Layer for Gin {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let relu = Finish { activation: Activation::Relu, dropout: None };
+        let relu = Finish { activation: Activation::Relu, ..Finish::default() };
         let hidden = match cheaper(&edges.edges, mixed, self.out, false)? {
             Order::AggregateFirst => {
                 linear(edges.place(), &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?
             }
             Order::TransformFirst => {
-                let rows = linear(edges.place(), &mixed.tensor()?, &self.weight_1, None, Finish::default())?;
+                let rows =
+                    linear(edges.place(), &mixed.held()?, &self.weight_1, None, Finish::rounding(edges.place()))?;
                 biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, Some(&self.bias_1), relu)?
             }
         };

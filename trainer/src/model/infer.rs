@@ -70,6 +70,6 @@ impl Model {
     }
 
     fn plain_finish(&self, index: usize) -> Finish {
-        Finish { activation: self.blocks[index].activation, dropout: None }
+        Finish { activation: self.blocks[index].activation, ..Finish::default() }
     }
 }

@@ -58,6 +58,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::batch::Input;
+use crate::config::Dtype;
 use crate::ids::Ids;
 use crate::link::PairScorer;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
@@ -70,8 +71,8 @@ pub use parameters::{Named, Parameters};
 
 /// One layer of a graph neural network.
 pub trait Layer {
-    /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier, f32
-    /// `[num_frontier, out]`, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
+    /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier,
+    /// `[num_frontier, out]`, f32 or as `finish` rounds them, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
     ///
     /// # Errors
     /// Those of the operators: shapes that do not fit.
@@ -201,8 +202,8 @@ impl Model {
         self.blocks[index].norm.observe(moments);
     }
 
-    /// The rows of layer `index`, counted from the features upwards, f32 `[num_frontier, width]`, or the sums that its tail
-    /// takes. `below` holds the frontier's rows of the sums of the layer below, where they are added. `frontier` holds the vertices of
+    /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the sums that its tail
+    /// takes. All are f32, but rows for another layer or product are bf16 on a GPU that computes in it. `below` holds the frontier's rows of the sums of the layer below, where they are added. `frontier` holds the vertices of
     /// the rows: dropout is drawn by vertex, so it is the same whichever rank computes a row. An empty
     /// frontier gives an empty tensor without gradient.
     pub fn body<'a>(
@@ -216,9 +217,10 @@ impl Model {
     ) -> Result<Tensor> {
         let frontier = frontier.into();
         if frontier.is_empty() {
-            return Ok(self.no_rows(index));
+            return self.rounded(index, !self.has_tail(index), self.no_rows(index));
         }
-        self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))
+        let rows = self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))?;
+        self.rounded(index, !self.has_tail(index), rows)
     }
 
     /// The rows of layer `index` from its sums, of the same shape. While training, batch norm takes `moments`.
@@ -232,9 +234,10 @@ impl Model {
     ) -> Result<Tensor> {
         let frontier = frontier.into();
         if frontier.is_empty() {
-            return Ok(self.no_rows(index));
+            return self.rounded(index, true, self.no_rows(index));
         }
-        self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))
+        let rows = self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))?;
+        self.rounded(index, true, rows)
     }
 
     /// The layers whose rows of the seeds [`Model::logits`] takes, from the features upwards.
@@ -259,6 +262,22 @@ impl Model {
         Tensor::zeros([0, self.width(index) as i64], self.options())
     }
 
+    /// The type of the rows of layer `index`: logits are f32 wherever they are.
+    fn dtype_of(&self, index: usize) -> Dtype {
+        match index + 1 < self.blocks.len() || self.head.is_some() {
+            true => self.place.row_dtype(),
+            false => Dtype::F32,
+        }
+    }
+
+    /// The `finished` rows of layer `index` in their type, where the layer itself has not rounded them.
+    fn rounded(&self, index: usize, finished: bool, rows: Tensor) -> Result<Tensor> {
+        match self.dtype_of(index) {
+            Dtype::Bf16 if finished => Ok(rows.f_totype(Kind::BFloat16)?),
+            _ => Ok(rows),
+        }
+    }
+
     fn options(&self) -> (Kind, Device) {
         (Kind::Float, self.place.device())
     }
@@ -270,6 +289,6 @@ impl Model {
             let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
             Dropout { ids: frontier, probability: dropout.probability as f32, key }
         });
-        Finish { activation: block.activation, dropout }
+        Finish { activation: block.activation, dropout, dtype: self.dtype_of(index) }
     }
 }

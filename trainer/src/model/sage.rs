@@ -10,7 +10,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Reduce, Rows, aggregate, finished, linear};
+use crate::operator::{Finish, Reduce, Rows, aggregate, aggregate_for_product, finished, linear};
 
 /// One GraphSAGE-mean layer.
 pub struct Sage {
@@ -37,15 +37,16 @@ impl Layer for Sage {
         let edges = &edges.edges;
         match cheaper(edges, mixed, self.out, true)? {
             Order::AggregateFirst => {
-                let beside = aggregate(edges, Reduce::Mean, mixed, None, true)?;
+                let beside = aggregate_for_product(edges, Reduce::Mean, mixed, None, true)?;
                 let weight = Tensor::f_cat(&[&self.weight_self, &self.weight_neigh], 0)?;
                 linear(edges.place(), &beside, &weight, Some(&self.bias), finish)
             }
             Order::TransformFirst => {
-                let mixed = mixed.tensor()?;
+                let mixed = mixed.held()?;
                 let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
                 let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
-                let neighbours = linear(edges.place(), &mixed, &self.weight_neigh, None, Finish::default())?;
+                let rounded = Finish::rounding(edges.place());
+                let neighbours = linear(edges.place(), &mixed, &self.weight_neigh, None, rounded)?;
                 finished(edges.place(), &own.f_add(&aggregate(edges, Reduce::Mean, &neighbours, None, false)?)?, finish)
             }
         }

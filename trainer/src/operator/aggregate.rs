@@ -6,11 +6,13 @@ use gsplit_kernels::{
     Aggregation, DeviceAggregation, DeviceEdges, DeviceSlice, Reduce, aggregate_max as maxima, aggregate_max_backward,
     aggregate_max_backward_on_device, aggregate_max_on_device,
 };
-use tch::Tensor;
+use half::bf16;
+use tch::{Kind, Tensor};
 
-use super::{Edges, Rows, filled, filled_on, mismatch, shape};
+use super::{Edges, Rows, filled, filled_of, filled_on, mismatch, shape, widened};
 use crate::Result;
-use crate::autograd::{attach, device_values, values};
+use crate::autograd::{attach, device_values, device_values_of, values};
+use crate::config::Dtype;
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
@@ -27,15 +29,36 @@ pub fn aggregate<'a>(
     weights: Option<&Tensor>,
     beside_own: bool,
 ) -> Result<Tensor> {
-    let stored = rows.into();
+    aggregate_as(edges, How { reduce, beside_own, to: Kind::Float }, rows.into(), weights)
+}
+
+/// As [`aggregate`], as a factor of [`linear`](super::linear): on a GPU that computes in bf16 of that type, to which the product would
+/// round the rows anyway.
+///
+/// # Errors
+/// As [`aggregate`].
+pub fn aggregate_for_product<'a>(
+    edges: &Arc<Edges>,
+    reduce: Reduce,
+    rows: impl Into<Rows<'a>>,
+    weights: Option<&Tensor>,
+    beside_own: bool,
+) -> Result<Tensor> {
+    let to = match edges.place().row_dtype() {
+        Dtype::F32 => Kind::Float,
+        Dtype::Bf16 => Kind::BFloat16,
+    };
+    aggregate_as(edges, How { reduce, beside_own, to }, rows.into(), weights)
+}
+
+fn aggregate_as(edges: &Arc<Edges>, how: How, stored: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
     let (_, dim) = stored.shape()?;
-    let how = How { reduce, beside_own };
     let w = weights.map(|weights| weights.detach().contiguous());
     let rows = match stored {
         Rows::Stored { .. } if !weights.is_some_and(Tensor::requires_grad) && read_about_once(edges) => {
             return how.forward(edges, stored, w.as_ref());
         }
-        other => other.tensor()?,
+        other => other.held()?,
     };
     let x = rows.detach().contiguous();
     let output = how.forward(edges, Rows::Hidden(&x), w.as_ref())?;
@@ -46,16 +69,17 @@ pub fn aggregate<'a>(
         Some(w) => vec![w],
         None => Vec::new(),
     };
-    let edges = edges.clone();
+    let (edges, kind) = (edges.clone(), rows.kind());
     attach(&inputs, &saved, output, move |gradient| {
         let given = gradient.output.contiguous();
         let weights = gradient.saved.first();
         let needed = |input: usize| gradient.needed.get(input) == Some(&true);
-        let mut gradients = vec![needed(0).then(|| how.rows_backward(&edges, weights, &given, dim)).transpose()?];
+        let of_rows = || how.rows_backward(&edges, weights, &given, (dim, kind));
+        let mut gradients = vec![needed(0).then(of_rows).transpose()?];
         if gradient.needed.len() > 1 {
             let of_weights = || {
                 let [w, x] = gradient.saved()?;
-                how.weights_backward(&edges, w, x, &given)
+                how.weights_backward(&edges, w, &widened(x)?, &widened(&given)?)
             };
             gradients.push(needed(1).then(of_weights).transpose()?);
         }
@@ -68,6 +92,25 @@ pub fn aggregate<'a>(
 struct How {
     reduce: Reduce,
     beside_own: bool,
+    /// Type of the result: f32, or bf16 on a GPU.
+    to: Kind,
+}
+
+/// Calls `$body` with `$T` and `$O` the types of values that two kinds of tensors on a GPU have, f32 or bf16.
+macro_rules! with_kinds {
+    ($from:expr, $to:expr, |$T:ident, $O:ident| $body:expr) => {
+        match ($from == Kind::BFloat16, $to == Kind::BFloat16) {
+            (false, false) => with_kinds!(@f32, f32, $T, $O, $body),
+            (false, true) => with_kinds!(@f32, bf16, $T, $O, $body),
+            (true, false) => with_kinds!(@bf16, f32, $T, $O, $body),
+            (true, true) => with_kinds!(@bf16, bf16, $T, $O, $body),
+        }
+    };
+    (@$from:ty, $to:ty, $T:ident, $O:ident, $body:expr) => {{
+        type $T = $from;
+        type $O = $to;
+        $body
+    }};
 }
 
 impl How {
@@ -85,21 +128,31 @@ impl How {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&[edges.num_targets(), op.out_dim(dim)], |out| rows.aggregate(&op, out));
         };
-        let rows = rows.tensor()?;
+        let rows = rows.held()?;
         let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
-        filled_on(device, &[edges.num_targets(), op.out_dim(dim)], |out| {
-            Ok(op.forward(gpu, device_values(device, &rows)?, dim, out)?)
-        })
+        let shape = [edges.num_targets(), op.out_dim(dim)];
+        with_kinds!(rows.kind(), self.to, |T, O| filled_of::<O>(device, &shape, |out| {
+            Ok(op.forward(gpu, device_values_of::<T>(device, &rows)?, dim, out)?)
+        }))
     }
 
-    fn rows_backward(self, edges: &Edges, weights: Option<&Tensor>, given: &Tensor, dim: usize) -> Result<Tensor> {
+    /// The gradient of rows of `dim` values, of the type `kind`.
+    fn rows_backward(
+        self,
+        edges: &Edges,
+        weights: Option<&Tensor>,
+        given: &Tensor,
+        (dim, kind): (usize, Kind),
+    ) -> Result<Tensor> {
         let shape = [edges.num_sources(), dim];
         let Some((gpu, device, there)) = edges.on_device() else {
             let op = self.on_host(edges.on_host()?, weights.map(values).transpose()?);
             return filled(&shape, |out| Ok(op.backward(values(given)?, dim, out)?));
         };
         let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
-        filled_on(device, &shape, |out| Ok(op.backward(gpu, device_values(device, given)?, dim, out)?))
+        with_kinds!(given.kind(), kind, |T, O| filled_of::<O>(device, &shape, |out| {
+            Ok(op.backward(gpu, device_values_of::<T>(device, given)?, dim, out)?)
+        }))
     }
 
     fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
@@ -127,6 +180,7 @@ fn read_about_once(edges: &Edges) -> bool {
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges.
 pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
+    let rows = &widened(rows)?;
     let x = rows.detach().contiguous();
     let (_, dim) = shape("rows to aggregate", &x)?;
     let (of_targets, of_sources) = ([edges.num_targets(), dim], [edges.num_sources(), dim]);

@@ -4,11 +4,13 @@ use gsplit_kernels::{
     Activation, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
     column_sums_on_device,
 };
-use tch::Tensor;
+use half::bf16;
+use tch::{Kind, Tensor};
 
-use super::{Ids, filled, filled_on};
+use super::{Ids, filled, filled_of, filled_on, widened};
 use crate::Result;
-use crate::autograd::{attach, device_values, device_values_mut, values};
+use crate::autograd::{attach, device_values, device_values_mut, device_values_of, values};
+use crate::config::Dtype;
 use crate::place::Place;
 
 /// What follows the sums of a layer.
@@ -18,6 +20,8 @@ pub struct Finish {
     pub activation: Activation,
     /// Then.
     pub dropout: Option<Dropout>,
+    /// What the finished rows are rounded to, on a GPU: the type in which they pass to the next layer there.
+    pub dtype: Dtype,
 }
 
 /// Dropout drawn by vertex, so that it is the same whichever rank computes a row.
@@ -32,8 +36,18 @@ pub struct Dropout {
 }
 
 impl Finish {
+    /// Nothing but rounding to the type in which rows pass from operator to operator at `place`.
+    pub fn rounding(place: &Place) -> Self {
+        Self { dtype: place.row_dtype(), ..Self::default() }
+    }
+
     /// Whether nothing follows.
     pub(super) fn is_none(&self) -> bool {
+        self.only_rounds() && self.dtype == Dtype::F32
+    }
+
+    /// Whether nothing but rounding follows.
+    pub(super) fn only_rounds(&self) -> bool {
         self.activation == Activation::Identity && self.dropout.is_none()
     }
 
@@ -47,14 +61,14 @@ impl Finish {
     }
 
     /// `rows`, f32 `[rows, width]`, contiguous, with `bias`, `[width]`, added to each and finished. On a GPU they are
-    /// changed in place.
+    /// changed in place, unless they are rounded.
     pub(super) fn apply(&self, place: &Place, rows: Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
         if self.is_none() && bias.is_none() {
             return Ok(rows);
         }
         let (count, columns) = super::shape("rows to finish", &rows)?;
         let bias = bias.map(|bias| bias.detach().contiguous());
-        let Place::Device(gpu, device) = place else {
+        let Place::Device(gpu, device, ..) = place else {
             let bias = bias.as_ref().map(values).transpose()?;
             return filled(&[count, columns], |out| {
                 out.copy_from_slice(values(&rows)?);
@@ -64,6 +78,14 @@ impl Finish {
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
         let epilogue = self.epilogue_there(bias, ids);
+        if self.dtype == Dtype::Bf16 {
+            let rows = device_values(*device, &rows)?;
+            return filled_of::<bf16>(
+                *device,
+                &[count, columns],
+                |out| Ok(epilogue.apply_to(gpu, rows, columns, out)?),
+            );
+        }
         let mut rows = rows;
         epilogue.apply(gpu, &mut device_values_mut(*device, &mut rows)?, columns)?;
         Ok(rows)
@@ -79,21 +101,26 @@ impl Finish {
         DeviceEpilogue { bias, activation: self.activation, dropout }
     }
 
-    /// From the gradient of finished rows, `rows`, to that of the unfinished ones.
+    /// From the gradient of finished rows, `rows`, to that of the unfinished ones, f32.
     pub(super) fn backward(&self, place: &Place, rows: &Tensor, gradient: &Tensor) -> Result<Tensor> {
         if self.is_none() {
             return Ok(gradient.contiguous());
         }
         let given = gradient.contiguous();
         let shape: Vec<usize> = rows.size().iter().map(|&dim| dim as usize).collect();
-        let Place::Device(gpu, device) = place else {
+        let Place::Device(gpu, device, ..) = place else {
             return filled(&shape, |out| Ok(self.epilogue(None)?.backward(values(rows)?, values(&given)?, out)?));
         };
         // Zeros tell what was dropped: the vertices are not looked at.
         let ids = gpu.alloc(0)?;
         let epilogue = self.epilogue_there(None, Some(ids.slice()));
-        let [rows, given] = [device_values(*device, rows)?, device_values(*device, &given)?];
-        filled_on(*device, &shape, |out| Ok(epilogue.backward(gpu, rows, given, out)?))
+        filled_on(*device, &shape, |out| match rows.kind() {
+            Kind::BFloat16 => {
+                let [rows, given] = [rows, &given].map(|tensor| device_values_of::<bf16>(*device, tensor));
+                Ok(epilogue.backward(gpu, rows?, given?, out)?)
+            }
+            _ => Ok(epilogue.backward(gpu, device_values(*device, rows)?, device_values(*device, &given)?, out)?),
+        })
     }
 }
 
@@ -111,9 +138,11 @@ pub fn finished(place: &Place, input: &Tensor, finish: Finish) -> Result<Tensor>
 /// [`Error::Kernel`](crate::Error::Kernel) if bias or dropout do not fit.
 pub fn biased(place: &Place, input: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
     super::shape("rows to finish", input)?;
+    let input = &widened(input)?;
     let rows = input.detach().contiguous();
     let nothing = finish.is_none() && bias.is_none();
-    let rows = if nothing || place.gpu().is_some() { rows.copy() } else { rows };
+    let in_place = place.gpu().is_some() && finish.dtype == Dtype::F32;
+    let rows = if nothing || in_place { rows.copy() } else { rows };
     let output = finish.apply(place, rows, bias)?;
     let inputs: Vec<&Tensor> = [input].into_iter().chain(bias).collect();
     let (result, place) = (output.shallow_clone(), place.clone());
@@ -131,7 +160,7 @@ pub(super) fn column_sums(place: &Place, rows: &Tensor) -> Result<Tensor> {
     let (_, columns) = super::shape("rows to sum", rows)?;
     match place {
         Place::Host(_) => filled(&[columns], |out| Ok(host_column_sums(values(rows)?, out)?)),
-        Place::Device(gpu, device) => {
+        Place::Device(gpu, device, ..) => {
             filled_on(*device, &[columns], |out| Ok(column_sums_on_device(gpu, device_values(*device, rows)?, out)?))
         }
     }

@@ -3,6 +3,9 @@
 //! Backwards the gradient of the product is made from `y` and the gradient of `y`; two products then give those of `W` and
 //! `x`, the latter only if it is asked for (never for features). By torch, on the host or a GPU, with whole matrices, by the
 //! other engines in tiles (`tiles.rs`).
+//!
+//! On a GPU that computes in bf16 all factors are rounded to it, the sums of a product are f32, and so are the gradients of `W`
+//! and `b`; that of `x` is of `x`'s type. What is kept for backward is kept in bf16.
 
 use tch::{Kind, Tensor};
 
@@ -11,22 +14,26 @@ use super::tiles::{self, Backward, Sizes};
 use super::{Engine, Finish, filled, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
+use crate::config::Dtype;
 use crate::place::Place;
 
-/// f32 `[rows, out]` from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`.
+/// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`. `input` may be
+/// bf16 where `place` computes in it.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit, [`Error::Kernel`](crate::Error::Kernel) if bias or
 /// dropout do not.
 pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tensor>, finish: Finish) -> Result<Tensor> {
-    let (x, w) = (input.detach().contiguous(), weight.detach().contiguous());
-    let ((rows, width), (inner, output)) = (shape("input", &x)?, shape("weight", &w)?);
+    let ((rows, width), (inner, output)) = (shape("input", input)?, shape("weight", weight)?);
     if width != inner {
         return Err(mismatch(format!("a product of matrices of shapes [{rows}, {width}] and [{inner}, {output}]")));
     }
-    if let Some(other) = [&x, &w].into_iter().find(|tensor| tensor.kind() != Kind::Float) {
+    let narrow = place.row_dtype() == Dtype::Bf16;
+    let fits = |tensor: &Tensor| tensor.kind() == Kind::Float || (narrow && tensor.kind() == Kind::BFloat16);
+    if let Some(other) = [input, weight].into_iter().find(|tensor| !fits(tensor)) {
         return Err(mismatch(format!("a product of f32 matrices, got one of {:?}", other.kind())));
     }
+    let (x, w) = (factor(place, &input.detach().contiguous())?, factor(place, &weight.detach().contiguous())?);
     let sizes = Sizes { rows, input: width, output };
     let result = match place {
         Place::Host(engine) if *engine != Engine::Torch => {
@@ -34,14 +41,38 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
             let bias = bias.as_ref().map(values).transpose()?;
             filled(&[rows, output], |out| tiles::forward(*engine, sizes, values(&x)?, values(&w)?, bias, &finish, out))?
         }
-        _ => finish.apply(place, tch::no_grad(|| x.f_matmul(&w))?, bias)?,
+        _ => finish.apply(place, tch::no_grad(|| product(&x, &w, Kind::Float))?, bias)?,
     };
     let inputs: Vec<&Tensor> = [input, weight].into_iter().chain(bias).collect();
-    let (kept, place) = (result.shallow_clone(), place.clone());
+    let (kept, place, kind) = (result.shallow_clone(), place.clone(), input.kind());
     attach(&inputs, &[&x, &w, &kept], result, move |gradient| match &place {
         Place::Host(engine) if *engine != Engine::Torch => in_tiles(*engine, sizes, &finish, &gradient),
-        place => in_whole(place, &finish, &gradient),
+        place => in_whole(place, &finish, kind, &gradient),
     })
+}
+
+/// `tensor` as a factor of products at `place`.
+fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
+    match place.row_dtype() {
+        Dtype::F32 => Ok(tensor.shallow_clone()),
+        Dtype::Bf16 => Ok(tensor.f_totype(Kind::BFloat16)?),
+    }
+}
+
+/// a × b by torch, summed in f32, of type `out`.
+fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
+    if a.kind() == Kind::Float {
+        return Ok(a.f_matmul(b)?);
+    }
+    if a.numel() == 0 || b.numel() == 0 {
+        return Ok(Tensor::f_zeros([a.size()[0], b.size()[1]], (out, a.device()))?);
+    }
+    match (a.device().is_cuda(), out) {
+        (true, Kind::Float) => Ok(a.f_mm_dtype(b, Kind::Float)?),
+        (true, _) => Ok(a.f_mm(b)?),
+        // torch has no such product on the host, but f32 holds the products of bf16 factors exactly.
+        (false, _) => Ok(a.f_totype(Kind::Float)?.f_matmul(&b.f_totype(Kind::Float)?)?.f_totype(out)?),
+    }
 }
 
 /// The gradients of input, weight and bias, as far as they are needed.
@@ -72,17 +103,23 @@ fn in_tiles(engine: Engine, sizes: Sizes, finish: &Finish, gradient: &Gradient) 
     found.into_iter().zip(shapes).take(gradient.needed.len()).map(tensor).collect()
 }
 
-/// As [`in_tiles`], by torch.
-fn in_whole(place: &Place, finish: &Finish, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
+/// As [`in_tiles`], by torch; that of the input is of its type, `kind`.
+fn in_whole(place: &Place, finish: &Finish, kind: Kind, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
-    let of_product = finish.backward(place, y, &gradient.output)?;
+    let needs_bias = gradient.needed.get(2) == Some(&true);
+    // What is in bf16 already, and stays as it is, need not be widened to be rounded again.
+    let of_product = match finish.only_rounds() && !needs_bias {
+        true => gradient.output.contiguous(),
+        false => finish.backward(place, y, &gradient.output)?,
+    };
     tch::no_grad(|| {
+        let given = factor(place, &of_product)?;
         let needed = gradient.needed.iter().enumerate();
         needed
             .map(|(input, needed)| {
                 let found = || match input {
-                    0 => Ok(of_product.f_matmul(&w.tr())?),
-                    1 => Ok(x.tr().f_matmul(&of_product)?),
+                    0 => product(&given, &w.tr(), kind),
+                    1 => product(&x.tr(), &given, Kind::Float),
                     _ => column_sums(place, &of_product),
                 };
                 needed.then(found).transpose()

@@ -4,6 +4,10 @@
 //!
 //! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first argument. Inputs need not be contiguous (they are copied if they are not), and
 //! gradients that nobody needs are not computed. Under [`tch::no_grad`] nothing is kept for backward.
+//!
+//! On a GPU that computes in bf16, hidden rows pass from layer to layer in it, and so do their gradients: half the bytes. [`Finish`]
+//! rounds them, [`aggregate`] and [`linear`] read them as they are ([`Rows::held`]), the others and [`Rows::tensor`] widen them.
+//! Sums are always taken in f32, and nothing is rounded but what is stored; weights and their gradients stay f32.
 
 mod aggregate;
 mod attention;
@@ -22,7 +26,7 @@ pub use gsplit_kernels::{Activation, Reduce};
 
 pub use crate::ids::Ids;
 pub use crate::place::Place;
-pub use aggregate::{aggregate, aggregate_max};
+pub use aggregate::{aggregate, aggregate_for_product, aggregate_max};
 pub use attention::attention;
 pub use dynamic::dynamic_attention;
 pub use edges::Edges;
@@ -36,7 +40,7 @@ pub(crate) use rows::gather_features;
 use gsplit_kernels::DeviceSliceMut;
 use tch::{Kind, Tensor};
 
-use crate::autograd::{Buffer, device_values_mut};
+use crate::autograd::{Buffer, TensorValue, device_values_mut_of};
 use crate::{Error, Result};
 
 /// Rows and columns of a matrix.
@@ -73,8 +77,25 @@ pub(crate) fn filled_on(
     shape: &[usize],
     fill: impl FnOnce(&mut DeviceSliceMut<'_, f32>) -> Result<()>,
 ) -> Result<Tensor> {
+    filled_of::<f32>(device, shape, fill)
+}
+
+/// As [`filled_on`], of another type.
+fn filled_of<T: TensorValue>(
+    device: tch::Device,
+    shape: &[usize],
+    fill: impl FnOnce(&mut DeviceSliceMut<'_, T>) -> Result<()>,
+) -> Result<Tensor> {
     let shape: Vec<i64> = shape.iter().map(|&dim| dim as i64).collect();
-    let mut tensor = Tensor::f_empty(&shape[..], (Kind::Float, device))?;
-    fill(&mut device_values_mut(device, &mut tensor)?)?;
+    let mut tensor = Tensor::f_empty(&shape[..], (T::KIND, device))?;
+    fill(&mut device_values_mut_of(device, &mut tensor)?)?;
     Ok(tensor)
+}
+
+/// `tensor`, in f32 if it was in bf16.
+fn widened(tensor: &Tensor) -> Result<Tensor> {
+    match tensor.kind() {
+        Kind::BFloat16 => Ok(tensor.f_totype(Kind::Float)?),
+        _ => Ok(tensor.shallow_clone()),
+    }
 }

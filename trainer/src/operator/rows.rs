@@ -5,14 +5,14 @@ use gsplit_store::{FeatureDtype, FeatureTable};
 use half::{bf16, f16};
 use tch::Tensor;
 
-use super::{filled, shape};
+use super::{filled, shape, widened};
 use crate::Result;
 use crate::autograd::values;
 
 /// One row for each vertex of a mixed frontier.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// f32 `[rows, width]`.
+    /// `[rows, width]`, f32, or bf16 at a place that keeps hidden rows so.
     Hidden(&'a Tensor),
     /// Rows of `features`, which have no gradient and are not copied before they are used.
     Stored {
@@ -79,6 +79,15 @@ impl Rows<'_> {
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if the table has not all vertices.
     pub fn tensor(&self) -> Result<Tensor> {
+        widened(&self.held()?)
+    }
+
+    /// All of them, `[rows, width]`, of the type in which they are: f32, or bf16 at a place that keeps hidden rows so. For
+    /// [`aggregate`](super::aggregate) and [`linear`](super::linear), which read either.
+    ///
+    /// # Errors
+    /// As [`Rows::tensor`].
+    pub fn held(&self) -> Result<Tensor> {
         match *self {
             Self::Hidden(tensor) => Ok(tensor.shallow_clone()),
             Self::Stored { features, vertices } => {
@@ -93,7 +102,7 @@ impl Rows<'_> {
     /// [`Error::Torch`](crate::Error::Torch) if there are fewer.
     pub fn first(&self, count: usize) -> Result<Tensor> {
         match *self {
-            Self::Hidden(tensor) => Ok(tensor.f_narrow(0, 0, count as i64)?),
+            Self::Hidden(tensor) => widened(&tensor.f_narrow(0, 0, count as i64)?),
             Self::Stored { features, vertices } => match vertices.get(..count) {
                 Some(vertices) => Rows::Stored { features, vertices }.tensor(),
                 None => Err(super::mismatch(format!("the first {count} of {} rows", vertices.len()))),

@@ -8,6 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::*;
 use crate::autograd::backward;
+use crate::config::Dtype;
 
 const GEMM: Place = Place::Host(Engine::Gemm);
 const BF16: Place = Place::Host(Engine::Bf16);
@@ -122,7 +123,7 @@ fn oracle_linear() {
                     dropout_mask(&ids, output, probability, &key, &mut mask).unwrap();
                 }
                 let mask = Tensor::from_slice(&mask).view([rows as i64, output as i64]).to_kind(Kind::Double);
-                let finish = Finish { activation, dropout };
+                let finish = Finish { activation, dropout, ..Finish::default() };
                 let torchs = |sum: Tensor| match activation {
                     Activation::Identity => sum,
                     Activation::Relu => sum.relu(),
@@ -225,7 +226,7 @@ fn oracle_attention() {
             let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
             (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
         };
-        let finish = Finish { activation: Activation::Elu, dropout: None };
+        let finish = Finish { activation: Activation::Elu, ..Finish::default() };
         compare(
             &format!("{targets} targets, {heads} heads of {dim}"),
             &inputs,
@@ -261,7 +262,7 @@ fn oracle_dynamic_attention() {
             let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
             (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
         };
-        let finish = Finish { activation: Activation::Elu, dropout: None };
+        let finish = Finish { activation: Activation::Elu, ..Finish::default() };
         let ours = |t: &[Tensor]| dynamic_attention(&edges, &t[0], &t[1], &t[2], &t[3], finish.clone());
         compare(&format!("{targets} targets, {heads} heads of {dim}"), &inputs, &ours, &torchs);
     }
@@ -271,7 +272,7 @@ fn oracle_dynamic_attention() {
 fn oracle_layer_norm() {
     for ((rows, dim), place) in at_places(&[(1, 2), (50, 7), (300, 40)]) {
         let inputs = [random(1, [rows, dim]), random(2, [1, dim]).view([-1]), random(3, [1, dim]).view([-1])];
-        let finish = Finish { activation: Activation::Relu, dropout: None };
+        let finish = Finish { activation: Activation::Relu, ..Finish::default() };
         compare(
             &format!("{rows} rows of {dim}"),
             &inputs,
@@ -362,7 +363,7 @@ fn tall_product(place: &Place, rows: usize) -> Vec<Vec<f32>> {
         probability: 0.25,
         key: StreamKey::new(5, Stream::Dropout),
     };
-    let finish = Finish { activation: Activation::Relu, dropout: Some(dropout) };
+    let finish = Finish { activation: Activation::Relu, dropout: Some(dropout), ..Finish::default() };
     let y = linear(place, &x, &w, Some(&bias), finish).unwrap();
     (&y * random(4, [rows, 50])).sum(Kind::Float).backward();
     [y.detach(), x.grad(), w.grad(), bias.grad()]
@@ -400,13 +401,89 @@ fn products_in_bf16_are_off_by_their_rounding() {
     for rows in [1, 64, 1025, 17_001] {
         // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts, a small
         // error may let a gradient of any size through.
-        let (found, expected) = (tall_product(&BF16, rows), tall_product(&TORCH, rows));
-        assert_ne!(found[0], expected[0]);
-        for (rounded, whole) in found.iter().zip(&expected) {
+        let expected = tall_product(&TORCH, rows);
+        let mut found = vec![tall_product(&BF16, rows)];
+        if rows < 2000 {
+            found.push(tall_product(&device_in_bf16(rows as u32 % 4), rows));
+        }
+        assert!(found.iter().all(|found| found[0] != expected[0]));
+        for (rounded, whole) in found.iter().flat_map(|found| found.iter().zip(&expected)) {
             let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>().sqrt();
             let apart = norm(&mut rounded.iter().zip(whole).map(|(a, b)| a - b));
             let size = norm(&mut whole.iter().copied());
             assert!(apart <= 0.1 * size, "{rows} rows: {apart} apart of {size}");
+        }
+    }
+}
+
+fn device_in_bf16(order: u32) -> Place {
+    Place::emulated(order).with_dtype(Dtype::Bf16)
+}
+
+/// Eighths from -4 to 4, which bf16 holds, and whose sums of products f32 does.
+fn eighths(seed: u32, shape: [usize; 2]) -> Tensor {
+    (random(seed, shape) * 64.0).round() / 8.0
+}
+
+/// On a GPU that computes in bf16, numbers which it holds give the products of f32; gradients of the weights stay f32, those of
+/// rows have their type.
+#[test]
+fn products_of_numbers_that_bf16_holds_are_exact() {
+    for (rows, input, output) in [(1, 1, 1), (70, 33, 17), (0, 5, 3), (6, 0, 4), (20, 8, 40)] {
+        let gradient = eighths(4, [rows, output]);
+        let run = |place: &Place, kind: Kind, dtype: Dtype| {
+            let leaf = |tensor: Tensor| tensor.set_requires_grad(true);
+            let x = leaf(eighths(1, [rows, input]).to_kind(kind));
+            let (w, b) = (leaf(eighths(2, [input, output])), leaf(eighths(3, [1, output]).view([-1])));
+            let finish = Finish { activation: Activation::Relu, dropout: None, dtype };
+            let y = linear(place, &x, &w, Some(&b), finish).unwrap();
+            backward(&y, &gradient.to_kind(y.kind())).unwrap();
+            [y.detach(), x.grad(), w.grad(), b.grad()]
+        };
+        let expected = run(&TORCH, Kind::Float, Dtype::F32);
+        for kind in [Kind::Float, Kind::BFloat16] {
+            for dtype in [Dtype::F32, Dtype::Bf16] {
+                let found = run(&device_in_bf16(1), kind, dtype);
+                let of_rows = if dtype == Dtype::Bf16 { Kind::BFloat16 } else { Kind::Float };
+                let kinds = [of_rows, kind, Kind::Float, Kind::Float];
+                for ((found, expected), kind) in found.iter().zip(&expected).zip(kinds) {
+                    assert_eq!(found.kind(), kind);
+                    assert_eq!(found, &expected.to_kind(kind), "{rows} rows, {input} to {output}, {dtype:?}");
+                }
+            }
+        }
+    }
+    let refused =
+        linear(&GEMM, &eighths(1, [2, 2]).to_kind(Kind::BFloat16), &eighths(2, [2, 2]), None, Finish::default());
+    assert!(refused.unwrap_err().to_string().contains("got one of BFloat16"));
+}
+
+#[test]
+fn rows_of_bf16_are_aggregated_as_those_of_f32() {
+    let device = device_in_bf16(2);
+    for (targets, sources, degree, dim) in [(1, 1, 0, 3), (50, 70, 5, 12), (30, 30, 3, 16)] {
+        let (edges, wide) =
+            (edges(&device, targets, sources, degree), edges(&Place::emulated(1), targets, sources, degree));
+        let rows = random(1, [sources as usize, dim]).to_kind(Kind::BFloat16);
+        let weights = random(2, [edges.num_edges(), 1]).view([-1]);
+        let gradient = random(3, [targets, 2 * dim]).to_kind(Kind::BFloat16);
+        let leaf = |tensor: &Tensor, kind| tensor.to_kind(kind).copy().set_requires_grad(true);
+        for reduce in [Reduce::Sum, Reduce::Mean] {
+            let (x, w) = (leaf(&rows, Kind::Float), leaf(&weights, Kind::Float));
+            let y = aggregate(&wide, reduce, &x, Some(&w), true).unwrap();
+            backward(&y, &gradient.to_kind(Kind::Float)).unwrap();
+            for for_product in [false, true] {
+                let (narrow, v) = (leaf(&rows, Kind::BFloat16), leaf(&weights, Kind::Float));
+                let found = match for_product {
+                    true => aggregate_for_product(&edges, reduce, &narrow, Some(&v), true).unwrap(),
+                    false => aggregate(&edges, reduce, &narrow, Some(&v), true).unwrap(),
+                };
+                assert_eq!(found.kind(), if for_product { Kind::BFloat16 } else { Kind::Float });
+                assert_eq!(found.detach(), y.detach().to_kind(found.kind()));
+                backward(&found, &gradient.to_kind(found.kind())).unwrap();
+                assert_eq!(narrow.grad(), x.grad().to_kind(Kind::BFloat16));
+                assert_eq!(v.grad(), w.grad());
+            }
         }
     }
 }

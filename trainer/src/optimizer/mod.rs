@@ -76,7 +76,7 @@ impl Optimizer {
     /// Sums the gradients over the ranks, updates the parameters and clears their gradients. Collective.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
         let mut gradient = summed_gradient(parameters, comm)?;
-        if let Place::Device(gpu, device) = parameters.place() {
+        if let Place::Device(gpu, device, ..) = parameters.place() {
             return self.update_there((gpu, *device), parameters, &gradient);
         }
         let gradient_norm = norm(autograd::values(&gradient)?);

@@ -15,7 +15,7 @@ use crate::topology::{Copied, Topology, TopologyPlace};
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
-fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
+pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     sampled_from(TopologyPlace::Auto, place, dataset, config, batch)
 }
 

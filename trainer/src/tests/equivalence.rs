@@ -127,15 +127,14 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
 
 /// The logits of all vertices.
 fn logits(model: &Model, job: &Job<'_>) -> Vec<f32> {
-    let pass = LayerWise { model, graph: job.graph, features: &job.features, room: Room::UNLIMITED, stop: None };
+    let source = FeatureSource::new(&job.features, model.place());
+    let pass = LayerWise::new(model, job.graph, &source, Room::UNLIMITED, None).unwrap();
     let mut logits = Vec::new();
     let mut visit = |chunk: Chunk<'_>| {
-        if chunk.layer + 1 == model.num_layers() {
-            logits.extend_from_slice(chunk.rows);
-        }
+        logits.extend_from_slice(chunk.rows);
         Ok(())
     };
-    pass.run(None, &NoProgress, &mut visit).unwrap();
+    pass.run(model.num_layers() - 1, None, &NoProgress, &mut visit).unwrap();
     logits
 }
 

@@ -8,11 +8,13 @@ use arrow_array::types::{Float32Type, Int32Type, Int64Type};
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::fixture::{CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, several_labels};
+use super::fixture::{CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, models, several_labels};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
+use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
 /// Trains for two epochs and leaves a checkpoint in `run`.
@@ -44,19 +46,11 @@ fn layers_on_disk_change_nothing() {
         let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
         let model = Model::new(&config, job.features.dim(), job.outputs);
         let folder = tempfile::tempdir().unwrap();
-        let layers = |room: Room<'_>| {
-            let pass = LayerWise { model: &model, graph: job.graph, features: &job.features, room, stop: None };
-            let mut rows = [Vec::new(), Vec::new()];
-            let mut visit = |chunk: Chunk<'_>| {
-                rows[chunk.layer - 1].extend_from_slice(chunk.rows);
-                Ok(())
-            };
-            pass.run(None, &NoProgress, &mut visit).unwrap();
-            (pass.spills(), rows)
-        };
-        let (spilled, expected) = layers(Room::UNLIMITED);
+        let source = FeatureSource::new(&job.features, model.place());
+        let (expected, spilled) = last_two(&model, &job, &source, Room::UNLIMITED);
         assert!(!spilled);
-        let (spilled, found) = layers(Room { bytes: 200_000, scratch: Some(folder.path()) });
+        let room = Room { bytes: 200_000, scratch: Some(folder.path()), ..Room::UNLIMITED };
+        let (found, spilled) = last_two(&model, &job, &source, room);
         assert!(spilled && std::fs::read_dir(folder.path()).unwrap().next().is_none());
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.len(), expected.len());
@@ -64,6 +58,119 @@ fn layers_on_disk_change_nothing() {
             assert!(off < 1e-5, "{kind:?}: {off}");
         }
     }
+}
+
+/// What [`LayerWise`] hands out of a model's last two layers, and whether it needed the disk.
+fn last_two(model: &Model, job: &Job<'_>, source: &FeatureSource<'_>, room: Room<'_>) -> ([Vec<f32>; 2], bool) {
+    let pass = LayerWise::new(model, job.graph, source, room, None).unwrap();
+    let (mut rows, lowest) = ([Vec::new(), Vec::new()], model.num_layers() - 2);
+    let mut visit = |chunk: Chunk<'_>| {
+        rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
+        Ok(())
+    };
+    pass.run(lowest, None, &NoProgress, &mut visit).unwrap();
+    (rows, pass.spills())
+}
+
+fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], tolerance: f32, what: &str) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        let largest = expected.iter().fold(1e-3f32, |largest, value| largest.max(value.abs()));
+        let off = found.iter().zip(expected).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(off <= tolerance * largest, "{what}: {off} of {largest}");
+    }
+}
+
+/// Every model, wherever its finished layers and the features lie: on the GPU, in the host's memory which it reads, or on disk.
+#[test]
+fn differential_inference_on_a_gpu_is_that_of_the_host() {
+    let fixture = dataset(71, 200, 3);
+    let folder = tempfile::tempdir().unwrap();
+    for (order, shape) in (0..).zip(models()) {
+        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let [host, device] = [Place::host(), Place::under_test(order % 4)]
+            .map(|place| Model::with_layers(&place, &config, job.features.dim(), job.outputs, None));
+        let expected = last_two(&host, &job, &FeatureSource::new(&job.features, host.place()), Room::UNLIMITED).0;
+        let gathered = FeatureSource::new(&job.features, device.place());
+        let pinned = Pinned::new(&job.features, device.place().gpu().unwrap()).unwrap();
+        let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, &[]));
+        let pinned = pinned.transpose().unwrap();
+        let with = |device_bytes: u64, bytes: u64| Room {
+            device_bytes: Some(device_bytes),
+            bytes,
+            scratch: Some(folder.path()),
+            ..Room::UNLIMITED
+        };
+        // Chunks of a few vertices where there is little. Every other way for one model, the others for the next.
+        let ways = [
+            (&gathered, with(1 << 30, 1 << 30), false),
+            (pinned.as_ref().unwrap_or(&gathered), with(12_000, 1 << 30), false),
+            (&gathered, with(1 << 30, 12_000), false),
+            (&gathered, with(12_000, 12_000), true),
+        ];
+        for (source, room, spills) in ways.into_iter().skip(order as usize % 2).step_by(2) {
+            let (found, spilled) = last_two(&device, &job, source, room);
+            assert_eq!(spilled, spills);
+            assert_close(&found, &expected, 2e-5, &format!("{shape:?}, {room:?}"));
+        }
+    }
+}
+
+#[test]
+fn predictions_of_a_gpu_are_those_of_the_host() {
+    let fixture = dataset(72, 400, 6);
+    for kind in [ModelKind::Sage, ModelKind::Gatv2] {
+        let (checkpoint, summary) = trained(&fixture, kind);
+        let last = summary.epochs.last().unwrap();
+        let to = |name: &str| Some(fixture.folder.path().join(name));
+        let with = |emulated: Option<u32>, name: &str| InferConfig {
+            checkpoint: checkpoint.clone(),
+            predict: Predict::Logits,
+            out: to(&format!("{name}.npy")),
+            embeddings: to(&format!("{name}-hidden.npy")),
+            force: true,
+            emulated,
+            ..InferConfig::default()
+        };
+        let read = |name: &str| {
+            ["", "-hidden"].map(|part| {
+                let file = ColumnFile::open(fixture.folder.path().join(format!("{name}{part}.npy"))).unwrap();
+                file.as_slice::<f32>().unwrap().to_vec()
+            })
+        };
+        run(&fixture, &with(None, "host"), 1 << 30).unwrap();
+        let found = run(&fixture, &with(Some(1), "gpu"), 1 << 30).unwrap();
+        assert_close(&read("gpu"), &read("host"), 2e-5, &format!("{kind:?}"));
+        let valid = found.scores[1].1.unwrap();
+        assert!((valid - last.valid.unwrap()).abs() <= 0.02, "{valid} and {:?}", last.valid);
+        std::fs::remove_dir_all(checkpoint).unwrap();
+    }
+}
+
+#[test]
+fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
+    let fixture = dataset(73, 300, 20);
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+    let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
+    let source = FeatureSource::new(&job.features, model.place());
+    let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };
+    let pass = LayerWise::new(&model, job.graph, &source, room, None).unwrap();
+    let message = pass.run(2, None, &NoProgress, &mut |_| Ok(())).unwrap_err().to_string();
+    assert!(message.starts_with("layer 1 over all vertices: vertex "), "{message}");
+    assert!(message.contains("in-edges") && message.contains("--device cpu"), "{message}");
+
+    let checkpoint = trained(&fixture, ModelKind::Sage).0;
+    let on_host = InferConfig { checkpoint, gpu: Some(0), ..InferConfig::default() };
+    let message = run(&fixture, &on_host, 1 << 30).unwrap_err().to_string();
+    assert!(message.contains("--gpu is for --device cuda"), "{message}");
+    // Elsewhere than here, a machine without a GPU says so.
+    let missing = InferConfig { device: crate::Device::Cuda, gpu: Some(4000), ..on_host };
+    let message = run(&fixture, &missing, 1 << 30).unwrap_err().to_string();
+    assert!(message.contains("--device cpu") || message.contains("GPU 4000"), "{message}");
 }
 
 #[test]

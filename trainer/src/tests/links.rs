@@ -21,7 +21,7 @@ fn task() -> TaskConfig {
     TaskConfig { kind: TaskKind::Link, negatives: 3, eval_negatives: 20, ..TaskConfig::default() }
 }
 
-fn link_config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
+pub fn link_config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
     changed(&config(model, parallelism, ranks), |config| config.task = task())
 }
 
@@ -203,7 +203,8 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let job = Job::new(&fixture.dataset, &artifacts, &whole, &RunOptions::default()).unwrap();
     let model = Model::new(&whole, job.features.dim(), job.outputs);
     restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
-    let test = || evaluate(&model, &job, &NoProgress).unwrap()[1].1.unwrap();
+    let source = crate::source::FeatureSource::new(&job.features, model.place());
+    let test = || evaluate(&model, &job, &source, &NoProgress).unwrap()[1].1.unwrap();
     assert_eq!(Some(test()), last.test);
     let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();
     tch::no_grad(|| drop(weight.shallow_clone().neg_()));

@@ -10,6 +10,7 @@ mod infer;
 mod layers;
 mod links;
 mod metrics;
+mod narrow;
 mod optimizers;
 mod options;
 mod own_layer;

@@ -3,10 +3,14 @@
 #[path = "../../examples/own_layer.rs"]
 mod example;
 
-use gsplit_store::{Column, NoProgress, Split};
+use gsplit_store::{Column, ColumnFile, NoProgress, Split};
+use tch::Tensor;
 
-use super::fixture::{Cut, dataset, store_partition};
-use crate::{InferConfig, infer};
+use super::fixture::{Cut, changed, config, dataset, store_partition};
+use crate::config::{Dtype, ModelKind, Parallelism};
+use crate::model::{Layer, LayerEdges, OwnLayer};
+use crate::operator::{Finish, Reduce, Rows, aggregate, finished};
+use crate::{InferConfig, Predict, Result, RunOptions, infer, train};
 
 #[test]
 fn the_example_learns_the_same_on_any_number_of_ranks() {
@@ -42,4 +46,62 @@ fn the_example_infers_what_its_evaluation_scored() {
     let config = InferConfig { checkpoint, ..InferConfig::default() };
     let message = infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
     assert!(message.contains("a program's own layers") && !message.contains('\n'), "{message}");
+}
+
+/// h' = W (mean of h(u) over the sampled in-edges u → v - h(v)), the product and the difference by torch.
+struct Plain {
+    weight: Tensor,
+    out: usize,
+}
+
+impl Layer for Plain {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        let own = mixed.first(edges.edges.num_targets())?;
+        let sums = (aggregate(&edges.edges, Reduce::Mean, mixed, None, false)? - own).matmul(&self.weight);
+        finished(edges.place(), &sums, finish)
+    }
+
+    fn out_dim(&self) -> usize {
+        self.out
+    }
+}
+
+#[test]
+fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
+    let fixture = dataset(33, 300, 6);
+    let layer = OwnLayer::new(|named, shape| {
+        Box::new(Plain { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
+    });
+    let to = |name: &str| fixture.folder.path().join(name);
+    let mut losses = Vec::new();
+    for (dtype, tolerance) in [(Dtype::F32, 2e-5), (Dtype::Bf16, 0.02)] {
+        let config = changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| config.model.dtype = dtype);
+        let checkpoint = to(&format!("{dtype:?}"));
+        let options = RunOptions {
+            layer: Some(layer.clone()),
+            checkpoint: Some(checkpoint.clone()),
+            emulated: Some(2),
+            ..RunOptions::default()
+        };
+        let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+        losses.push(summary.epochs[1].loss);
+        let [host, device] = [None, Some(1)].map(|emulated| {
+            let out = to(&format!("{dtype:?}-{emulated:?}.npy"));
+            let config = InferConfig {
+                checkpoint: checkpoint.clone(),
+                out: Some(out.clone()),
+                predict: Predict::Logits,
+                layer: Some(layer.clone()),
+                dtype: Some(if emulated.is_some() { dtype } else { Dtype::F32 }),
+                emulated,
+                ..InferConfig::default()
+            };
+            infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
+            ColumnFile::open(&out).unwrap().as_slice::<f32>().unwrap().to_vec()
+        });
+        let largest = host.iter().fold(0f32, |largest, value| largest.max(value.abs()));
+        let off = host.iter().zip(&device).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(off <= tolerance * largest, "{dtype:?}: {off} of {largest}");
+    }
+    assert!(losses[0] != losses[1] && (losses[0] - losses[1]).abs() < 0.02 * losses[0], "{losses:?}");
 }

@@ -73,6 +73,61 @@ fn sums_and_gradients_are_those_of_the_host() {
     }
 }
 
+/// Sums of rows of bf16 have the bits of the sums of the same rows in f32, rounded once if they are kept in bf16.
+#[test]
+fn sums_of_bf16_are_those_of_f32_rounded() {
+    // Of infinities of both signs the sum is a NaN of either sign, as the compiler has ordered the two.
+    let bits = |values: &[bf16]| {
+        values.iter().map(|value| if value.is_nan() { bf16::NAN } else { *value }.to_bits()).collect::<Vec<_>>()
+    };
+    let widened = |values: &[bf16]| values.iter().map(|value| value.to_f32()).collect::<Vec<_>>();
+    let rounded = |values: &[f32]| values.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>();
+    for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
+        let gpu = Gpu::under_test(case as u32 % 4);
+        let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
+        let mut rows = rounded(&values(1, edges.num_sources() * dim));
+        // Sums that overflow, a number that f32 alone would keep, infinities of both signs and no number.
+        for (place, odd) in [(3, f32::MAX), (11, -f32::MAX), (19, 1e-40), (31, f32::INFINITY), (47, f32::NAN)] {
+            rows.iter_mut().skip(place).step_by(97).for_each(|value| *value = bf16::from_f32(odd));
+        }
+        let weights = gpu.upload(&values(2, edges.num_edges())).unwrap();
+        let (wide, narrow) = (gpu.upload(&widened(&rows)).unwrap(), gpu.upload(&rows).unwrap());
+        for (reduce, weighted, beside_own) in kinds().into_iter().skip(case % 3).step_by(3) {
+            if beside_own && edges.num_targets() > edges.num_sources() {
+                continue;
+            }
+            let name = format!("{name}, {reduce:?}, weighted {weighted}, beside own {beside_own}");
+            let weights = weighted.then_some(weights.slice());
+            let op = DeviceAggregation { edges: &on_device, reduce, weights, beside_own };
+            let len = edges.num_targets() * op.out_dim(dim);
+            let mut of_wide = gpu.alloc::<f32>(len).unwrap();
+            op.forward(&gpu, wide.slice(), dim, &mut of_wide.slice_mut()).unwrap();
+            let expected = rounded(&of_wide.to_vec().unwrap());
+            let (mut to_f32, mut to_bf16) = (gpu.alloc::<f32>(len).unwrap(), gpu.alloc::<bf16>(len).unwrap());
+            op.forward(&gpu, narrow.slice(), dim, &mut to_f32.slice_mut()).unwrap();
+            assert_eq!(bits(&rounded(&to_f32.to_vec().unwrap())), bits(&expected), "{name}");
+            op.forward(&gpu, narrow.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
+            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "to bf16, {name}");
+            op.forward(&gpu, wide.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
+            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "from f32 to bf16, {name}");
+
+            let gradient = rounded(&values(3, len));
+            let (wide, narrow) = (gpu.upload(&widened(&gradient)).unwrap(), gpu.upload(&gradient).unwrap());
+            let (mut of_wide, mut to_f32) =
+                (gpu.alloc::<f32>(rows.len()).unwrap(), gpu.alloc::<f32>(rows.len()).unwrap());
+            op.backward(&gpu, wide.slice(), dim, &mut of_wide.slice_mut()).unwrap();
+            op.backward(&gpu, narrow.slice(), dim, &mut to_f32.slice_mut()).unwrap();
+            assert_eq!(to_f32.to_vec().unwrap(), of_wide.to_vec().unwrap(), "gradient, {name}");
+            let expected = rounded(&of_wide.to_vec().unwrap());
+            let mut to_bf16 = gpu.alloc::<bf16>(rows.len()).unwrap();
+            op.backward(&gpu, narrow.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
+            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "gradient in bf16, {name}");
+            op.backward(&gpu, wide.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
+            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "gradient to bf16, {name}");
+        }
+    }
+}
+
 #[test]
 fn maxima_and_gradients_are_those_of_the_host() {
     for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
@@ -120,7 +175,7 @@ fn stored_rows_are_aggregated_where_they_lie() {
         let vertices: Vec<u32> = (0..50).map(|source| 3 * source + 1).collect();
         let vertices = gpu.upload(&vertices).unwrap();
         let mut expected = vec![f32::NAN; 30 * 2 * dim];
-        let mut out = gpu.alloc(expected.len()).unwrap();
+        let mut out = gpu.alloc::<f32>(expected.len()).unwrap();
 
         macro_rules! check {
             ($values:expr, $scales:expr, $row:expr) => {{

@@ -9,6 +9,7 @@ use super::super::{Finish, filled_on, shape};
 use super::{EPSILON, Moments};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut};
+use crate::config::Dtype;
 use crate::place::Place;
 
 /// A GPU and torch's name for it.
@@ -24,7 +25,7 @@ pub(super) fn layer_norm((gpu, device): There<'_>, inputs: [&Tensor; 3], finish:
         let moments = &mut device_values_mut(device, &mut moments)?;
         Ok(layer_norm_on_device(gpu, x, [a, b], EPSILON as f32, moments, out)?)
     })?;
-    let place = Place::Device(gpu.clone(), device);
+    let place = Place::Device(gpu.clone(), device, Dtype::F32);
     let output = finish.apply(&place, normed, None)?;
     let (result, gpu) = (output.shallow_clone(), gpu.clone());
     attach(&inputs, &[&x, &a, &moments, &result], output, move |gradient| {
@@ -121,7 +122,7 @@ pub(super) fn standardise(
         let [x, a, b] = [device_values(device, &x)?, device_values(device, &a)?, device_values(device, &b)?];
         Ok(factors.norm().forward(gpu, x, [a, b], out)?)
     })?;
-    let place = Place::Device(gpu.clone(), device);
+    let place = Place::Device(gpu.clone(), device, Dtype::F32);
     let output = finish.apply(&place, normed, None)?;
     let (result, gpu) = (output.shallow_clone(), gpu.clone());
     attach(&inputs, &[&x, &a, &result], output, move |gradient| {

@@ -25,7 +25,7 @@ const EPSILON: f64 = 1e-5;
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
 pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish) -> Result<Tensor> {
-    if let Place::Device(gpu, there) = place {
+    if let Place::Device(gpu, there, ..) = place {
         return device::layer_norm((gpu, *there), [input, scale, shift], finish);
     }
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
@@ -73,7 +73,7 @@ impl Moments {
         let (_, dim) = shape("rows to normalise", rows)?;
         let mut sums = match place {
             Place::Host(_) => column_moments(values(&rows.detach().contiguous())?, weights.as_deref(), dim)?,
-            Place::Device(gpu, there) => device::moments((gpu, *there), rows, weights.as_deref())?,
+            Place::Device(gpu, there, ..) => device::moments((gpu, *there), rows, weights.as_deref())?,
         };
         comm.all_reduce_sum_f64(&mut sums)?;
         let rows = sums[0];
@@ -105,7 +105,7 @@ impl Moments {
             sums.iter_mut().for_each(|sum| *sum /= self.rows.max(1.0));
             Ok(sums)
         };
-        if let Place::Device(gpu, there) = place {
+        if let Place::Device(gpu, there, ..) = place {
             let (there, factors) = ((gpu, *there), Factors::of(gpu, self)?);
             let means = over_all(factors.products(there, rows, gradient)?)?;
             return factors.correct(there, rows, self.weights.as_deref(), &means, gradient);
@@ -141,7 +141,7 @@ pub fn standardise(
     shift: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    if let Place::Device(gpu, there) = place {
+    if let Place::Device(gpu, there, ..) = place {
         return device::standardise((gpu, *there), moments, [input, scale, shift], finish);
     }
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
