@@ -4,8 +4,8 @@
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
 use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_store::{Dataset, PartitionMap, Split};
-use gsplit_trainer::Ownership;
-use gsplit_trainer::batch::{Seeds, sample};
+use gsplit_trainer::batch::{BatchSampler, Seeds, sample};
+use gsplit_trainer::{Ownership, Place};
 
 use crate::support::{community, ok};
 
@@ -40,18 +40,19 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
     let train = dataset.split(Split::Train).unwrap();
     let fanouts: Fanouts = "6,4".parse().unwrap();
     let (seed, mut cross, mut edges) = (77, Vec::new(), 0);
+    let mut sampler = BatchSampler::on_host(Sampler::new(2), graph, &Place::host());
     for epoch in 1..=6 {
         let order = epoch_seeds(&train, seed, epoch).unwrap();
         for (step, batch) in order.chunks(128).enumerate() {
             let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
             let at = (seed, epoch, step as u32);
-            let sampled = sample(&mut Sampler::new(2), &graph, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+            let sampled = sample(&mut sampler, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
             let mut crossing = 0;
             for layer in &sampled.layers {
-                for (i, &v) in layer.frontier.iter().enumerate() {
-                    let sources = &layer.local[layer.indptr[i] as usize..layer.indptr[i + 1] as usize];
-                    let foreign = |&&u: &&u32| part[layer.mixed[u as usize] as usize] != part[v as usize];
-                    crossing += sources.iter().filter(foreign).count();
+                let (mixed, edges) = (layer.mixed.on_host().unwrap(), layer.edges.on_host().unwrap());
+                for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
+                    let foreign = |&&u: &&u32| part[mixed[u as usize] as usize] != part[v as usize];
+                    crossing += edges.sources()[edges.of(i)].iter().filter(foreign).count();
                 }
             }
             cross.push(crossing as f64);

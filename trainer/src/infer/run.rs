@@ -146,7 +146,7 @@ pub fn infer(
     let graph = Graph::new(topology.indptr(), topology.indices())?;
     let pinned = pinned(&features, &place, progress)?;
     let source = match &pinned {
-        Some(pinned) => FeatureSource::pinned(&features, &place, pinned, &[])?,
+        Some(pinned) => FeatureSource::pinned(&features, &place, pinned, 0)?,
         None => FeatureSource::new(&features, &place),
     };
     let pass = LayerWise::new(&model, graph, &source, room, stop)?;

@@ -95,7 +95,7 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
         let expected = last_two(&host, &job, &FeatureSource::new(&job.features, host.place()), Room::UNLIMITED).0;
         let gathered = FeatureSource::new(&job.features, device.place());
         let pinned = Pinned::new(&job.features, device.place().gpu().unwrap()).unwrap();
-        let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, &[]));
+        let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
         let pinned = pinned.transpose().unwrap();
         let with = |device_bytes: u64, bytes: u64| Room {
             device_bytes: Some(device_bytes),

@@ -277,7 +277,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&dropped, with("replicated"), &["--placement: with --input-dropout"]);
     let normalised = changed(&data, |config| config.model.normalise_features = FeatureNorm::Row);
     refused(&normalised, RunOptions { cache: Some(240), ..with("replicated") }, &["--cache: with --input-dropout"]);
-    let process = || Some(std::sync::Arc::new(Process::new(Box::new(Solo), Box::new(Solo))));
+    let process = || Some(std::sync::Arc::new(Process::new(Box::new(Solo), Box::new(Solo), None)));
     refused(&single, RunOptions { process: process(), ..with("peer") }, &["--placement peer", "processes"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
     refused(&four, with("partitioned"), &["has no partition into 4 parts"]);
