@@ -1,5 +1,6 @@
 //! What surrounds a run.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -77,9 +78,12 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// How many of `ranks` are in this process.
-    pub(crate) fn ranks_here(&self, ranks: usize) -> usize {
-        if self.process.is_some() { 1 } else { ranks }
+    /// Which of `ranks` are in this process.
+    pub(crate) fn ranks_here(&self, ranks: usize) -> Range<usize> {
+        match &self.process {
+            Some(process) => process.rank()..process.rank() + 1,
+            None => 0..ranks,
+        }
     }
 
     /// Whether the first rank is in this process.

@@ -38,7 +38,7 @@ pub fn train(
     config.check()?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     options.process.as_ref().map_or(Ok(()), |process| process.check(config.num_ranks()))?;
-    let ranks = options.ranks_here(config.num_ranks());
+    let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
     let artifacts = Artifacts::open(dataset, config)?;
@@ -66,7 +66,7 @@ pub fn train(
     }
     check_size(config, job.features.dim(), job.outputs)?;
     let copied = Copied::default();
-    let topology = Topology::new(&job, &places, options, &copied, progress)?;
+    let topology = Topology::new(&job, &places[options.ranks_here(places.len())], options, &copied, progress)?;
     let sampled_from = topology.place();
     let caches = Caches::new(dataset, &job, &artifacts, options, &places, progress)?;
     let pinned = pinned_rows(&job, caches.as_ref(), options, &places, progress)?;
@@ -127,10 +127,7 @@ fn pinned_rows<'a>(
     };
     match (pinned, caches) {
         (Some(mut pinned), Some(caches)) => {
-            let here = match &options.process {
-                Some(process) => process.rank()..process.rank() + 1,
-                None => 0..places.len(),
-            };
+            let here = options.ranks_here(places.len());
             let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
             pinned.fill(caches, &ranks)?;
             Ok(Some(pinned))
@@ -275,7 +272,7 @@ impl Run<'_> {
 
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
-        set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()));
+        set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()).len());
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
             Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, comm.rank())?,
@@ -362,7 +359,7 @@ impl Run<'_> {
                 _ => report.valid = score,
             }
         }
-        set_torch_threads(self.compute_threads / self.options.ranks_here(config.num_ranks()));
+        set_torch_threads(self.compute_threads / self.options.ranks_here(config.num_ranks()).len());
         report.evaluate_s = started.elapsed().as_secs_f64();
         match (config.watches_valid(), report.valid) {
             (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),

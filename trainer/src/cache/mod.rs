@@ -85,7 +85,7 @@ impl Caches {
     ) -> Result<Option<Self>> {
         let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
-        let room = room(options, places, row_bytes, ranks)?;
+        let room = room(options, &places[options.ranks_here(ranks)], row_bytes, ranks)?;
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
             RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split && options.process.is_none(),
@@ -187,7 +187,8 @@ fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Resul
     Err(Error::Option(problem))
 }
 
-/// The rows that each rank has room for.
+/// The rows that each rank has room for. `places` are those of this process's ranks: either all, or the one that asks for its
+/// own room alone.
 fn room(options: &RunOptions, places: &[Place], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);

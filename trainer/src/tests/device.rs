@@ -236,7 +236,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let topology = Topology::new(&job, &[place.clone(), place.clone()], &options, &copied, &NoProgress).unwrap();
     let pinned = Pinned::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
-        let source = FeatureSource::pinned(&job.features, &place, &pinned, &[]).unwrap();
+        let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
         let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
         let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
