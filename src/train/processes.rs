@@ -15,6 +15,8 @@ const SECRET: &str = "GSPLIT_RENDEZVOUS_SECRET";
 
 /// How processes meet.
 #[derive(clap::Args)]
+// Its group would have the name of the one around it.
+#[group(skip)]
 pub struct Args {
     /// Each rank is a process of its own, on one host or several: `mpirun -n 4 gsplit train DATASET --mpi`, or srun. With
     /// --device cuda, rows go by way of the host; without --mpi, NCCL joins the GPUs
