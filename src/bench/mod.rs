@@ -3,6 +3,7 @@
 use gsplit::ui::Ui;
 
 mod prepare;
+mod row;
 mod system;
 mod table3;
 

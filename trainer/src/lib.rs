@@ -42,6 +42,7 @@ mod options;
 mod pass;
 mod place;
 mod process;
+mod ranks;
 mod rendezvous;
 mod report;
 mod source;

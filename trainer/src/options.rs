@@ -11,6 +11,7 @@ use crate::job::FeaturePlace;
 use crate::model::OwnLayer;
 use crate::place::GpuList;
 use crate::process::Process;
+use crate::ranks::Abandon;
 use crate::topology::TopologyPlace;
 use crate::{Error, Result};
 
@@ -67,7 +68,7 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// What ends the program when one rank has failed and another does not return within ten seconds: a thread that hangs
     /// cannot be ended, and the run cannot return before it. The run waits for it when `None`.
-    pub abandon: Option<fn(&Error) -> !>,
+    pub abandon: Option<Abandon>,
     /// Mini-batches that are sampled and loaded ahead of the one that is computed; the losses are the same for any number.
     pub prefetch: usize,
     /// Becomes true when the run is to stop before its next mini-batch.

@@ -1,19 +1,16 @@
-//! A training run: ranks, epochs, evaluation, checkpoints.
+//! A training run: epochs, evaluation, checkpoints.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use gsplit_kernels::{CommError, Communicator, Solo, Threads};
+use gsplit_kernels::Communicator;
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
 use crate::batch::Comms;
 use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::epoch::train_epoch;
-use crate::error::first_line;
 use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, Job};
 use crate::log::{Logs, StepLog, StepRecord};
@@ -21,6 +18,7 @@ use crate::model::{Model, check_size};
 use crate::optimizer::Optimizer;
 use crate::options::RunOptions;
 use crate::place::{Place, places};
+use crate::ranks::{as_rank, on_threads};
 use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
@@ -142,20 +140,6 @@ fn pinned_rows<'a>(
     }
 }
 
-/// The result of a run whose ranks have returned `results`: the first cause of a failure, else what the first rank returned.
-fn first_cause(results: Vec<RankResult>) -> Option<RankResult> {
-    let mut first = None;
-    for result in results {
-        match result {
-            // Ranks that were told of another's failure repeat it; the cause is with the other.
-            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
-            Err(error) => return Some(Err(error)),
-            Ok(value) => first = first.or(Some(Ok(value))),
-        }
-    }
-    first
-}
-
 struct Run<'a> {
     dataset: &'a Dataset,
     inputs: Inputs,
@@ -176,97 +160,15 @@ struct Run<'a> {
     on_epoch: &'a (dyn Fn(&EpochReport) + Sync),
 }
 
-/// One end of a new group for each rank.
-fn group(ranks: usize, timeout: Option<Duration>) -> Vec<Box<dyn Communicator>> {
-    match ranks {
-        1 => vec![Box::new(Solo)],
-        _ => {
-            let group = Threads::group_within(ranks, timeout).into_iter();
-            group.map(|comm| Box::new(comm) as Box<dyn Communicator>).collect()
-        }
-    }
-}
-
-/// How long the ranks have to end once one has failed.
-const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
-
+/// Reports of all epochs, and the number of parameters.
 type RankResult = Result<(Vec<EpochReport>, usize)>;
 
 impl Run<'_> {
-    /// One thread a rank; the first failure stops all of them and is the one reported.
     fn on_all_ranks(&self) -> RankResult {
-        if let Some(process) = &self.options.process {
-            return self.on_rank(process.comms());
-        }
-        let ranks = self.job.config.num_ranks();
-        let timeout = self.options.timeout;
-        let comms = group(ranks, timeout).into_iter().zip(group(ranks, timeout));
-        let comms: Vec<Comms> = comms.map(|(sampling, computing)| Comms { sampling, computing }).collect();
-        let results = thread::scope(|scope| {
-            let (sender, receiver) = channel();
-            for (rank, comm) in comms.into_iter().enumerate() {
-                let sender = sender.clone();
-                scope.spawn(move || {
-                    let result = self.on_rank(&comm);
-                    drop(comm);
-                    // The receiver stays until all have sent.
-                    let _ = sender.send((rank, result));
-                });
-            }
-            drop(sender);
-            self.collect(&receiver, ranks)
-        });
-        let died = |rank| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
-        let results = results.into_iter().enumerate().map(|(rank, result)| result.unwrap_or_else(|| died(rank)));
-        first_cause(results.collect()).unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
-    }
-
-    /// What each rank has returned, in their order. A rank that still runs after the grace of another's failure hangs, or as good
-    /// as: its thread cannot be ended, so the program is, where the caller has said how.
-    fn collect(&self, receiver: &Receiver<(usize, RankResult)>, ranks: usize) -> Vec<Option<RankResult>> {
-        let mut results: Vec<Option<RankResult>> = (0..ranks).map(|_| None).collect();
-        let mut deadline: Option<Instant> = None;
-        loop {
-            let next = match deadline {
-                None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-            };
-            match (next, self.options.abandon) {
-                (Ok((rank, result)), abandon) => {
-                    if result.is_err() && abandon.is_some() {
-                        deadline.get_or_insert_with(|| Instant::now() + GRACE);
-                    }
-                    results[rank] = Some(result);
-                }
-                (Err(RecvTimeoutError::Timeout), Some(abandon)) => {
-                    let ended = results.iter_mut().filter_map(Option::take).collect();
-                    if let Some(Err(error)) = first_cause(ended) {
-                        abandon(&error);
-                    }
-                    deadline = None;
-                }
-                (Err(_), _) => return results,
-            }
-        }
-    }
-
-    fn on_rank(&self, comms: &Comms) -> RankResult {
-        let result = catch_unwind(AssertUnwindSafe(|| self.epochs(comms)));
-        match result {
-            Ok(result) => {
-                let result = result.map_err(|error| error.of_rank(comms.computing.rank()));
-                if let Err(error) = &result {
-                    comms.fail(&error.to_string());
-                }
-                result
-            }
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str);
-                let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-                let reason = first_line(text).to_string();
-                comms.fail(&reason);
-                Err(Error::Rank { rank: comms.computing.rank(), reason })
-            }
+        let work = |comms: &Comms| self.epochs(comms);
+        match &self.options.process {
+            Some(process) => as_rank(process.comms(), work),
+            None => on_threads(self.job.config.num_ranks(), self.options.timeout, self.options.abandon, work),
         }
     }
 

@@ -1,0 +1,135 @@
+//! The ranks of a run as threads of this process: started, watched, and ended.
+//!
+//! Returns: what the first rank returned, or the first cause of a failure. Idea: a rank that fails tells the others, whose
+//! collectives then fail with its reason, so all end within one collective. One that hangs cannot be told: its thread cannot
+//! be ended either, so the program is, where the caller has said how.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gsplit_kernels::{CommError, Communicator, Solo, Threads};
+
+use crate::batch::Comms;
+use crate::error::first_line;
+use crate::{Error, Result};
+
+/// How long the ranks have to end once one has failed.
+const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+
+/// How a program ends whose ranks cannot be waited for.
+pub type Abandon = fn(&Error) -> !;
+
+/// `work` of each of `ranks`, on a thread of its own; the first failure stops all of them and is the one reported. In a collective a
+/// rank waits for others for `timeout`.
+///
+/// # Errors
+/// Those of `work`, and [`Error::Rank`] for one that panicked.
+pub fn on_threads<R: Send>(
+    ranks: usize,
+    timeout: Option<Duration>,
+    abandon: Option<Abandon>,
+    work: impl Fn(&Comms) -> Result<R> + Sync,
+) -> Result<R> {
+    let comms = group(ranks, timeout).into_iter().zip(group(ranks, timeout));
+    let comms: Vec<Comms> = comms.map(|(sampling, computing)| Comms { sampling, computing }).collect();
+    let work = &work;
+    let results = thread::scope(|scope| {
+        let (sender, receiver) = channel();
+        for (rank, comm) in comms.into_iter().enumerate() {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let result = as_rank(&comm, work);
+                drop(comm);
+                // The receiver stays until all have sent.
+                let _ = sender.send((rank, result));
+            });
+        }
+        drop(sender);
+        collect(&receiver, ranks, abandon)
+    });
+    let died = |rank| Err(Error::Rank { rank, reason: "its thread panicked, see the line above".into() });
+    let results = results.into_iter().enumerate().map(|(rank, result)| result.unwrap_or_else(|| died(rank)));
+    first_cause(results.collect()).unwrap_or_else(|| Err(Error::Option("--ranks: expected 1 or more".into())))
+}
+
+/// `work` of one rank, whose failure or panic the others are told.
+///
+/// # Errors
+/// Those of `work`, and [`Error::Rank`] if it panicked.
+pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Result<R> {
+    match catch_unwind(AssertUnwindSafe(|| work(comms))) {
+        Ok(result) => {
+            let result = result.map_err(|error| error.of_rank(comms.computing.rank()));
+            if let Err(error) = &result {
+                comms.fail(&error.to_string());
+            }
+            result
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            let reason = first_line(text).to_string();
+            comms.fail(&reason);
+            Err(Error::Rank { rank: comms.computing.rank(), reason })
+        }
+    }
+}
+
+/// One end of a new group for each rank.
+fn group(ranks: usize, timeout: Option<Duration>) -> Vec<Box<dyn Communicator>> {
+    match ranks {
+        1 => vec![Box::new(Solo)],
+        _ => {
+            let group = Threads::group_within(ranks, timeout).into_iter();
+            group.map(|comm| Box::new(comm) as Box<dyn Communicator>).collect()
+        }
+    }
+}
+
+/// What each rank has returned, in their order. One that still runs after the grace of another's failure hangs, or as good as.
+fn collect<R>(
+    receiver: &Receiver<(usize, Result<R>)>,
+    ranks: usize,
+    abandon: Option<Abandon>,
+) -> Vec<Option<Result<R>>> {
+    let mut results: Vec<Option<Result<R>>> = (0..ranks).map(|_| None).collect();
+    let mut deadline: Option<Instant> = None;
+    loop {
+        let next = match deadline {
+            None => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        };
+        match (next, abandon) {
+            (Ok((rank, result)), abandon) => {
+                if result.is_err() && abandon.is_some() {
+                    deadline.get_or_insert_with(|| Instant::now() + GRACE);
+                }
+                results[rank] = Some(result);
+            }
+            (Err(RecvTimeoutError::Timeout), Some(abandon)) => {
+                let ended = results.iter_mut().filter_map(Option::take).collect();
+                if let Some(Err(error)) = first_cause(ended) {
+                    abandon(&error);
+                }
+                deadline = None;
+            }
+            (Err(_), _) => return results,
+        }
+    }
+}
+
+/// The result of a run whose ranks have returned `results`: the first cause of a failure, else what the first rank returned.
+fn first_cause<R>(results: Vec<Result<R>>) -> Option<Result<R>> {
+    let mut first = None;
+    for result in results {
+        match result {
+            // Ranks that were told of another's failure repeat it; the cause is with the other.
+            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => first = first.or(Some(Err(error))),
+            Err(error) => return Some(Err(error)),
+            Ok(value) => first = first.or(Some(Ok(value))),
+        }
+    }
+    first
+}
