@@ -10,13 +10,13 @@
 
 use std::str::FromStr;
 
-use gsplit_kernels::{Gpu, GpuError, load_torch_cuda};
+use gsplit_kernels::{Gpu, GpuError, before_out_of_memory, load_torch_cuda};
 use tch::Tensor;
 
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::operator::Engine;
 use crate::options::RunOptions;
-use crate::{Error, Result};
+use crate::{Error, Result, autograd};
 
 /// Where tensors lie and what computes with them. Clones are the same place.
 #[derive(Clone, Debug)]
@@ -41,6 +41,7 @@ impl Place {
         let gpu = Gpu::open(ordinal)?;
         // torch looks for its CUDA part once, at the first question about it: it has to be there by then.
         load_torch_cuda()?;
+        before_out_of_memory(|| drop(autograd::give_back_memory()));
         let devices = tch::Cuda::device_count().max(0) as usize;
         if ordinal >= devices {
             return Err(GpuError::NoDevice { ordinal, devices }.into());

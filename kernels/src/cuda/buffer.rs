@@ -290,3 +290,28 @@ impl<T> Drop for MappedHost<'_, T> {
         self.gpu.backend().unmap_host(self.host, self.len * size_of::<T>());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_without_the_room_says_so_and_goes_on() {
+        let gpu = Gpu::under_test(0);
+        let kept = gpu.upload(&[1u32, 2, 3]).unwrap();
+        let asked = gpu.alloc::<u8>(1 << 50);
+        assert!(matches!(asked, Err(GpuError::OutOfMemory { needed_mib: 0x4000_0000, .. })), "{asked:?}");
+        assert_eq!(kept.to_vec().unwrap(), [1, 2, 3]);
+        assert_eq!(gpu.zeros::<u32>(2).unwrap().to_vec().unwrap(), [0, 0]);
+    }
+
+    #[test]
+    fn nothing_is_copied_as_nothing() {
+        let gpu = Gpu::under_test(0);
+        let mut empty = gpu.upload::<u32>(&[]).unwrap();
+        empty.slice_mut().zero(&gpu).unwrap();
+        let other = gpu.zeros::<u32>(0).unwrap();
+        empty.slice_mut().copy_from(&gpu, other.slice()).unwrap();
+        assert_eq!(empty.to_vec().unwrap(), []);
+    }
+}

@@ -1,9 +1,8 @@
 //! A GPU through the CUDA driver.
 //!
 //! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
-//! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own
-//! pool, in stream order, and goes back to it, so that a mini-batch's buffers are found again by the next. A device whose memory
-//! others are to read shows them its whole pool.
+//! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own pool (`pool.rs`), in
+//! stream order. Copies of nothing are left out: the driver refuses some of them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -17,7 +16,7 @@ use cudarc::driver::sys;
 
 use super::gpu::{Argument, Backend, Kernel, Shape};
 use super::survey::{GpuFacts, Link};
-use super::{GpuError, compile, library};
+use super::{GpuError, compile, library, pool};
 
 /// What the streams of one device share.
 #[derive(Debug)]
@@ -88,21 +87,18 @@ impl Driver {
             modules: Mutex::default(),
         });
         let driver = Self { device, stream: result::stream::null(), own: false };
-        driver.keep_memory()?;
+        driver.enter()?;
+        pool::keep(handle)?;
         Ok(Arc::new(driver))
     }
 
-    /// Freed memory stays in the pool for the next buffer.
-    fn keep_memory(&self) -> Result<(), GpuError> {
-        self.enter()?;
-        let mut all = u64::MAX;
-        // SAFETY: the pool is the device's, the attribute is a u64.
-        unsafe {
-            let pool = result::device::get_default_mem_pool(self.device.handle);
-            let pool = pool.map_err(refused("cuDeviceGetDefaultMemPool"))?;
-            let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-            let value: *mut u64 = &mut all;
-            result::mem_pool::set_attribute(pool, attribute, value.cast()).map_err(refused("cuMemPoolSetAttribute"))
+    /// Memory, if there is as much.
+    fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
+        // SAFETY: the stream is the context's.
+        match unsafe { result::malloc_async(self.stream, bytes) } {
+            Ok(address) => Ok(Some(address)),
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+            Err(error) => Err(refused("cuMemAllocAsync")(error)),
         }
     }
 
@@ -190,16 +186,16 @@ impl Drop for Driver {
 impl Backend for Driver {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
         self.enter()?;
-        // SAFETY: the stream is the context's.
-        match unsafe { result::malloc_async(self.stream, bytes) } {
-            Ok(address) => Ok(address),
-            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {
-                let free = self.memory().map_or(0, |(free, _)| free);
-                let ordinal = self.device.ordinal;
-                Err(GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 })
-            }
-            Err(error) => Err(refused("cuMemAllocAsync")(error)),
+        if let Some(address) = self.take(bytes)? {
+            return Ok(address);
         }
+        // What is kept for later here and by torch goes back to the device.
+        self.synchronise()?;
+        pool::reclaim(self.device.handle)?;
+        self.take(bytes)?.ok_or_else(|| {
+            let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
+            GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
+        })
     }
 
     fn free(&self, address: u64, _bytes: usize) {
@@ -211,25 +207,33 @@ impl Backend for Driver {
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
         self.enter()?;
+        if from.is_empty() {
+            return Ok(());
+        }
         // SAFETY: the slice on the device is as long. From pageable memory the driver copies before it returns.
         unsafe { result::memcpy_htod_async(address, from, self.stream) }.map_err(refused("cuMemcpyHtoDAsync"))
     }
 
     fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError> {
         self.enter()?;
-        // SAFETY: the slice on the device is as long; the copy is awaited.
-        unsafe { result::memcpy_dtoh_async(to, address, self.stream) }.map_err(refused("cuMemcpyDtoHAsync"))?;
+        if !to.is_empty() {
+            // SAFETY: the slice on the device is as long; the copy is awaited.
+            unsafe { result::memcpy_dtoh_async(to, address, self.stream) }.map_err(refused("cuMemcpyDtoHAsync"))?;
+        }
         self.synchronise()
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
         self.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
         // SAFETY: both slices are as long.
         unsafe { result::memcpy_dtod_async(to, from, bytes, self.stream) }.map_err(refused("cuMemcpyDtoDAsync"))
     }
 
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError> {
-        if source.context() == self.context() {
+        if source.context() == self.context() || bytes == 0 {
             return self.copy(from, to, bytes);
         }
         self.enter()?;
@@ -241,6 +245,9 @@ impl Backend for Driver {
 
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
         self.enter()?;
+        if bytes == 0 {
+            return Ok(());
+        }
         // SAFETY: the slice is as long.
         unsafe { result::memset_d8_async(address, 0, bytes, self.stream) }.map_err(refused("cuMemsetD8Async"))
     }
@@ -379,21 +386,12 @@ impl Backend for Driver {
         if reaches == 0 {
             return Ok(false);
         }
-        // Memory of a pool is shown to other devices by the pool; cuCtxEnablePeerAccess is for memory outside of pools.
-        let location =
-            sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: self.device.handle };
-        let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        let shown = sys::CUmemAccessDesc { location, flags };
-        // SAFETY: the pool is the other device's, the description one long.
-        unsafe {
-            let pool = result::device::get_default_mem_pool(other).map_err(refused("cuDeviceGetDefaultMemPool"))?;
-            sys::cuMemPoolSetAccess(pool, &shown, 1).result().map_err(refused("cuMemPoolSetAccess"))?;
-        }
+        pool::show(other, self.device.handle)?;
         Ok(true)
     }
 }
 
-fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {
+pub(super) fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {
     move |error| {
         let said =
             |text: Result<&std::ffi::CStr, DriverError>| text.ok().map(|text| text.to_string_lossy().into_owned());

@@ -10,7 +10,7 @@
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
-//! nccl.rs       messages between GPUs
+//! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! ```
 
 mod buffer;
@@ -23,6 +23,7 @@ mod gpu;
 mod library;
 mod module;
 mod nccl;
+mod pool;
 mod survey;
 
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
@@ -33,4 +34,5 @@ pub use library::load_torch_cuda;
 pub(crate) use module::Module;
 pub(crate) use nccl::NcclEnd;
 pub use nccl::NcclId;
+pub use pool::before_out_of_memory;
 pub use survey::{CudaLibrary, CudaSurvey, GpuFacts, Link, pinned_copy_speed};

@@ -73,6 +73,7 @@ unsafe extern "C" {
         tensor: *mut *mut c_void,
         error: *mut c_char,
     ) -> c_int;
+    fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
     fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
 }
 
@@ -120,6 +121,12 @@ pub fn attach(inputs: &[&Tensor], saved: &[&Tensor], output: &Tensor, backward: 
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors outlive the call.
     checked(|error| unsafe { gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error) })
+}
+
+/// Gives the memory that torch keeps for later on GPUs back to them. An error without a GPU that torch has used.
+pub fn give_back_memory() -> Result<()> {
+    // SAFETY: touches what nobody uses.
+    checked(|error| unsafe { gsplit_give_back_memory(error) })
 }
 
 /// Drops a boxed `T`; one that panics while it is dropped is left where it is.

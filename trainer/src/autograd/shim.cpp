@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <ATen/ops/from_blob.h>
+#include <c10/core/CachingDeviceAllocator.h>
 
 #include <sys/mman.h>
 
@@ -132,6 +133,14 @@ int gsplit_adopt(
     std::shared_ptr<Owned> owned(new Owned{owner, drop});
     auto keep = [owned](void*) mutable { owned.reset(); };
     *tensor = new Tensor(at::from_blob(data, at::IntArrayRef(shape, dims), keep, at::TensorOptions().dtype(at::kFloat)));
+  });
+}
+
+// Gives the memory that torch keeps for later back to the GPUs.
+int gsplit_give_back_memory(char* error) {
+  return guarded(error, [&] {
+    auto* allocator = c10::getDeviceAllocator(at::kCUDA);
+    if (allocator->initialized()) allocator->emptyCache();
   });
 }
 
