@@ -35,8 +35,8 @@ test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks
 test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emulates it)
 	GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu
 
-gpu-bundle: setup ## build test-gpu and bench-gpu here, to run on a machine with a GPU and no Rust (target/gpu-bundle/run.sh)
-	@python3 scripts/gpu_bundle.py
+gpu-bundle: setup ## build all that wants a GPU, to run on a machine with one and no Rust (target/gpu-bundle/run.sh)
+	@python3 scripts/gpu/bundle.py
 
 test-peers: setup ## open every export and training run with the tools they are for (DGL, PyG, TensorBoard ...: 2.5 GB of packages, once)
 	cargo build

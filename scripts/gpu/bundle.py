@@ -9,40 +9,13 @@ import json
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
 BUNDLE = ROOT / "target" / "gpu-bundle"
-RUN = """\
-#!/usr/bin/env bash
-# Says what this machine has, passes the tests on GPU 0, measures it. Results: $OUT [results], one file each, and what
-# failed. PYTHON: the Python that has PyTorch [python3].
-set -uo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-out=${OUT:-$here/results}
-mkdir -p "$out"
-torch=$("${PYTHON:-python3}" -c 'import os, torch; print(os.path.dirname(torch.__file__))') || exit 1
-export LD_LIBRARY_PATH=$torch/lib$(printf ':%s' "$torch"/../nvidia/*/lib)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-failed=()
-step() { # name, command...
-    local name=$1 status=0
-    shift
-    "$@" >"$out/$name.txt" 2>&1 || status=$?
-    [ $status = 0 ] || failed+=("$name ($status)")
-    printf '== %s: exit status %d\\n' "$name" $status
-    tail -n 15 "$out/$name.txt"
-}
-step doctor "$here/gsplit" doctor
-export GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1
-step kernels "$here/tests-kernels" cuda device gpu
-step trainer "$here/tests-trainer" device gpu
-unset GSPLIT_TEST_GPU
-step bench "$here/bench"
-if [ ${#failed[@]} -gt 0 ]; then
-    printf 'failed: %s\\n' "${failed[*]}"
-    exit 1
-fi
-"""
 
 
 def build(*words):
@@ -68,11 +41,12 @@ def main():
     }
     shutil.rmtree(BUNDLE, ignore_errors=True)
     BUNDLE.mkdir(parents=True)
-    for name, path in found.items():
-        subprocess.run(["strip", "-o", BUNDLE / name, path], check=True)
-    run = BUNDLE / "run.sh"
-    run.write_text(RUN)
-    run.chmod(0o755)
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(BUNDLE / "programs.tar.gz", "w:gz") as archive:
+        for name, path in found.items():
+            stripped = Path(folder, name)
+            subprocess.run(["strip", "-o", stripped, path], check=True)
+            archive.add(stripped, name)
+    shutil.copy(HERE / "run.sh", BUNDLE)
     size = sum(path.stat().st_size for path in BUNDLE.iterdir())
     print(f"{BUNDLE.relative_to(ROOT)}: {size / 1e6:.0f} MB; run its run.sh on a machine with a GPU")
 
