@@ -16,6 +16,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUNDLE = ROOT / "target" / "gpu-bundle"
+# PyG's sampler on CPUs, as source: PyPI has nothing that was built for this PyTorch. To fetch it, pip needs a Python with torch.
+PEER = ("torch-scatter==2.1.2", "torch-sparse==0.6.18")
+PYTHON = ROOT / "target" / "peers" / "pyg" / "bin" / "python"
 
 
 def build(*words):
@@ -46,7 +49,11 @@ def main():
             stripped = Path(folder, name)
             subprocess.run(["strip", "-o", stripped, path], check=True)
             archive.add(stripped, name)
-    shutil.copy(HERE / "run.sh", BUNDLE)
+    for file in (HERE / "run.sh", ROOT / "bench" / "gpu" / "peer.py"):
+        shutil.copy(file, BUNDLE)
+    options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", BUNDLE)
+    if not PYTHON.exists() or subprocess.run([PYTHON, "-m", "pip", "download", *options, *PEER]).returncode:
+        print("run.sh's step `peer` is without PyG's sampler, which is fetched after `make test-peers`", file=sys.stderr)
     size = sum(path.stat().st_size for path in BUNDLE.iterdir())
     print(f"{BUNDLE.relative_to(ROOT)}: {size / 1e6:.0f} MB; run its run.sh on a machine with a GPU")
 

@@ -2,17 +2,18 @@
 # Says what this machine has, passes the tests on GPU 0, measures. Part of what `make gpu-bundle` builds: it needs NVIDIA's
 # driver and a Python with PyTorch of the pinned version; `sanitizer` needs a CUDA toolkit too.
 #
-#   run.sh [STEP...]      [doctor kernels trainer bench data train ranks table3 infer sanitizer]
+#   run.sh [STEP...]      [doctor kernels trainer bench data train ranks table3 infer peer sanitizer]
 #
-# Each step's output goes to a file in $OUT [results], its last lines to the terminal; `train`, `ranks`, `table3` and `infer` need
-# `data`, `infer` needs `train`. Variables:
+# Each step's output goes to a file in $OUT [results], its last lines to the terminal; those from `train` to `peer` need `data`,
+# `infer` needs `train` too. Variables:
 #
 #   WORK=path      the folder for the graph and the runs' logs [work]
 #   PYTHON=path    the Python that has PyTorch [python3]
 #   GPUS=0,0,0,0   the GPU of each of the ranks of `ranks` and `table3`; one may stand there more than once
 #   VERTICES=n     vertices of the generated graph, 26 edges each [2400000, the shape of ogbn-products]
+#   BATCH_SIZE=n   seeds of a mini-batch [4096]
 #   LIMIT=seconds  the longest that a step may take [900]
-#   DEVICE=cpu     passes `data` to `infer` without a GPU, to see that they run
+#   DEVICE=cpu     passes `data` to `peer` without a GPU, to see that they run
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-$here/results}
@@ -22,7 +23,8 @@ ranks=$(tr ',' '\n' <<<"$gpus" | wc -l)
 vertices=${VERTICES:-2400000}
 work=${WORK:-$here/work}
 dataset=$work/graph
-steps=(doctor kernels trainer bench data train ranks table3 infer sanitizer)
+batch_size=${BATCH_SIZE:-4096}
+steps=(doctor kernels trainer bench data train ranks table3 infer peer sanitizer)
 if [ "${1:-}" != --step ]; then
     for name in "$@"; do
         if [[ " ${steps[*]} " != *" $name "* ]]; then
@@ -71,7 +73,7 @@ data() {
 run() {
     local name=$1 epochs=$2
     shift 2
-    gsplit train "$dataset" --fanouts 15,15,15 --batch-size 4096 --epochs "$epochs" --hidden 256 --quiet --log "$work/runs/$name.jsonl" "$@"
+    gsplit train "$dataset" --fanouts 15,15,15 --batch-size "$batch_size" --epochs "$epochs" --hidden 256 --quiet --log "$work/runs/$name.jsonl" "$@"
 }
 
 compared() { gsplit compare "${@/#/$work/runs/}"; }
@@ -113,6 +115,18 @@ infer() {
     for what in cpu "$device"; do
         time gsplit infer "$dataset" --checkpoint "$work/runs/checkpoint" --split test --device "$what" --quiet || return
     done
+}
+
+# An epoch of PyG, whose loader samples on the CPU, beside `train`'s. Its sampler is built here where it is not installed.
+peer() {
+    local python=${PYTHON:-python3}
+    if ! "$python" -c 'import torch_sparse' 2>/dev/null; then
+        FORCE_ONLY_CPU=1 "$python" -m pip install --quiet --no-index --no-deps --no-build-isolation --target "$work/site" \
+            "$here"/torch_*.tar.gz || return
+        export PYTHONPATH=$work/site
+    fi
+    gsplit export "$dataset" --format pyg --out "$work/pyg" --force || return
+    "$python" "$here/peer.py" "$work/pyg" 15,15,15 "$batch_size" 256 2 "$(nproc)" "$device"
 }
 
 # NVIDIA's compute-sanitizer over the kernels' tests.

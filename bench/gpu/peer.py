@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""PyG training on a GPU, mini-batches from its CPU loader: peer.py FOLDER FANOUTS BATCH_SIZE HIDDEN EPOCHS WORKERS DEVICE.
+
+FOLDER is what `gsplit export --format pyg` wrote. GraphSAGE (mean), a layer for each of FANOUTS, ReLU and dropout 0.5 between
+them, Adam; NeighborLoader with WORKERS processes that stay, pinned memory, and copies that do not wait; each layer computes the
+vertices that are still needed (`trim_to_layer`). Prints one JSON line: the seconds of each epoch after one that is not timed,
+and the last loss.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+DROPOUT, LEARNING_RATE = 0.5, 1e-3
+
+
+def network(sizes):
+    """A layer for each pair of neighbours in `sizes`."""
+    import torch
+    from torch.nn import functional
+    from torch_geometric.nn import SAGEConv
+    from torch_geometric.utils import trim_to_layer
+
+    class Network(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(map(SAGEConv, sizes, sizes[1:]))
+
+        def forward(self, batch):
+            rows, edges = batch.x, batch.edge_index
+            for index, layer in enumerate(self.layers):
+                rows, edges, _ = trim_to_layer(index, batch.num_sampled_nodes, batch.num_sampled_edges, rows, edges)
+                rows = layer(rows, edges)
+                if index < len(self.layers) - 1:
+                    rows = functional.dropout(rows.relu(), DROPOUT, self.training)
+            return rows[: batch.batch_size]
+
+    return Network()
+
+
+def main(folder, fanouts, batch_size, hidden, epochs, workers, device):
+    import torch
+    from torch.nn import functional
+    from torch_geometric.loader import NeighborLoader
+
+    sys.path.insert(0, str(folder))
+    from load import load
+
+    data = load(folder)
+    sizes = [data.x.shape[1], *[hidden] * (len(fanouts) - 1), int(data.y.max()) + 1]
+    loader = NeighborLoader(
+        data,
+        fanouts,
+        data.train_mask,
+        batch_size=batch_size,
+        shuffle=True,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=device != "cpu",
+    )
+    torch.manual_seed(0)
+    net = network(sizes).to(device)
+    optimizer = torch.optim.Adam(net.parameters(), LEARNING_RATE)
+    seconds, losses = [], []
+    for _ in range(epochs + 1):
+        started = time.perf_counter()
+        for batch in loader:
+            batch = batch.to(device, non_blocking=True)
+            loss = functional.cross_entropy(net(batch), batch.y[: batch.batch_size])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        loss = losses[-1].item()  # waits for the GPU
+        seconds.append(time.perf_counter() - started)
+    print(json.dumps({"seconds": seconds[1:], "loss": loss, "batches": len(losses) // (epochs + 1)}))
+
+
+if __name__ == "__main__":
+    words = sys.argv[1:]
+    fanouts = [int(fanout) for fanout in words[1].split(",")]
+    main(Path(words[0]), fanouts, *map(int, words[2:6]), words[6])
