@@ -161,7 +161,9 @@ fn metis_seed(seed: u64) -> Idx {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tests::{Notes, communities, graphs};
+    use gsplit_store::Notes;
+
+    use crate::tests::{communities, graphs};
 
     #[test]
     fn weights_keep_their_proportions_and_stay_in_range() {
@@ -192,7 +194,7 @@ mod tests {
         let notes = |available| {
             let notes = Notes::default();
             warn_of_memory(topology, &Memory::of(available), &notes);
-            notes.0.into_inner().unwrap()
+            notes.lines()
         };
         assert_eq!(notes(need), [""; 0]);
         let notes = notes(need - 1);

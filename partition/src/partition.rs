@@ -146,8 +146,9 @@ fn explain_imbalance(weights: &VertexWeights, assignment: &[u16], parts: u32, ep
 
 #[cfg(test)]
 mod tests {
+    use gsplit_store::Notes;
+
     use super::*;
-    use crate::tests::Notes;
 
     #[test]
     fn the_vertex_that_is_blamed_lies_in_the_heaviest_part() {
@@ -155,7 +156,7 @@ mod tests {
             let weights = VertexWeights::new(assignment.len(), columns);
             let notes = Notes::default();
             explain_imbalance(&weights, assignment, 2, 0.03, &notes);
-            notes.0.into_inner().unwrap().join("; ")
+            notes.lines().join("; ")
         };
         let (heavy, light) = (vec![6, 1, 1, 1, 1, 1, 1, 1, 1], vec![1; 9]);
         let apart = [0, 1, 1, 1, 1, 1, 1, 1, 1];

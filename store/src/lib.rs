@@ -68,7 +68,7 @@ pub use placement::{
     CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, RowLoads,
 };
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
-pub use progress::{NoProgress, Progress, Stage, Unit};
+pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
 pub use writer::{DatasetWriter, check_target};

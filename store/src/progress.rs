@@ -1,5 +1,7 @@
 //! How long work tells whoever watches how far it is. Libraries report here and never print.
 
+use std::sync::{Mutex, PoisonError};
+
 /// What a stage counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -37,4 +39,25 @@ impl Progress for NoProgress {
 
 impl Stage for NoProgress {
     fn advance(&self, _by: u64) {}
+}
+
+/// Keeps the notes, for who asks later; watches no stage.
+#[derive(Debug, Default)]
+pub struct Notes(Mutex<Vec<String>>);
+
+impl Notes {
+    /// Those so far.
+    pub fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Progress for Notes {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        NoProgress.stage(name, total, unit)
+    }
+
+    fn note(&self, line: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+    }
 }

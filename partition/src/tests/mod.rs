@@ -4,27 +4,9 @@ mod suite;
 
 pub(crate) use suite::{check_made, options};
 
-use std::sync::Mutex;
-
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use gsplit_store::{
-    Counters, Dataset, DatasetWriter, NoProgress, Presample, PresampleConfig, Progress, Provenance, Split, Stage, Unit,
-};
+use gsplit_store::{Counters, Dataset, DatasetWriter, Presample, PresampleConfig, Provenance, Split};
 use tempfile::TempDir;
-
-/// Keeps the notes.
-#[derive(Default)]
-pub(crate) struct Notes(pub(crate) Mutex<Vec<String>>);
-
-impl Progress for Notes {
-    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
-        Box::new(NoProgress)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.into());
-    }
-}
 
 /// A graph that can be written as a dataset. The files go when it does.
 pub(crate) struct Fixture {

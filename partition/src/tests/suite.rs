@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample};
+use gsplit_store::{Dataset, NoProgress, Notes, PartitionMap, Presample};
 
-use super::{Fixture, Notes, communities, graphs, random_graph};
+use super::{Fixture, communities, graphs, random_graph};
 use crate::{Error, Load, Method, Order, PartitionOptions, Partitioned, Quantity, Weights, partition};
 
 /// Options that are the defaults but for these.
@@ -289,7 +289,7 @@ fn a_vertex_heavier_than_a_part_is_explained() {
     let dataset = graph.dataset();
     let notes = Notes::default();
     partition(&dataset, None, &options(Method::Metis, Some(Weights::Degree), 4), &notes).unwrap();
-    let notes = notes.0.into_inner().unwrap();
+    let notes = notes.lines();
     assert!(notes.len() == 1 && notes[0].contains("vertex 0 alone weighs 4.000"), "{notes:?}");
 }
 
@@ -303,7 +303,7 @@ fn counters_that_are_all_zero_mean_unit_weights() {
     let made = partition(&dataset, Some(&presample), &wanted, &notes).unwrap();
     assert!(made.report.imbalance <= 1.03, "{:?}", made.report);
     assert_eq!((made.report.weighted_cut, made.report.expected_cross_share), (0, 0.0));
-    assert_eq!(notes.0.into_inner().unwrap().len(), 1);
+    assert_eq!(notes.lines().len(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use gsplit_store::{NoProgress, Progress, Stage, Unit};
+use gsplit_store::NoProgress;
 
 use super::raw::{Column, Ids, Raw, ReadOptions};
 use crate::Result;
@@ -205,25 +205,4 @@ pub fn npy(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
 /// Little-endian bytes.
 pub fn i64s(numbers: &[i64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
-}
-
-/// Keeps what is noted.
-#[derive(Default)]
-pub struct Notes(Mutex<Vec<String>>);
-
-impl Notes {
-    /// The notes so far.
-    pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-impl Progress for Notes {
-    fn stage(&self, _name: &str, _total: Option<u64>, _unit: Unit) -> Box<dyn Stage> {
-        Box::new(NoProgress)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.into());
-    }
 }

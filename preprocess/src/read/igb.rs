@@ -88,6 +88,8 @@ fn numbers(path: &Path, width: u64) -> Result<Numbers> {
 mod tests {
     use gsplit_store::NoProgress;
 
+    use gsplit_store::Notes;
+
     use super::super::golden::{self, Part::*, *};
     use super::*;
 

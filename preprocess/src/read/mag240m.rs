@@ -68,6 +68,8 @@ fn edges_in(root: &Path) -> PathBuf {
 mod tests {
     use gsplit_store::NoProgress;
 
+    use gsplit_store::Notes;
+
     use super::super::golden::{self, Part::*, *};
     use super::*;
 

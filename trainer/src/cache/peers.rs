@@ -75,11 +75,10 @@ fn deal(vertices: &[u32], room: &[usize]) -> Vec<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use gsplit_store::NoProgress;
+    use gsplit_store::{NoProgress, Notes};
 
     use super::*;
     use crate::Error;
-    use crate::tests::Notes;
 
     #[test]
     fn rows_are_dealt_in_turn_to_those_with_room() {

@@ -1,13 +1,11 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use clap::ValueEnum;
 use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
-    Balance, Dataset, DatasetWriter, FeatureDtype, NoProgress, PartitionConfig, PartitionMap, PartitionReport,
-    Progress, Provenance, Split, Stage, Unit,
+    Balance, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Provenance, Split,
 };
 use tempfile::TempDir;
 
@@ -127,27 +125,6 @@ pub fn communities(n: u32, degree: u32) -> Fixture {
     }
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
     Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
-}
-
-/// Remembers the notes of a run.
-#[derive(Default)]
-pub struct Notes(Mutex<Vec<String>>);
-
-impl Notes {
-    /// What was noted so far.
-    pub fn lines(&self) -> Vec<String> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-impl Progress for Notes {
-    fn stage(&self, _: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
-        Box::new(NoProgress)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.to_string());
-    }
 }
 
 /// Of a dataset that a test made.

@@ -21,4 +21,4 @@ mod runs;
 mod sampling;
 mod step_log;
 
-pub(crate) use fixture::{Notes, config as quick_config, on_ranks};
+pub(crate) use fixture::{config as quick_config, on_ranks};

@@ -2,11 +2,11 @@
 
 use gsplit_kernels::{Draws, Solo, Stream, StreamKey};
 use gsplit_store::{
-    CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, PartitionMap, Placement, PlacementConfig,
+    CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap, Placement, PlacementConfig,
     Presample, PresampleConfig, RowLoads,
 };
 
-use super::fixture::{Cut, Fixture, Notes, changed, communities, config, dataset, store_partition, stored_as};
+use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_partition, stored_as};
 use super::runs::{losses, run};
 use crate::batch::Input;
 use crate::cache::Caches;

@@ -1,9 +1,9 @@
 //! Datasets that lack what a task needs: one line each, with what to do.
 
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Split};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Notes, Split};
 use tempfile::TempDir;
 
-use super::fixture::{Notes, changed, config, dataset, provenance};
+use super::fixture::{changed, config, dataset, provenance};
 use crate::config::{ModelKind, Parallelism, TaskKind};
 use crate::{InferConfig, RunOptions, Wanted, infer, train};
 

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use gsplit_store::{DatasetWriter, FeatureDtype, NoProgress, Provenance, Split, Stage, Unit};
+use gsplit_store::{DatasetWriter, FeatureDtype, NoProgress, Notes, Provenance, Split};
 
 use super::*;
 
@@ -193,20 +192,6 @@ fn npy(path: &Path) -> Array {
     Array { descr, shape, values }
 }
 
-/// Keeps the notes.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Progress for Notes {
-    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
-        NoProgress.stage(name, total, unit)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.to_string());
-    }
-}
-
 const ALL: [ExportFormat; 7] = [
     ExportFormat::Graphbolt,
     ExportFormat::Dgl,
@@ -241,11 +226,11 @@ fn what_is_left_out_is_said_once() {
     let left = "features, labels, the train split, the valid split, the test split, node column year, edge column feat, \
                 original ids";
     assert_eq!(written.left_out.join(", "), left);
-    assert_eq!(*notes.0.lock().unwrap(), [format!("note: mtx has no place for {left}: left out")]);
+    assert_eq!(notes.lines(), [format!("note: mtx has no place for {left}: left out")]);
     let everything = Notes::default();
     let out = example.folder.join("tables");
     export(&example.dataset, ExportFormat::Parquet, &out, &options, &everything).unwrap();
-    assert!(everything.0.lock().unwrap().is_empty());
+    assert!(everything.lines().is_empty());
 }
 
 /// Not a test of its own: tests/peers/run.py has it leave datasets that no generator makes, for other tools to open.

@@ -1,27 +1,10 @@
 //! SNAP edge lists as users bring them, each converted whole.
 
-use std::sync::Mutex;
-
-use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
+use gsplit_store::{Dataset, Notes};
 
 use super::*;
 use crate::convert::{ConvertOptions, Format, convert};
 use crate::csc::BuildOptions;
-
-/// Keeps the notes.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Progress for Notes {
-    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
-        NoProgress.stage(name, total, unit)
-    }
-    fn note(&self, line: &str) {
-        if !line.contains("training needs them") && !line.contains("train need them") {
-            self.0.lock().unwrap().push(line.to_string());
-        }
-    }
-}
 
 struct Flags {
     keep_ids: bool,
@@ -59,7 +42,8 @@ fn read_text(text: &str, flags: Flags) -> (Result<Made>, Vec<String>) {
     };
     let dataset = convert(&file, &folder.path().join("ds"), &options, false, &notes);
     let dataset = dataset.map(|(dataset, _)| Made { dataset, _folder: folder });
-    (dataset, notes.0.into_inner().unwrap())
+    let of_training = |line: &String| line.contains("training needs them") || line.contains("train need them");
+    (dataset, notes.lines().into_iter().filter(|line| !of_training(line)).collect())
 }
 
 /// The edges, by target and then source.

@@ -1,7 +1,7 @@
 use std::io::Read;
 
 use flate2::read::MultiGzDecoder;
-use gsplit_store::NoProgress;
+use gsplit_store::{NoProgress, Notes};
 
 use super::super::golden::{self, *};
 use super::*;

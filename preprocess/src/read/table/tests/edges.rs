@@ -88,7 +88,7 @@ fn options_choose_columns() {
 fn what_is_left_out_is_said_once() {
     let notes = Notes::default();
     open(&fixture("spark.parquet"), &ReadOptions::default(), &notes).unwrap();
-    let notes = notes.0.into_inner().unwrap();
+    let notes = notes.lines();
     let endings = [
         "left out the columns year, which folder names hold",
         "edges from `src` to `dst`",

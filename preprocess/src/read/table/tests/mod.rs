@@ -1,9 +1,8 @@
 //! Tables as other programs write them (tests/data/make_tables.py), large ones that are made here, and damaged ones.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
-use gsplit_store::{NoProgress, Progress, Stage, Unit};
+use gsplit_store::{NoProgress, Notes};
 
 use super::*;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
@@ -46,18 +45,4 @@ fn read_once(source: &dyn EdgeSource) -> Result<EdgeBatch> {
     assert_eq!(source.bytes_done(), source.estimate()?.bytes, "all of it is read");
     assert_eq!(all.values.len(), all.len() * crate::edges::row_bytes(source.columns()));
     Ok(all)
-}
-
-/// Keeps what a reader says.
-#[derive(Default)]
-struct Notes(Mutex<Vec<String>>);
-
-impl Progress for Notes {
-    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
-        NoProgress.stage(name, total, unit)
-    }
-
-    fn note(&self, line: &str) {
-        self.0.lock().unwrap().push(line.into());
-    }
 }
