@@ -22,7 +22,7 @@ use bytemuck::pod_read_unaligned;
 
 use super::exchange::{Exchange, check_message, or_leave};
 use super::wait::Limit;
-use super::{DeviceExchange, check_parts, starts};
+use super::{DeviceExchange, Seat, check_parts, starts};
 use crate::cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
 
@@ -78,6 +78,8 @@ pub trait Alarm: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct Nccl {
     transport: Box<dyn Transport>,
+    /// The number in the run of rank 0.
+    first: usize,
     alarm: Option<Arc<dyn Alarm>>,
     gpu: Gpu,
     /// Another stream, to look at announcements while the first is busy.
@@ -96,7 +98,7 @@ struct Announcements {
 }
 
 impl Nccl {
-    /// Joins the group of `id` as `rank` of `size`, each with a GPU of its own. Collective; `gpu` should have a stream that
+    /// Joins the group of `id` in `seat`, each rank with a GPU of its own. Collective; `gpu` should have a stream that
     /// no other group is on. A rank that waits for longer than `timeout`, here or in a collective, gives up, and so does one that
     /// waits when `alarm` is raised.
     ///
@@ -105,12 +107,13 @@ impl Nccl {
     pub fn join(
         gpu: &Gpu,
         id: NcclId,
-        (rank, size): (usize, usize),
+        seat: Seat,
         timeout: Option<Duration>,
         alarm: Option<Arc<dyn Alarm>>,
     ) -> Result<Self, CommError> {
         let mut wait = Limit::new(timeout).start();
-        let end = NcclEnd::join(gpu, id, rank, size, || {
+        let rank = seat.first + seat.rank;
+        let end = NcclEnd::join(gpu, id, seat.rank, seat.size, || {
             wait.pause();
             if let Some(failed) = alarm.as_ref().and_then(|alarm| alarm.raised()) {
                 return Err(Refused(failed));
@@ -121,17 +124,18 @@ impl Nccl {
             CommError::Gpu { reason, .. } => CommError::Gpu { rank, reason },
             other => other,
         })?;
-        Self::over(Box::new(end), gpu, timeout, alarm)
+        Self::over(Box::new(end), seat.first, gpu, timeout, alarm)
     }
 
-    /// A rank whose bytes `transport` moves.
+    /// A rank whose bytes `transport` moves, in a group whose rank 0 is rank `first` of the run.
     pub(super) fn over(
         transport: Box<dyn Transport>,
+        first: usize,
         gpu: &Gpu,
         timeout: Option<Duration>,
         alarm: Option<Arc<dyn Alarm>>,
     ) -> Result<Self, CommError> {
-        let rank = transport.rank();
+        let rank = first + transport.rank();
         let words = 2 * transport.size();
         let made = || {
             let announcements = Announcements { outgoing: gpu.zeros(words)?, incoming: gpu.zeros(words)? };
@@ -141,6 +145,7 @@ impl Nccl {
             made().map_err(|error: GpuError| CommError::Gpu { rank, reason: error.to_string() })?;
         Ok(Self {
             transport,
+            first,
             alarm,
             gpu: gpu.clone(),
             watch,
@@ -151,7 +156,7 @@ impl Nccl {
     }
 
     fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.transport.rank(), reason: error.to_string() }
+        CommError::Gpu { rank: self.name(self.transport.rank()), reason: error.to_string() }
     }
 
     fn check_alive(&self) -> Result<(), CommError> {
@@ -216,7 +221,7 @@ impl Nccl {
                 return Ok(());
             }
             self.check_alive()?;
-            let expired = wait.expired(self.transport.rank(), called, Vec::new);
+            let expired = wait.expired(self.name(self.transport.rank()), called, Vec::new);
             if expired.is_some() || wait.lasted() >= next_look {
                 let missing = self.look(called, expected, messages)?;
                 if let Some(CommError::Timeout { rank, called, timeout, .. }) = expired {
@@ -244,7 +249,7 @@ impl Nccl {
             let words = bytes.to_vec(&self.watch).map_err(|error| self.failure(error))?;
             let words: [u64; 2] = pod_read_unaligned(&words);
             match words[0] {
-                0 => missing.push(from),
+                0 => missing.push(self.name(from)),
                 _ => self.check_announced(called, from, &words, expected)?,
             }
         }
@@ -261,7 +266,7 @@ impl Nccl {
         if words[0] != number_of(called) {
             let at = (words[0] as usize).checked_sub(1);
             let other_called = at.and_then(|at| COLLECTIVES.get(at)).copied().unwrap_or("another");
-            return Err(CommError::Order { rank: self.transport.rank(), called, other: from, other_called });
+            return Err(CommError::Order { rank: self.name(self.transport.rank()), called, other: self.name(from), other_called });
         }
         check_message(self, from, words[1] as usize, expected[from])
     }
@@ -342,6 +347,10 @@ impl Exchange for Nccl {
         self.transport.size()
     }
 
+    fn name(&self, rank: usize) -> usize {
+        self.first + rank
+    }
+
     fn exchange<'a>(
         &self,
         called: &'static str,
@@ -381,7 +390,7 @@ impl Exchange for Nccl {
 
     /// A rank that waits on another thread notices it.
     fn leave(&self, reason: &str) {
-        let failed = CommError::PeerFailed { rank: self.transport.rank(), reason: reason.to_owned() };
+        let failed = CommError::PeerFailed { rank: self.name(self.transport.rank()), reason: reason.to_owned() };
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
         if let Some(alarm) = &self.alarm {
             alarm.raise(reason);
