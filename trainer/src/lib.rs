@@ -24,6 +24,7 @@ mod autograd;
 pub mod batch;
 mod cache;
 mod checkpoint;
+mod comms;
 mod config;
 mod epoch;
 mod error;

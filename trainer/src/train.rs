@@ -7,9 +7,9 @@ use std::time::Instant;
 use gsplit_kernels::Communicator;
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
-use crate::batch::Comms;
 use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
+use crate::comms::Comms;
 use crate::epoch::train_epoch;
 use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, Job};
@@ -35,7 +35,7 @@ pub fn train(
 ) -> Result<Summary> {
     config.check()?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    options.process.as_ref().map_or(Ok(()), |process| process.check(config.num_ranks()))?;
+    options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
     let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
@@ -168,12 +168,15 @@ impl Run<'_> {
         let work = |comms: &Comms| self.epochs(comms);
         match &self.options.process {
             Some(process) => as_rank(process.comms(), work),
-            None => on_threads(self.job.config.num_ranks(), self.options.timeout, self.options.abandon, work),
+            None => {
+                let config = self.job.config;
+                on_threads((config.num_ranks(), config.groups), self.options.timeout, self.options.abandon, work)
+            }
         }
     }
 
     fn epochs(&self, comms: &Comms) -> RankResult {
-        let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
+        let (job, config, comm) = (self.job, self.job.config, comms.all());
         set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()).len());
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
