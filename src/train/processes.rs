@@ -155,12 +155,7 @@ impl Processes {
         ))
     }
 
-    fn over_nccl(
-        args: &Args,
-        launch: &Launch,
-        config: &TrainConfig,
-        gpus: Option<&GpuList>,
-    ) -> anyhow::Result<Self> {
+    fn over_nccl(args: &Args, launch: &Launch, config: &TrainConfig, gpus: Option<&GpuList>) -> anyhow::Result<Self> {
         let Launch { by, rank, size, .. } = *launch;
         let local = launch.local.ok_or_else(|| {
             usage(format!("--device cuda: {by} does not say which process of its host this is: set LOCAL_RANK, RANK and WORLD_SIZE"))

@@ -30,6 +30,7 @@ mod epoch;
 mod error;
 mod evaluate;
 mod exchange;
+mod hosts;
 mod ids;
 mod infer;
 mod job;

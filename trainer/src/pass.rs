@@ -183,12 +183,7 @@ pub fn forward<'a>(
 }
 
 /// Gradients of the parameters from that of the logits, zero where there is none; from the top layer down. Collective.
-pub fn backward(
-    mut pass: Pass<'_>,
-    of_logits: Option<Tensor>,
-    comm: Ranks<'_>,
-    report: &mut StepReport,
-) -> Result<()> {
+pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, report: &mut StepReport) -> Result<()> {
     if let Some(of_logits) = of_logits.filter(|_| pass.logits.requires_grad()) {
         autograd::backward(&pass.logits, &of_logits)?;
     }

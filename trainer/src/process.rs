@@ -72,12 +72,7 @@ impl Process {
     /// # Errors
     /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] if the others do not come in time, and with what NCCL says;
     /// [`Error::Option`] as for MPI.
-    pub fn of_nccl(
-        rendezvous: &Rendezvous,
-        (rank, size): (usize, usize),
-        groups: usize,
-        gpu: usize,
-    ) -> Result<Self> {
+    pub fn of_nccl(rendezvous: &Rendezvous, (rank, size): (usize, usize), groups: usize, gpu: usize) -> Result<Self> {
         check_groups(groups, size)?;
         let device = Gpu::open(gpu)?;
         // What one group waits for must not stand behind what the other waits for.
@@ -161,7 +156,9 @@ impl Process {
 fn check_groups(groups: usize, size: usize) -> Result<()> {
     match groups > 0 && size.is_multiple_of(groups) {
         true => Ok(()),
-        false => Err(Error::Option(format!("--groups {groups}: {size} processes were started: give a number that divides it"))),
+        false => Err(Error::Option(format!(
+            "--groups {groups}: {size} processes were started: give a number that divides it"
+        ))),
     }
 }
 

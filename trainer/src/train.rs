@@ -23,7 +23,7 @@ use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::topology::{Copied, Topology};
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, hosts};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -178,6 +178,9 @@ impl Run<'_> {
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (self.job, self.job.config, comms.all());
         set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()).len());
+        if self.options.process.is_some() {
+            hosts::note(comm, config, self.progress)?;
+        }
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
             Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, comm.rank())?,

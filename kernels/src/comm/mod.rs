@@ -7,7 +7,7 @@
 //! ```text
 //! solo.rs       a group of one                 exchange.rs   all collectives by one
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
-//! mpi.rs        processes, on CPUs             nccl.rs       processes, a GPU each
+//! mpi.rs        processes, on CPUs             nccl/         processes, a GPU each
 //! wait.rs       how long a rank waits          typed.rs      slices of any type
 //! ```
 

@@ -165,12 +165,11 @@ impl TrainConfig {
     fn grouping_problem(&self) -> Option<String> {
         let (groups, ranks) = (self.groups, self.num_ranks());
         if groups > 1 && self.parallelism != Parallelism::Split {
-            Some(format!(
-                "--groups {groups} is for --parallelism split: under {} leave it out",
-                self.parallelism
-            ))
+            Some(format!("--groups {groups} is for --parallelism split: under {} leave it out", self.parallelism))
         } else if groups == 0 || !ranks.is_multiple_of(groups) {
-            Some(format!("--groups {groups}: expected a number that divides --ranks {ranks}: every group has as many ranks"))
+            Some(format!(
+                "--groups {groups}: expected a number that divides --ranks {ranks}: every group has as many ranks"
+            ))
         } else {
             None
         }

@@ -4,7 +4,9 @@
 use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
-use super::fixture::{Cut, changed, communities, config, dataset, models, on_groups, on_ranks, several_labels, store_partition};
+use super::fixture::{
+    Cut, changed, communities, config, dataset, models, on_groups, on_ranks, several_labels, store_partition,
+};
 use super::runs::{losses, run};
 use crate::batch::{Input, InputRows, load, sample};
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};

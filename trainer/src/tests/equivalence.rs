@@ -4,7 +4,8 @@ use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
 use super::fixture::{
-    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_groups, on_ranks, several_labels, store_partition,
+    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_groups, on_ranks, several_labels,
+    store_partition,
 };
 use crate::RunOptions;
 use crate::batch::{BatchSampler, Input, load, sample};

@@ -310,7 +310,8 @@ pub fn on_groups<T: Send>(ranks: usize, groups: usize, body: impl Fn(Ranks<'_>) 
     let ends = Threads::group(ranks).into_iter().zip(Threads::groups_within(groups, ranks / groups, None));
     std::thread::scope(|scope| {
         let body = &body;
-        let start = |(all, group)| scope.spawn(move || body(Ranks { all: &all as &Threads, group: &group as &Threads }));
+        let start =
+            |(all, group)| scope.spawn(move || body(Ranks { all: &all as &Threads, group: &group as &Threads }));
         let handles: Vec<_> = ends.map(start).collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     })

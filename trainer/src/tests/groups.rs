@@ -87,7 +87,8 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
         }
         // One group is split parallelism itself, to the bit.
         let split = TrainConfig { groups: 1, ..grouped(dataset, &base, 1, 3, Cut::Random) };
-        let ungrouped = TrainConfig { parallelism: Parallelism::Split, ranks: Some(3), partition: None, ..base.clone() };
+        let ungrouped =
+            TrainConfig { parallelism: Parallelism::Split, ranks: Some(3), partition: None, ..base.clone() };
         let [one, other] = [&split, &ungrouped].map(|config| losses(&run(&fixture, config, &options).unwrap()));
         assert_eq!(one, other);
     }
