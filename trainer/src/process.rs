@@ -213,6 +213,37 @@ mod tests {
     use super::*;
 
     #[test]
+    fn each_rank_is_invited_to_its_own_groups() {
+        for (size, groups) in [(1, 1), (4, 1), (4, 2), (6, 3), (4, 4)] {
+            let made = std::cell::Cell::new(0u8);
+            let new = || {
+                made.set(made.get() + 1);
+                Ok(NcclId::from_bytes([made.get(); NcclId::BYTES]))
+            };
+            let told = Invitation::for_all(size, groups, new).unwrap();
+            let invitations: Vec<Invitation> =
+                told.iter().map(|bytes| Invitation::from_bytes(bytes).unwrap()).collect();
+            assert_eq!(usize::from(made.get()), if groups == 1 { 2 } else { 1 + 2 * groups }, "each has its ranks");
+            for (rank, one) in invitations.iter().enumerate() {
+                assert_eq!(one.groups, groups as u64);
+                assert!(one.ids[SAMPLING] != one.ids[COMPUTING]);
+                for (other_rank, other) in invitations.iter().enumerate() {
+                    let together = rank * groups / size == other_rank * groups / size;
+                    assert_eq!(one.ids[SAMPLING] == other.ids[SAMPLING], together);
+                    assert_eq!(one.ids[COMPUTING] == other.ids[COMPUTING], together);
+                    assert_eq!(one.ids[ALL], other.ids[ALL]);
+                    assert!(groups == 1 || ![SAMPLING, COMPUTING].map(|id| other.ids[id]).contains(&one.ids[ALL]));
+                }
+            }
+            for bytes in [&told[0][1..], &told[0][..8], &told[0][..300], b""] {
+                assert!(
+                    Invitation::from_bytes(bytes).is_err_and(|error| error.to_string().contains("another version"))
+                );
+            }
+        }
+    }
+
+    #[test]
     fn each_process_of_a_host_has_its_gpu() {
         let named: GpuList = "3,5".parse().unwrap();
         let cases = [

@@ -268,7 +268,7 @@ impl Exchange for Mpi {
         let mut sent: Vec<_> = self.others().map(send).collect();
         self.complete(called, &mut received, &mut sent)?;
         let mut received = received.iter();
-        for from in 0..self.size {
+        for from in 0..self.seat.size {
             let message =
                 if from == self.seat.rank { Some(outgoing(from)) } else { received.next().map(|(_, of)| of.bytes()) };
             incoming(from, message.unwrap_or_default());
