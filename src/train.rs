@@ -161,7 +161,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     }
     let joined = match args.print_config {
         true => None,
-        false => Processes::join(&args.processes, args.config.device, args.gpus.as_ref())?,
+        false => Processes::join(&args.processes, &args.config, args.gpus.as_ref())?,
     };
     let Some(processes) = joined else { return run_rank(args, None, ui) };
     args.config.ranks = args.config.ranks.or(Some(processes.size));
@@ -189,7 +189,7 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
     }
     let dataset = Dataset::open(&args.dataset.context("a dataset is needed")?)?;
     ui.say(format_args!(
-        "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks, {}",
+        "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks{}, {}",
         dataset.name(),
         dataset.num_vertices(),
         dataset.topology().num_edges(),
@@ -197,6 +197,7 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
         config.model.layers,
         config.model.hidden,
         config.num_ranks(),
+        if config.groups > 1 { format!(" in {} groups", config.groups) } else { String::new() },
         config.parallelism,
     ));
     ui.say(header());

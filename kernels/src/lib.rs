@@ -41,7 +41,7 @@ pub use attention::{
     head_products_on_device,
 };
 pub use comm::{
-    Alarm, Communicator, DeviceExchange, Nccl, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
+    Alarm, Communicator, DeviceExchange, Nccl, Seat, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
     device_all_to_all_v,
 };
 #[cfg(feature = "mpi")]

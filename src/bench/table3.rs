@@ -164,6 +164,7 @@ impl Args {
         TrainConfig {
             parallelism: system.parallelism(),
             ranks: Some(self.ranks),
+            groups: 1,
             device: self.device,
             partition,
             model: self.model.clone(),

@@ -7,9 +7,9 @@ use std::time::Instant;
 use gsplit_kernels::Communicator;
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
-use crate::batch::Comms;
 use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
+use crate::comms::Comms;
 use crate::epoch::train_epoch;
 use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, Job};
@@ -23,7 +23,7 @@ use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::topology::{Copied, Topology};
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, hosts};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -35,7 +35,7 @@ pub fn train(
 ) -> Result<Summary> {
     config.check()?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    options.process.as_ref().map_or(Ok(()), |process| process.check(config.num_ranks()))?;
+    options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
     let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
@@ -168,13 +168,19 @@ impl Run<'_> {
         let work = |comms: &Comms| self.epochs(comms);
         match &self.options.process {
             Some(process) => as_rank(process.comms(), work),
-            None => on_threads(self.job.config.num_ranks(), self.options.timeout, self.options.abandon, work),
+            None => {
+                let config = self.job.config;
+                on_threads((config.num_ranks(), config.groups), self.options.timeout, self.options.abandon, work)
+            }
         }
     }
 
     fn epochs(&self, comms: &Comms) -> RankResult {
-        let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
+        let (job, config, comm) = (self.job, self.job.config, comms.all());
         set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()).len());
+        if self.options.process.is_some() {
+            hosts::note(comm, config, self.progress)?;
+        }
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
             Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, comm.rank())?,

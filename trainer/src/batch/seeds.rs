@@ -26,8 +26,8 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The share of rank `rank` of `ranks` in the global mini-batch `batch`: what it owns under a partition map, else
-    /// an equal consecutive share.
+    /// The share of rank `rank` of `ranks` in `batch`, the global mini-batch or its group's share of one: what it owns under a
+    /// partition map, else an equal consecutive share.
     pub fn of(batch: &[u32], ownership: Ownership<'_>, rank: usize, ranks: usize) -> Self {
         let local = match ownership {
             Ownership::Map(part) => batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect(),

@@ -46,7 +46,8 @@ fn fitting_presample(dataset: &Dataset, config: &TrainConfig, progress: &dyn Pro
             None
         }
     };
-    let (fanouts, batch_size) = (config.fanouts.to_string(), config.batch_size as u64);
+    // What a group loads rows for is its share.
+    let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
     let unlike = |presample: &Presample| {
         let drawn = &presample.meta().config;
         (drawn.fanouts != fanouts, drawn.batch_size != batch_size)

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others where these hold
-//! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
+//! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts. Of several groups of
+//! ranks (`--groups`) each keeps the rows of all parts, and those of all devices of a KEY; `peer` knows no groups.
 //!
 //! Room: `--cache`, for each rank; left out, half of the memory that is free on its GPU when the run starts, shared by the ranks
 //! there. The other half is for the graph, the model and the mini-batches under way. A row's bytes are as it is stored.
@@ -121,7 +122,7 @@ impl Caches {
         let first = |list: &[u32], rows: usize| list.len().min(rows);
         match &self.lists {
             Lists::OfParts(map, room) => {
-                let order = map.cache_order(rank);
+                let order = map.cache_order(rank % map.num_parts());
                 &order[..first(order, room[rank])]
             }
             Lists::Hottest(vertices, room) => &vertices[..first(vertices, room[rank])],
@@ -253,9 +254,10 @@ fn stored(
         )));
     }
     let placement = Placement::open(dataset, key)?;
-    let (ranks, devices, made) = (job.config.num_ranks(), placement.num_devices(), placement.meta());
+    let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let problem = format!("--placement {key} is for {devices} devices, --ranks is {ranks}: it needs one for each");
+        let there = if job.config.groups == 1 { "--ranks is" } else { "the ranks of a group are" };
+        let problem = format!("--placement {key} is for {devices} devices, {there} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }
     if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)
@@ -273,11 +275,11 @@ fn stored(
             made.config.parallelism
         ));
     }
-    let of_device = |(device, &rows): (usize, &usize)| {
-        let both = placement.shared().iter().chain(placement.own(device));
+    let of_rank = |(rank, &rows): (usize, &usize)| {
+        let both = placement.shared().iter().chain(placement.own(rank % devices));
         both.take(rows).copied().collect()
     };
-    Ok((Lists::Each(room.iter().enumerate().map(of_device).collect()), format!("placement {key}")))
+    Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
 /// Whether the GPU of `reader` can read that of `owner`; makes it so.

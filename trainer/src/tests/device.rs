@@ -4,7 +4,9 @@
 use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
-use super::fixture::{Cut, changed, communities, config, dataset, models, on_ranks, several_labels, store_partition};
+use super::fixture::{
+    Cut, changed, communities, config, dataset, models, on_groups, on_ranks, several_labels, store_partition,
+};
 use super::runs::{losses, run};
 use crate::batch::{Input, InputRows, load, sample};
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
@@ -32,7 +34,7 @@ fn sampled_from(
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let (copied, places) = (Copied::default(), vec![place.clone(); config.num_ranks()]);
     let topology = Topology::new(&job, &places, &options, &copied, &NoProgress).unwrap();
-    let mut results = on_ranks(config.num_ranks(), |comm| {
+    let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
     });

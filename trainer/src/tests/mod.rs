@@ -6,6 +6,7 @@ mod device;
 mod equivalence;
 mod exchange;
 mod fixture;
+mod groups;
 mod infer;
 mod layers;
 mod links;
