@@ -25,6 +25,7 @@ pub mod batch;
 mod cache;
 mod checkpoint;
 mod config;
+mod dry_run;
 mod epoch;
 mod error;
 mod evaluate;
