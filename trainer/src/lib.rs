@@ -26,6 +26,7 @@ mod cache;
 mod checkpoint;
 mod comms;
 mod config;
+mod dry_run;
 mod epoch;
 mod error;
 mod evaluate;

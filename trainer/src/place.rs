@@ -140,7 +140,11 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
     let ranks = config.num_ranks();
     #[cfg(test)]
     if let Some(order) = options.emulated {
-        return Ok((0..ranks).map(|_| Place::under_test(order)).collect());
+        let place = |_| match options.emulated_bytes {
+            Some(bytes) => Place::Device(Gpu::emulated_of(order, bytes), tch::Device::Cpu, Dtype::F32),
+            None => Place::under_test(order),
+        };
+        return Ok((0..ranks).map(place).collect());
     }
     let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
     match config.device {

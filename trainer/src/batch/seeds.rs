@@ -13,6 +13,16 @@ pub enum Ownership<'a> {
     Map(&'a [u16]),
 }
 
+impl<'a> Ownership<'a> {
+    /// Each vertex's rank, where a partition map says it.
+    pub fn map(self) -> Option<&'a [u16]> {
+        match self {
+            Self::Mine => None,
+            Self::Map(owners) => Some(owners),
+        }
+    }
+}
+
 /// This rank's seeds of one global mini-batch.
 ///
 /// Every rank draws the same global batch from the shared seed and keeps its share. Shuffling each part on its own

@@ -11,6 +11,7 @@ use crate::RunOptions;
 use crate::batch::{BatchSampler, Input, load, sample};
 use crate::comms::Ranks;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::dry_run::DeviceRoom;
 use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
@@ -34,7 +35,7 @@ pub fn loss_and_gradient(
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let (seeds, targets) = job.batch(batch, at, comm.group).unwrap();
-    let mut sampler = topology.sampler(job, place).unwrap();
+    let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
     let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm.group).unwrap();
     let source = FeatureSource::new(&job.features, place);
     let loaded = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
@@ -50,8 +51,9 @@ pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let copied = Copied::default();
+    let (room, places) = (DeviceRoom::given(0, 1), vec![Place::host(); config.num_ranks()]);
     let topology =
-        Topology::new(&job, &[Place::host()], &RunOptions::default(), &copied, &gsplit_store::NoProgress).unwrap();
+        Topology::new((dataset, &job), &places, &RunOptions::default(), &room, &copied, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), &Place::host(), batch, comm)

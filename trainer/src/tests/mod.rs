@@ -3,6 +3,7 @@
 
 mod ahead;
 mod device;
+mod device_room;
 mod equivalence;
 mod exchange;
 mod fixture;
