@@ -30,12 +30,17 @@ pub fn train_step(
     let started = Instant::now();
     let mut report = StepReport::default();
     let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
-    let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, comm.group)?;
+    let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, (dropout, optimizer.loss_scale()), comm.group)?;
     (report.loss, report.correct, report.counted) = (loss.value, loss.correct, loss.counted);
     backward(pass, loss.gradient, comm, &mut report)?;
     let reducing = Instant::now();
     let update = optimizer.update(model.parameters(), comm.all)?;
     (report.gradient_norm, report.learning_rate) = (update.gradient_norm, update.learning_rate);
+    report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
+    if update.skipped {
+        // A loss that is not finite either would spoil the mean.
+        (report.loss, report.skipped) = (0.0, 1);
+    }
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
     report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
     Ok(report)

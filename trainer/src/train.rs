@@ -306,9 +306,11 @@ pub fn set_torch_threads(threads: usize) {
 fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochReport {
     EpochReport {
         epoch,
-        loss: sums.loss / steps as f64,
-        gradient_norm: sums.gradient_norm / steps as f64,
+        loss: sums.loss / sums.counted_of(steps),
+        gradient_norm: sums.gradient_norm / sums.counted_of(steps),
         learning_rate: sums.learning_rate,
+        loss_scale: sums.loss_scale,
+        skipped: sums.skipped,
         train: sums.correct as f64 / sums.counted.max(1) as f64,
         valid: None,
         test: None,

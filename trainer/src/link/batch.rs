@@ -71,15 +71,21 @@ impl LinkBatch {
         Ok((seeds, Self { ends: num_ends, pairs, first, negatives, exchange, total }))
     }
 
-    /// Loss and gradient of `rows`, f32 `[seeds, dim]`, scored by that of `model`, whose own parameters get their gradients.
-    /// Collective under a partition map.
-    pub fn loss(&self, model: &Model, rows: &Tensor, dropout: DropoutKey, comm: &dyn Communicator) -> Result<Loss> {
+    /// Loss of `rows`, f32 `[seeds, dim]`, scored by that of `model`, and gradient of `scale` times the loss; the scorer's own
+    /// parameters get theirs. Collective under a partition map.
+    pub fn loss(
+        &self,
+        model: &Model,
+        rows: &Tensor,
+        (dropout, scale): (DropoutKey, f32),
+        comm: &dyn Communicator,
+    ) -> Result<Loss> {
         let (seeds, dim) = (rows.size()[0] as usize, rows.size()[1] as usize);
         let mixed = self.exchange.forward(comm, to_rows(rows)?, dim)?;
         debug_assert_eq!(mixed.len(), self.ends * dim);
         let [sources, targets] = &self.pairs;
         let pairs = Pairs { ends: [sources, targets], negatives: self.negatives, first: self.first };
-        let scored = model.pair_scorer().loss(mixed, dim, pairs, 1.0 / self.total as f32, Some(dropout))?;
+        let scored = model.pair_scorer().loss(mixed, dim, pairs, scale / self.total as f32, Some(dropout))?;
         let gradient = self.exchange.backward(comm, scored.gradient, dim)?;
         Ok(Loss {
             value: scored.loss / self.total as f64,
