@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
-use gsplit_partition::placement::CacheSize;
 use gsplit_store::Dataset;
 use gsplit_trainer::{
     EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace, TrainConfig, train,
@@ -12,10 +11,12 @@ use gsplit_trainer::{
 use serde_json::{Map, Value, json};
 
 use crate::environment;
+use cache_room::CacheRoom;
 use config_file::{ConfigFile, Places, to_toml};
 use gsplit::ui::{Ui, give_up, stop_gently, usage};
 use processes::Processes;
 
+mod cache_room;
 mod config_file;
 mod processes;
 
@@ -76,11 +77,12 @@ pub struct Args {
     /// edges lead from [default: host; with --cache: partitioned for split, else replicated]
     #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]
     placement: Option<RowPlacement>,
-    /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows [default with --placement: half of
-    /// what is free there when the run starts, shared by the ranks on it; the rest is for the model and the mini-batches]
-    #[arg(long, value_name = "SIZE")]
-    cache: Option<CacheSize>,
-    /// With --device cuda, where mini-batches are sampled from, and by what; the samples are the same
+    /// Memory of its GPU that each rank has for feature rows: 4GiB, 20% of all rows, or auto: what a few mini-batches on
+    /// trial and the graph leave there, shared by the ranks on it [default with --placement: auto]
+    #[arg(long, value_name = "SIZE|auto")]
+    cache: Option<CacheRoom>,
+    /// With --device cuda, where the graph is that mini-batches are sampled from, and by what; the samples are the same.
+    /// A few mini-batches on trial tell how much of it fits on GPUs
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     topology: TopologyPlace,
     /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
@@ -161,7 +163,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
     }
     let joined = match args.print_config {
         true => None,
-        false => Processes::join(&args.processes, args.config.device, args.gpus.as_ref())?,
+        false => Processes::join(&args.processes, &args.config, args.gpus.as_ref())?,
     };
     let Some(processes) = joined else { return run_rank(args, None, ui) };
     args.config.ranks = args.config.ranks.or(Some(processes.size));
@@ -173,7 +175,7 @@ pub fn run(mut args: Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 /// Trains as one of `processes`, or as all ranks.
-fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Result<()> {
+fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Result<()> {
     let in_place = |error| match (error, &args.from_file) {
         (Error::Option(message), Some(file)) => usage(file.place(message)),
         (Error::Option(message), None) => usage(message),
@@ -181,6 +183,12 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
     };
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(in_place)?;
+    if let Some(CacheRoom::Auto) = args.cache {
+        let placed = cache_room::placement(&args.config, args.placement.as_ref()).map_err(in_place)?;
+        if !args.print_config {
+            args.placement = Some(placed);
+        }
+    }
     let config = &args.config;
     if args.print_config {
         ui.say(to_toml(config, &args.around(ui.threads())));
@@ -189,7 +197,7 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
     }
     let dataset = Dataset::open(&args.dataset.context("a dataset is needed")?)?;
     ui.say(format_args!(
-        "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks, {}",
+        "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks{}, {}",
         dataset.name(),
         dataset.num_vertices(),
         dataset.topology().num_edges(),
@@ -197,11 +205,12 @@ fn run_rank(args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::Resul
         config.model.layers,
         config.model.hidden,
         config.num_ranks(),
+        if config.groups > 1 { format!(" in {} groups", config.groups) } else { String::new() },
         config.parallelism,
     ));
     ui.say(header());
-    let cache = args.cache.map(|cache| dataset.features().map(|features| cache.bytes(features.num_bytes() as u64)));
-    let cache = cache.transpose()?;
+    let features = || Ok(dataset.features()?.num_bytes() as u64);
+    let cache = args.cache.and_then(CacheRoom::size).map(|size| anyhow::Ok(size.bytes(features()?))).transpose()?;
     let options = RunOptions {
         checkpoint: args.checkpoint,
         resume: args.resume,

@@ -26,6 +26,14 @@ pub enum KernelError {
         /// Ids must be below this.
         num_vertices: usize,
     },
+    /// A vertex of a frontier whose in-edges a GPU does not have.
+    #[error(
+        "the in-edges of vertex {vertex} are not among those that the GPU holds; sample vertices that it was chosen for"
+    )]
+    NotHeld {
+        /// The vertex.
+        vertex: u32,
+    },
     /// An edge index that the counters do not have.
     #[error("edge {edge} is out of range: the graph has {num_edges} edges; use a sample of this graph")]
     EdgeOutOfRange {

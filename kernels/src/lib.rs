@@ -41,7 +41,7 @@ pub use attention::{
     head_products_on_device,
 };
 pub use comm::{
-    Alarm, Communicator, DeviceExchange, Nccl, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
+    Alarm, Communicator, DeviceExchange, Nccl, Seat, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
     device_all_to_all_v,
 };
 #[cfg(feature = "mpi")]
@@ -67,8 +67,8 @@ pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_1
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_bf16, product_bf16};
 pub use sample::{
-    DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceWeights, Draw,
-    EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
+    DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, DeviceWeights,
+    Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
 };
 pub use segment::{
     segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,

@@ -67,7 +67,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
     /// With --device cuda, memory of its GPU that each rank has for feature rows, for the systems that cache: 4GiB, or 20% of all
-    /// rows [default: half of what is free there]
+    /// rows [default: what a few mini-batches on trial and the graph leave there]
     #[arg(long, value_name = "SIZE")]
     cache: Option<CacheSize>,
     /// Where feature rows are read from
@@ -164,6 +164,7 @@ impl Args {
         TrainConfig {
             parallelism: system.parallelism(),
             ranks: Some(self.ranks),
+            groups: 1,
             device: self.device,
             partition,
             model: self.model.clone(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gsplit::launch::Launch;
 use gsplit::ui::usage;
 use gsplit_kernels::CudaSurvey;
-use gsplit_trainer::{Device, GpuList, Process, Rendezvous};
+use gsplit_trainer::{Device, GpuList, Process, Rendezvous, TrainConfig};
 
 /// The variable that may hold a run's secret.
 const SECRET: &str = "GSPLIT_RENDEZVOUS_SECRET";
@@ -105,24 +105,26 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Meets the other processes if a launcher has started several; each computes on `device`, one of `gpus` if these are named.
-    /// Collective.
-    pub fn join(args: &Args, device: Device, gpus: Option<&GpuList>) -> anyhow::Result<Option<Self>> {
+    /// Meets the other processes if a launcher has started several, in the groups that `config` says; each computes on its device,
+    /// one of `gpus` if these are named. Collective.
+    pub fn join(args: &Args, config: &TrainConfig, gpus: Option<&GpuList>) -> anyhow::Result<Option<Self>> {
         let launch = Launch::found().map_err(usage)?;
         if args.mpi {
-            return Self::over_mpi(args, launch.as_ref(), device, gpus).map(Some);
+            return Self::over_mpi(args, launch.as_ref(), config, gpus).map(Some);
         }
         let Some(launch) = launch.filter(|launch| launch.size > 1) else {
-            return match (&args.rendezvous, &args.rendezvous_secret) {
-                (None, None) => Ok(None),
-                _ => Err(usage(
-                    "--rendezvous is for processes that a launcher has started: run this under torchrun --no-python, srun or \
-                     mpirun, or leave it out",
-                )),
+            let option = match (&args.rendezvous, &args.rendezvous_secret) {
+                (None, None) => return Ok(None),
+                (Some(_), _) => "--rendezvous",
+                (None, Some(_)) => "--rendezvous-secret",
             };
+            return Err(usage(format!(
+                "{option} is for processes that a launcher has started: run this under torchrun --no-python, srun or mpirun, or \
+                 leave it out"
+            )));
         };
-        match device {
-            Device::Cuda => Self::over_nccl(args, &launch, gpus).map(Some),
+        match config.device {
+            Device::Cuda => Self::over_nccl(args, &launch, config, gpus).map(Some),
             Device::Cpu => Err(usage(format!(
                 "--mpi is missing: {} has started {} processes. On CPUs they go over MPI: pass it, under mpirun or srun. On \
                  GPUs pass --device cuda. Or start one process, whose --ranks are threads",
@@ -132,22 +134,28 @@ impl Processes {
     }
 
     #[cfg(feature = "mpi")]
-    fn over_mpi(args: &Args, launch: Option<&Launch>, device: Device, gpus: Option<&GpuList>) -> anyhow::Result<Self> {
+    fn over_mpi(
+        args: &Args,
+        launch: Option<&Launch>,
+        config: &TrainConfig,
+        gpus: Option<&GpuList>,
+    ) -> anyhow::Result<Self> {
         let local = launch.and_then(|launch| launch.local);
-        let gpu = local.filter(|_| device == Device::Cuda).map(|local| gpu_of(local, gpus)).transpose()?;
+        let gpu = local.filter(|_| config.device == Device::Cuda).map(|local| gpu_of(local, gpus)).transpose()?;
         let world = gsplit_trainer::MpiWorld::start()?;
-        let (process, size) = (Arc::new(Process::of_mpi(&world, Some(args.timeout()), gpu)), world.size());
+        let process = Process::of_mpi(&world, config.groups, Some(args.timeout()), gpu).map_err(super::as_usage)?;
+        let (process, size) = (Arc::new(process), world.size());
         Ok(Self { process, size, world: Some(std::mem::ManuallyDrop::new(world)) })
     }
 
     #[cfg(not(feature = "mpi"))]
-    fn over_mpi(_: &Args, _: Option<&Launch>, _: Device, _: Option<&GpuList>) -> anyhow::Result<Self> {
+    fn over_mpi(_: &Args, _: Option<&Launch>, _: &TrainConfig, _: Option<&GpuList>) -> anyhow::Result<Self> {
         Err(usage(
             "--mpi: this gsplit was built without MPI: install one (Debian: libopenmpi-dev, libclang-dev), then `cargo build --release --features mpi`",
         ))
     }
 
-    fn over_nccl(args: &Args, launch: &Launch, gpus: Option<&GpuList>) -> anyhow::Result<Self> {
+    fn over_nccl(args: &Args, launch: &Launch, config: &TrainConfig, gpus: Option<&GpuList>) -> anyhow::Result<Self> {
         let Launch { by, rank, size, .. } = *launch;
         let local = launch.local.ok_or_else(|| {
             usage(format!("--device cuda: {by} does not say which process of its host this is: set LOCAL_RANK, RANK and WORLD_SIZE"))
@@ -160,7 +168,8 @@ impl Processes {
         })?;
         let secret = secret(args.rendezvous_secret.as_deref())?;
         let rendezvous = Rendezvous { host, port, secret, run: launch.run.clone(), timeout: args.timeout() };
-        let process = Process::of_nccl(&rendezvous, (rank, size), gpu_of(local, gpus)?).map_err(super::as_usage)?;
+        let process = Process::of_nccl(&rendezvous, (rank, size), config.groups, gpu_of(local, gpus)?);
+        let process = process.map_err(super::as_usage)?;
         Ok(Self {
             process: Arc::new(process),
             size,

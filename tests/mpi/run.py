@@ -42,6 +42,7 @@ def prepare(folder):
         ["presample", "ds", "--fanouts", "5,3", "--batch-size", "200", "--epochs", "2"],
         ["partition", "ds", "--parts", "4"],
         ["partition", "ds", "--parts", "3"],
+        ["partition", "ds", "--parts", "2"],
     )
     for words in steps:
         outcome = run(folder, GSPLIT, *words)
@@ -52,6 +53,8 @@ def same_as_threads(folder):
     cases = (
         (4, []),
         (3, ["--model", "gat", "--heads", "2", "--prefetch", "0"]),
+        (4, ["--groups", "2", "--model", "gcn", "--norm", "batch"]),
+        (6, ["--groups", "3", "--task", "link", "--valid-edges", "0.05", "--test-edges", "0.05"]),
         (3, ["--parallelism", "data", "--model", "gcn", "--norm", "batch"]),
         (2, ["--parallelism", "data", "--task", "link", "--valid-edges", "0.05", "--test-edges", "0.05"]),
     )
@@ -65,9 +68,20 @@ def same_as_threads(folder):
         print(f"{processes} processes as {processes} threads: {' '.join(options) or 'split'}")
 
 
+def groups_are_data_parallel(folder):
+    """Four processes in two groups sample and load what two of data parallelism do, and learn the same."""
+    train = [*TRAIN, "--epochs", "2", "--json", "--mpi"]
+    found = losses(mpirun(folder, 4, GSPLIT, *train, "--groups", "2"))
+    data = losses(mpirun(folder, 2, GSPLIT, *train, "--parallelism", "data"))
+    for group, rank in zip(found, data, strict=True):
+        assert group[5:7] == rank[5:7], f"edges and rows loaded: {group}, data {rank}"
+        assert abs(group[1] - rank[1]) <= 1e-4 * rank[1], f"loss: {group}, data {rank}"
+    print("2 groups of 2 processes as 2 processes of data parallelism")
+
+
 def goes_on(folder):
-    train = [*TRAIN, "--checkpoint", "kept", "--log", "log.jsonl", "--json", "--mpi"]
-    whole = losses(mpirun(folder, 4, GSPLIT, *TRAIN, "--json", "--mpi", "--epochs", "3"))
+    train = [*TRAIN, "--groups", "2", "--checkpoint", "kept", "--log", "log.jsonl", "--json", "--mpi"]
+    whole = losses(mpirun(folder, 4, GSPLIT, *TRAIN, "--groups", "2", "--json", "--mpi", "--epochs", "3"))
     first = losses(mpirun(folder, 4, GSPLIT, *train, "--epochs", "1"))
     rest = losses(mpirun(folder, 4, GSPLIT, *train, "--epochs", "3", "--resume"))
     assert first + rest == whole, (first, rest, whole)
@@ -80,7 +94,13 @@ def fails_as_one(folder):
     broken = folder / "one-fails.sh"
     broken.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 2 ] && cd /\nexec {GSPLIT} "$@"\n')
     broken.chmod(0o755)
+    unlike = folder / "one-is-unlike.sh"
+    unlike.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 3 ] && set -- "$@" --groups 4\nexec {GSPLIT} "$@"\n')
+    unlike.chmod(0o755)
     cases = (
+        ("a rank without its dataset, in groups", mpirun(folder, 4, broken, *TRAIN, "--mpi", "--groups", "2"), "ds"),
+        ("groups that differ", mpirun(folder, 4, unlike, *TRAIN, "--mpi"), "start all with the same options"),
+        ("groups that are not equal", mpirun(folder, 4, GSPLIT, *TRAIN, "--mpi", "--groups", "3"), "--groups 3: 4 processes"),
         ("a rank without its dataset", mpirun(folder, 4, broken, *TRAIN, "--mpi"), "ds"),
         ("fewer ranks than processes", mpirun(folder, 4, GSPLIT, *TRAIN, "--mpi", "--ranks", "3"), "4 processes were started"),
         ("without --mpi", mpirun(folder, 2, GSPLIT, *TRAIN), "--mpi is missing"),
@@ -99,10 +119,12 @@ def waits_no_longer(folder):
         f'{GSPLIT} "$@" & rank=$!\nsleep 6; kill -STOP $rank; wait $rank\n'
     )
     stopped.chmod(0o755)
-    outcome = mpirun(folder, 3, stopped, *TRAIN, "--mpi", "--epochs", "1000000", "--timeout", "3")
-    assert outcome.returncode != 0, outcome.stdout
-    assert "waited 3 s in " in outcome.stderr and "for rank 1, which" in outcome.stderr, outcome.stderr
-    print("a rank that stops: the others name it")
+    for processes, options, named in ((3, [], "for rank 1, which"), (4, ["--groups", "2"], "rank 1")):
+        train = [*TRAIN, *options, "--mpi", "--epochs", "1000000", "--timeout", "3"]
+        outcome = mpirun(folder, processes, stopped, *train)
+        assert outcome.returncode != 0, outcome.stdout
+        assert "waited 3 s in " in outcome.stderr and named in outcome.stderr, outcome.stderr
+        print(f"a rank that stops: the others name it {' '.join(options)}")
 
 
 def main():
@@ -110,6 +132,7 @@ def main():
         folder = Path(name)
         prepare(folder)
         same_as_threads(folder)
+        groups_are_data_parallel(folder)
         goes_on(folder)
         fails_as_one(folder)
         waits_no_longer(folder)

@@ -215,6 +215,10 @@ fn processes_that_cannot_be_ranks_are_told_what_to_do() {
         (torchrun, "--device cuda --rendezvous-secret none", 1, "none: No such file"),
         ("A=b", "--rendezvous localhost:29400", 2, "--rendezvous is for processes that a launcher has started"),
         ("A=b", "--rendezvous localhost", 2, "--rendezvous"),
+        ("A=b", "--rendezvous-secret key", 2, "--rendezvous-secret is for processes that a launcher has started"),
+        ("A=b", "--groups 3", 2, "--groups 3: expected a number that divides --ranks 4"),
+        ("A=b", "--groups 2 --parallelism data", 2, "--groups 2 is for --parallelism split"),
+        ("A=b", "--groups x", 2, "--groups"),
         ("A=b", "--timeout 0", 2, "--timeout"),
     ] {
         let args: Vec<&str> = ["train", "ds"].into_iter().chain(words.split_whitespace()).collect();

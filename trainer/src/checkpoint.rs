@@ -3,7 +3,7 @@
 //! ```text
 //! DIR/epoch-00007/model.safetensors       parameters and running statistics by name, f32
 //! DIR/epoch-00007/optimizer.safetensors   the optimizer's state by name, flat, in the parameters' order
-//! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, checksums
+//! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, loss scale, checksums
 //! DIR/best -> epoch-00005                 the one with the highest valid metric so far
 //! DIR/lock                                held by the run that writes here
 //! ```
@@ -25,7 +25,7 @@ use tch::Tensor;
 
 use crate::config::TrainConfig;
 use crate::model::Parameters;
-use crate::optimizer::Optimizer;
+use crate::optimizer::{LossScale, Optimizer};
 use crate::place::on_host;
 use crate::report::EpochReport;
 use crate::stopping::best_epoch;
@@ -54,8 +54,11 @@ pub struct Checkpoint {
     pub config: TrainConfig,
     /// One report for each epoch done: a resumed run's log starts with them.
     pub history: Vec<EpochReport>,
-    /// Updates done.
+    /// Mini-batches done.
     pub steps: u64,
+    /// How losses are scaled, in a run in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
     /// The tensors' files.
     pub files: Files,
     /// Version of gsplit.
@@ -146,6 +149,7 @@ pub fn save(
         config: config.clone(),
         history: history.to_vec(),
         steps: optimizer.steps,
+        loss_scale: optimizer.scaling(),
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
     };
@@ -218,6 +222,7 @@ pub struct Resume {
     /// The epochs done.
     pub history: Vec<EpochReport>,
     steps: u64,
+    loss_scale: Option<LossScale>,
 }
 
 /// Refuses to start a run in a folder that holds the checkpoints of another.
@@ -261,7 +266,7 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
             return Err(Error::Data { path: path.join(name), problem });
         }
     }
-    Ok(Resume { path, history: checkpoint.history, steps: checkpoint.steps })
+    Ok(Resume { path, history: checkpoint.history, steps: checkpoint.steps, loss_scale: checkpoint.loss_scale })
 }
 
 /// What to do about a damaged checkpoint.
@@ -288,7 +293,7 @@ fn unusable(error: gsplit_store::Error) -> Error {
 pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
     restore_parameters(&resume.path.join("model.safetensors"), parameters)?;
     copy_from(&resume.path.join("optimizer.safetensors"), optimizer.state())?;
-    optimizer.steps = resume.steps;
+    optimizer.resume(resume.steps, resume.loss_scale);
     Ok(())
 }
 

@@ -6,7 +6,8 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
 use crate::Result;
-use crate::batch::{BatchSampler, Comms, Prepared, for_each_batch};
+use crate::batch::{BatchSampler, Prepared, for_each_batch};
+use crate::comms::Comms;
 use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
@@ -27,7 +28,7 @@ pub fn train_epoch(
 ) -> Result<StepReport> {
     let config = job.config;
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
-    let (mut sums, comm) = (StepReport::default(), comms.computing.as_ref());
+    let (mut sums, comm) = (StepReport::default(), comms.all());
     let mut window = Window::begin(log, epoch, optimizer.steps);
     for_each_batch((job, source), sampler, epoch, &order, comms, |prepared| {
         let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
@@ -35,7 +36,7 @@ pub fn train_epoch(
         let hits = batch.hits;
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
-        let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comm)?;
+        let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
         let ending = Instant::now();
         job.end_phase(model.place())?;
         report.timings.compute_s += ending.elapsed().as_secs_f64();

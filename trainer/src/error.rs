@@ -83,6 +83,15 @@ pub enum Error {
         /// Mini-batch of the epoch, from 1.
         step: u32,
     },
+    /// Gradients in f16 that no scale of the loss makes finite.
+    #[error(
+        "in f16 no gradient is finite, whatever the loss is scaled by: {skipped} mini-batches were left out: train with --dtype \
+         bf16, or check the features (f16 ends at 65504)"
+    )]
+    Overflow {
+        /// Mini-batches of the run that were left out.
+        skipped: u64,
+    },
     /// The caller asked to stop.
     #[error("interrupted: the epochs before are kept where --checkpoint was given")]
     Interrupted,

@@ -1,5 +1,6 @@
 //! Everything the ranks of a run share, opened and checked before the first mini-batch.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_kernels::{Communicator, Graph};
@@ -216,19 +217,28 @@ impl Job<'_> {
         Shape { features: self.features.dim(), outputs: self.outputs, several }
     }
 
-    /// This rank's seeds of the global mini-batch `items` at `(seed, epoch, step)`, and what they are to learn. Collective.
+    /// The seeds of this rank of the group of `comm` in the global mini-batch `items` at `(seed, epoch, step)`, and what they are to
+    /// learn. Collective in the group.
     pub fn batch(&self, items: &[u32], at: (u64, u32, u32), comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
+        let share = self.share_of_group(items.len(), comm);
         match &self.task {
             Task::Nodes(labels) => {
-                let seeds = Seeds::of(items, self.ownership, comm.rank(), comm.size());
+                let seeds = Seeds::of(&items[share], self.ownership, comm.rank(), comm.size());
                 Ok((seeds, Targets::Nodes(NodeTargets::of(items, labels))))
             }
             Task::Links(links) => {
                 let negatives = self.config.task.negatives;
-                let (seeds, batch) = LinkBatch::new(links, items, negatives, at, self.ownership, comm)?;
+                let (seeds, batch) = LinkBatch::new(links, (items, share), negatives, at, self.ownership, comm)?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }
+    }
+
+    /// The equal consecutive share of the group of `comm` in a mini-batch of `items`: what one rank of so many has under data
+    /// parallelism.
+    fn share_of_group(&self, items: usize, comm: &dyn Communicator) -> Range<usize> {
+        let (group, groups) = (comm.name(0) / comm.size(), self.config.groups);
+        items * group / groups..items * (group + 1) / groups
     }
 
     /// Ends a phase of a mini-batch at `place`: waits for what it launched, where phases are measured.
@@ -248,18 +258,19 @@ impl Job<'_> {
     }
 }
 
-/// The partition that was named, or the only one with as many parts as there are ranks.
+/// The partition that was named, or the only one with as many parts as a group has ranks.
 pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
-    let ranks = config.num_ranks();
+    let ranks = config.ranks_of_group();
     if let Some(key) = &config.partition {
         let map = PartitionMap::open(dataset, key)?;
-        return match map.num_parts() == ranks {
-            true => Ok(map),
-            false => Err(Error::Option(format!(
-                "--partition {key} has {} parts, --ranks is {ranks}: a rank needs a part of its own",
-                map.num_parts()
-            ))),
+        if map.num_parts() == ranks {
+            return Ok(map);
+        }
+        let needs = match config.groups {
+            1 => format!("--ranks is {ranks}: a rank needs a part of its own"),
+            groups => format!("each of {groups} groups has {ranks} ranks: a rank of a group needs a part of its own"),
         };
+        return Err(Error::Option(format!("--partition {key} has {} parts, {needs}", map.num_parts())));
     }
     let (mut fitting, mut unfit, mut refused) = (Vec::new(), Vec::new(), None);
     for key in dataset.keys("partition")? {

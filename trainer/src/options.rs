@@ -47,7 +47,8 @@ pub struct RunOptions {
     pub gpus: Option<GpuList>,
     /// Which feature rows GPUs keep in their memory; when `None` none, or with `cache` what suits the parallelism.
     pub placement: Option<RowPlacement>,
-    /// Bytes of its GPU's memory that each rank has for feature rows; half of what is free when `None` and there is a `placement`.
+    /// Bytes of its GPU's memory that each rank has for feature rows; when `None` and there is a `placement`, what a dry run leaves
+    /// beside the graph.
     pub cache: Option<u64>,
     /// Where GPUs that sample read the graph.
     pub topology: TopologyPlace,
@@ -57,6 +58,9 @@ pub struct RunOptions {
     /// Every rank on an emulated GPU, with this order of threads.
     #[cfg(test)]
     pub emulated: Option<u32>,
+    /// Bytes of each emulated GPU, where they are limited.
+    #[cfg(test)]
+    pub emulated_bytes: Option<u64>,
     /// GPUs do not read each other's memory.
     #[cfg(test)]
     pub apart: bool,

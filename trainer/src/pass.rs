@@ -16,10 +16,11 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::{Communicator, Graph};
+use gsplit_kernels::Graph;
 use tch::{Kind, Tensor};
 
 use crate::batch::{Loaded, SampledLayer};
+use crate::comms::Ranks;
 use crate::ids::Ids;
 use crate::model::{DropoutKey, LayerEdges, Model};
 use crate::operator::{Moments, Rows};
@@ -109,7 +110,7 @@ impl Pass<'_> {
         &mut self,
         index: usize,
         mixed: Option<Tensor>,
-        comm: &dyn Communicator,
+        comm: Ranks<'_>,
         report: &mut StepReport,
     ) -> Result<Tensor> {
         let keep = !self.model.checkpoints_activations();
@@ -127,7 +128,7 @@ impl Pass<'_> {
                 let sums = body.detach().set_requires_grad(true);
                 let measuring = Instant::now();
                 let moments = match self.dropout.is_some() && self.model.needs_moments(index) {
-                    true => Some(Moments::of(self.model.place(), &sums, shares(self.layer(index), comm)?, comm)?),
+                    true => Some(Moments::of(self.model.place(), &sums, shares(self.layer(index), comm)?, comm.all)?),
                     false => None,
                 };
                 report.timings.exchange_s += measuring.elapsed().as_secs_f64();
@@ -152,7 +153,7 @@ pub fn forward<'a>(
     mut batch: Loaded<'a>,
     graph: Graph<'a>,
     dropout: Option<DropoutKey>,
-    comm: &dyn Communicator,
+    comm: Ranks<'_>,
     report: &mut StepReport,
 ) -> Result<Pass<'a>> {
     let mut dim = batch.features.dim();
@@ -165,7 +166,7 @@ pub fn forward<'a>(
         let exchanging = Instant::now();
         let mixed = match (&layer.exchange, rows) {
             (Exchange::Identity, rows) => rows,
-            (exchange, rows) => Some(exchange.forward_at(place, comm, rows.as_ref(), dim)?),
+            (exchange, rows) => Some(exchange.forward_at(place, comm.group, rows.as_ref(), dim)?),
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
         let mixed = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
@@ -182,12 +183,7 @@ pub fn forward<'a>(
 }
 
 /// Gradients of the parameters from that of the logits, zero where there is none; from the top layer down. Collective.
-pub fn backward(
-    mut pass: Pass<'_>,
-    of_logits: Option<Tensor>,
-    comm: &dyn Communicator,
-    report: &mut StepReport,
-) -> Result<()> {
+pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, report: &mut StepReport) -> Result<()> {
     if let Some(of_logits) = of_logits.filter(|_| pass.logits.requires_grad()) {
         autograd::backward(&pass.logits, &of_logits)?;
     }
@@ -228,7 +224,7 @@ pub fn backward(
                 let place = pass.model.place();
                 let zeros = || Tensor::zeros([layer.mixed.len() as i64, dim as i64], (kind, place.device()));
                 let gradient = if gradient.defined() { gradient } else { zeros() };
-                exchange.backward_at(place, comm, &gradient, dim)?
+                exchange.backward_at(place, comm.group, &gradient, dim)?
             }
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
@@ -243,7 +239,7 @@ fn tail_backward(
     index: usize,
     tail: &Tail,
     of_rows: Tensor,
-    comm: &dyn Communicator,
+    comm: Ranks<'_>,
     report: &mut StepReport,
 ) -> Result<Tensor> {
     if of_rows.defined() && of_rows.size()[0] > 0 {
@@ -257,7 +253,7 @@ fn tail_backward(
     let Some(moments) = &tail.moments else { return Ok(gradient) };
     let gradient = if gradient.defined() { gradient } else { tail.sums.detach().zeros_like() };
     let measuring = Instant::now();
-    let gradient = moments.correct(pass.model.place(), &tail.sums, &gradient, comm)?;
+    let gradient = moments.correct(pass.model.place(), &tail.sums, &gradient, comm.all)?;
     report.timings.exchange_s += measuring.elapsed().as_secs_f64();
     Ok(gradient)
 }
@@ -269,12 +265,14 @@ fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor>
 
 /// How much each row of a layer counts where ranks share rows: 1 over the number of ranks that hold it. `None` where each is
 /// on one rank. Collective.
-fn shares(layer: &SampledLayer, comm: &dyn Communicator) -> Result<Option<Vec<f32>>> {
-    if comm.size() == 1 || !layer.exchange.is_identity() {
+fn shares(layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option<Vec<f32>>> {
+    // Under a partition map each is on one rank of every group.
+    let shared = if layer.exchange.is_identity() { comm.all.size() > 1 } else { comm.are_grouped() };
+    if !shared {
         return Ok(None);
     }
     // Somebody counts each vertex: its number decides who.
-    let ranks = comm.size();
+    let (comm, ranks) = (comm.all, comm.all.size());
     let (_, exchange) = Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?;
     let holders = exchange.backward(comm, vec![1.0; layer.frontier.len()], 1)?;
     let holders = exchange.forward(comm, holders, 1)?;

@@ -11,7 +11,7 @@
 use std::str::FromStr;
 
 use gsplit_kernels::{Gpu, GpuError, before_out_of_memory, load_torch_cuda};
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::operator::Engine;
@@ -23,8 +23,19 @@ use crate::{Error, Result, autograd};
 pub enum Place {
     /// The host; dense products by this engine.
     Host(Engine),
-    /// A GPU, torch's name for it, and what factors of products and hidden rows are rounded to there.
+    /// A GPU, torch's name for it, and what factors of products and rows are rounded to there.
     Device(Gpu, tch::Device, Dtype),
+}
+
+impl Dtype {
+    /// What torch calls it.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::F32 => Kind::Float,
+            Self::Bf16 => Kind::BFloat16,
+            Self::F16 => Kind::Half,
+        }
+    }
 }
 
 impl Place {
@@ -64,7 +75,7 @@ impl Place {
         }
     }
 
-    /// The same place with products, and on a GPU hidden rows, of this type.
+    /// The same place with products, and on a GPU rows, of this type.
     pub fn with_dtype(self, dtype: Dtype) -> Self {
         match self {
             Self::Host(_) => Self::Host(Engine::of(dtype)),
@@ -72,12 +83,17 @@ impl Place {
         }
     }
 
-    /// The type of the rows that pass from layer to layer here. (The host rounds the factors of products alone.)
+    /// The type of the rows that layers read and return here. (The host rounds the factors of products alone.)
     pub fn row_dtype(&self) -> Dtype {
         match self {
             Self::Host(_) => Dtype::F32,
             Self::Device(.., dtype) => *dtype,
         }
+    }
+
+    /// [`Place::row_dtype`], as torch calls it.
+    pub fn row_kind(&self) -> Kind {
+        self.row_dtype().kind()
     }
 
     /// The GPU, if it is one.
@@ -140,14 +156,21 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
     let ranks = config.num_ranks();
     #[cfg(test)]
     if let Some(order) = options.emulated {
-        return Ok((0..ranks).map(|_| Place::under_test(order)).collect());
+        let place = |_| match options.emulated_bytes {
+            Some(bytes) => Place::Device(Gpu::emulated_of(order, bytes), tch::Device::Cpu, Dtype::F32),
+            None => Place::under_test(order),
+        };
+        return Ok((0..ranks).map(place).collect());
     }
     let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
     match config.device {
         Device::Cpu if !named.is_empty() => {
             Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
         }
-        Device::Cpu => Ok(vec![Place::host(); ranks]),
+        Device::Cpu => {
+            check_host_dtype(config.model.dtype)?;
+            Ok(vec![Place::host(); ranks])
+        }
         Device::Cuda if options.process.is_some() => place_of_process(options, ranks),
         Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
         Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
@@ -155,6 +178,14 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
             "--gpus names {} GPUs, --ranks is {ranks}: name one for each rank; one may be named more than once",
             named.len()
         ))),
+    }
+}
+
+/// Refuses the type that the host does not compute in.
+pub(crate) fn check_host_dtype(dtype: Dtype) -> Result<()> {
+    match dtype {
+        Dtype::F32 | Dtype::Bf16 => Ok(()),
+        Dtype::F16 => Err(Error::Option("--dtype f16 is for --device cuda: on a CPU choose bf16, or f32".into())),
     }
 }
 

@@ -2,14 +2,20 @@
 //!
 //! Every process opens the dataset by itself and computes as a rank that is a thread does; the first alone writes
 //! checkpoints and logs. The numbers are the same bits. On CPUs MPI connects the ranks; on GPUs NCCL does, or MPI with the
-//! rows by way of the host.
+//! rows by way of the host. Processes of one host are ranks that follow each other under every launcher's usual order, so that
+//! `--groups` of as many ranks as a host has keep rows within it.
 
-use gsplit_kernels::{Communicator, Gpu, Nccl, NcclId};
+use gsplit_kernels::{Communicator, Gpu, Nccl, NcclId, Seat};
 
-use crate::batch::Comms;
+use crate::comms::Comms;
 use crate::place::GpuList;
 use crate::rendezvous::{Line, Rendezvous};
-use crate::{Error, Result};
+use crate::{Error, Result, TrainConfig};
+
+/// Groups that NCCL joins for a run: for ids, for rows, and, where there are several groups of ranks, for sums over all.
+const SAMPLING: usize = 0;
+const COMPUTING: usize = 1;
+const ALL: usize = 2;
 
 /// This process as a rank, for [`RunOptions::process`](crate::RunOptions::process).
 pub struct Process {
@@ -24,37 +30,69 @@ impl Process {
     /// A rank with its ends of two groups of the same ranks, which do not disturb each other; `gpu` is what it computes on where
     /// that is what is asked for.
     pub fn new(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>, gpu: Option<usize>) -> Self {
-        Self { comms: Comms { sampling, computing }, gpu, line: None }
+        Self { comms: Comms::of_one_group(sampling, computing), gpu, line: None }
     }
 
-    /// A rank of those that MPI connects, which waits in collectives for `timeout`. Collective.
-    #[cfg(feature = "mpi")]
-    pub fn of_mpi(world: &gsplit_kernels::MpiWorld, timeout: Option<std::time::Duration>, gpu: Option<usize>) -> Self {
-        Self::new(Box::new(world.group(timeout)), Box::new(world.group(timeout)), gpu)
+    /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of those of its
+    /// own, which name ranks by their numbers in the run ([`Communicator::name`]).
+    pub fn in_group(
+        all: Box<dyn Communicator>,
+        [sampling, computing]: [Box<dyn Communicator>; 2],
+        gpu: Option<usize>,
+    ) -> Self {
+        Self { comms: Comms::of_group(all, sampling, computing), gpu, line: None }
     }
 
-    /// Rank `rank` of `size` that NCCL connects, each with a GPU of its own, by its number on this host. Collective.
+    /// A rank of those that MPI connects, in one of `groups`, which waits in collectives for `timeout`. Collective.
     ///
     /// # Errors
-    /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] if the others do not come in time, and with what NCCL says.
-    pub fn of_nccl(rendezvous: &Rendezvous, (rank, size): (usize, usize), gpu: usize) -> Result<Self> {
+    /// [`Error::Option`] unless all ranks were started with the same number of groups, and that divides theirs.
+    #[cfg(feature = "mpi")]
+    pub fn of_mpi(
+        world: &gsplit_kernels::MpiWorld,
+        groups: usize,
+        timeout: Option<std::time::Duration>,
+        gpu: Option<usize>,
+    ) -> Result<Self> {
+        check_groups(groups, world.size())?;
+        let all = world.group(timeout);
+        let said = gsplit_kernels::all_gather_v(&all, &[groups as u64])?.concat();
+        if let Some(rank) = said.iter().position(|&other| other != groups as u64) {
+            return Err(other_groups(world.rank(), groups, rank, said[rank]));
+        }
+        if groups == 1 {
+            return Ok(Self::new(Box::new(world.group(timeout)), Box::new(all), gpu));
+        }
+        let own = || Ok::<_, Error>(Box::new(world.group_of(groups, timeout)?) as Box<dyn Communicator>);
+        Ok(Self::in_group(Box::new(all), [own()?, own()?], gpu))
+    }
+
+    /// Rank `rank` of `size` that NCCL connects, in one of `groups`, each with a GPU of its own, by its number on this host. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] without the GPU or NCCL; [`Error::Comm`] if the others do not come in time, and with what NCCL says;
+    /// [`Error::Option`] as for MPI.
+    pub fn of_nccl(rendezvous: &Rendezvous, (rank, size): (usize, usize), groups: usize, gpu: usize) -> Result<Self> {
+        check_groups(groups, size)?;
         let device = Gpu::open(gpu)?;
         // What one group waits for must not stand behind what the other waits for.
-        let sampling = device.side_stream()?;
-        let ids = || {
-            let ids = [NcclId::new()?, NcclId::new()?];
-            Ok(ids.iter().flat_map(|id| *id.as_bytes()).collect())
+        let sampling_stream = device.side_stream()?;
+        let (told, line) = rendezvous.meet(rank, size, || Invitation::for_all(size, groups, || Ok(NcclId::new()?)))?;
+        let Invitation { groups: of_first, ids } = Invitation::from_bytes(&told)?;
+        if of_first != groups as u64 {
+            return Err(other_groups(rank, groups, 0, of_first));
+        }
+        let join = |gpu: &Gpu, group: usize, seat: Seat| {
+            let comm = Nccl::join(gpu, ids[group], seat, Some(rendezvous.timeout), Some(line.alarm()))?;
+            Ok::<_, Error>(Box::new(comm) as Box<dyn Communicator>)
         };
-        let (ids, line) = rendezvous.meet(rank, size, ids)?;
-        let mut ids = ids.chunks_exact(NcclId::BYTES).map(|id| id.try_into().map(NcclId::from_bytes));
-        let mut join = |gpu: &Gpu| {
-            let Some(Ok(id)) = ids.next() else {
-                return Err(Error::Option("--rendezvous: rank 0 is another version of gsplit".into()));
-            };
-            let comm = Nccl::join(gpu, id, (rank, size), Some(rendezvous.timeout), Some(line.alarm()))?;
-            Ok(Box::new(comm) as Box<dyn Communicator>)
+        let seat = Seat::in_group(rank, size, groups);
+        let (sampling, computing) = (join(&sampling_stream, SAMPLING, seat)?, join(&device, COMPUTING, seat)?);
+        let comms = match groups {
+            1 => Comms::of_one_group(sampling, computing),
+            // One thread computes, so both may be on one stream.
+            _ => Comms::of_group(join(&device, ALL, Seat::among_all(rank, size))?, sampling, computing),
         };
-        let comms = Comms { sampling: join(&sampling)?, computing: join(&device)? };
         Ok(Self { comms, gpu: Some(gpu), line: Some(line) })
     }
 
@@ -75,7 +113,7 @@ impl Process {
 
     /// This process's rank.
     pub fn rank(&self) -> usize {
-        self.comms.computing.rank()
+        self.comms.all().rank()
     }
 
     /// Tells the others that this rank has done all it had to. Without that they take its end for a failure.
@@ -100,12 +138,67 @@ impl Process {
         self.gpu.ok_or_else(|| Error::Option(problem.into()))
     }
 
-    /// Refuses another number of ranks than there are processes.
-    pub(crate) fn check(&self, ranks: usize) -> Result<()> {
-        match self.comms.computing.size() {
-            size if size == ranks => Ok(()),
-            size => Err(Error::Option(format!("--ranks {ranks}: {size} processes were started, one is a rank"))),
-        }
+    /// Refuses another number of ranks than there are processes, and other groups than they form.
+    pub(crate) fn check(&self, config: &TrainConfig) -> Result<()> {
+        let (size, ranks) = (self.comms.all().size(), config.num_ranks());
+        let problem = if size != ranks {
+            format!("--ranks {ranks}: {size} processes were started, one is a rank")
+        } else if self.comms.sampling().size() != config.ranks_of_group() {
+            format!("--groups {}: the processes form groups of {}", config.groups, self.comms.sampling().size())
+        } else {
+            return Ok(());
+        };
+        Err(Error::Option(problem))
+    }
+}
+
+/// Refuses groups that are not equal.
+fn check_groups(groups: usize, size: usize) -> Result<()> {
+    match groups > 0 && size.is_multiple_of(groups) {
+        true => Ok(()),
+        false => Err(Error::Option(format!(
+            "--groups {groups}: {size} processes were started: give a number that divides it"
+        ))),
+    }
+}
+
+/// What `rank` says, which has another number of groups than `other`.
+fn other_groups(rank: usize, groups: usize, other: usize, of_other: u64) -> Error {
+    Error::Option(format!(
+        "--groups {groups} of rank {rank} is {of_other} on rank {other}: start all with the same options"
+    ))
+}
+
+/// What rank 0 tells another before NCCL joins them: 8 bytes for the number of groups, then the ids, of 128 bytes each.
+struct Invitation {
+    groups: u64,
+    /// Of this rank's groups for ids and for rows, and of all ranks.
+    ids: [NcclId; 3],
+}
+
+impl Invitation {
+    /// Those of all ranks, with ids of `new`.
+    fn for_all(size: usize, groups: usize, new: impl Fn() -> Result<NcclId>) -> Result<Vec<Vec<u8>>> {
+        let of_groups = (0..groups).map(|_| Ok([new()?, new()?])).collect::<Result<Vec<[NcclId; 2]>>>()?;
+        let all = if groups == 1 { of_groups[0][COMPUTING] } else { new()? };
+        let of_rank = |rank: usize| {
+            let seat = Seat::in_group(rank, size, groups);
+            let [sampling, computing] = of_groups[seat.first / seat.size];
+            Self { groups: groups as u64, ids: [sampling, computing, all] }.to_bytes()
+        };
+        Ok((0..size).map(of_rank).collect())
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        let ids = self.ids.iter().flat_map(|id| *id.as_bytes());
+        self.groups.to_le_bytes().into_iter().chain(ids).collect()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let other = || Error::Option("--rendezvous: rank 0 is another version of gsplit".into());
+        let (groups, ids) = bytes.split_first_chunk().ok_or_else(other)?;
+        let ids: Vec<NcclId> = ids.as_chunks().0.iter().map(|&id| NcclId::from_bytes(id)).collect();
+        Ok(Self { groups: u64::from_le_bytes(*groups), ids: ids.try_into().map_err(|_| other())? })
     }
 }
 
@@ -118,6 +211,37 @@ impl std::fmt::Debug for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_rank_is_invited_to_its_own_groups() {
+        for (size, groups) in [(1, 1), (4, 1), (4, 2), (6, 3), (4, 4)] {
+            let made = std::cell::Cell::new(0u8);
+            let new = || {
+                made.set(made.get() + 1);
+                Ok(NcclId::from_bytes([made.get(); NcclId::BYTES]))
+            };
+            let told = Invitation::for_all(size, groups, new).unwrap();
+            let invitations: Vec<Invitation> =
+                told.iter().map(|bytes| Invitation::from_bytes(bytes).unwrap()).collect();
+            assert_eq!(usize::from(made.get()), if groups == 1 { 2 } else { 1 + 2 * groups }, "each has its ranks");
+            for (rank, one) in invitations.iter().enumerate() {
+                assert_eq!(one.groups, groups as u64);
+                assert!(one.ids[SAMPLING] != one.ids[COMPUTING]);
+                for (other_rank, other) in invitations.iter().enumerate() {
+                    let together = rank * groups / size == other_rank * groups / size;
+                    assert_eq!(one.ids[SAMPLING] == other.ids[SAMPLING], together);
+                    assert_eq!(one.ids[COMPUTING] == other.ids[COMPUTING], together);
+                    assert_eq!(one.ids[ALL], other.ids[ALL]);
+                    assert!(groups == 1 || ![SAMPLING, COMPUTING].map(|id| other.ids[id]).contains(&one.ids[ALL]));
+                }
+            }
+            for bytes in [&told[0][1..], &told[0][..8], &told[0][..300], b""] {
+                assert!(
+                    Invitation::from_bytes(bytes).is_err_and(|error| error.to_string().contains("another version"))
+                );
+            }
+        }
+    }
 
     #[test]
     fn each_process_of_a_host_has_its_gpu() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 
-use crate::batch::Comms;
+use crate::comms::Comms;
 use crate::error::first_line;
 use crate::{Error, Result};
 
@@ -21,23 +21,21 @@ const GRACE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 /// How a program ends whose ranks cannot be waited for.
 pub type Abandon = fn(&Error) -> !;
 
-/// `work` of each of `ranks`, on a thread of its own; the first failure stops all of them and is the one reported. In a collective a
-/// rank waits for others for `timeout`.
+/// `work` of each of `ranks`, in `groups` equal groups, on a thread of its own; the first failure stops all of them and is the one
+/// reported. In a collective a rank waits for others for `timeout`.
 ///
 /// # Errors
 /// Those of `work`, and [`Error::Rank`] for one that panicked.
 pub fn on_threads<R: Send>(
-    ranks: usize,
+    (ranks, groups): (usize, usize),
     timeout: Option<Duration>,
     abandon: Option<Abandon>,
     work: impl Fn(&Comms) -> Result<R> + Sync,
 ) -> Result<R> {
-    let comms = group(ranks, timeout).into_iter().zip(group(ranks, timeout));
-    let comms: Vec<Comms> = comms.map(|(sampling, computing)| Comms { sampling, computing }).collect();
     let work = &work;
     let results = thread::scope(|scope| {
         let (sender, receiver) = channel();
-        for (rank, comm) in comms.into_iter().enumerate() {
+        for (rank, comm) in comms((ranks, groups), timeout).into_iter().enumerate() {
             let sender = sender.clone();
             scope.spawn(move || {
                 let result = as_rank(&comm, work);
@@ -61,7 +59,7 @@ pub fn on_threads<R: Send>(
 pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Result<R> {
     match catch_unwind(AssertUnwindSafe(|| work(comms))) {
         Ok(result) => {
-            let result = result.map_err(|error| error.of_rank(comms.computing.rank()));
+            let result = result.map_err(|error| error.of_rank(comms.all().rank()));
             if let Err(error) = &result {
                 comms.fail(&error.to_string());
             }
@@ -72,18 +70,21 @@ pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Resu
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
             let reason = first_line(text).to_string();
             comms.fail(&reason);
-            Err(Error::Rank { rank: comms.computing.rank(), reason })
+            Err(Error::Rank { rank: comms.all().rank(), reason })
         }
     }
 }
 
-/// One end of a new group for each rank.
-fn group(ranks: usize, timeout: Option<Duration>) -> Vec<Box<dyn Communicator>> {
-    match ranks {
-        1 => vec![Box::new(Solo)],
+/// The ends of each of `ranks`, in `groups` equal groups.
+fn comms((ranks, groups): (usize, usize), timeout: Option<Duration>) -> Vec<Comms> {
+    let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
+    let of = |groups: usize| Threads::groups_within(groups, ranks / groups, timeout).into_iter().map(boxed);
+    match (ranks, groups) {
+        (1, _) => vec![Comms::of_one_group(Box::new(Solo), Box::new(Solo))],
+        (_, 1) => of(1).zip(of(1)).map(|(sampling, computing)| Comms::of_one_group(sampling, computing)).collect(),
         _ => {
-            let group = Threads::group_within(ranks, timeout).into_iter();
-            group.map(|comm| Box::new(comm) as Box<dyn Communicator>).collect()
+            let of_groups = of(groups).zip(of(groups));
+            of(1).zip(of_groups).map(|(all, (sampling, computing))| Comms::of_group(all, sampling, computing)).collect()
         }
     }
 }

@@ -30,6 +30,11 @@ pub struct StepReport {
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
     pub learning_rate: f64,
+    /// What the next loss is scaled by, where gradients are f16; over several steps, after the last.
+    pub loss_scale: Option<f64>,
+    /// Whether the parameters stayed as they were, because a gradient in f16 was not finite; over several steps, how often. Such a step
+    /// has neither loss nor norm.
+    pub skipped: u64,
     /// Right decisions about seeds.
     pub correct: u64,
     /// Decisions about labelled seeds.
@@ -60,11 +65,18 @@ impl StepReport {
         }
     }
 
+    /// How many of `steps` the losses and norms are of, at least 1.
+    pub fn counted_of(&self, steps: u64) -> f64 {
+        steps.saturating_sub(self.skipped).max(1) as f64
+    }
+
     /// Adds another step of the same rank.
     pub fn add(&mut self, other: &Self) {
         self.loss += other.loss;
         self.gradient_norm += other.gradient_norm;
         self.learning_rate = other.learning_rate;
+        self.loss_scale = other.loss_scale;
+        self.skipped += other.skipped;
         self.correct += other.correct;
         self.counted += other.counted;
         self.edges += other.edges;
@@ -96,7 +108,7 @@ impl StepReport {
             compute_s: compute / ranks,
             exchange_s: exchange / ranks,
         };
-        // Every rank has the same gradient norm and learning rate.
+        // Every rank has the same gradient norm, learning rate and scale, and has left out the same steps.
         Ok(Self {
             loss,
             correct,
@@ -125,6 +137,12 @@ pub struct EpochReport {
     /// Learning rate of the last update.
     #[serde(default)]
     pub learning_rate: f64,
+    /// What the next loss is scaled by, where gradients are f16.
+    #[serde(default)]
+    pub loss_scale: Option<f64>,
+    /// Mini-batches that changed nothing, because a gradient in f16 was not finite: neither loss nor norm counts them.
+    #[serde(default)]
+    pub skipped: u64,
     /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
     /// where seeds can have several, one a pair where links are learnt.
     pub train: f64,
@@ -174,4 +192,6 @@ pub struct Summary {
     pub metric: Metric,
     /// Where mini-batches were sampled from: by GPUs, or by the host.
     pub topology: TopologyPlace,
+    /// The share of the sampled edges that GPUs were expected to find in their own memory, from 0 to 1.
+    pub topology_share: f64,
 }

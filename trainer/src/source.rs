@@ -1,24 +1,27 @@
 //! Where a rank's feature rows come from.
 //!
-//! Returns: the rows of given vertices, as f32, at the rank's place. Input: a table of rows on the host.
+//! Returns: the rows of given vertices at the rank's place, in the type of its rows. Input: a table of rows on the host.
 //! Idea: on the host rows are gathered where they lie. For GPUs the table is pinned once for all of them, if it lies in
 //! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
-//! memory or in that of other GPUs. A table in a mapped file is gathered by the host, and the rows are copied.
+//! memory or in that of other GPUs. The kernel that gathers them turns what is stored into the type of the place's rows, so what is
+//! stored in 2 bytes moves in 2 bytes. A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
+use std::marker::PhantomData;
 use std::thread;
 
 use gsplit_kernels::{
-    CacheHits, DeviceCache, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost, RowStore,
-    gather_on_device,
+    CacheHits, DeviceBuffer, DeviceCache, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost,
+    RowStore, gather_on_device,
 };
 use gsplit_store::{FeatureDtype, FeatureTable};
 use half::{bf16, f16};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
-use crate::autograd::{Buffer, device_values_mut};
+use crate::autograd::Buffer;
 use crate::batch::Input;
 use crate::cache::Caches;
+use crate::operator::{Row, filled_of, with_row};
 use crate::place::Place;
 use crate::{Error, Result};
 
@@ -58,7 +61,8 @@ impl<'a> Pinned<'a> {
 /// [`PinnedTable`] of any type of values.
 trait AnyTable<'a>: Send + Sync {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
-    fn rows(&self, rank: usize, gpu: &Gpu) -> Result<Box<dyn AnyRows + '_>>;
+    /// For `rank`, whose rows are of the type `kind`.
+    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>>;
 }
 
 struct PinnedTable<'a, T: DeviceValue> {
@@ -95,7 +99,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         Ok(())
     }
 
-    fn rows(&self, rank: usize, gpu: &Gpu) -> Result<Box<dyn AnyRows + '_>> {
+    fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
         let scales = self.scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
         let table = DeviceTable { values: self.values.seen_by(gpu)?, scales, dim: self.table.dim() };
         let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
@@ -106,30 +110,68 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
             }
             _ => None,
         };
-        Ok(Box::new(DeviceRows { table, cache }))
+        Ok(with_row!(kind, |O| Box::new(DeviceRows::<T, O> { table, cache, made: PhantomData })))
     }
 }
 
-/// [`DeviceRows`] of any type of values.
+/// Rows that were gathered on a GPU, in memory of its stream, not yet torch's.
+pub trait Gathered: Send {
+    /// Gives them to another stream ([`DeviceBuffer::give_to`]).
+    fn give_to(&self, gpu: &Gpu);
+    /// As a tensor, `[rows, dim]`: a copy within the GPU, which torch calls `device`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor>;
+}
+
+impl<O: Row> Gathered for DeviceBuffer<O> {
+    fn give_to(&self, gpu: &Gpu) {
+        DeviceBuffer::give_to(self, gpu);
+    }
+
+    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor> {
+        let rows = self.len().checked_div(dim).unwrap_or(0);
+        filled_of::<O>(device, &[rows, dim], |out| Ok(out.copy_from(gpu, self.slice())?))
+    }
+}
+
+/// [`DeviceRows`] of any types of values.
 trait AnyRows: Send + Sync {
-    fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, f32>) -> Result<()>;
+    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>) -> Result<Tensor>;
+    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Box<dyn Gathered>>;
     fn hits(&self, vertices: &[u32]) -> CacheHits;
     fn has_cache(&self) -> bool;
 }
 
-struct DeviceRows<'a, T: DeviceValue> {
+/// Rows that are stored as `T` and wanted as `O`.
+struct DeviceRows<'a, T: DeviceValue, O> {
     table: DeviceTable<'a, T>,
     cache: Option<DeviceCache<'a, T>>,
+    made: PhantomData<O>,
 }
 
-impl<T: DeviceValue> AnyRows for DeviceRows<'_, T> {
-    fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, f32>) -> Result<()> {
+impl<T: DeviceValue, O: Row> DeviceRows<'_, T, O> {
+    fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, O>) -> Result<()> {
         let DeviceTable { values, scales, dim } = self.table;
         match &self.cache {
             Some(cache) => cache.gather(gpu, &self.table, vertices, out)?,
             None => gather_on_device(gpu, values, scales, vertices, dim, out)?,
         }
         Ok(())
+    }
+}
+
+impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
+    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>) -> Result<Tensor> {
+        let shape = [vertices.len(), self.table.dim];
+        filled_of::<O>(device, &shape, |out| self.gather(gpu, vertices, out))
+    }
+
+    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Box<dyn Gathered>> {
+        let mut rows = gpu.alloc::<O>(vertices.len() * self.table.dim)?;
+        self.gather(gpu, vertices, &mut rows.slice_mut())?;
+        Ok(Box::new(rows))
     }
 
     fn hits(&self, vertices: &[u32]) -> CacheHits {
@@ -159,7 +201,7 @@ impl<'a> FeatureSource<'a> {
     /// # Errors
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a Pinned<'_>, rank: usize) -> Result<Self> {
-        let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu)).transpose()?;
+        let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu, place.row_kind())).transpose()?;
         Ok(Self { table, place: place.clone(), rows })
     }
 
@@ -183,25 +225,30 @@ impl<'a> FeatureSource<'a> {
         self.rows.as_ref().is_some_and(|rows| rows.has_cache())
     }
 
-    /// Whether [`FeatureSource::gather_there`] gives what `input` makes of rows.
+    /// Whether [`FeatureSource::rows_there`] gives what `input` makes of rows.
     pub fn gathers_there(&self, input: &Input) -> bool {
         self.rows.is_some() && self.place.gpu().is_some() && input.is_plain()
     }
 
-    /// Writes the rows of `vertices`, which are on the GPU, to `out`, `[vertices, width]`, on the stream of `gpu`. The host does not wait.
+    /// The rows of `vertices`, which are on the GPU, gathered on the stream of `gpu`, which is that of torch. The host does not wait.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) where the host has to gather, what the GPU says.
-    pub fn gather_there(
-        &self,
-        gpu: &Gpu,
-        vertices: DeviceSlice<'_, u32>,
-        out: &mut DeviceSliceMut<'_, f32>,
-    ) -> Result<()> {
-        match &self.rows {
-            Some(rows) => rows.gather(gpu, vertices, out),
-            None => Err(Error::Option("feature rows that GPUs do not reach are gathered by the host".into())),
-        }
+    pub fn rows_there(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Tensor> {
+        self.there()?.tensor(gpu, self.place.device(), vertices)
+    }
+
+    /// The same on any stream, in memory of that stream.
+    ///
+    /// # Errors
+    /// As [`FeatureSource::rows_there`].
+    pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Box<dyn Gathered>> {
+        self.there()?.ahead(gpu, vertices)
+    }
+
+    fn there(&self) -> Result<&(dyn AnyRows + 'a)> {
+        let unreached = || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
+        self.rows.as_deref().ok_or_else(unreached)
     }
 
     /// How many of the rows of `vertices` are in caches.
@@ -214,15 +261,12 @@ impl<'a> FeatureSource<'a> {
     /// # Errors
     /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
     pub fn rows(&self, vertices: &[u32], input: &Input) -> Result<Tensor> {
-        let shape = [vertices.len() as i64, self.table.dim() as i64];
         if let (Some(rows), Place::Device(gpu, device, ..), true) = (&self.rows, &self.place, input.is_plain()) {
-            let mut found = Tensor::f_empty(shape, (Kind::Float, *device))?;
-            let vertices = gpu.upload(vertices)?;
-            rows.gather(gpu, vertices.slice(), &mut device_values_mut(*device, &mut found)?)?;
-            return Ok(found);
+            return rows.tensor(gpu, *device, gpu.upload(vertices)?.slice());
         }
         let mut rows = Buffer::new(vertices.len() * self.table.dim())?;
         input.read(self.table, vertices, rows.as_mut_slice())?;
-        self.place.bring(&rows.into_tensor(&shape)?)
+        let rows = rows.into_tensor(&[vertices.len() as i64, self.table.dim() as i64])?;
+        self.place.bring(&rows.f_totype(self.place.row_kind())?)
     }
 }

@@ -4,10 +4,11 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::{Communicator, Graph};
+use gsplit_kernels::Graph;
 use tch::Tensor;
 
 use crate::batch::Loaded;
+use crate::comms::Ranks;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::pass::{backward, forward};
@@ -24,17 +25,22 @@ pub fn train_step(
     graph: Graph<'_>,
     targets: &Targets<'_>,
     dropout: DropoutKey,
-    comm: &dyn Communicator,
+    comm: Ranks<'_>,
 ) -> Result<StepReport> {
     let started = Instant::now();
     let mut report = StepReport::default();
     let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
-    let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, comm)?;
+    let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, (dropout, optimizer.loss_scale()), comm.group)?;
     (report.loss, report.correct, report.counted) = (loss.value, loss.correct, loss.counted);
     backward(pass, loss.gradient, comm, &mut report)?;
     let reducing = Instant::now();
-    let update = optimizer.update(model.parameters(), comm)?;
+    let update = optimizer.update(model.parameters(), comm.all)?;
     (report.gradient_norm, report.learning_rate) = (update.gradient_norm, update.learning_rate);
+    report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
+    if update.skipped {
+        // A loss that is not finite either would spoil the mean.
+        (report.loss, report.skipped) = (0.0, 1);
+    }
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
     report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
     Ok(report)

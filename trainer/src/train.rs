@@ -7,9 +7,10 @@ use std::time::Instant;
 use gsplit_kernels::Communicator;
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
-use crate::batch::Comms;
 use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
+use crate::comms::Comms;
+use crate::dry_run::DeviceRoom;
 use crate::epoch::train_epoch;
 use crate::evaluate::{evaluate, num_rows};
 use crate::job::{Artifacts, Job};
@@ -23,7 +24,7 @@ use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::topology::{Copied, Topology};
-use crate::{Error, Result, TrainConfig};
+use crate::{Error, Result, TrainConfig, hosts};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -35,7 +36,7 @@ pub fn train(
 ) -> Result<Summary> {
     config.check()?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
-    options.process.as_ref().map_or(Ok(()), |process| process.check(config.num_ranks()))?;
+    options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
     let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
@@ -64,9 +65,11 @@ pub fn train(
     }
     check_size(config, job.features.dim(), job.outputs)?;
     let copied = Copied::default();
-    let topology = Topology::new(&job, &places[options.ranks_here(places.len())], options, &copied, progress)?;
-    let sampled_from = topology.place();
-    let caches = Caches::new(dataset, &job, &artifacts, options, &places, progress)?;
+    let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
+    let topology = Topology::new((dataset, &job), &places, options, &room, &copied, progress)?;
+    let (sampled_from, sampled_share) = (topology.place(), topology.share());
+    let left = topology.left_of(&room);
+    let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
     let pinned = pinned_rows(&job, caches.as_ref(), options, &places, progress)?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
@@ -93,7 +96,7 @@ pub fn train(
         progress,
         on_epoch,
     };
-    let (mut epochs, num_parameters) = run.on_all_ranks()?;
+    let (mut epochs, num_parameters) = on_all_ranks(job.config, options, |comms| run.epochs(comms))?;
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Ok(Summary {
         best,
@@ -105,6 +108,7 @@ pub fn train(
         resumed_after: done as u32,
         metric,
         topology: sampled_from,
+        topology_share: sampled_share,
     })
 }
 
@@ -160,27 +164,34 @@ struct Run<'a> {
     on_epoch: &'a (dyn Fn(&EpochReport) + Sync),
 }
 
+/// `work` of each rank, or of the one that this process is; what the first of them returned.
+pub fn on_all_ranks<R: Send>(
+    config: &TrainConfig,
+    options: &RunOptions,
+    work: impl Fn(&Comms) -> Result<R> + Sync,
+) -> Result<R> {
+    match &options.process {
+        Some(process) => as_rank(process.comms(), work),
+        None => on_threads((config.num_ranks(), config.groups), options.timeout, options.abandon, work),
+    }
+}
+
 /// Reports of all epochs, and the number of parameters.
 type RankResult = Result<(Vec<EpochReport>, usize)>;
 
 impl Run<'_> {
-    fn on_all_ranks(&self) -> RankResult {
-        let work = |comms: &Comms| self.epochs(comms);
-        match &self.options.process {
-            Some(process) => as_rank(process.comms(), work),
-            None => on_threads(self.job.config.num_ranks(), self.options.timeout, self.options.abandon, work),
-        }
-    }
-
     fn epochs(&self, comms: &Comms) -> RankResult {
-        let (job, config, comm) = (self.job, self.job.config, comms.computing.as_ref());
+        let (job, config, comm) = (self.job, self.job.config, comms.all());
         set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()).len());
+        if self.options.process.is_some() {
+            hosts::note(comm, config, self.progress)?;
+        }
         let place = &self.places[comm.rank()];
         let source = match &self.pinned {
             Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, comm.rank())?,
             None => FeatureSource::new(&job.features, place),
         };
-        let mut sampler = self.topology.sampler(job, place)?;
+        let mut sampler = self.topology.sampler(job, place, comm.rank())?;
         let own = self.options.layer.as_ref();
         let model = Model::with_layers(place, config, job.features.dim(), job.outputs, own);
         let steps = job.num_steps();
@@ -287,7 +298,7 @@ impl Run<'_> {
 }
 
 /// How many threads torch's operators take that the calling thread runs.
-fn set_torch_threads(threads: usize) {
+pub fn set_torch_threads(threads: usize) {
     tch::set_num_threads(threads.max(1) as i32);
 }
 
@@ -295,9 +306,11 @@ fn set_torch_threads(threads: usize) {
 fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochReport {
     EpochReport {
         epoch,
-        loss: sums.loss / steps as f64,
-        gradient_norm: sums.gradient_norm / steps as f64,
+        loss: sums.loss / sums.counted_of(steps),
+        gradient_norm: sums.gradient_norm / sums.counted_of(steps),
         learning_rate: sums.learning_rate,
+        loss_scale: sums.loss_scale,
+        skipped: sums.skipped,
         train: sums.correct as f64 / sums.counted.max(1) as f64,
         valid: None,
         test: None,

@@ -109,3 +109,4 @@ static __device__ __forceinline__ void backward(const O *rows, const O *gradient
 
 EPILOGUE(float, epilogue_apply, epilogue_dropout, epilogue_backward)
 EPILOGUE(Bfloat16, epilogue_apply_bf16, epilogue_dropout_bf16, epilogue_backward_bf16)
+EPILOGUE(Half, epilogue_apply_f16, epilogue_dropout_f16, epilogue_backward_f16)

@@ -1,6 +1,6 @@
 //! The epilogue of a product on a GPU.
 //!
-//! Returns: the host's bits, rounded to bf16 where the finished rows are to be, but for column sums, whose order is another.
+//! Returns: the host's bits, rounded to bf16 or f16 where the finished rows are to be, but for column sums, whose order is another.
 //! Input: matrices of matching sizes on the device. Cost: one read and one write of the rows; backwards two reads and one write;
 //! with dropout a Philox call for eight values.
 
@@ -80,7 +80,7 @@ impl DeviceEpilogue<'_> {
             let rest = [bias.into(), activation.into()];
             let arguments = [&[from.into(), shape[0], shape[1]], &rest[..], &mask].concat();
             let threads = count * dim.div_ceil(GROUP.0) * GROUP.1;
-            let kernel = kernel(["epilogue_dropout", "epilogue_dropout_bf16"]);
+            let kernel = kernel(["epilogue_dropout", "epilogue_dropout_bf16", "epilogue_dropout_f16"]);
             return gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments);
         }
         let wide = dim.is_multiple_of(4) && from.is_multiple_of(16) && to.is_multiple_of(4 * size_of::<O>() as u64);
@@ -88,7 +88,7 @@ impl DeviceEpilogue<'_> {
         let rest = [bias.into(), activation.into(), to.into(), u32::from(wide).into()];
         let arguments = [&[from.into(), sizes[0], sizes[1]], &rest[..]].concat();
         let threads = if wide { len / 4 } else { len };
-        let kernel = kernel(["epilogue_apply", "epilogue_apply_bf16"]);
+        let kernel = kernel(["epilogue_apply", "epilogue_apply_bf16", "epilogue_apply_f16"]);
         gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments)
     }
 
@@ -122,8 +122,8 @@ impl DeviceEpilogue<'_> {
             (&*out).into(),
             u32::from(wide).into(),
         ];
-        let kernel = Kernel { module: &MODULE, name: O::of(["epilogue_backward", "epilogue_backward_bf16"]) };
-        gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments)
+        let name = O::of(["epilogue_backward", "epilogue_backward_bf16", "epilogue_backward_f16"]);
+        gpu.launch(Kernel { module: &MODULE, name }, Shape::per_item(threads, THREADS), &arguments)
     }
 }
 
@@ -145,12 +145,12 @@ pub fn column_sums_on_device(
 
 #[cfg(test)]
 mod tests {
-    use half::bf16;
+    use half::{bf16, f16};
 
     use super::super::Epilogue;
     use super::*;
     use crate::philox::Stream;
-    use crate::spmm::tests::{assert_close, values, wide};
+    use crate::spmm::tests::{Rounded, assert_close, bits, rounded, values, wide, widened};
 
     const KEY: StreamKey = StreamKey { seed: 5 << 33, epoch: 1, step: 2, stream: Stream::Dropout, layer: 3 };
 
@@ -190,11 +190,16 @@ mod tests {
     }
 
     #[test]
-    fn rows_in_bf16_are_those_of_f32_rounded() {
+    fn rounded_rows_are_those_of_f32_rounded() {
+        rounded_rows::<bf16>();
+        rounded_rows::<f16>();
+    }
+
+    fn rounded_rows<T: Rounded>() {
         for (order, (rows, dim)) in [(1, 1), (30, 7), (50, 64), (3, 0), (5, 129)].into_iter().enumerate() {
             let gpu = Gpu::under_test(order as u32 % 4);
             let mut product: Vec<f32> = values(1, rows * dim).iter().map(|x| 6.0 * x).collect();
-            // Values that bf16 has not: too large, too small, none.
+            // Values that these types have not: too large, too small, none.
             let odd = [f32::MAX, f32::MIN, 3.0e-41, -3.0e-41, f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
             product.iter_mut().step_by(5).zip(odd).for_each(|(value, odd)| *value = odd);
             let ids: Vec<u32> = (0..rows as u32).collect();
@@ -207,22 +212,19 @@ mod tests {
                     let device = DeviceEpilogue { bias, activation, dropout };
                     let (mut wide, mut found) = (gpu.alloc(product.len()).unwrap(), gpu.alloc(product.len()).unwrap());
                     device.apply_to::<f32>(&gpu, given.slice(), dim, &mut wide.slice_mut()).unwrap();
-                    device.apply_to::<bf16>(&gpu, given.slice(), dim, &mut found.slice_mut()).unwrap();
-                    let bits = |values: Vec<bf16>| values.iter().map(|value| value.to_bits()).collect::<Vec<u16>>();
-                    let rounded = wide.to_vec().unwrap().iter().map(|&value| bf16::from_f32(value)).collect();
-                    assert_eq!(bits(found.to_vec().unwrap()), bits(rounded), "{rows} rows of {dim}, {activation:?}");
+                    device.apply_to::<T>(&gpu, given.slice(), dim, &mut found.slice_mut()).unwrap();
+                    let expected = bits(&rounded::<T>(&wide.to_vec().unwrap()));
+                    assert_eq!(bits::<T>(&found.to_vec().unwrap()), expected, "{rows} rows of {dim}, {activation:?}");
 
-                    let gradient: Vec<bf16> =
-                        values(3, product.len()).iter().map(|&value| bf16::from_f32(value)).collect();
-                    let widened = |values: &[bf16]| values.iter().map(|value| value.to_f32()).collect::<Vec<f32>>();
-                    let held = gpu.upload(&widened(&found.to_vec().unwrap())).unwrap();
+                    let gradient: Vec<T> = rounded(&values(3, product.len()));
+                    let held = gpu.upload(&widened::<T>(&found.to_vec().unwrap())).unwrap();
                     let wide_gradient = gpu.upload(&widened(&gradient)).unwrap();
                     let gradient = gpu.upload(&gradient).unwrap();
                     let [mut out, mut expected] = [0, 1].map(|_| gpu.alloc(product.len()).unwrap());
                     device.backward(&gpu, found.slice(), gradient.slice(), &mut out.slice_mut()).unwrap();
                     device.backward(&gpu, held.slice(), wide_gradient.slice(), &mut expected.slice_mut()).unwrap();
-                    let bits = |values: Vec<f32>| values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>();
-                    assert_eq!(bits(out.to_vec().unwrap()), bits(expected.to_vec().unwrap()), "gradient");
+                    let (out, expected) = (out.to_vec().unwrap(), expected.to_vec().unwrap());
+                    assert_eq!(bits::<f32>(&out), bits::<f32>(&expected), "gradient");
                 }
             }
         }

@@ -5,55 +5,120 @@
 
 // --- products of the heads of rows with those of a vector ---
 
-KERNEL_ENTRY void head_products(const float *rows, const float *vector, u64 count, u32 heads, u32 head_dim, u32 lanes, u32 wide, float *out) {
+template <typename T>
+__device__ __forceinline__ void products_of_heads(const T *rows, const float *vector, u64 count, u32 heads, u32 head_dim, u32 lanes, u32 wide, float *out) {
     const u64 item = divide(thread_id(), lanes), row = divide(item, heads);
     const u32 lane = (u32)(thread_id() - item * lanes), column = (u32)(item - row * heads) * head_dim;
     float sum = 0;
     if (row < count) {
-        const float *a = rows + row * heads * head_dim + column, *b = vector + column;
+        const T *a = rows + row * heads * head_dim + column;
+        const float *b = vector + column;
         sum = wide ? lane_product<4, false>(a, b, nullptr, 0, head_dim, lane, lanes)
                    : lane_product<1, false>(a, b, nullptr, 0, head_dim, lane, lanes);
     }
     sum = group_sum(sum, lanes);
     if (row < count && lane == 0) out[item] = sum;
 }
-KERNEL(head_products)
 
-struct HeadProductsBackward {
+template <typename T> struct HeadProductsBackward {
     typedef float Sum;
     static constexpr int SUMS = 1;
-    const float *rows, *gradient;
+    const T *rows;
+    const float *gradient;
     u32 dim, heads, head_dim;
     __device__ __forceinline__ void add(u64 row, u32 column, float (&sums)[1]) const {
-        sums[0] += gradient[row * heads + column / head_dim] * rows[row * dim + column];
+        sums[0] += gradient[row * heads + column / head_dim] * widen(rows[row * dim + column]);
     }
 };
 
-KERNEL_ENTRY void head_products_backward(u64 count, u32 dim, u32 tile, float *out, const float *rows, const float *gradient, u32 heads) {
-    sum_columns(HeadProductsBackward{rows, gradient, dim, heads, dim / heads}, count, dim, tile, out);
-}
-KERNEL(head_products_backward)
+#define HEAD_PRODUCTS(NAME, T)                                                                                         \
+    KERNEL_ENTRY void head_products_##NAME(const T *rows, const float *vector, u64 count, u32 heads, u32 head_dim, u32 lanes, u32 wide, float *out) { \
+        products_of_heads(rows, vector, count, heads, head_dim, lanes, wide, out);                                     \
+    }                                                                                                                  \
+    KERNEL(head_products_##NAME)                                                                                       \
+    KERNEL_ENTRY void head_products_backward_##NAME(u64 count, u32 dim, u32 tile, float *out, const T *rows, const float *gradient, u32 heads) { \
+        sum_columns(HeadProductsBackward<T>{rows, gradient, dim, heads, dim / heads}, count, dim, tile, out);          \
+    }                                                                                                                  \
+    KERNEL(head_products_backward_##NAME)
+FOR_ROW_TYPES(HEAD_PRODUCTS)
 
-// Adds to each head of a row the vector's, times a value of the row's.
-KERNEL_ENTRY void add_scores_backward(const float *of_scores, const float *vector, u64 count, u32 heads, u32 head_dim, float *rows) {
-    const u32 dim = heads * head_dim;
-    const u64 at = thread_id(), row = divide(at, dim);
-    if (row >= count) return;
-    const u32 column = (u32)(at - row * dim);
-    rows[at] = __fadd_rn(rows[at], __fmul_rn(of_scores[row * heads + column / head_dim], vector[column]));
-}
-KERNEL(add_scores_backward)
+// --- the gradient of rows ---
+
+// What is read. Shares are those of heads, with `own` those of a target's own row before those of its edges. With vectors the scores
+// are products of the rows' heads with them, and the scores' gradients count too.
+struct Attended {
+    const float *gradient, *shares, *of_source, *of_target, *by_source, *by_target;
+    u32 num_targets, heads, head_dim, own;
+};
+
+// What the edges of a source contribute to the gradient of its row.
+template <int W, typename T> struct AttendedSources {
+    typedef Chunk<W> Acc;
+    struct Found {
+        u32 target, edge;
+    };
+    struct Term {
+        Chunk<W> gradient;
+        float share;
+    };
+    const Attended &of;
+    const u32 *indptr, *targets, *edges;
+    T *out;
+    u64 row;
+    u32 dim, column, head;
+
+    __device__ AttendedSources(const Attended &of, const u32 *indptr, const u32 *targets, const u32 *edges, T *out)
+        : of(of), indptr(indptr), targets(targets), edges(edges), out(out), dim(of.heads * of.head_dim) {}
+
+    __device__ __forceinline__ void begin(u64 row, u32 chunk, u32) {
+        this->row = row;
+        column = chunk * W;
+        head = column / of.head_dim;
+    }
+    __device__ __forceinline__ Term read(u64 target, u64 edge) const {
+        return {load_chunk<W>(of.gradient + target * dim + column), of.shares[edge * of.heads + head]};
+    }
+    __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
+    __device__ __forceinline__ void start(Acc &acc) const {
+        zero(acc);
+        if (of.own && row < of.num_targets) add(acc, read(row, (u64)indptr[row] + row));
+    }
+    __device__ __forceinline__ Found find(u32 place) const { return {targets[place], edges[place]}; }
+    __device__ __forceinline__ Term load(const Found &found) const {
+        return read(found.target, (u64)found.edge + (of.own ? found.target + 1ull : 0));
+    }
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.share, term.gradient); }
+    __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
+    __device__ __forceinline__ void finish(const Acc &acc) const {
+        Acc sum = acc;
+        if (of.by_source) add_scaled(sum, of.of_source[row * of.heads + head], load_chunk<W>(of.by_source + column));
+        if (of.by_target && row < of.num_targets)
+            add_scaled(sum, of.of_target[row * of.heads + head], load_chunk<W>(of.by_target + column));
+        store_narrowed(out + row * dim + column, sum);
+    }
+};
+
+#define ATTENDED(NAME, T)                                                                                              \
+    KERNEL_ENTRY void attended_sources_##NAME(Rows rows, Attended of, const u32 *indptr, const u32 *targets, const u32 *edges, T *out, u32 wide) { \
+        if (wide) for_rows(rows, AttendedSources<4, T>(of, indptr, targets, edges, out));                              \
+        else for_rows(rows, AttendedSources<1, T>(of, indptr, targets, edges, out));                                   \
+    }                                                                                                                  \
+    KERNEL(attended_sources_##NAME)
+FOR_ROW_TYPES(ATTENDED)
 
 // --- dynamic attention ---
 
-KERNEL_ENTRY void dynamic_scores(Ends ends, float *out, const float *sources, const float *targets, const float *vector, float slope) {
-    products_of_ends<true>(ends, out, sources, targets, (u64)ends.heads * ends.head_dim, 0, vector, slope);
-}
-KERNEL(dynamic_scores)
+#define DYNAMIC_SCORES(NAME, T)                                                                                        \
+    KERNEL_ENTRY void dynamic_scores_##NAME(Ends ends, float *out, const T *sources, const T *targets, const float *vector, float slope) { \
+        products_of_ends<true>(ends, out, sources, targets, (u64)ends.heads * ends.head_dim, 0, vector, slope);        \
+    }                                                                                                                  \
+    KERNEL(dynamic_scores_##NAME)
+FOR_ROW_TYPES(DYNAMIC_SCORES)
 
-// What is read backwards. Values of edges are those of heads, and with `own` those of a target's own row before its others.
-struct Dynamic {
-    const float *sources, *targets, *vector, *shares, *of_scores, *gradient;
+// What is read backwards, rows of T. Values of edges are those of heads, and with `own` those of a target's own row before its others.
+template <typename T> struct Dynamic {
+    const T *sources, *targets;
+    const float *vector, *shares, *of_scores, *gradient;
     u32 num_sources, num_targets, heads, head_dim;
 };
 
@@ -69,7 +134,7 @@ template <int W> struct Pair {
 };
 
 // What the edges of a target contribute to the gradients of its row and of the vector.
-template <int W> struct DynamicTargets {
+template <int W, typename T> struct DynamicTargets {
     typedef Pair<W> Acc;
     struct Found {
         u32 source, edge;
@@ -78,25 +143,26 @@ template <int W> struct DynamicTargets {
         Chunk<W> source;
         float of_score;
     };
-    const Dynamic &of;
+    const Dynamic<T> &of;
     const DynamicShape &shape;
-    float *of_targets, *of_vector;
+    T *of_targets;
+    float *of_vector;
     u64 row;
     u32 dim, column, head;
     Chunk<W> own, vector;
 
-    __device__ DynamicTargets(const Dynamic &of, const DynamicShape &shape, float *of_targets, float *of_vector)
+    __device__ DynamicTargets(const Dynamic<T> &of, const DynamicShape &shape, T *of_targets, float *of_vector)
         : of(of), shape(shape), of_targets(of_targets), of_vector(of_vector), dim(of.heads * of.head_dim) {}
 
     __device__ __forceinline__ void begin(u64 row, u32 chunk, u32) {
         this->row = row;
         column = chunk * W;
         head = column / of.head_dim;
-        own = load_chunk<W>(of.targets + row * dim + column);
+        own = load_widened<W>(of.targets + row * dim + column);
         vector = load_chunk<W>(of.vector + column);
     }
     __device__ __forceinline__ Term read(u64 source, u64 edge) const {
-        const Chunk<W> values = source < of.num_sources ? load_chunk<W>(of.sources + source * dim + column) : filled<W>(not_a_number());
+        const Chunk<W> values = source < of.num_sources ? load_widened<W>(of.sources + source * dim + column) : filled<W>(not_a_number());
         return {values, of.of_scores[edge * of.heads + head]};
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc.first = acc.second = filled<W>(0.0f); }
@@ -122,19 +188,13 @@ template <int W> struct DynamicTargets {
         add_chunk(acc.second, piece.second);
     }
     __device__ __forceinline__ void finish(const Acc &acc) const {
-        store_chunk(of_targets + row * dim + column, acc.first);
+        store_narrowed(of_targets + row * dim + column, acc.first);
         store_chunk(of_vector + row * dim + column, acc.second);
     }
 };
 
-KERNEL_ENTRY void dynamic_targets_backward(Rows rows, Dynamic of, DynamicShape shape, float *of_targets, float *of_vector) {
-    if (shape.wide) for_rows(rows, DynamicTargets<4>(of, shape, of_targets, of_vector));
-    else for_rows(rows, DynamicTargets<1>(of, shape, of_targets, of_vector));
-}
-KERNEL(dynamic_targets_backward)
-
 // What the edges of a source contribute to the gradient of its row: by the sum, and by the scores.
-template <int W> struct DynamicSources {
+template <int W, typename T> struct DynamicSources {
     typedef Chunk<W> Acc;
     struct Found {
         u32 target, edge;
@@ -143,26 +203,26 @@ template <int W> struct DynamicSources {
         Chunk<W> target, gradient;
         float share, of_score;
     };
-    const Dynamic &of;
+    const Dynamic<T> &of;
     const DynamicShape &shape;
-    float *out;
+    T *out;
     u64 row;
     u32 dim, column, head;
     Chunk<W> own, vector;
 
-    __device__ DynamicSources(const Dynamic &of, const DynamicShape &shape, float *out)
+    __device__ DynamicSources(const Dynamic<T> &of, const DynamicShape &shape, T *out)
         : of(of), shape(shape), out(out), dim(of.heads * of.head_dim) {}
 
     __device__ __forceinline__ void begin(u64 row, u32 chunk, u32) {
         this->row = row;
         column = chunk * W;
         head = column / of.head_dim;
-        own = load_chunk<W>(of.sources + row * dim + column);
+        own = load_widened<W>(of.sources + row * dim + column);
         vector = load_chunk<W>(of.vector + column);
     }
     __device__ __forceinline__ Term read(u64 target, u64 edge) const {
         const u64 at = target * dim + column, value = edge * of.heads + head;
-        return {load_chunk<W>(of.targets + at), load_chunk<W>(of.gradient + at), of.shares[value], of.of_scores[value]};
+        return {load_widened<W>(of.targets + at), load_chunk<W>(of.gradient + at), of.shares[value], of.of_scores[value]};
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
     __device__ __forceinline__ void start(Acc &acc) const {
@@ -181,11 +241,18 @@ template <int W> struct DynamicSources {
         }
     }
     __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
-    __device__ __forceinline__ void finish(const Acc &acc) const { store_chunk(out + row * dim + column, acc); }
+    __device__ __forceinline__ void finish(const Acc &acc) const { store_narrowed(out + row * dim + column, acc); }
 };
 
-KERNEL_ENTRY void dynamic_sources_backward(Rows rows, Dynamic of, DynamicShape shape, float *out) {
-    if (shape.wide) for_rows(rows, DynamicSources<4>(of, shape, out));
-    else for_rows(rows, DynamicSources<1>(of, shape, out));
-}
-KERNEL(dynamic_sources_backward)
+#define DYNAMIC_BACKWARD(NAME, T)                                                                                      \
+    KERNEL_ENTRY void dynamic_targets_backward_##NAME(Rows rows, Dynamic<T> of, DynamicShape shape, T *of_targets, float *of_vector) { \
+        if (shape.wide) for_rows(rows, DynamicTargets<4, T>(of, shape, of_targets, of_vector));                        \
+        else for_rows(rows, DynamicTargets<1, T>(of, shape, of_targets, of_vector));                                   \
+    }                                                                                                                  \
+    KERNEL(dynamic_targets_backward_##NAME)                                                                            \
+    KERNEL_ENTRY void dynamic_sources_backward_##NAME(Rows rows, Dynamic<T> of, DynamicShape shape, T *out) {          \
+        if (shape.wide) for_rows(rows, DynamicSources<4, T>(of, shape, out));                                          \
+        else for_rows(rows, DynamicSources<1, T>(of, shape, out));                                                     \
+    }                                                                                                                  \
+    KERNEL(dynamic_sources_backward_##NAME)
+FOR_ROW_TYPES(DYNAMIC_BACKWARD)

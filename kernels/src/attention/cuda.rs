@@ -2,17 +2,18 @@
 //!
 //! Returns what the host does, up to rounding. Idea: the scores and their softmax in one kernel, a number for each edge and head,
 //! then the weighted sum of `spmm`; backwards the products of what is at both ends of each edge, the gradient of the
-//! softmax, and two sums over the edges of each source. No row is made for an edge. Cost: one read of a row for each edge,
-//! backwards two; the host does not wait.
+//! softmax, and two sums over the edges of each source. No row is made for an edge. Rows may be bf16 or f16: scores, shares, sums
+//! and what comes from above stay f32, and the gradient of a row is rounded once, when all that contributes to it was added up. Cost:
+//! one read of a row for each edge, backwards two; the host does not wait.
 
 use crate::columns::ColumnSums;
-use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
-use crate::gather::DeviceValue;
+use crate::gather::DeviceRow;
 use crate::segment::cuda::{ScoreParts, SegmentSoftmax};
-use crate::spmm::cuda::EndProducts;
+use crate::spmm::cuda::{EndProducts, products_of};
 use crate::spmm::sum::{Factors, Over, Own, SumRows, Table, lanes};
 
 pub(crate) static MODULE: Module = Module { name: "attention", source: include_str!("cuda.cu") };
@@ -34,9 +35,9 @@ pub struct DeviceAttention<'a> {
 
 /// Where [`DeviceAttention::backward`] writes: as [`AttentionGradient`](super::AttentionGradient).
 #[derive(Debug)]
-pub struct DeviceAttentionGradient<'a> {
+pub struct DeviceAttentionGradient<'a, T> {
     /// Of the rows: sources × [`DeviceAttention::dim`].
-    pub rows: DeviceSliceMut<'a, f32>,
+    pub rows: DeviceSliceMut<'a, T>,
     /// Of the sources' part of the scores: sources × heads.
     pub from_source: DeviceSliceMut<'a, f32>,
     /// Of the targets' part: targets × heads.
@@ -52,10 +53,10 @@ impl DeviceAttention<'_> {
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
     /// row of its own; what the GPU reports.
-    pub fn forward(
+    pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceSlice<'_, f32>,
+        rows: DeviceSlice<'_, T>,
         [from_source, from_target]: [DeviceSlice<'_, f32>; 2],
         out: &mut DeviceSliceMut<'_, f32>,
         shares: &mut DeviceSliceMut<'_, f32>,
@@ -70,65 +71,55 @@ impl DeviceAttention<'_> {
     }
 
     /// Fills `out` with the gradients of what [`DeviceAttention::forward`] read, where `gradient` (targets ×
-    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
+    /// [`DeviceAttention::dim`]) is that of its output and `shares` what it returned. The gradient of the rows is that of the
+    /// weighted sum, and with `vectors` that of the scores too: they are then [`head_products_on_device`] of the rows with the first,
+    /// and of the targets' own rows with the second.
     ///
     /// # Errors
     /// As [`DeviceAttention::forward`].
-    pub fn backward(
+    pub fn backward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceSlice<'_, f32>,
+        (rows, vectors): (DeviceSlice<'_, T>, Option<[DeviceSlice<'_, f32>; 2]>),
         scores: [DeviceSlice<'_, f32>; 2],
         shares: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
-        out: DeviceAttentionGradient<'_>,
+        out: DeviceAttentionGradient<'_, T>,
     ) -> Result<(), GpuError> {
         self.check(rows.len(), scores.map(|scores| scores.len()))?;
         self.check(out.rows.len(), [out.from_source.len(), out.from_target.len()])?;
         self.check_outputs(gradient.len(), shares.len())?;
+        for vector in vectors.iter().flatten() {
+            KernelError::check_len("vector of the heads", self.dim(), vector.len())?;
+        }
         if self.dim() == 0 {
             return Ok(());
         }
         let mut of_scores = gpu.alloc(self.num_shares())?;
         self.end_products(gpu, rows, gradient, &of_scores.slice_mut())?;
         self.softmax(Some(scores)).backward(gpu, shares, &of_scores.slice_mut(), Some(&out.from_target))?;
-        let targets = self.edges.num_targets();
-        let sum = |table, weights: DeviceSlice<'_, f32>, dim, out: &DeviceSliceMut<'_, f32>| -> Result<(), GpuError> {
-            let over = Over::Sources(self.edges.by_source(gpu)?, self.edges.indptr());
-            SumRows { over, kernel: "sum_by_source", table, factors: self.factors(weights), dim }.launch(
-                gpu,
-                out,
-                [dim, 0],
-            )
+        let by = self.edges.by_source(gpu)?;
+        let sum = SumRows {
+            over: Over::Sources(by, self.edges.indptr()),
+            kernel: f32::of(f32::SUM_BY_SOURCE),
+            table: Table::default(),
+            factors: self.factors(of_scores.slice()),
+            dim: self.heads,
         };
-        sum(Table::matrix(gradient, targets, self.dim()), shares, self.dim(), &out.rows)?;
-        sum(Table::default(), of_scores.slice(), self.heads, &out.from_source)
-    }
+        sum.launch(gpu, &out.from_source, [self.heads, 0])?;
 
-    /// Adds to `rows` (at least as many as `of_scores` has, × [`DeviceAttention::dim`]) what they contribute through scores that
-    /// are [`head_products_on_device`] of them with `vector`: value `h` of a row of `of_scores` times head `h`.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-    pub fn add_scores_backward(
-        &self,
-        gpu: &Gpu,
-        of_scores: DeviceSlice<'_, f32>,
-        vector: DeviceSlice<'_, f32>,
-        rows: &mut DeviceSliceMut<'_, f32>,
-    ) -> Result<(), GpuError> {
-        let (dim, heads) = (self.dim(), self.heads);
-        let count = of_scores.len().checked_div(heads).unwrap_or(0);
-        KernelError::check_matrix("gradient of the scores", count, heads, of_scores.len())?;
-        KernelError::check_len("vector of the heads", dim, vector.len())?;
-        if rows.len() < count * dim {
-            let (expected, got) = (count * dim, rows.len());
-            return Err(KernelError::Length { what: "rows of the scores", expected, got }.into());
-        }
-        let sizes = [(count as u64).into(), (heads as u32).into(), (self.head_dim as u32).into()];
-        let arguments = [of_scores.into(), vector.into(), sizes[0], sizes[1], sizes[2], (&*rows).into()];
-        let kernel = Kernel { module: &MODULE, name: "add_scores_backward" };
-        gpu.launch(kernel, Shape::per_item(count * dim, THREADS), &arguments)
+        let vectors = vectors.map_or([0; 2], |vectors| vectors.map(|vector| vector.address()));
+        let read = [gradient.address(), shares.address(), out.from_source.address(), out.from_target.address()];
+        let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
+        let (counts, shape) = (pair(self.edges.num_targets(), self.heads), pair(self.head_dim, self.self_loops.into()));
+        let of: Argument = [read[0], read[1], read[2], read[3], vectors[0], vectors[1], counts, shape].into();
+        let whole = [read[0], vectors[0], vectors[1], out.rows.address()].iter().all(|at| at.is_multiple_of(16));
+        let wide = self.head_dim.is_multiple_of(4) && whole;
+        let lists = [self.edges.indptr().into(), (&by.targets).into(), (&by.edges).into()];
+        let rest = [of, lists[0], lists[1], lists[2], (&out.rows).into(), u32::from(wide).into()];
+        let name = T::of(["attended_sources_f32", "attended_sources_bf16", "attended_sources_f16"]);
+        let width = if wide { 4 } else { 1 };
+        by.rows.sum(gpu, Kernel { module: &MODULE, name }, self.dim() / width, 4 * width, &rest)
     }
 
     /// Width of a row: all heads together.
@@ -154,16 +145,17 @@ impl DeviceAttention<'_> {
     }
 
     /// `out` becomes Σ share · row of each target's edges.
-    pub(super) fn sum_shares(
+    pub(super) fn sum_shares<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceSlice<'_, f32>,
+        rows: DeviceSlice<'_, T>,
         shares: DeviceSlice<'_, f32>,
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let over = Over::Targets(self.edges.by_target(), Some(self.edges.sources()));
         let table = Table::matrix(rows, self.edges.num_sources(), self.dim());
-        SumRows { over, kernel: f32::SUM, table, factors: self.factors(shares), dim: self.dim() }.launch(
+        let kernel = f32::of(T::SUM);
+        SumRows { over, kernel, table, factors: self.factors(shares), dim: self.dim() }.launch(
             gpu,
             out,
             [self.dim(), 0],
@@ -171,16 +163,15 @@ impl DeviceAttention<'_> {
     }
 
     /// `out` becomes, for each edge and head, the product of the source's row with the target's gradient.
-    pub(super) fn end_products(
+    pub(super) fn end_products<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceSlice<'_, f32>,
+        rows: DeviceSlice<'_, T>,
         gradient: DeviceSlice<'_, f32>,
         out: &DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let rest = [rows.into(), gradient.into(), (self.dim() as u64).into(), 0u64.into()];
-        let kernel = Kernel { module: &crate::spmm::cuda::MODULE, name: "end_products" };
-        self.ends().launch(gpu, kernel, &[rows.address(), gradient.address()], &rest, out)
+        self.ends().launch(gpu, products_of::<T>(), &[rows.address(), gradient.address()], &rest, out)
     }
 
     pub(super) fn ends(&self) -> EndProducts<'_> {
@@ -221,9 +212,9 @@ impl DeviceAttention<'_> {
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-pub fn head_products_on_device(
+pub fn head_products_on_device<T: DeviceRow>(
     gpu: &Gpu,
-    rows: DeviceSlice<'_, f32>,
+    rows: DeviceSlice<'_, T>,
     vector: DeviceSlice<'_, f32>,
     head_dim: usize,
     out: &mut DeviceSliceMut<'_, f32>,
@@ -235,7 +226,8 @@ pub fn head_products_on_device(
     let sizes = [(count as u64).into(), (heads as u32).into(), (head_dim as u32).into()];
     let shape = [(lanes as u32).into(), u32::from(wide).into()];
     let arguments = [&[rows.into(), vector.into()], &sizes[..], &shape, &[(&*out).into()]].concat();
-    let kernel = Kernel { module: &MODULE, name: "head_products" };
+    let kernel =
+        Kernel { module: &MODULE, name: T::of(["head_products_f32", "head_products_bf16", "head_products_f16"]) };
     gpu.launch(kernel, Shape::per_item(count * heads * lanes, THREADS), &arguments)
 }
 
@@ -243,16 +235,17 @@ pub fn head_products_on_device(
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-pub fn head_products_backward_on_device(
+pub fn head_products_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
-    rows: DeviceSlice<'_, f32>,
+    rows: DeviceSlice<'_, T>,
     gradient: DeviceSlice<'_, f32>,
     head_dim: usize,
     out: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     let (heads, count) = check_heads(rows.len(), out.len(), head_dim)?;
     KernelError::check_matrix("gradient of the products", count, heads, gradient.len())?;
-    let kernel = Kernel { module: &MODULE, name: "head_products_backward" };
+    let name = T::of(["head_products_backward_f32", "head_products_backward_bf16", "head_products_backward_f16"]);
+    let kernel = Kernel { module: &MODULE, name };
     let rest = [rows.into(), gradient.into(), (heads as u32).into()];
     let sums = ColumnSums { rows: count, dim: out.len() }.run::<f32>(gpu, kernel, 1, &rest)?;
     out.copy_from(gpu, sums.slice())

@@ -2,32 +2,43 @@
 //!
 //! Returns what the host does, up to rounding. Idea: as on the host; LeakyReLU's argument is added up again backwards. A pass over
 //! the edges gives their scores, one over the targets the gradients of targets and vector, one over the sources that of the
-//! sources. Cost: forwards two reads of a row for each edge, backwards four; the host does not wait.
+//! sources. Rows may be bf16 or f16, as in `cuda.rs`. Cost: forwards two reads of a row for each edge, backwards four; the host
+//! does not wait.
 
 use super::cuda::MODULE;
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
 use crate::error::KernelError;
+use crate::gather::DeviceRow;
 
 use super::DeviceAttention;
 
 /// What dynamic attention reads: as [`DynamicRows`](super::DynamicRows).
-#[derive(Clone, Copy, Debug)]
-pub struct DeviceDynamicRows<'a> {
+#[derive(Debug)]
+pub struct DeviceDynamicRows<'a, T> {
     /// Sources × [`DeviceAttention::dim`]: what is summed, and the sources' part of LeakyReLU's argument.
-    pub sources: DeviceSlice<'a, f32>,
+    pub sources: DeviceSlice<'a, T>,
     /// Targets × [`DeviceAttention::dim`]: the targets' part.
-    pub targets: DeviceSlice<'a, f32>,
+    pub targets: DeviceSlice<'a, T>,
     /// [`DeviceAttention::dim`] factors of LeakyReLU's values.
     pub vector: DeviceSlice<'a, f32>,
 }
 
+// Not derived: slices are copied whatever `T` is.
+impl<T> Clone for DeviceDynamicRows<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for DeviceDynamicRows<'_, T> {}
+
 /// Where [`DeviceAttention::backward_dynamic`] writes: as [`DynamicGradient`](super::DynamicGradient).
 #[derive(Debug)]
-pub struct DeviceDynamicGradient<'a> {
+pub struct DeviceDynamicGradient<'a, T> {
     /// Of the sources' rows, as long as they are.
-    pub sources: DeviceSliceMut<'a, f32>,
+    pub sources: DeviceSliceMut<'a, T>,
     /// Of the targets' rows, as long as they are.
-    pub targets: DeviceSliceMut<'a, f32>,
+    pub targets: DeviceSliceMut<'a, T>,
     /// What each target contributes to the gradient of the vector, a row each: the gradient is the sum of the rows.
     pub vector: DeviceSliceMut<'a, f32>,
 }
@@ -39,10 +50,10 @@ impl DeviceAttention<'_> {
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
     /// row of its own; what the GPU reports.
-    pub fn forward_dynamic(
+    pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceDynamicRows<'_>,
+        rows: DeviceDynamicRows<'_, T>,
         out: &mut DeviceSliceMut<'_, f32>,
         shares: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
@@ -54,7 +65,8 @@ impl DeviceAttention<'_> {
         let DeviceDynamicRows { sources, targets, vector } = rows;
         let rest = [sources.into(), targets.into(), vector.into(), self.slope.into()];
         let aligned = [sources.address(), targets.address(), vector.address()];
-        self.ends().launch(gpu, Kernel { module: &MODULE, name: "dynamic_scores" }, &aligned, &rest, shares)?;
+        let name = T::of(["dynamic_scores_f32", "dynamic_scores_bf16", "dynamic_scores_f16"]);
+        self.ends().launch(gpu, Kernel { module: &MODULE, name }, &aligned, &rest, shares)?;
         self.softmax(None).forward(gpu, shares)?;
         self.sum_shares(gpu, sources, shares.as_slice(), out)
     }
@@ -64,13 +76,13 @@ impl DeviceAttention<'_> {
     ///
     /// # Errors
     /// As [`DeviceAttention::forward_dynamic`].
-    pub fn backward_dynamic(
+    pub fn backward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        rows: DeviceDynamicRows<'_>,
+        rows: DeviceDynamicRows<'_, T>,
         shares: DeviceSlice<'_, f32>,
         gradient: DeviceSlice<'_, f32>,
-        out: DeviceDynamicGradient<'_>,
+        out: DeviceDynamicGradient<'_, T>,
     ) -> Result<(), GpuError> {
         let edges = self.edges;
         self.check_dynamic(rows.sources.len(), rows.targets.len(), rows.vector.len())?;
@@ -84,8 +96,9 @@ impl DeviceAttention<'_> {
         self.end_products(gpu, rows.sources, gradient, &of_scores.slice_mut())?;
         self.softmax(None).backward(gpu, shares, &of_scores.slice_mut(), None)?;
 
-        let read = [rows.sources, rows.targets, rows.vector, shares, of_scores.slice(), gradient];
-        let read = read.map(|slice| slice.address());
+        let ends = [rows.sources, rows.targets].map(|slice| slice.address());
+        let others = [rows.vector, shares, of_scores.slice(), gradient].map(|slice| slice.address());
+        let read = [ends[0], ends[1], others[0], others[1], others[2], others[3]];
         let pair = |a: usize, b: usize| a as u64 | (b as u64) << 32;
         let (counts, heads) = (pair(edges.num_sources(), edges.num_targets()), pair(self.heads, self.head_dim));
         let of: Argument = [read[0], read[1], read[2], read[3], read[4], read[5], counts, heads].into();
@@ -99,12 +112,16 @@ impl DeviceAttention<'_> {
             [edges.indptr().address(), list, order, slope | own << 32, wide.into(), 0, 0, 0].into()
         };
         let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
-        let kernel = |name| Kernel { module: &MODULE, name };
+        let kernel = |names| Kernel { module: &MODULE, name: T::of(names) };
+        let of_targets =
+            kernel(["dynamic_targets_backward_f32", "dynamic_targets_backward_bf16", "dynamic_targets_backward_f16"]);
+        let of_sources =
+            kernel(["dynamic_sources_backward_f32", "dynamic_sources_backward_bf16", "dynamic_sources_backward_f16"]);
         let targets = [of, shape(edges.sources().address(), 0), (&out.targets).into(), (&out.vector).into()];
-        edges.by_target().sum(gpu, kernel("dynamic_targets_backward"), chunks, 8 * width, &targets)?;
+        edges.by_target().sum(gpu, of_targets, chunks, 8 * width, &targets)?;
         let order = [&by.targets, &by.edges].map(|list| list.slice().address());
         let sources = [of, shape(order[0], order[1]), (&out.sources).into()];
-        by.rows.sum(gpu, kernel("dynamic_sources_backward"), chunks, 4 * width, &sources)
+        by.rows.sum(gpu, of_sources, chunks, 4 * width, &sources)
     }
 
     fn check_dynamic(&self, sources: usize, targets: usize, vector: usize) -> Result<(), KernelError> {

@@ -8,7 +8,7 @@
 //! kernels, need no library, and work for ranks that share a GPU, which NCCL refuses.
 //! Cost: one copy of each byte. The host waits for the other ranks' threads at the two gates, and for no GPU.
 
-use super::exchange::or_leave;
+use super::exchange::{Exchange, check_message, or_leave};
 use super::threads::lock;
 use super::{DeviceExchange, Threads, check_parts, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
@@ -54,7 +54,7 @@ impl DeviceExchange for Threads {
 
 impl Threads {
     fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.rank, reason: error.to_string() }
+        CommError::Gpu { rank: self.name(self.rank), reason: error.to_string() }
     }
 
     fn copy_from_all(&self, gpu: &Gpu, mut recv: DeviceSliceMut<'_, u8>, expected: &[usize]) -> Result<(), CommError> {
@@ -63,12 +63,10 @@ impl Threads {
             let mut post = lock(&self.shared.posts[from]);
             let Some(post) = post.as_mut() else {
                 let reason = "it has given up this exchange".to_string();
-                return Err(self.failed().unwrap_or(CommError::PeerFailed { rank: from, reason }));
+                return Err(self.failed().unwrap_or(CommError::PeerFailed { rank: self.name(from), reason }));
             };
             let (there, sent) = post.parts[self.rank];
-            if sent != bytes {
-                return Err(CommError::Mismatch { from, to: self.rank, sent, expected: bytes });
-            }
+            check_message(self, from, sent, bytes)?;
             if bytes > 0 {
                 let to = recv.reborrow().part(start, start + bytes);
                 let copied = to.and_then(|mut to| {

@@ -10,6 +10,9 @@ pub(super) trait Exchange: Send + Sync {
     fn rank(&self) -> usize;
     fn size(&self) -> usize;
 
+    /// [`Communicator::name`].
+    fn name(&self, rank: usize) -> usize;
+
     /// Sends `outgoing(r)` to each rank `r`, and gives `incoming` the message of each rank, in rank order, of
     /// `expected(r)` bytes from rank `r`. `called` is the collective.
     fn exchange<'a>(
@@ -34,7 +37,10 @@ pub(super) trait Exchange: Send + Sync {
 
 /// Refuses a message of another size than expected.
 pub(super) fn check_message(comm: &dyn Exchange, from: usize, sent: usize, expected: usize) -> Result<(), CommError> {
-    if sent == expected { Ok(()) } else { Err(CommError::Mismatch { from, to: comm.rank(), sent, expected }) }
+    match sent == expected {
+        true => Ok(()),
+        false => Err(CommError::Mismatch { from: comm.name(from), to: comm.name(comm.rank()), sent, expected }),
+    }
 }
 
 /// A rank whose call went wrong takes no part any more: the others must not wait for it.
@@ -88,6 +94,10 @@ impl<E: Exchange> Communicator for E {
 
     fn size(&self) -> usize {
         Exchange::size(self)
+    }
+
+    fn name(&self, rank: usize) -> usize {
+        Exchange::name(self, rank)
     }
 
     fn barrier(&self) -> Result<(), CommError> {

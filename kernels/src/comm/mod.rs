@@ -7,7 +7,7 @@
 //! ```text
 //! solo.rs       a group of one                 exchange.rs   all collectives by one
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
-//! mpi.rs        processes, on CPUs             nccl.rs       processes, a GPU each
+//! mpi.rs        processes, on CPUs             nccl/         processes, a GPU each
 //! wait.rs       how long a rank waits          typed.rs      slices of any type
 //! ```
 
@@ -35,6 +35,30 @@ pub use typed::{all_gather_v, all_to_all_counts, all_to_all_v, device_all_to_all
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
+/// Where a rank sits: in its group, and the group among the ranks of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// Its number in the group.
+    pub rank: usize,
+    /// Ranks of the group.
+    pub size: usize,
+    /// The number in the run of the group's first rank; the others follow. Errors name ranks by their numbers in the run.
+    pub first: usize,
+}
+
+impl Seat {
+    /// That of `rank` of `size` in the group of all.
+    pub fn among_all(rank: usize, size: usize) -> Self {
+        Self { rank, size, first: 0 }
+    }
+
+    /// That of `rank` of `size` in its group, of `groups` equal ones.
+    pub fn in_group(rank: usize, size: usize, groups: usize) -> Self {
+        let size = (size / groups.max(1)).max(1);
+        Self { rank: rank % size, size, first: rank - rank % size }
+    }
+}
+
 /// One rank's end of a group. Bytes only; [`all_to_all_v`] and its kin add types.
 ///
 /// Every collective waits until all ranks have called it.
@@ -50,6 +74,11 @@ pub trait Communicator: Send + Sync {
 
     /// Number of ranks in the group.
     fn size(&self) -> usize;
+
+    /// The number of the group's `rank` among all ranks of the run, by which errors name it.
+    fn name(&self, rank: usize) -> usize {
+        rank
+    }
 
     /// Waits for every rank.
     fn barrier(&self) -> Result<(), CommError>;
@@ -122,7 +151,7 @@ fn starts(lengths: &[usize]) -> Vec<usize> {
 
 /// Checks that the `counts` of one side are one for each rank and add up to its buffer.
 fn check_parts(comm: &dyn Communicator, what: &'static str, counts: &[usize], buffer: usize) -> Result<(), CommError> {
-    let argument = |expected, got| CommError::Argument { rank: comm.rank(), what, expected, got };
+    let argument = |expected, got| CommError::Argument { rank: comm.name(comm.rank()), what, expected, got };
     if counts.len() != comm.size() {
         return Err(argument(comm.size(), counts.len()));
     }
@@ -136,5 +165,5 @@ fn check_gather(comm: &dyn Communicator, part: usize, buffer: usize) -> Result<(
     if buffer == expected {
         return Ok(());
     }
-    Err(CommError::Argument { rank: comm.rank(), what: "receive buffer", expected, got: buffer })
+    Err(CommError::Argument { rank: comm.name(comm.rank()), what: "receive buffer", expected, got: buffer })
 }

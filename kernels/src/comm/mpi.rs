@@ -21,9 +21,10 @@ use bytemuck::{cast_slice, pod_read_unaligned};
 use mpi::Threading;
 use mpi::environment::Universe;
 use mpi::request::{Request, StaticScope};
-use mpi::topology::{Process, SimpleCommunicator};
+use mpi::topology::{Color, Process, SimpleCommunicator};
 use mpi::traits::{Communicator as _, Destination, Source};
 
+use super::Seat;
 use super::exchange::{Exchange, check_message};
 use super::wait::Limit;
 use crate::error::CommError;
@@ -70,8 +71,20 @@ impl MpiWorld {
     /// A group of all processes, whose messages meet those of no other group, and whose collectives fail with
     /// [`CommError::Timeout`] where a rank waits for longer than `timeout`. Collective.
     pub fn group(&self, timeout: Option<Duration>) -> Mpi {
-        let comm = ManuallyDrop::new(self.0.world().duplicate());
-        Mpi { rank: self.rank(), size: self.size(), comm, limit: Limit::new(timeout), left: Mutex::default() }
+        Mpi::over(self.0.world().duplicate(), Seat::among_all(self.rank(), self.size()), timeout)
+    }
+
+    /// The same for this process's group alone, of `groups` equal ones whose ranks follow each other. Collective over all.
+    ///
+    /// # Errors
+    /// [`CommError::Start`] unless the processes can be divided so.
+    pub fn group_of(&self, groups: usize, timeout: Option<Duration>) -> Result<Mpi, CommError> {
+        let seat = Seat::in_group(self.rank(), self.size(), groups);
+        let reason = || format!("MPI: {} processes cannot be {groups} equal groups", self.size());
+        let equal = seat.size * groups == self.size();
+        let split = || self.0.world().split_by_color(Color::with_value((seat.first / seat.size) as i32));
+        let comm = equal.then(split).flatten().ok_or_else(|| CommError::Start { reason: reason() })?;
+        Ok(Mpi::over(comm, seat, timeout))
     }
 }
 
@@ -85,8 +98,7 @@ impl Debug for MpiWorld {
 pub struct Mpi {
     /// Never given back: that would wait for ranks that may have failed, and there are few.
     comm: ManuallyDrop<SimpleCommunicator>,
-    rank: usize,
-    size: usize,
+    seat: Seat,
     limit: Limit,
     /// Why this rank takes no part any more.
     left: Mutex<Option<CommError>>,
@@ -100,7 +112,7 @@ unsafe impl Sync for Mpi {}
 
 impl Debug for Mpi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Mpi(rank {} of {})", self.rank, self.size)
+        write!(f, "Mpi({:?})", self.seat)
     }
 }
 
@@ -155,9 +167,13 @@ impl Drop for Underway {
 }
 
 impl Mpi {
+    fn over(comm: SimpleCommunicator, seat: Seat, timeout: Option<Duration>) -> Self {
+        Self { comm: ManuallyDrop::new(comm), seat, limit: Limit::new(timeout), left: Mutex::default() }
+    }
+
     fn others(&self) -> impl Iterator<Item = usize> {
-        let me = self.rank;
-        (0..self.size).filter(move |&rank| rank != me)
+        let me = self.seat.rank;
+        (0..self.seat.size).filter(move |&rank| rank != me)
     }
 
     fn process(&self, rank: usize) -> Process<'_> {
@@ -185,7 +201,8 @@ impl Mpi {
             if let Some(left) = self.left.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
                 return Err(left.clone());
             }
-            match wait.expired(self.rank, called, || missing) {
+            let missing = || missing.into_iter().map(|rank| self.name(rank)).collect();
+            match wait.expired(self.name(self.seat.rank), called, missing) {
                 Some(expired) => return Err(expired),
                 None => wait.pause(),
             }
@@ -200,7 +217,8 @@ impl Mpi {
         expected: &dyn Fn(usize) -> usize,
     ) -> Result<(), CommError> {
         let number = COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u64;
-        check_message(self, self.rank, outgoing(self.rank).len(), expected(self.rank))?;
+        let me = self.seat.rank;
+        check_message(self, me, outgoing(me).len(), expected(me))?;
         let words = size_of::<[u64; 2]>();
         let receive = |from| (from, Underway::receive(&self.process(from), ANNOUNCEMENT, words));
         let mut heard: Vec<_> = self.others().map(receive).collect();
@@ -214,7 +232,8 @@ impl Mpi {
             let [said, bytes]: [u64; 2] = pod_read_unaligned(message.bytes());
             if said != number {
                 let other_called = COLLECTIVES.get(said as usize).copied().unwrap_or("another");
-                return Err(CommError::Order { rank: self.rank, called, other: *other, other_called });
+                let [rank, other] = [me, *other].map(|rank| self.name(rank));
+                return Err(CommError::Order { rank, called, other, other_called });
             }
             check_message(self, *other, bytes as usize, expected(*other))?;
         }
@@ -224,11 +243,15 @@ impl Mpi {
 
 impl Exchange for Mpi {
     fn rank(&self) -> usize {
-        self.rank
+        self.seat.rank
     }
 
     fn size(&self) -> usize {
-        self.size
+        self.seat.size
+    }
+
+    fn name(&self, rank: usize) -> usize {
+        self.seat.first + rank
     }
 
     fn exchange<'a>(
@@ -245,9 +268,9 @@ impl Exchange for Mpi {
         let mut sent: Vec<_> = self.others().map(send).collect();
         self.complete(called, &mut received, &mut sent)?;
         let mut received = received.iter();
-        for from in 0..self.size {
+        for from in 0..self.seat.size {
             let message =
-                if from == self.rank { Some(outgoing(from)) } else { received.next().map(|(_, of)| of.bytes()) };
+                if from == self.seat.rank { Some(outgoing(from)) } else { received.next().map(|(_, of)| of.bytes()) };
             incoming(from, message.unwrap_or_default());
         }
         Ok(())
@@ -259,7 +282,7 @@ impl Exchange for Mpi {
 
     /// A rank that waits on another thread notices it.
     fn leave(&self, reason: &str) {
-        let failed = CommError::PeerFailed { rank: self.rank, reason: reason.to_owned() };
+        let failed = CommError::PeerFailed { rank: self.name(self.seat.rank), reason: reason.to_owned() };
         self.left.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
     }
 }

@@ -237,3 +237,46 @@ fn leaving_after_the_last_collective_disturbs_nobody() {
         assert!(results.iter().all(Result::is_ok));
     }
 }
+
+#[test]
+fn groups_of_a_run_do_not_meet_and_errors_name_ranks_by_their_numbers_in_the_run() {
+    for (groups, size) in [(1, 3), (2, 1), (2, 2), (3, 4)] {
+        let ends = Threads::groups_within(groups, size, None);
+        let seats: Vec<Seat> = (0..ends.len()).map(|rank| Seat::in_group(rank, groups * size, groups)).collect();
+        std::thread::scope(|scope| {
+            for (comm, seat) in ends.into_iter().zip(seats) {
+                scope.spawn(move || {
+                    assert_eq!((comm.rank(), comm.size(), comm.name(0)), (seat.rank, seat.size, seat.first));
+                    conformance(&comm, 4);
+                    let mut names = vec![0u64; size];
+                    all_gather_into(&comm, comm.name(comm.rank()), &mut names);
+                    assert!(names.iter().copied().eq((seat.first as u64..).take(size)), "{names:?}");
+                });
+            }
+        });
+    }
+    // One of the second group fails, one of the third says too much: the others of their groups learn who it was.
+    let told = |rank: usize, comm: Threads| {
+        match rank {
+            3 => comm.fail("disk full"),
+            7 => drop(comm.all_reduce_sum_u64(&mut [1, 2]).unwrap_err()),
+            _ => {}
+        }
+        comm.all_reduce_sum_u64(&mut [1]).err()
+    };
+    let results: Vec<Option<CommError>> = std::thread::scope(|scope| {
+        let ends = (0..).zip(Threads::groups_within(3, 3, None));
+        let ranks: Vec<_> = ends.map(|(rank, comm)| scope.spawn(move || told(rank, comm))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    assert!(results[..3].iter().all(Option::is_none), "{results:?}");
+    for error in &results[3..6] {
+        assert_eq!(*error, Some(CommError::PeerFailed { rank: 3, reason: "disk full".to_string() }));
+    }
+    let line = results[6].as_ref().unwrap().to_string();
+    assert!(line.contains("rank 7") || line.contains("rank 8") || line.contains("rank 6"), "{line}");
+}
+
+fn all_gather_into(comm: &dyn Communicator, value: usize, out: &mut [u64]) {
+    comm.all_gather_bytes(&(value as u64).to_ne_bytes(), bytemuck::cast_slice_mut(out)).unwrap();
+}

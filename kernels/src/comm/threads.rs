@@ -35,6 +35,8 @@ pub struct Threads {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) size: usize,
+    /// The number in the run of rank 0.
+    first: usize,
     /// `mail[from * size + to][round % 2]`.
     mail: Vec<[Mutex<Vec<u8>>; 2]>,
     /// What each rank lets the others copy from its GPU.
@@ -66,8 +68,19 @@ impl Threads {
 
     /// The same, whose collectives fail with [`CommError::Timeout`] where a rank waits for longer than `timeout`.
     pub fn group_within(n: usize, timeout: Option<Duration>) -> Vec<Self> {
+        Self::from_first(0, n, timeout)
+    }
+
+    /// `groups` groups of `n` ranks each, as [`group_within`](Self::group_within); element `r` is rank `r` of all.
+    pub fn groups_within(groups: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
+        (0..groups).flat_map(|group| Self::from_first(group * n, n, timeout)).collect()
+    }
+
+    /// A group of `n` ranks, the first of which is rank `first` of the run.
+    fn from_first(first: usize, n: usize, timeout: Option<Duration>) -> Vec<Self> {
         let shared = Arc::new(Shared {
             size: n,
+            first,
             mail: (0..n * n).map(|_| Default::default()).collect(),
             posts: (0..n).map(|_| Mutex::default()).collect(),
             gate: Mutex::default(),
@@ -94,7 +107,8 @@ impl Threads {
         }
         let (other, other_called) = gate.first;
         if called != other_called {
-            return Err(CommError::Order { rank: self.rank, called, other, other_called });
+            let [rank, other] = [self.rank, other].map(|rank| self.name(rank));
+            return Err(CommError::Order { rank, called, other, other_called });
         }
         gate.arrived.push(self.rank);
         if gate.arrived.len() == self.shared.size {
@@ -108,8 +122,9 @@ impl Threads {
             if let Some(failed) = &gate.failed {
                 return Err(failed.clone());
             }
-            let missing = || (0..self.shared.size).filter(|rank| !gate.arrived.contains(rank)).collect();
-            if let Some(expired) = wait.expired(self.rank, called, missing) {
+            let missing = (0..self.shared.size).filter(|rank| !gate.arrived.contains(rank));
+            let missing = || missing.map(|rank| self.name(rank)).collect();
+            if let Some(expired) = wait.expired(self.name(self.rank), called, missing) {
                 gate.failed = Some(expired);
                 self.shared.wake.notify_all();
                 continue;
@@ -130,6 +145,10 @@ impl Exchange for Threads {
 
     fn size(&self) -> usize {
         self.shared.size
+    }
+
+    fn name(&self, rank: usize) -> usize {
+        self.shared.first + rank
     }
 
     fn exchange<'a>(
@@ -173,7 +192,7 @@ impl Exchange for Threads {
     fn leave(&self, reason: &str) {
         let mut gate = lock(&self.shared.gate);
         if gate.failed.is_none() {
-            gate.failed = Some(CommError::PeerFailed { rank: self.rank, reason: reason.to_owned() });
+            gate.failed = Some(CommError::PeerFailed { rank: self.name(self.rank), reason: reason.to_owned() });
             self.shared.wake.notify_all();
         }
     }

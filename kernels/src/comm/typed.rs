@@ -55,7 +55,7 @@ pub fn device_all_to_all_v<T: Pod>(
     }
     let failure = |error: crate::cuda::GpuError| {
         comm.fail(&error.to_string());
-        CommError::Gpu { rank: comm.rank(), reason: error.to_string() }
+        CommError::Gpu { rank: comm.name(comm.rank()), reason: error.to_string() }
     };
     let send = send.to_vec(gpu).map_err(failure)?;
     let received = all_to_all_v(comm, &send, send_counts, recv_counts)?;

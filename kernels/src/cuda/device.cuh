@@ -145,13 +145,35 @@ template <> __device__ __forceinline__ Bfloat16 narrow<Bfloat16>(float value) {
     if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return Bfloat16{(u16)(bits >> 16 | 0x40u)};
     return Bfloat16{(u16)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16)};
 }
+template <> __device__ __forceinline__ Half narrow<Half>(float value) {
+    u16 bits;
+#ifdef EMULATED
+    bits = emulate::float_to_half(value);
+#else
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+#endif
+    return Half{bits};
+}
 
 struct Int8 {
     signed char value;
 };
 __device__ __forceinline__ float widen(Int8 value) { return value.value; }
 
-// Four values of a row at once, where rows have a multiple of four.
-template <typename T, int W> struct alignas(W * sizeof(T)) Packed {
+// W values of a row at once, where rows have a multiple of W. No load takes more than 16 bytes, so more need not be aligned.
+template <typename T, int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Packed {
     T value[W];
 };
+
+// A stored value as one of another type, times a factor; of the same type it stays as it is.
+template <typename T, typename O> struct Converted {
+    static __device__ __forceinline__ O of(T value) { return narrow<O>(widen(value)); }
+    static __device__ __forceinline__ O scaled(T value, float factor) { return narrow<O>(widen(value) * factor); }
+};
+template <typename T> struct Converted<T, T> {
+    static __device__ __forceinline__ T of(T value) { return value; }
+    static __device__ __forceinline__ T scaled(T value, float factor) { return narrow<T>(widen(value) * factor); }
+};
+
+// Calls MACRO(name, type) for each type that hidden rows are kept in.
+#define FOR_ROW_TYPES(MACRO) MACRO(f32, float) MACRO(bf16, Bfloat16) MACRO(f16, Half)

@@ -223,6 +223,13 @@ inline float half_to_float(uint16_t bits) {
     memcpy(&half, &bits, 2);
     return (float)half;
 }
+// To the nearest, of two as near to the even one; beyond the largest to infinity.
+inline uint16_t float_to_half(float value) {
+    const _Float16 half = (_Float16)value;
+    uint16_t bits;
+    memcpy(&bits, &half, 2);
+    return bits;
+}
 
 } // namespace emulate
 

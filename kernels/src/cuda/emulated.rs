@@ -25,21 +25,54 @@ unsafe extern "C" {
     fn emulate_free(at: *mut c_void, bytes: usize);
 }
 
+/// What an emulated GPU has without being told.
+const TOTAL: u64 = 1 << 30;
+
 #[derive(Debug)]
 pub(super) struct Emulated {
     order: u32,
     taken: AtomicU64,
     freed: AtomicU64,
+    /// Of the device, where there is a limit.
+    limited: Option<Arc<Limited>>,
+}
+
+/// Memory with a limit, in bytes.
+#[derive(Debug)]
+struct Limited {
+    total: u64,
+    used: AtomicU64,
+    /// Most that were ever used at a time: what is freed stays in the pool, as the driver has it here.
+    most: AtomicU64,
+}
+
+impl Limited {
+    fn take(&self, bytes: u64) -> Result<(), GpuError> {
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used > self.total {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            let free_mib = self.total.saturating_sub(used - bytes) >> 20;
+            return Err(GpuError::OutOfMemory { ordinal: 0, needed_mib: bytes >> 20, free_mib });
+        }
+        self.most.fetch_max(used, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
 impl Emulated {
-    pub(super) fn new(order: u32) -> Arc<Self> {
-        Arc::new(Self { order, taken: AtomicU64::new(0), freed: AtomicU64::new(0) })
+    pub(super) fn new(order: u32, total: Option<u64>) -> Arc<Self> {
+        let limited = |total| Arc::new(Limited { total, used: AtomicU64::new(0), most: AtomicU64::new(0) });
+        Self::sharing(order, total.map(limited))
+    }
+
+    fn sharing(order: u32, limited: Option<Arc<Limited>>) -> Arc<Self> {
+        Arc::new(Self { order, taken: AtomicU64::new(0), freed: AtomicU64::new(0), limited })
     }
 }
 
 impl Backend for Emulated {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
+        self.limited.as_ref().map_or(Ok(()), |limited| limited.take(bytes as u64))?;
         self.taken.fetch_add(1, Ordering::Relaxed);
         // SAFETY: any number of bytes may be asked for.
         let address = unsafe { emulate_alloc(bytes) } as u64;
@@ -49,6 +82,9 @@ impl Backend for Emulated {
 
     fn free(&self, address: u64, bytes: usize) {
         self.freed.fetch_add(1, Ordering::Relaxed);
+        if let Some(limited) = &self.limited {
+            limited.used.fetch_sub(bytes as u64, Ordering::Relaxed);
+        }
         // SAFETY: `DeviceBuffer` gives back what it was given, once.
         unsafe { emulate_free(address as *mut c_void, bytes) }
     }
@@ -130,11 +166,12 @@ impl Backend for Emulated {
     }
 
     fn memory(&self) -> Result<(u64, u64), GpuError> {
-        Ok((1 << 30, 1 << 30))
+        let free = |limited: &Arc<Limited>| (limited.total - limited.most.load(Ordering::Relaxed), limited.total);
+        Ok(self.limited.as_ref().map_or((TOTAL, TOTAL), free))
     }
 
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
-        Ok(Self::new(self.order))
+        Ok(Self::sharing(self.order, self.limited.clone()))
     }
 
     fn wait_for(&self, _other: &dyn Backend) -> Result<(), GpuError> {

@@ -167,7 +167,14 @@ impl Gpu {
     /// block's threads; results depend on it only if a kernel is wrong.
     #[cfg(feature = "emulation")]
     pub fn emulated(order: u32) -> Self {
-        Self(super::emulated::Emulated::new(order))
+        Self(super::emulated::Emulated::new(order, None))
+    }
+
+    /// [`Gpu::emulated`] with so many bytes of memory. What was freed counts as used, as a driver has it that keeps it for the next
+    /// buffer.
+    #[cfg(feature = "emulation")]
+    pub fn emulated_of(order: u32, bytes: u64) -> Self {
+        Self(super::emulated::Emulated::new(order, Some(bytes)))
     }
 
     /// What a test runs on: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`).

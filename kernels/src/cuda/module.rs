@@ -10,12 +10,13 @@ pub(crate) struct Module {
 }
 
 /// What kernels may include.
-pub(super) const HEADERS: [(&str, &str); 5] = [
+pub(super) const HEADERS: [(&str, &str); 6] = [
     ("device.cuh", include_str!("device.cuh")),
     ("columns.cuh", include_str!("columns.cuh")),
     ("rows.cuh", include_str!("rows.cuh")),
     ("table.cuh", include_str!("table.cuh")),
     ("draw.cuh", include_str!("../sample/draw.cuh")),
+    ("sum.cuh", include_str!("../spmm/sum.cuh")),
 ];
 
 /// All files of kernels, which are compiled by a test.
@@ -37,6 +38,8 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::segment::cuda::MODULE,
     &crate::shuffle::cuda::MODULE,
     &crate::split::cuda::MODULE,
+    &crate::spmm::cuda::MAX,
     &crate::spmm::cuda::MODULE,
+    &crate::spmm::cuda::NARROW,
     &crate::unique::cuda::MODULE,
 ];

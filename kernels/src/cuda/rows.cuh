@@ -152,12 +152,12 @@ struct Ends {
 };
 
 // a · b, or vector · LeakyReLU(a + b), of the columns that a lane of `lanes` has.
-template <int W, bool LEAKY>
-__device__ __forceinline__ float lane_product(const float *a, const float *b, const float *vector, float slope, u32 dim, u32 lane, u32 lanes) {
+template <int W, bool LEAKY, typename A, typename B>
+__device__ __forceinline__ float lane_product(const A *a, const B *b, const float *vector, float slope, u32 dim, u32 lane, u32 lanes) {
     float sum = 0;
 #pragma unroll 4
     for (u32 c = lane * W; c < dim; c += lanes * W) {
-        const Chunk<W> x = load_chunk<W>(a + c), y = load_chunk<W>(b + c);
+        const Chunk<W> x = load_widened<W>(a + c), y = load_widened<W>(b + c);
         if (LEAKY) {
             const Chunk<W> v = load_chunk<W>(vector + c);
 #pragma unroll
@@ -175,8 +175,8 @@ __device__ __forceinline__ float lane_product(const float *a, const float *b, co
 
 // Neighbouring lanes share a head of an edge; neighbouring groups of them have the edge's other heads, so rows are read
 // in one go. `b` has rows of `b_stride` values, of which those from `b_offset` on count.
-template <bool LEAKY>
-__device__ __forceinline__ void products_of_ends(const Ends &ends, float *out, const float *a, const float *b, u64 b_stride, u64 b_offset, const float *vector, float slope) {
+template <bool LEAKY, typename A, typename B>
+__device__ __forceinline__ void products_of_ends(const Ends &ends, float *out, const A *a, const B *b, u64 b_stride, u64 b_offset, const float *vector, float slope) {
     const u64 group = divide(thread_id(), ends.lanes);
     const u32 lane = (u32)(thread_id() - group * ends.lanes);
     const u64 edge = divide(group, ends.heads);
@@ -198,7 +198,8 @@ __device__ __forceinline__ void products_of_ends(const Ends &ends, float *out, c
         if (source >= ends.num_sources) {
             sum = not_a_number();
         } else {
-            const float *x = a + source * ends.heads * ends.head_dim + column, *y = b + target * b_stride + b_offset + column;
+            const A *x = a + source * ends.heads * ends.head_dim + column;
+            const B *y = b + target * b_stride + b_offset + column;
             const float *v = LEAKY ? vector + column : nullptr;
             sum = ends.wide ? lane_product<4, LEAKY>(x, y, v, slope, ends.head_dim, lane, ends.lanes)
                             : lane_product<1, LEAKY>(x, y, v, slope, ends.head_dim, lane, ends.lanes);

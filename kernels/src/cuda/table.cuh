@@ -59,5 +59,7 @@ __device__ __forceinline__ void move_to(Table table, u32 slot, u32 position) {
 #define SOURCE 5
 #define TOPOLOGY 6
 #define OVERFLOW_OF_COUNTER 7
+// Told in the same three bits, as 0.
+#define NOT_HELD 8
 
-__device__ __forceinline__ void report(u64 *status, u64 where, u32 what) { atomicMax(status, ~(where << 3 | what)); }
+__device__ __forceinline__ void report(u64 *status, u64 where, u32 what) { atomicMax(status, ~(where << 3 | (what & 7))); }

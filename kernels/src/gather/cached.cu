@@ -16,16 +16,17 @@ template <typename T> struct CachedTable {
 };
 
 // One thread takes `W` values of one row.
-template <typename T, int W>
-__device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *positions, u64 count, float *out) {
+template <typename T, typename O, int W>
+__device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *positions, u64 count, O *out) {
     const u32 per_row = from.dim / W;
     const u64 total = count * per_row;
     for (u64 i = thread_id(); i < total; i += (u64)gridDim.x * blockDim.x) {
         const u64 row = divide(i, per_row), column = (i - row * per_row) * W;
         const u64 position = positions[row];
-        Packed<float, W> found;
+        Packed<O, W> found;
         if (position >= from.rows) {
-            for (int k = 0; k < W; k++) found.value[k] = not_a_number();
+#pragma unroll
+            for (int k = 0; k < W; k++) found.value[k] = narrow<O>(not_a_number());
         } else {
             const u64 place = from.places[position];
             const T *values = from.table;
@@ -38,27 +39,29 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
                 scales = (const float *)from.caches[from.num_caches + cache];
             }
             const Packed<T, W> stored = *(const Packed<T, W> *)(values + at * from.dim + column);
-            for (int k = 0; k < W; k++) found.value[k] = widen(stored.value[k]);
-            if (from.scales) {
-                const float scale = scales[at];
-                for (int k = 0; k < W; k++) found.value[k] *= scale;
-            }
+            const float factor = from.scales ? scales[at] : 1.0f;
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                found.value[k] = from.scales ? Converted<T, O>::scaled(stored.value[k], factor) : Converted<T, O>::of(stored.value[k]);
         }
-        *(Packed<float, W> *)(out + row * from.dim + column) = found;
+        *(Packed<O, W> *)(out + row * from.dim + column) = found;
     }
 }
 
-#define GATHER_CACHED(name, T)                                                                                          \
-    KERNEL_ENTRY void name(                                                                                             \
+#define GATHER_CACHED(FROM, T, TO, O)                                                                                   \
+    KERNEL_ENTRY void gather_cached_##FROM##_to_##TO(                                                                   \
         const T *table, const float *scales, const u64 *caches, const u32 *places, u64 rows, u32 num_caches, u32 shift,  \
-        const u32 *positions, u64 count, u32 dim, float *out) {                                                         \
+        const u32 *positions, u64 count, u32 dim, O *out, u32 width) {                                                  \
         const CachedTable<T> from = {table, scales, caches, places, rows, num_caches, shift, dim};                     \
-        if (dim % 4 == 0) gather_pieces<T, 4>(from, positions, count, out);                                             \
-        else gather_pieces<T, 1>(from, positions, count, out);                                                          \
+        if (width == 8) gather_pieces<T, O, 8>(from, positions, count, out);                                            \
+        else if (width == 4) gather_pieces<T, O, 4>(from, positions, count, out);                                       \
+        else gather_pieces<T, O, 1>(from, positions, count, out);                                                       \
     }                                                                                                                   \
-    KERNEL(name)
+    KERNEL(gather_cached_##FROM##_to_##TO)
 
-GATHER_CACHED(gather_cached_f32, float)
-GATHER_CACHED(gather_cached_f16, Half)
-GATHER_CACHED(gather_cached_bf16, Bfloat16)
-GATHER_CACHED(gather_cached_i8, Int8)
+#define GATHER_CACHED_TO(TO, O)                                                                                         \
+    GATHER_CACHED(f32, float, TO, O)                                                                                    \
+    GATHER_CACHED(f16, Half, TO, O)                                                                                     \
+    GATHER_CACHED(bf16, Bfloat16, TO, O)                                                                                \
+    GATHER_CACHED(i8, Int8, TO, O)
+FOR_ROW_TYPES(GATHER_CACHED_TO)

@@ -3,9 +3,9 @@
 //! Returns: rows in the caller's buffer, the same as without a cache; and how many came from where. Input: the whole table in
 //! memory that the GPU reaches, the rows that its own cache holds, and the caches of other GPUs whose memory it reads
 //! ([`Gpu::reaches`]). Idea: a number for each row of the table, 4 bytes each on the GPU, says in which cache and in which slot of
-//! it a row is; one kernel reads it there, be it over the bus between GPUs, or in the table. Where several caches hold a row the
-//! own one counts, then the first. Cost: the bytes moved, one number a row, and 5 bytes for each row of the table, of
-//! which 4 are on the GPU; rows of a multiple of four values move in pieces of four.
+//! it a row is; one kernel reads it there, be it over the bus between GPUs, or in the table, and writes it in the type that is
+//! wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a row, and 5
+//! bytes for each row of the table, of which 4 are on the GPU; rows move in pieces as in [`gather_on_device`](super::gather_on_device).
 //!
 //! The host waits when a cache has been filled, so that other GPUs may read it, and before one that reads others' is dropped.
 //!
@@ -17,7 +17,7 @@ use rayon::prelude::*;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
 
-use super::DeviceValue;
+use super::value::{DeviceRow, DeviceValue, values_at_once};
 
 pub(crate) static MODULE: Module = Module { name: "gather_cached", source: include_str!("cached.cu") };
 
@@ -212,16 +212,16 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     }
 
     /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table`, the one that the cache was made
-    /// from, as f32. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
+    /// from, as values of `O`. A position beyond the table gives a row of NaNs. `gpu` is the cache's, with any stream.
     ///
     /// # Errors
     /// [`KernelError::Length`] if sizes do not fit, or the table has not the cache's number of rows; what the GPU reports.
-    pub fn gather(
+    pub fn gather<O: DeviceRow>(
         &self,
         gpu: &Gpu,
         table: &DeviceTable<'_, T>,
         positions: DeviceSlice<'_, u32>,
-        out: &mut DeviceSliceMut<'_, f32>,
+        out: &mut DeviceSliceMut<'_, O>,
     ) -> Result<(), GpuError> {
         let (rows, dim, stores) = (table.rows()?, table.dim, self.stores.len());
         KernelError::check_matrix("output of gather", positions.len(), dim, out.len())?;
@@ -231,8 +231,9 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
             KernelError::check_len("scales of a cached row", scaled[0], scaled[1])?;
         }
-        let pieces = if dim.is_multiple_of(4) { out.len() / 4 } else { out.len() };
-        let arguments: [Argument; 11] = [
+        // Caches are memory of their own, which every load may start at.
+        let width = values_at_once::<T, O>(dim, &[table.values.address()], out.address());
+        let arguments: [Argument; 12] = [
             table.values.into(),
             table.scales.map_or(0, |scales| scales.address()).into(),
             (&self.addresses).into(),
@@ -244,8 +245,10 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             (positions.len() as u64).into(),
             (dim as u32).into(),
             (&*out).into(),
+            (width as u32).into(),
         ];
-        gpu.launch(Kernel { module: &MODULE, name: T::GATHER_CACHED }, Shape::per_item(pieces, THREADS), &arguments)
+        let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER_CACHED) };
+        gpu.launch(kernel, Shape::per_item(out.len() / width, THREADS), &arguments)
     }
 }
 
@@ -268,6 +271,7 @@ mod tests {
     use super::*;
     use crate::gather_on_device;
     use crate::philox::{Draws, Stream, StreamKey};
+    use crate::spmm::tests::{Rounded, bits};
 
     /// The vertices that store `number` of several holds: some in two, so that one has to win.
     fn held(number: usize, stores: usize, cached: usize, rows: usize) -> Vec<u32> {
@@ -280,7 +284,7 @@ mod tests {
         held
     }
 
-    fn check<T: DeviceValue>(make: impl Fn(f32) -> T, scaled: bool) {
+    fn check<T: DeviceValue, O: Rounded>(make: impl Fn(f32) -> T, scaled: bool) {
         for (order, (rows, cached, count, dim, stores)) in [
             (50, 20, 70, 8, 1),
             (50, 20, 70, 8, 3),
@@ -288,6 +292,7 @@ mod tests {
             (1, 1, 5, 1, 1),
             (20, 7, 0, 4, 4),
             (40, 40, 300, 260, 4),
+            (20, 9, 50, 16, 2),
         ]
         .into_iter()
         .enumerate()
@@ -315,22 +320,26 @@ mod tests {
             assert_eq!(cache.hits(&positions), CacheHits { own, peer: anywhere - own });
 
             let positions = gpu.upload(&positions).unwrap();
-            let [mut found, mut expected] = [0, 1].map(|_| gpu.alloc::<f32>(count * dim).unwrap());
+            let [mut found, mut expected] = [0, 1].map(|_| gpu.alloc::<O>(count * dim).unwrap());
             gather_on_device(gpu, table.values, table.scales, positions.slice(), dim, &mut expected.slice_mut())
                 .unwrap();
             cache.gather(gpu, &table, positions.slice(), &mut found.slice_mut()).unwrap();
-            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
-            let found = bits(found.to_vec().unwrap());
-            assert_eq!(found, bits(expected.to_vec().unwrap()), "{rows} rows of {dim} in {stores}");
+            let [found, expected] = [found, expected].map(|values| bits::<O>(&values.to_vec().unwrap()));
+            assert_eq!(found, expected, "{rows} rows of {dim} in {stores}");
         }
     }
 
     #[test]
     fn differential_rows_on_gpus_are_those_of_the_table() {
-        check(|x| x, false);
-        check(f16::from_f32, false);
-        check(bf16::from_f32, false);
-        check(|x| x as i8, true);
+        check::<_, f32>(|x| x, false);
+        check::<_, f32>(f16::from_f32, false);
+        check::<_, f32>(bf16::from_f32, false);
+        check::<_, f32>(|x| x as i8, true);
+        check::<_, bf16>(|x| x, false);
+        check::<_, bf16>(bf16::from_f32, false);
+        check::<_, f16>(|x| x, false);
+        check::<_, f16>(f16::from_f32, false);
+        check::<_, f16>(|x| x as i8, true);
     }
 
     /// Each place holds other values: what is read tells where it was read.
@@ -346,7 +355,7 @@ mod tests {
         let cache = DeviceCache::new(&gpu, &table, &own, &[&peer, &other]).unwrap();
         let vertices = [0u32, 1, 2, 3, 4];
         let positions = gpu.upload(&vertices).unwrap();
-        let mut out = gpu.alloc(20).unwrap();
+        let mut out = gpu.alloc::<f32>(20).unwrap();
         cache.gather(&gpu, &table, positions.slice(), &mut out.slice_mut()).unwrap();
         let firsts: Vec<f32> = out.to_vec().unwrap().into_iter().step_by(4).collect();
         assert_eq!(firsts, [3.0, 4.0, 2.0, 1.0, 2.0]);
@@ -384,9 +393,9 @@ mod tests {
         let cache = DeviceCache::new(&gpu, &table, &good, &[]).unwrap();
         let positions = gpu.upload(&[0u32]).unwrap();
         let other = DeviceTable { values: values.slice(), scales: None, dim: 2 };
-        let mut out = gpu.alloc(4).unwrap();
+        let mut out = gpu.alloc::<f32>(4).unwrap();
         assert!(cache.gather(&gpu, &other, positions.slice(), &mut out.slice_mut()).is_err());
-        assert!(cache.gather(&gpu, &table, positions.slice(), &mut gpu.alloc(3).unwrap().slice_mut()).is_err());
+        assert!(cache.gather(&gpu, &table, positions.slice(), &mut gpu.alloc::<f32>(3).unwrap().slice_mut()).is_err());
     }
 
     #[test]

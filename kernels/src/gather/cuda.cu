@@ -1,45 +1,36 @@
-// Rows of a matrix copied to where they are needed, widened to f32; and summed back in a fixed order.
+// Rows of a matrix copied to where they are needed, as values of the type that is wanted there.
 #include "device.cuh"
 
 // One thread takes `W` values of one row.
-template <typename T, int W>
-__device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, float *out) {
-    const u64 per_row = dim / W, total = count * per_row;
-    for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < total; i += (u64)gridDim.x * blockDim.x) {
-        const u64 row = i / per_row, column = (i - row * per_row) * W;
+template <typename T, typename O, int W>
+__device__ __forceinline__ void gather(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, O *out) {
+    const u32 per_row = dim / W;
+    const u64 total = count * per_row;
+    for (u64 i = thread_id(); i < total; i += (u64)gridDim.x * blockDim.x) {
+        const u64 row = divide(i, per_row), column = (i - row * per_row) * W;
         const u64 position = positions[row];
-        float values[W];
+        Packed<O, W> found;
         if (position >= rows) {
-            for (int k = 0; k < W; k++) values[k] = not_a_number();
+#pragma unroll
+            for (int k = 0; k < W; k++) found.value[k] = narrow<O>(not_a_number());
         } else {
+            const Packed<T, W> stored = *(const Packed<T, W> *)(table + position * dim + column);
             const float factor = scale ? scale[position] : 1.0f;
-            if (W == 4) {
-                const Packed<T, 4> four = *(const Packed<T, 4> *)(table + position * dim + column);
-                for (int k = 0; k < W; k++) values[k] = widen(four.value[k]);
-            } else {
-                values[0] = widen(table[position * dim + column]);
-            }
-            if (scale) {
-                for (int k = 0; k < W; k++) values[k] *= factor;
-            }
+#pragma unroll
+            for (int k = 0; k < W; k++)
+                found.value[k] = scale ? Converted<T, O>::scaled(stored.value[k], factor) : Converted<T, O>::of(stored.value[k]);
         }
-        float *to = out + row * dim + column;
-        if (W == 4) {
-            *(float4 *)to = make_float4(values[0], values[W > 1 ? 1 : 0], values[W > 2 ? 2 : 0], values[W > 3 ? 3 : 0]);
-        } else {
-            *to = values[0];
-        }
+        *(Packed<O, W> *)(out + row * dim + column) = found;
     }
 }
 
-#define GATHER(name, T)                                                                                                \
-    KERNEL_ENTRY void name(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, float *out) {  \
-        if (dim % 4 == 0) gather<T, 4>(table, rows, positions, count, dim, scale, out);                                  \
-        else gather<T, 1>(table, rows, positions, count, dim, scale, out);                                               \
-    }                                                                                                                 \
-    KERNEL(name)
+#define GATHER(FROM, T, TO, O)                                                                                                  \
+    KERNEL_ENTRY void gather_##FROM##_to_##TO(const T *table, u64 rows, const u32 *positions, u64 count, u32 dim, const float *scale, O *out, u32 width) { \
+        if (width == 8) gather<T, O, 8>(table, rows, positions, count, dim, scale, out);                                        \
+        else if (width == 4) gather<T, O, 4>(table, rows, positions, count, dim, scale, out);                                   \
+        else gather<T, O, 1>(table, rows, positions, count, dim, scale, out);                                                   \
+    }                                                                                                                           \
+    KERNEL(gather_##FROM##_to_##TO)
 
-GATHER(gather_f32, float)
-GATHER(gather_f16, Half)
-GATHER(gather_bf16, Bfloat16)
-GATHER(gather_i8, Int8)
+#define GATHER_TO(TO, O) GATHER(f32, float, TO, O) GATHER(f16, Half, TO, O) GATHER(bf16, Bfloat16, TO, O) GATHER(i8, Int8, TO, O)
+FOR_ROW_TYPES(GATHER_TO)

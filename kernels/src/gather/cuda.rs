@@ -1,100 +1,32 @@
 //! Gather on a GPU.
 //!
 //! Returns: rows in the caller's buffer. Input: a table on the device or in host memory that the device reads, and
-//! positions on the device; a position beyond the table gives a row of NaNs, since the host does not see it. Cost: the
-//! bytes moved, in pieces of 16 bytes where rows have a multiple of four values.
-
-use bytemuck::Pod;
-use half::{bf16, f16};
+//! positions on the device; a position beyond the table gives a row of NaNs, since the host does not see it. Rows become values of
+//! the type that is wanted on their way, so nothing else passes over them. Cost: the bytes moved, in pieces of 16 bytes where rows
+//! have a multiple of four values (of eight, where those of either type take 2 bytes).
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
+
+use super::value::{DeviceRow, DeviceValue, values_at_once};
 
 pub(crate) static MODULE: Module = Module { name: "gather", source: include_str!("cuda.cu") };
 
 /// Threads of a block.
 const THREADS: u32 = 256;
 
-/// A type that rows are stored in.
-pub trait DeviceValue: Pod + Send + Sync {
-    /// The kernel that widens it.
-    #[doc(hidden)]
-    const GATHER: &'static str;
-    /// The kernel that widens it from a cache or a table.
-    #[doc(hidden)]
-    const GATHER_CACHED: &'static str;
-    /// The kernel that sums rows of it.
-    #[doc(hidden)]
-    const SUM: &'static str;
-    /// The kernel that sums rows of it and rounds the sums to bf16.
-    #[doc(hidden)]
-    const SUM_TO_BF16: &'static str;
-}
-
-/// A type that hidden rows are kept in on a GPU: what is computed in f32 is rounded to it.
-pub trait DeviceRow: DeviceValue {
-    /// Which of the two, one for f32 and one for bf16, is for this type.
-    #[doc(hidden)]
-    fn of<T>(two: [T; 2]) -> T;
-    /// The kernels that sum rows of it over the edges of their sources, to f32 and to bf16.
-    #[doc(hidden)]
-    const SUM_BY_SOURCE: [&'static str; 2];
-}
-
-impl DeviceRow for f32 {
-    fn of<T>([f32, _]: [T; 2]) -> T {
-        f32
-    }
-    const SUM_BY_SOURCE: [&'static str; 2] = ["sum_by_source", "sum_by_source_f32_to_bf16"];
-}
-
-impl DeviceRow for bf16 {
-    fn of<T>([_, bf16]: [T; 2]) -> T {
-        bf16
-    }
-    const SUM_BY_SOURCE: [&'static str; 2] = ["sum_by_source_bf16_to_f32", "sum_by_source_bf16_to_bf16"];
-}
-
-impl DeviceValue for f32 {
-    const GATHER: &'static str = "gather_f32";
-    const GATHER_CACHED: &'static str = "gather_cached_f32";
-    const SUM: &'static str = "sum_f32";
-    const SUM_TO_BF16: &'static str = "sum_f32_to_bf16";
-}
-
-impl DeviceValue for f16 {
-    const GATHER: &'static str = "gather_f16";
-    const GATHER_CACHED: &'static str = "gather_cached_f16";
-    const SUM: &'static str = "sum_f16";
-    const SUM_TO_BF16: &'static str = "sum_f16_to_bf16";
-}
-
-impl DeviceValue for bf16 {
-    const GATHER: &'static str = "gather_bf16";
-    const GATHER_CACHED: &'static str = "gather_cached_bf16";
-    const SUM: &'static str = "sum_bf16";
-    const SUM_TO_BF16: &'static str = "sum_bf16_to_bf16";
-}
-
-impl DeviceValue for i8 {
-    const GATHER: &'static str = "gather_i8";
-    const GATHER_CACHED: &'static str = "gather_cached_i8";
-    const SUM: &'static str = "sum_i8";
-    const SUM_TO_BF16: &'static str = "sum_i8_to_bf16";
-}
-
-/// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table` (any number of rows × `dim`), as f32;
-/// with `scales`, one for each row of the table, times its scale.
+/// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table` (any number of rows × `dim`), as values of `O`;
+/// with `scales`, one for each row of the table, times its scale. Values are rounded once, if at all.
 ///
 /// # Errors
 /// [`KernelError::Length`] if sizes do not fit; what the GPU reports.
-pub fn gather_on_device<T: DeviceValue>(
+pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
     gpu: &Gpu,
     table: DeviceSlice<'_, T>,
     scales: Option<DeviceSlice<'_, f32>>,
     positions: DeviceSlice<'_, u32>,
     dim: usize,
-    out: &mut DeviceSliceMut<'_, f32>,
+    out: &mut DeviceSliceMut<'_, O>,
 ) -> Result<(), GpuError> {
     KernelError::check_matrix("output of gather", positions.len(), dim, out.len())?;
     let rows = table.len().checked_div(dim).unwrap_or(0);
@@ -102,8 +34,8 @@ pub fn gather_on_device<T: DeviceValue>(
     if let Some(scales) = scales {
         KernelError::check_len("scales of the rows", rows, scales.len())?;
     }
-    let pieces = if dim.is_multiple_of(4) { out.len() / 4 } else { out.len() };
-    let arguments: [Argument; 7] = [
+    let width = values_at_once::<T, O>(dim, &[table.address()], out.address());
+    let arguments: [Argument; 8] = [
         table.into(),
         (rows as u64).into(),
         positions.into(),
@@ -111,38 +43,79 @@ pub fn gather_on_device<T: DeviceValue>(
         (dim as u32).into(),
         scales.map_or(0, |scales| scales.address()).into(),
         (&*out).into(),
+        (width as u32).into(),
     ];
-    gpu.launch(Kernel { module: &MODULE, name: T::GATHER }, Shape::per_item(pieces, THREADS), &arguments)
+    let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER) };
+    gpu.launch(kernel, Shape::per_item(out.len() / width, THREADS), &arguments)
 }
 
 #[cfg(test)]
 mod tests {
+    use half::{bf16, f16};
+
     use super::*;
     use crate::philox::{Draws, Stream, StreamKey};
+    use crate::spmm::tests::{Rounded, bits, rounded};
     use crate::{ScaledRow, Widen, gather_rows};
 
-    fn check<T: DeviceValue + Widen>(make: impl Fn(f32) -> T) {
+    fn check<T: DeviceValue + Widen, O: Rounded>(make: impl Fn(f32) -> T) {
         for (order, (rows, count, dim)) in
-            [(50, 70, 8), (9, 1000, 3), (1, 5, 1), (20, 0, 4), (7, 300, 260)].into_iter().enumerate()
+            [(50, 70, 8), (9, 1000, 3), (1, 5, 1), (20, 0, 4), (7, 300, 260), (30, 40, 12)].into_iter().enumerate()
         {
-            let gpu = Gpu::under_test(order as u32);
+            let gpu = Gpu::under_test(order as u32 % 4);
             let mut draws = Draws::new(&StreamKey::new(3, Stream::Generate), dim as u32);
             let table: Vec<T> = (0..rows * dim).map(|_| make(draws.unit_f32() * 100.0 - 50.0)).collect();
             let positions: Vec<u32> = (0..count).map(|_| draws.below(rows as u32)).collect();
             let mut expected = vec![0f32; count * dim];
             gather_rows(|v| &table[v as usize * dim..][..dim], &positions, dim, &mut expected).unwrap();
             let (table, positions) = (gpu.upload(&table).unwrap(), gpu.upload(&positions).unwrap());
-            let mut out = gpu.alloc(count * dim).unwrap();
+            let mut out = gpu.alloc::<O>(count * dim).unwrap();
             gather_on_device(&gpu, table.slice(), None, positions.slice(), dim, &mut out.slice_mut()).unwrap();
-            assert_eq!(out.to_vec().unwrap(), expected, "{rows} rows, {count} positions, {dim} columns");
+            let (found, expected) = (bits::<O>(&out.to_vec().unwrap()), bits(&rounded::<O>(&expected)));
+            assert_eq!(found, expected, "{rows} rows, {count} positions, {dim} columns");
+        }
+    }
+
+    fn check_all<O: Rounded>() {
+        check::<f32, O>(|x| x);
+        check::<f16, O>(f16::from_f32);
+        check::<bf16, O>(bf16::from_f32);
+    }
+
+    #[test]
+    fn rows_are_those_of_the_host_in_every_type() {
+        check_all::<f32>();
+        check_all::<bf16>();
+        check_all::<f16>();
+    }
+
+    /// Every number that `O` has, what lies in the middle between it and the next, and the numbers of f32 beside that.
+    fn every_number<O: Rounded>(from_bits: impl Fn(u16) -> O) {
+        let (gpu, dim) = (Gpu::under_test(2), 64);
+        let around = |number: u16| {
+            let [own, next] = [number, number.wrapping_add(1)].map(|number| from_bits(number).widen());
+            // Beyond the largest, infinity begins where the next number would be nearer.
+            let step = if next.is_infinite() { own - from_bits(number - 1).widen() } else { next - own };
+            let middle = own + step / 2.0;
+            let beside = |by: u32| f32::from_bits(middle.to_bits().wrapping_add(by));
+            [own, middle, beside(1), beside(u32::MAX)]
+        };
+        let numbers: Vec<f32> = (0..=u16::MAX).flat_map(around).chain([f32::MAX, f32::MIN, 1e-45, -1e-45]).collect();
+        let padded = numbers.len().next_multiple_of(dim);
+        let table = [&numbers[..], &vec![0.0; padded - numbers.len()]].concat();
+        let positions: Vec<u32> = (0..(padded / dim) as u32).collect();
+        let mut out = gpu.alloc::<O>(padded).unwrap();
+        let (there, positions) = (gpu.upload(&table).unwrap(), gpu.upload(&positions).unwrap());
+        gather_on_device(&gpu, there.slice(), None, positions.slice(), dim, &mut out.slice_mut()).unwrap();
+        for (number, found) in table.iter().zip(out.to_vec().unwrap()) {
+            assert_eq!(found.bits(), O::round(*number).bits(), "{number:e}");
         }
     }
 
     #[test]
-    fn rows_are_those_of_the_host() {
-        check(|x| x);
-        check(f16::from_f32);
-        check(bf16::from_f32);
+    fn oracle_every_number_is_rounded_to_the_nearest() {
+        every_number(f16::from_bits);
+        every_number(bf16::from_bits);
     }
 
     #[test]
@@ -156,17 +129,20 @@ mod tests {
         gather_rows(row, &positions, dim, &mut expected).unwrap();
         let (table, scales) = (gpu.upload(&table).unwrap(), gpu.upload(&scales).unwrap());
         let positions = gpu.upload(&positions).unwrap();
-        let mut out = gpu.alloc(expected.len()).unwrap();
+        let mut out = gpu.alloc::<f32>(expected.len()).unwrap();
         let scales = Some(scales.slice());
         gather_on_device(&gpu, table.slice(), scales, positions.slice(), dim, &mut out.slice_mut()).unwrap();
         assert_eq!(out.to_vec().unwrap(), expected);
+        let mut out = gpu.alloc::<f16>(expected.len()).unwrap();
+        gather_on_device(&gpu, table.slice(), scales, positions.slice(), dim, &mut out.slice_mut()).unwrap();
+        assert_eq!(out.to_vec().unwrap(), rounded::<f16>(&expected));
     }
 
     #[test]
     fn positions_beyond_the_table_give_nans() {
         let gpu = Gpu::under_test(0);
         let (table, positions) = (gpu.upload(&[1f32; 8]).unwrap(), gpu.upload(&[1u32, 2, u32::MAX]).unwrap());
-        let mut out = gpu.alloc(12).unwrap();
+        let mut out = gpu.alloc::<f32>(12).unwrap();
         gather_on_device(&gpu, table.slice(), None, positions.slice(), 4, &mut out.slice_mut()).unwrap();
         let found = out.to_vec().unwrap();
         assert!(found[..4].iter().all(|&x| x == 1.0) && found[4..].iter().all(|x| x.is_nan()), "{found:?}");
@@ -176,7 +152,7 @@ mod tests {
     fn sizes_that_do_not_fit_are_refused() {
         let gpu = Gpu::under_test(0);
         let (table, positions) = (gpu.upload(&[1f32; 8]).unwrap(), gpu.upload(&[1u32]).unwrap());
-        let mut out = gpu.alloc(5).unwrap();
+        let mut out = gpu.alloc::<f32>(5).unwrap();
         let error = gather_on_device(&gpu, table.slice(), None, positions.slice(), 4, &mut out.slice_mut());
         assert!(matches!(error, Err(GpuError::Input(KernelError::Length { .. }))), "{error:?}");
     }

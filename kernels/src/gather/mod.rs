@@ -8,10 +8,12 @@ pub(crate) mod cached;
 mod cpu;
 pub(crate) mod cuda;
 mod scatter;
+mod value;
 mod widen;
 
 pub use cached::{CacheHits, DeviceCache, DeviceTable, RowStore};
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
-pub use cuda::{DeviceRow, DeviceValue, gather_on_device};
+pub use cuda::gather_on_device;
 pub use scatter::{DeviceScatter, scatter_add_on_device};
+pub use value::{DeviceRow, DeviceValue};
 pub use widen::{ScaledRow, StoredRow, Widen};

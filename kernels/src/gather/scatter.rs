@@ -5,7 +5,7 @@
 //! matrix adds up what is its own, so that nothing is atomic. Cost: the sort; one read of each row, one read and write of each
 //! row that there is something for.
 
-use super::DeviceValue;
+use super::{DeviceRow, DeviceValue};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
 use crate::edges::DeviceSegments;
 use crate::error::KernelError;
@@ -44,7 +44,7 @@ impl DeviceScatter {
         KernelError::check_matrix("rows to scatter", self.order.len(), dim, src.len())?;
         let sum = SumRows {
             over: Over::Targets(&self.rows, Some(self.order.slice())),
-            kernel: f32::SUM,
+            kernel: f32::of(f32::SUM),
             table: Table::matrix(src, self.order.len(), dim),
             factors: Factors { own: Own::Onto, ..Factors::default() },
             dim,

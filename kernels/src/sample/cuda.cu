@@ -21,7 +21,6 @@ __device__ __forceinline__ u32 kept(u32 candidates, u32 fanout, u32 replace) {
 // Counts the edges of each frontier vertex, and lists the vertices that have to pick some, where asked.
 KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, u32 replace, EXCLUDED, u32 *counts, u32 *work,
                                u32 *list, u64 *listed, u64 *status) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= len) return;
@@ -38,13 +37,13 @@ KERNEL(sample_count)
 
 // Up to W edges a vertex, by as many lanes.
 template <u32 W>
-__device__ __forceinline__ void few(Graph graph, const u32 *frontier, u64 len, u32 replace, Key key, Excluded excluded, Table table,
+__device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64 len, u32 replace, Key key, Excluded excluded, Table table,
                                     Sampled sampled) {
     __shared__ u32 drawn[THREADS];
     const u32 lane = threadIdx.x % W, tile = threadIdx.x - lane;
     const u64 i = ((u64)blockIdx.x * THREADS + threadIdx.x) / W;
     u32 vertex = 0, first = 0, count = 0;
-    InEdges in = {0, 0, 0};
+    InEdges in = {nullptr, 0, 0, 0};
     if (i < len) {
         vertex = frontier[i];
         first = sampled.indptr[i];
@@ -84,12 +83,11 @@ __device__ __forceinline__ void few(Graph graph, const u32 *frontier, u64 len, u
         const u32 other = drawn[tile + j];
         rank += j < count && (other < pick || (other == pick && j < lane));
     }
-    if (lane < count) take(graph, table, sampled, (u32)len, first + rank, in.start + skip(pick, in.start, banned));
+    if (lane < count) take(graph, table, sampled, (u32)len, first + rank, in, skip(pick, in.start, banned));
 }
 
 #define SAMPLE_FEW(W)                                                                                                     \
-    KERNEL_ENTRY void sample_few_##W(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED) {  \
-        GRAPH_OF(graph);                                                                                                  \
+    KERNEL_ENTRY void sample_few_##W(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED) { \
         EXCLUDED_OF(excluded);                                                                                            \
         TABLE_OF(table);                                                                                                  \
         SAMPLED_OF(sampled);                                                                                              \
@@ -114,7 +112,6 @@ __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u3
 
 // The edges of vertices that keep all they may: a thread an edge, so that no vertex is too large.
 KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, u32 replace, EXCLUDED, TABLE, SAMPLED) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -130,7 +127,7 @@ KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, u32 replace, 
         const InEdges in = in_edges(graph, frontier[i]);
         const Excluded banned = within(excluded, in);
         if (replace || count < in.degree - (u32)banned.count) continue;
-        take(graph, table, sampled, (u32)len, (u32)at, in.start + skip((u32)at - first, in.start, banned));
+        take(graph, table, sampled, (u32)len, (u32)at, in, skip((u32)at - first, in.start, banned));
     }
 }
 KERNEL(sample_copy)
@@ -154,7 +151,6 @@ __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 m
 // shared memory, every block has some of `memory`.
 KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED, const u32 *list,
                               const u64 *listed, u32 size, u32 *memory) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -202,7 +198,7 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
         }
         sort_of_block(picks, size);
         for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
-            take(graph, table, sampled, (u32)len, first + j, in.start + skip(picks[j], in.start, banned));
+            take(graph, table, sampled, (u32)len, first + j, in, skip(picks[j], in.start, banned));
         }
         __syncthreads();
     }
@@ -210,20 +206,25 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
 KERNEL(sample_many)
 
 template <typename T>
-static __device__ __forceinline__ void degrees(const u64 *indptr, u64 num_vertices, const u32 *vertices, u64 count, T *out) {
+static __device__ __forceinline__ void degrees(const Graph &graph, const u32 *vertices, u64 count, T *out) {
     const u64 i = thread_id();
     if (i >= count) return;
     const u64 vertex = vertices[i];
-    out[i] = vertex < num_vertices ? (T)(indptr[vertex + 1] - indptr[vertex]) : (T)0;
+    if (vertex >= graph.num_vertices) {
+        out[i] = (T)0;
+        return;
+    }
+    const InEdges in = graph.held ? in_edges(graph, (u32)vertex) : InEdges{nullptr, 0, 0, NOT_HELD};
+    out[i] = in.problem ? (T)(graph.indptr[vertex + 1] - graph.indptr[vertex]) : (T)in.degree;
 }
 
 // In-edges of each vertex; none of what is no vertex.
-KERNEL_ENTRY void vertex_degrees(const u64 *indptr, u64 num_vertices, const u32 *vertices, u64 count, u64 *out) {
-    degrees(indptr, num_vertices, vertices, count, out);
+KERNEL_ENTRY void vertex_degrees(GRAPH, const u32 *vertices, u64 count, u64 *out) {
+    degrees(graph, vertices, count, out);
 }
 KERNEL(vertex_degrees)
 
-KERNEL_ENTRY void vertex_degrees_f32(const u64 *indptr, u64 num_vertices, const u32 *vertices, u64 count, float *out) {
-    degrees(indptr, num_vertices, vertices, count, out);
+KERNEL_ENTRY void vertex_degrees_f32(GRAPH, const u32 *vertices, u64 count, float *out) {
+    degrees(graph, vertices, count, out);
 }
 KERNEL(vertex_degrees_f32)

@@ -80,7 +80,8 @@ impl DeviceSampler {
             DeviceEdgeIds::Keep => (true, None),
             DeviceEdgeIds::Count(counters) => (false, Some(counters.lend(graph, draw)?)),
         };
-        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers };
+        let ids = keep || counters.is_some() || draw.reads_ids();
+        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers, ids };
         let (mut indptr, list) = layer.count(counters.map(|(work, _)| work))?;
         sum_before(&gpu, &mut indptr.slice_mut(), Some(&mut numbers.slice_mut().part(EDGES, EDGES + 1)?))?;
         let room = match room(graph, draw.fanout, len) {
@@ -109,7 +110,7 @@ impl DeviceSampler {
             counters.map_or(0, |(_, edge)| edge.address()).into(),
             (&numbers).into(),
         ];
-        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers };
+        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers, ids };
         layer.draw(key, self.numbering.table.arguments(), sampled, list.as_ref(), room)?;
         let count = indptr.slice().part(len, len + 1)?;
         let mut new = numbers.slice_mut().part(NEW, NEW + 1)?;
@@ -136,6 +137,7 @@ impl DeviceSampler {
         let vertex = |of: DeviceSlice<'_, u32>| of.part(at, at + 1)?.to_vec(gpu).map(|found| found[0]);
         let num_vertices = graph.num_vertices();
         Err(match what {
+            0 => KernelError::NotHeld { vertex: vertex(self.mixed())? },
             1 => KernelError::VertexOutOfRange { vertex: vertex(self.mixed())?, num_vertices },
             2 => KernelError::RepeatedVertex { vertex: vertex(self.mixed())? },
             3 => {
@@ -147,7 +149,7 @@ impl DeviceSampler {
                 let weights = draw.weights.map_or(Ok(vec![]), |weights| weights.part(at, at + 1)?.to_vec(gpu))?;
                 KernelError::Weight { edge: at as u64, got: weights.first().copied().unwrap_or(f32::NAN) }
             }
-            5 => KernelError::VertexOutOfRange { vertex: vertex(graph.indices)?, num_vertices },
+            5 => KernelError::VertexOutOfRange { vertex: at as u32, num_vertices },
             6 => KernelError::Topology {
                 expected: "an indptr that ascends to the number of edges",
                 got: format!("another one at vertex {}", vertex(self.mixed())?),

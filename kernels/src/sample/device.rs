@@ -2,7 +2,7 @@
 //! [`Weighted`](super::Weighted) and [`SampledLayer`](super::SampledLayer).
 
 use super::cuda::MODULE;
-use super::{ExcludedEdges, Fanout, SampledLayer, Weight};
+use super::{DeviceTier, ExcludedEdges, Fanout, SampledLayer, Weight};
 use crate::count::DeviceCounters;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
@@ -11,7 +11,7 @@ use crate::error::KernelError;
 const THREADS: u32 = 256;
 
 /// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read over
-/// the bus.
+/// the bus. The in-edges of some vertices may lie in a [`DeviceTier`] beside, where they are read instead; others' may be missing then.
 ///
 /// `indptr` ascends, as the reader of the file has checked. A row that does not, and sources that are no vertices, are
 /// errors of the layer that meets them.
@@ -19,8 +19,10 @@ const THREADS: u32 = 256;
 pub struct DeviceGraph<'a> {
     /// First in-edge of each vertex, and the number of edges at the end.
     pub(super) indptr: DeviceSlice<'a, u64>,
-    /// Source vertex of each edge.
-    pub(super) indices: DeviceSlice<'a, u32>,
+    /// Source vertex of each edge, where those outside the tier are there.
+    indices: Option<DeviceSlice<'a, u32>>,
+    num_edges: usize,
+    tier: Option<&'a DeviceTier>,
 }
 
 impl<'a> DeviceGraph<'a> {
@@ -29,26 +31,27 @@ impl<'a> DeviceGraph<'a> {
     /// # Errors
     /// [`KernelError::Topology`] as [`Graph::new`](super::Graph::new) has it; what the GPU reports.
     pub fn new(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, indices: DeviceSlice<'a, u32>) -> Result<Self, GpuError> {
-        let len = indptr.len();
-        let ends = match len {
-            0 => vec![],
-            1 => indptr.to_vec(gpu)?,
-            _ => [indptr.part(0, 1)?.to_vec(gpu)?, indptr.part(len - 1, len)?.to_vec(gpu)?].concat(),
-        };
-        let wrong = |expected, got: String| Err(KernelError::Topology { expected, got }.into());
-        let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else {
-            return wrong("an indptr with one element more than vertices", "an empty one".to_owned());
-        };
-        if len - 1 > u32::MAX as usize {
-            return wrong("at most 2^32 - 1 vertices", format!("{}", len - 1));
-        }
-        if first != 0 {
-            return wrong("an indptr that starts at 0", format!("{first}"));
-        }
-        if last != indices.len() as u64 {
-            return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
-        }
-        Ok(Self { indptr, indices })
+        check_ends(gpu, indptr, indices.len())?;
+        Ok(Self { indptr, indices: Some(indices), num_edges: indices.len(), tier: None })
+    }
+
+    /// The vertices of `tier` alone, of a graph with this `indptr`: a frontier that holds others is refused.
+    ///
+    /// # Errors
+    /// As [`DeviceGraph::new`]; [`KernelError::Length`] if the tier is of another graph.
+    pub fn of_tier(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, tier: &'a DeviceTier) -> Result<Self, GpuError> {
+        check_ends(gpu, indptr, tier.num_edges)?;
+        Self { indptr, indices: None, num_edges: tier.num_edges, tier: None }.with_tier(tier)
+    }
+
+    /// The same graph, of which the vertices of `tier` are read there.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if the tier is of another graph.
+    pub fn with_tier(self, tier: &'a DeviceTier) -> Result<Self, GpuError> {
+        KernelError::check_len("vertices of a tier's graph", self.num_vertices(), tier.num_vertices)?;
+        KernelError::check_len("edges of a tier's graph", self.num_edges, tier.num_edges)?;
+        Ok(Self { tier: Some(tier), ..self })
     }
 
     /// Number of vertices.
@@ -56,12 +59,12 @@ impl<'a> DeviceGraph<'a> {
         self.indptr.len() - 1
     }
 
-    /// Number of edges.
+    /// Number of edges, those that are missing included.
     pub fn num_edges(&self) -> usize {
-        self.indices.len()
+        self.num_edges
     }
 
-    /// In-edges of each of `vertices`, sampled or not; none of what is no vertex.
+    /// In-edges of each of `vertices`, sampled or not, in a tier or not; none of what is no vertex.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`]; what the GPU reports.
@@ -92,15 +95,46 @@ impl<'a> DeviceGraph<'a> {
         vertices: DeviceSlice<'_, u32>,
         out: Argument,
     ) -> Result<(), GpuError> {
-        let sizes = [(self.num_vertices() as u64).into(), (vertices.len() as u64).into()];
-        let arguments = [self.indptr.into(), sizes[0], vertices.into(), sizes[1], out];
+        let arguments = [self.argument(false), vertices.into(), (vertices.len() as u64).into(), out];
         gpu.launch(Kernel { module: &MODULE, name }, Shape::per_item(vertices.len(), THREADS), &arguments)
     }
 
-    pub(super) fn arguments(&self) -> [Argument; 4] {
-        let (vertices, edges) = (self.num_vertices() as u64, self.num_edges() as u64);
-        [self.indptr.into(), self.indices.into(), vertices.into(), edges.into()]
+    /// As kernels take it; `ids` if they ask for the ids of edges.
+    pub(super) fn argument(&self, ids: bool) -> Argument {
+        let of_tier = |tier: &DeviceTier| {
+            [tier.held.slice().address(), tier.indptr.slice().address(), tier.indices.slice().address()]
+        };
+        let [held, tier_indptr, tier_indices] = self.tier.map_or([0; 3], of_tier);
+        // Two numbers of 32 bits, the first in the lower half.
+        let numbers = self.num_vertices() as u64 | u64::from(ids) << 32;
+        let indices = self.indices.map_or(0, |indices| indices.address());
+        let (indptr, edges) = (self.indptr.address(), self.num_edges as u64);
+        [indptr, indices, held, tier_indptr, tier_indices, edges, numbers, 0].into()
     }
+}
+
+/// Checks the length of `indptr` and what it holds at both ends.
+fn check_ends(gpu: &Gpu, indptr: DeviceSlice<'_, u64>, edges: usize) -> Result<(), GpuError> {
+    let len = indptr.len();
+    let ends = match len {
+        0 => vec![],
+        1 => indptr.to_vec(gpu)?,
+        _ => [indptr.part(0, 1)?.to_vec(gpu)?, indptr.part(len - 1, len)?.to_vec(gpu)?].concat(),
+    };
+    let wrong = |expected, got: String| Err(KernelError::Topology { expected, got }.into());
+    let (Some(&first), Some(&last)) = (ends.first(), ends.last()) else {
+        return wrong("an indptr with one element more than vertices", "an empty one".to_owned());
+    };
+    if len - 1 > u32::MAX as usize {
+        return wrong("at most 2^32 - 1 vertices", format!("{}", len - 1));
+    }
+    if first != 0 {
+        return wrong("an indptr that starts at 0", format!("{first}"));
+    }
+    if last != edges as u64 {
+        return wrong("an indptr that ends at the number of edges", format!("{last} for {edges} edges"));
+    }
+    Ok(())
 }
 
 /// [`ExcludedEdges`] on a GPU.
@@ -185,6 +219,11 @@ impl<'a> DeviceDraw<'a> {
             (fanout, 1) => fanout,
             _ => 1,
         }
+    }
+
+    /// Whether drawing asks for the ids of edges.
+    pub(super) fn reads_ids(&self) -> bool {
+        self.weights.is_some() || self.excluded.is_some_and(|DeviceExcludedEdges(edges)| !edges.is_empty())
     }
 
     pub(super) fn excluded(&self) -> [Argument; 2] {

@@ -1,27 +1,54 @@
 // What drawing kernels share: the graph, the edges that may not be drawn, and what becomes of an edge. A file that includes
 // this has its own copy.
 
-struct Graph {
-    const u64 *indptr;
-    const u32 *indices;
-    u64 num_vertices, num_edges;
+// The vertices of which a tier has the in-edges, 64 in a word, with how many of them come before.
+struct alignas(16) Held {
+    u64 vertices, before;
 };
-#define GRAPH const u64 *graph_indptr, const u32 *graph_indices, u64 graph_vertices, u64 graph_edges
-#define GRAPH_OF(name) const Graph name = {graph_indptr, graph_indices, graph_vertices, graph_edges}
+
+struct Graph {
+    // Of the whole graph, wherever it is.
+    const u64 *indptr;
+    // Null where only the tier is there.
+    const u32 *indices;
+    // The tier's, null without one.
+    const Held *held;
+    const u64 *tier_indptr;
+    const u32 *tier_indices;
+    u64 num_edges;
+    u32 num_vertices;
+    // Whether somebody asks for the ids of edges.
+    u32 ids;
+    u64 unused;
+};
+#define GRAPH const Graph graph
 
 struct InEdges {
+    // Their sources, and the id of the first one, if ids are asked for or `sources` are not a tier's.
+    const u32 *sources;
     u64 start;
     u32 degree;
     // What is wrong with the vertex, which then has no edges.
     u32 problem;
 };
 
-__device__ __forceinline__ InEdges in_edges(Graph graph, u32 vertex) {
-    if (vertex >= graph.num_vertices) return {0, 0, OUT_OF_RANGE};
+__device__ __forceinline__ InEdges in_edges(const Graph &graph, u32 vertex) {
+    if (vertex >= graph.num_vertices) return {nullptr, 0, 0, OUT_OF_RANGE};
+    if (graph.held) {
+        const Held word = graph.held[vertex / 64];
+        const u64 bit = 1ull << (vertex % 64);
+        if (word.vertices & bit) {
+            const u64 at = word.before + __popcll(word.vertices & (bit - 1));
+            const u64 first = graph.tier_indptr[at];
+            const u32 degree = (u32)(graph.tier_indptr[at + 1] - first);
+            return {graph.tier_indices + first, graph.ids ? graph.indptr[vertex] : 0, degree, 0};
+        }
+        if (!graph.indices) return {nullptr, 0, 0, NOT_HELD};
+    }
     const u64 start = graph.indptr[vertex], end = graph.indptr[(u64)vertex + 1];
-    if (start > end || end > graph.num_edges) return {0, 0, TOPOLOGY};
-    if (end - start > 0xFFFFFFFFull) return {0, 0, DEGREE};
-    return {start, (u32)(end - start), 0};
+    if (start > end || end > graph.num_edges) return {nullptr, 0, 0, TOPOLOGY};
+    if (end - start > 0xFFFFFFFFull) return {nullptr, 0, 0, DEGREE};
+    return {graph.indices + start, start, (u32)(end - start), 0};
 }
 
 // --- edges that may not be drawn, ascending ---
@@ -84,14 +111,15 @@ struct Sampled {
 #define SAMPLED const u32 *sampled_indptr, u32 *sampled_local, u64 *sampled_edges, u32 *sampled_counts, u64 *sampled_status
 #define SAMPLED_OF(name) const Sampled name = {sampled_indptr, sampled_local, sampled_edges, sampled_counts, sampled_status}
 
-// Sampled edge number `at` is `edge`. Sources are noted after the frontier, which has `frontier` vertices.
-__device__ __forceinline__ void take(Graph graph, Table table, Sampled sampled, u32 frontier, u32 at, u64 edge) {
-    u32 source = graph.indices[edge];
+// Sampled edge number `at` is number `offset` of `in`. Sources are noted after the frontier, which has `frontier` vertices.
+__device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sampled, u32 frontier, u32 at, InEdges in, u32 offset) {
+    u32 source = in.sources[offset];
     if (source >= graph.num_vertices) {
-        report(sampled.status, edge, SOURCE);
+        report(sampled.status, source, SOURCE);
         source = 0;
     }
     sampled.local[at] = note(table, source, frontier + at);
+    const u64 edge = in.start + offset;
     if (sampled.edges) sampled.edges[at] = edge;
     if (sampled.edge_counts) atomicAdd(&sampled.edge_counts[edge], 1u);
 }

@@ -32,6 +32,8 @@ pub(super) struct Launch<'a> {
     pub draw: &'a DeviceDraw<'a>,
     pub frontier: DeviceSlice<'a, u32>,
     pub numbers: &'a DeviceBuffer<u64>,
+    /// Whether somebody asks for the ids of edges.
+    pub ids: bool,
 }
 
 /// Blocks that have a vertex each, and go on to another, with memory of their own.
@@ -48,9 +50,14 @@ impl Blocks {
 }
 
 impl Launch<'_> {
+    /// A kernel whose first argument is the graph.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
         let module = if self.draw.weights.is_some() { &WEIGHTED } else { &MODULE };
-        self.gpu.launch(Kernel { module, name }, shape, &arguments.concat())
+        self.gpu.launch(
+            Kernel { module, name },
+            shape,
+            &[&[self.graph.argument(self.ids)], &arguments.concat()[..]].concat(),
+        )
     }
 
     fn frontier(&self) -> [Argument; 2] {
@@ -87,18 +94,18 @@ impl Launch<'_> {
         let work = work.map_or(0, |work| work.address());
         let at = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
         let rest = [(&counts).into(), work.into(), at.into(), self.number(LISTED)?, self.number(STATUS)?];
-        let (graph, excluded) = (self.graph.arguments(), self.draw.excluded());
+        let excluded = self.draw.excluded();
         let (frontier, how) = (self.frontier(), [fanout.into(), replace.into()]);
         match self.draw.weights {
             None => {
-                let arguments = [&graph[..], &frontier, &how, &excluded, &rest];
+                let arguments = [&frontier[..], &how, &excluded, &rest];
                 self.launch("sample_count", Shape::per_item(len, THREADS), &arguments)?;
             }
             Some(weights) => {
                 let weights = [weights.into()];
-                let arguments = [&graph[..], &frontier, &how, &excluded, &weights, &rest];
+                let arguments = [&frontier[..], &how, &excluded, &weights, &rest];
                 self.launch("weigh_count", Shape::per_warp(len, THREADS), &arguments)?;
-                let arguments = [&graph[..], &frontier[..1], &how, &excluded, &weights, &rest];
+                let arguments = [&frontier[..1], &how, &excluded, &weights, &rest];
                 self.launch("weigh_count_large", self.blocks(THREADS, 0)?.shape, &arguments)?;
             }
         }
@@ -131,7 +138,7 @@ impl Launch<'_> {
             _ => ("sample_few_32", FEW as usize),
         };
         let how = [replace.into(), key];
-        let arguments = [&self.graph.arguments()[..], &self.frontier(), &how, &self.draw.excluded(), to];
+        let arguments = [&self.frontier()[..], &how, &self.draw.excluded(), to];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
@@ -143,16 +150,16 @@ impl Launch<'_> {
         room: usize,
     ) -> Result<(), GpuError> {
         let (fanout, replace) = self.draw.numbers();
-        let (graph, frontier, excluded) = (self.graph.arguments(), self.frontier(), self.draw.excluded());
+        let (frontier, excluded) = (self.frontier(), self.draw.excluded());
         if replace == 0 {
             let shape = Shape { blocks: room.div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
-            self.launch("sample_copy", shape, &[&graph[..], &frontier, &[replace.into()], &excluded, to])?;
+            self.launch("sample_copy", shape, &[&frontier[..], &[replace.into()], &excluded, to])?;
         }
         let Some(list) = list else { return Ok(()) };
         let size = fanout.next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
         let rest = [list.into(), self.number(LISTED)?, size.into(), blocks.memory()];
-        let arguments = [&graph[..], &frontier, &[replace.into(), key], &excluded, to, &rest];
+        let arguments = [&frontier[..], &[replace.into(), key], &excluded, to, &rest];
         self.launch("sample_many", blocks.shape, &arguments)
     }
 
@@ -164,21 +171,21 @@ impl Launch<'_> {
         list: Option<&DeviceBuffer<u32>>,
     ) -> Result<(), GpuError> {
         let (fanout, replace) = self.draw.numbers();
-        let (graph, frontier, excluded) = (self.graph.arguments(), self.frontier(), self.draw.excluded());
+        let (frontier, excluded) = (self.frontier(), self.draw.excluded());
         let weights = [weights.into()];
         if replace == 1 {
             let size = fanout.next_power_of_two();
             let blocks = self.blocks(THREADS, 8 * size as usize)?;
             let rest = [size.into(), blocks.memory()];
-            let arguments = [&graph[..], &frontier, &[key], &excluded, to, &weights, &rest];
+            let arguments = [&frontier[..], &[key], &excluded, to, &weights, &rest];
             return self.launch("weigh_spin", blocks.shape, &arguments);
         }
         let how = [fanout.into(), key];
-        let arguments = [&graph[..], &frontier, &how, &excluded, to, &weights];
+        let arguments = [&frontier[..], &how, &excluded, to, &weights];
         self.launch("weigh_race", Shape::per_warp(self.frontier.len(), THREADS), &arguments)?;
         let Some(list) = list else { return Ok(()) };
         let rest = [list.into(), self.number(LISTED)?];
-        let arguments = [&graph[..], &frontier, &how, &excluded, to, &weights, &rest];
+        let arguments = [&frontier[..], &how, &excluded, to, &weights, &rest];
         self.launch("weigh_race_large", self.blocks(THREADS, 0)?.shape, &arguments)
     }
 }

@@ -12,6 +12,7 @@
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
 //! numbering.rs    number what was drawn                    excluded.rs   edges that must not be drawn
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
+//!                                                          tier.rs       in-edges that a GPU holds of a graph it does not
 //! ```
 
 pub(crate) mod cuda;
@@ -25,6 +26,7 @@ mod numbering;
 mod record;
 mod sampler;
 mod segment;
+mod tier;
 mod uniform;
 mod weighted;
 
@@ -36,5 +38,6 @@ pub use fanout::Fanout;
 pub use graph::Graph;
 pub use record::EdgeIds;
 pub use sampler::{SampledLayer, Sampler};
+pub use tier::DeviceTier;
 pub use uniform::Uniform;
 pub use weighted::{Weight, Weighted};

@@ -93,8 +93,8 @@ __device__ __forceinline__ u64 time_of(Key key, u32 vertex, u32 offset, float we
 // --- how many ---
 
 template <u32 G>
-__device__ __forceinline__ void weigh(Graph graph, u64 i, u32 id, InEdges in, u32 fanout, u32 replace, Excluded excluded, const float *weights,
-                                      u32 *counts, u32 *work, u64 *status) {
+__device__ __forceinline__ void weigh(const Graph &graph, u64 i, u32 id, InEdges in, u32 fanout, u32 replace, Excluded excluded,
+                                      const float *weights, u32 *counts, u32 *work, u64 *status) {
     const u32 lane = threadIdx.x % G;
     const Weighted vertex = {in, within(excluded, in), weights};
     u32 candidates = 0;
@@ -120,7 +120,6 @@ __device__ __forceinline__ void weigh(Graph graph, u64 i, u32 id, InEdges in, u3
 
 KERNEL_ENTRY void weigh_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, u32 replace, EXCLUDED, const float *weights, u32 *counts,
                               u32 *work, u32 *list, u64 *listed, u64 *status) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     const u64 i = ((u64)blockIdx.x * THREADS + threadIdx.x) / WARP;
     if (i >= len) return;
@@ -135,7 +134,6 @@ KERNEL(weigh_count)
 
 KERNEL_ENTRY void weigh_count_large(GRAPH, const u32 *frontier, u32 fanout, u32 replace, EXCLUDED, const float *weights, u32 *counts,
                                     u32 *work, const u32 *list, const u64 *listed, u64 *status) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     for (u64 at = blockIdx.x; at < *listed; at += gridDim.x) {
         const u32 i = list[at];
@@ -183,8 +181,8 @@ template <u32 G> __device__ __forceinline__ u64 last_kept(Weighted vertex, Key k
 }
 
 template <u32 G>
-__device__ __forceinline__ void race(Graph graph, Table table, Sampled sampled, Weighted vertex, Key key, u32 id, u64 i, u32 frontier,
-                                     u32 fanout, u32 *digits) {
+__device__ __forceinline__ void race(const Graph &graph, Table table, Sampled sampled, Weighted vertex, Key key, u32 id, u64 i,
+                                     u32 frontier, u32 fanout, u32 *digits) {
     const u32 lane = threadIdx.x % G, first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
     if (count == 0) return;
     const bool races = vertex.in.degree > fanout && count == fanout;
@@ -196,13 +194,12 @@ __device__ __forceinline__ void race(Graph graph, Table table, Sampled sampled, 
         const bool keeps = weight > 0.0f && (!races || time_of(key, id, (u32)offset, weight) <= last);
         u32 more;
         const u32 rank = group_rank<G>(keeps, &more);
-        if (keeps) take(graph, table, sampled, frontier, first + written + rank, vertex.in.start + offset);
+        if (keeps) take(graph, table, sampled, frontier, first + written + rank, vertex.in, (u32)offset);
         written += more;
     }
 }
 
 KERNEL_ENTRY void weigh_race(GRAPH, const u32 *frontier, u64 len, u32 fanout, Key key, EXCLUDED, TABLE, SAMPLED, const float *weights) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -219,7 +216,6 @@ KERNEL(weigh_race)
 
 KERNEL_ENTRY void weigh_race_large(GRAPH, const u32 *frontier, u64 len, u32 fanout, Key key, EXCLUDED, TABLE, SAMPLED, const float *weights,
                                    const u32 *list, const u64 *listed) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -266,7 +262,6 @@ __device__ __forceinline__ u32 places_before(const u64 *places, u32 count, u64 a
 // `memory`.
 KERNEL_ENTRY void weigh_spin(GRAPH, const u32 *frontier, u64 len, Key key, EXCLUDED, TABLE, SAMPLED, const float *weights, u32 size,
                              u64 *memory) {
-    GRAPH_OF(graph);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -302,7 +297,7 @@ KERNEL_ENTRY void weigh_spin(GRAPH, const u32 *frontier, u64 len, Key key, EXCLU
             if (share > 0) {
                 const u32 to = places_before(places, count, start + share);
                 for (u32 place = places_before(places, count, start); place < to; place++) {
-                    take(graph, table, sampled, (u32)len, first + place, in.start + offset);
+                    take(graph, table, sampled, (u32)len, first + place, in, (u32)offset);
                 }
             }
             before += sum;

@@ -7,7 +7,7 @@
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::edges::DeviceSegments;
 use crate::error::KernelError;
-use crate::gather::DeviceValue;
+use crate::gather::{DeviceRow, DeviceValue};
 use crate::spmm::sum::{Factors, Over, SumRows, Table};
 
 pub(crate) static MODULE: Module = Module { name: "segment", source: include_str!("cuda.cu") };
@@ -130,7 +130,7 @@ pub fn segment_sum_on_device(
     KernelError::check_matrix("sums of the segments", segments.count(), dim, out.len())?;
     let sum = SumRows {
         over: Over::Targets(segments, None),
-        kernel: f32::SUM,
+        kernel: f32::of(f32::SUM),
         table: Table::matrix(values, segments.num_rows(), dim),
         factors: Factors::default(),
         dim,

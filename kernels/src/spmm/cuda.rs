@@ -2,8 +2,8 @@
 //!
 //! Returns and takes what the functions for the host do, in memory of the device. Idea: `rows.cuh`; each column of a row is
 //! summed in the order of its edges, so that results are the host's bit for bit, but for rows of more than 512 edges,
-//! which are summed in pieces. Rows of bf16 are summed in f32 too, and sums may be rounded to bf16 as they are written: half the
-//! bytes. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a row for each edge,
+//! which are summed in pieces. Rows of bf16 and f16 are summed in f32 too, and sums may be rounded to either as they are written:
+//! half the bytes. Backwards the edges are grouped by source (once), so nothing is scattered. Cost: one read of a row for each edge,
 //! one write of each output row; the host does not wait.
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
@@ -16,6 +16,10 @@ use super::Reduce;
 use super::sum::{Factors, Over, Own, SumRows, Table, lanes};
 
 pub(crate) static MODULE: Module = Module { name: "spmm", source: include_str!("cuda.cu") };
+/// Sums that are rounded.
+pub(crate) static NARROW: Module = Module { name: "spmm_narrow", source: include_str!("narrow.cu") };
+/// Maxima.
+pub(crate) static MAX: Module = Module { name: "spmm_max", source: include_str!("max.cu") };
 
 /// Rows to aggregate, wherever they lie.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +74,7 @@ impl DeviceAggregation<'_> {
         }
         let sum = SumRows {
             over: Over::Targets(edges.by_target(), Some(edges.sources())),
-            kernel: O::of([T::SUM, T::SUM_TO_BF16]),
+            kernel: O::of(T::SUM),
             table: table_of(rows, edges.num_sources(), dim)?,
             factors: self.factors(edges.num_targets()),
             dim,
@@ -129,7 +133,7 @@ impl DeviceAggregation<'_> {
         let place = [(stride as u64).into(), (self.own_dim(dim) as u64).into()];
         let aligned = [rows.address(), gradient.address(), self.own_dim(dim) as u64 * 4];
         let rest = [rows.into(), gradient.into(), place[0], place[1]];
-        ends.launch(gpu, Kernel { module: &MODULE, name: "end_products" }, &aligned, &rest, out)
+        ends.launch(gpu, products_of::<f32>(), &aligned, &rest, out)
     }
 
     /// Width of an output row for sources of width `dim`.
@@ -180,6 +184,11 @@ fn table_of<T: DeviceValue>(rows: DeviceRows<'_, T>, sources: usize, dim: usize)
     })
 }
 
+/// The kernel of [`EndProducts`] for rows of `T` and gradients of f32.
+pub(crate) fn products_of<T: DeviceRow>() -> Kernel {
+    Kernel { module: &MODULE, name: T::of(["end_products_f32", "end_products_bf16", "end_products_f16"]) }
+}
+
 /// Products of what is at both ends of each edge, a number for each head: `Ends` of `rows.cuh`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EndProducts<'a> {
@@ -222,16 +231,16 @@ impl EndProducts<'_> {
     }
 }
 
-/// [`aggregate_max`](super::aggregate_max) on a GPU.
+/// [`aggregate_max`](super::aggregate_max) on a GPU. Maxima are of the rows' type: each is a value of a row.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-pub fn aggregate_max_on_device(
+pub fn aggregate_max_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,
-    rows: DeviceSlice<'_, f32>,
+    rows: DeviceSlice<'_, T>,
     dim: usize,
-    out: &mut DeviceSliceMut<'_, f32>,
+    out: &mut DeviceSliceMut<'_, T>,
     picked: &mut DeviceSliceMut<'_, u32>,
 ) -> Result<(), GpuError> {
     KernelError::check_matrix("rows of the sources", edges.num_sources(), dim, rows.len())?;
@@ -243,21 +252,21 @@ pub fn aggregate_max_on_device(
     let sizes = [(edges.num_sources() as u64).into(), (dim as u64).into()];
     let outs = [(&*out).into(), (&*picked).into(), u32::from(wide).into()];
     let rest = [rows.into(), sizes[0], sizes[1], edges.sources().into(), outs[0], outs[1], outs[2]];
-    let kernel = Kernel { module: &MODULE, name: "max_forward" };
+    let kernel = Kernel { module: &MAX, name: T::of(["max_forward_f32", "max_forward_bf16", "max_forward_f16"]) };
     edges.by_target().sum(gpu, kernel, dim / width, 8 * width, &rest)
 }
 
-/// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU.
+/// [`aggregate_max_backward`](super::aggregate_max_backward) on a GPU; summed in f32, and rounded once to the gradient's type.
 ///
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-pub fn aggregate_max_backward_on_device(
+pub fn aggregate_max_backward_on_device<T: DeviceRow>(
     gpu: &Gpu,
     edges: &DeviceEdges,
     picked: DeviceSlice<'_, u32>,
-    gradient: DeviceSlice<'_, f32>,
+    gradient: DeviceSlice<'_, T>,
     dim: usize,
-    out: &mut DeviceSliceMut<'_, f32>,
+    out: &mut DeviceSliceMut<'_, T>,
 ) -> Result<(), GpuError> {
     KernelError::check_matrix("edges of the maxima", edges.num_targets(), dim, picked.len())?;
     KernelError::check_matrix("gradient of aggregation", edges.num_targets(), dim, gradient.len())?;
@@ -268,6 +277,6 @@ pub fn aggregate_max_backward_on_device(
     let by = edges.by_source(gpu)?;
     let lists = [(&by.targets).into(), (&by.edges).into(), (&*out).into(), u32::from(wide).into()];
     let rest = [&[picked.into(), gradient.into(), (dim as u64).into()], &lists[..]].concat();
-    let kernel = Kernel { module: &MODULE, name: "max_backward" };
+    let kernel = Kernel { module: &MAX, name: T::of(["max_backward_f32", "max_backward_bf16", "max_backward_f16"]) };
     by.rows.sum(gpu, kernel, dim / width, 4 * width, &rest)
 }

@@ -9,7 +9,7 @@ use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel};
 use crate::edges::cuda::{DeviceBySource, DeviceSegments};
 use crate::gather::DeviceRow;
 
-use super::cuda::MODULE;
+use super::cuda::{MODULE, NARROW};
 
 /// Where rows are. Addresses are 0 for what there is none of; without values a row is ones.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,13 +113,15 @@ impl SumRows<'_> {
         let width = if wide { 4 } else { 1 };
         let plain = table.values != 0 && [table.vertices, table.scales, factors.weights] == [0; 3];
         let name = match self.kernel {
-            "sum_f32" if plain => "sum_f32_plain",
-            "sum_bf16" if plain => "sum_bf16_plain",
+            "sum_f32_to_f32" if plain => "sum_f32_to_f32_plain",
+            "sum_f16_to_f32" if plain => "sum_f16_to_f32_plain",
+            "sum_f16_to_f16" if plain => "sum_f16_to_f16_plain",
+            "sum_bf16_to_f32" if plain => "sum_bf16_to_f32_plain",
             "sum_bf16_to_bf16" if plain => "sum_bf16_to_bf16_plain",
-            "sum_by_source" if plain => "sum_by_source_plain",
+            "sum_by_source_f32_to_f32" if plain => "sum_by_source_f32_to_f32_plain",
             other => other,
         };
-        let kernel = Kernel { module: &MODULE, name };
+        let kernel = Kernel { module: O::of([&MODULE, &NARROW, &NARROW]), name };
         rows.sum(gpu, kernel, dim / width, width * size_of::<f32>(), &rest)
     }
 }

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use super::*;
 use crate::edges::Edges;
 use crate::error::KernelError;
-use crate::gather::ScaledRow;
+use crate::gather::{DeviceRow, ScaledRow, Widen};
 use crate::philox::{Draws, Stream, StreamKey};
 
 /// Random edges: in-degrees from 0 to `degree`, and `hub` edges into target 0 and out of source 0.
@@ -22,6 +22,40 @@ pub fn edges(seed: u32, targets: usize, sources: usize, degree: u32, hub: u32) -
         indptr.push(list.len() as u32);
     }
     Edges::new(indptr, list, sources).unwrap()
+}
+
+/// A type of hidden rows on a GPU.
+pub trait Rounded: DeviceRow + Widen {
+    fn round(value: f32) -> Self;
+    /// Bits that tell it from all others. Those of a NaN are the conversion's own affair.
+    fn bits(self) -> u32;
+}
+
+macro_rules! rounded {
+    ($($type:ty, $round:expr;)*) => {
+        $(impl Rounded for $type {
+            fn round(value: f32) -> Self {
+                $round(value)
+            }
+            fn bits(self) -> u32 {
+                if self.is_nan() { u32::MAX } else { self.to_bits().into() }
+            }
+        })*
+    };
+}
+
+rounded! { f32, |value| value; bf16, bf16::from_f32; f16, f16::from_f32; }
+
+pub fn rounded<T: Rounded>(values: &[f32]) -> Vec<T> {
+    values.iter().map(|&value| T::round(value)).collect()
+}
+
+pub fn widened<T: Rounded>(values: &[T]) -> Vec<f32> {
+    values.iter().map(|&value| value.widen()).collect()
+}
+
+pub fn bits<T: Rounded>(values: &[T]) -> Vec<u32> {
+    values.iter().map(|&value| value.bits()).collect()
 }
 
 pub fn values(seed: u32, len: usize) -> Vec<f32> {

@@ -29,7 +29,7 @@ use std::ptr::{NonNull, null_mut};
 
 use bytemuck::Pod;
 use gsplit_kernels::{DeviceSlice, DeviceSliceMut, MatrixView};
-use half::bf16;
+use half::{bf16, f16};
 use tch::{Device, Kind, TchError, Tensor};
 
 use super::{BackwardFn, Gradient};
@@ -218,6 +218,10 @@ impl TensorValue for f32 {
 
 impl TensorValue for bf16 {
     const KIND: Kind = Kind::BFloat16;
+}
+
+impl TensorValue for f16 {
+    const KIND: Kind = Kind::Half;
 }
 
 /// The values of a dense f32 tensor at a place of GPU memory.

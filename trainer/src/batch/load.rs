@@ -8,17 +8,16 @@
 //! stream, into memory of that stream, and one copy within the GPU makes them torch's when they are needed: torch's own
 //! memory cannot be written by another stream than its own without waiting for all that it was told to do.
 
-use gsplit_kernels::{CacheHits, DeviceBuffer, Gpu};
+use gsplit_kernels::{CacheHits, Gpu};
 use gsplit_store::FeatureTable;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use super::sampler::SampledThere;
 use super::{Input, Sampled};
 use crate::Result;
-use crate::autograd::device_values_mut;
 use crate::ids::Ids;
 use crate::place::Place;
-use crate::source::FeatureSource;
+use crate::source::{FeatureSource, Gathered};
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {
@@ -32,7 +31,7 @@ pub struct Loaded<'a> {
     pub features: &'a FeatureTable,
 }
 
-/// Feature rows of a mini-batch, f32 `[input, width]`.
+/// Feature rows of a mini-batch, `[input, width]`, of the type of the place's rows.
 #[derive(Default)]
 pub enum InputRows {
     /// The bottom layer reads them where they are stored.
@@ -41,7 +40,7 @@ pub enum InputRows {
     /// Where they are computed with.
     Here(Tensor),
     /// On the GPU that computes, not yet torch's.
-    Gathered(DeviceBuffer<f32>),
+    Gathered(Box<dyn Gathered>),
 }
 
 impl InputRows {
@@ -49,11 +48,7 @@ impl InputRows {
     pub fn into_tensor(self, place: &Place, dim: usize) -> Result<Option<Tensor>> {
         match (self, place.gpu()) {
             (Self::Here(rows), _) => Ok(Some(rows)),
-            (Self::Gathered(rows), Some(gpu)) => {
-                let mut tensor = room(place, rows.len().checked_div(dim).unwrap_or(0), dim)?;
-                device_values_mut(place.device(), &mut tensor)?.copy_from(gpu, rows.slice())?;
-                Ok(Some(tensor))
-            }
+            (Self::Gathered(rows), Some(gpu)) => rows.tensor(gpu, place.device(), dim).map(Some),
             (Self::Stored | Self::Gathered(_), _) => Ok(None),
         }
     }
@@ -78,8 +73,8 @@ impl Loaded<'_> {
     }
 }
 
-/// Reads the input rows of `sampled`, widens them to f32 and makes `input` of them, unless the bottom layer reads them itself;
-/// with `ahead` always.
+/// Reads the input rows of `sampled`, in the type of the place's rows, and makes `input` of them, unless the bottom layer reads
+/// them itself; with `ahead` always.
 pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
     let stays = source.is_read_in_place()
         && !ahead
@@ -100,20 +95,11 @@ pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input,
 
 /// The rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
 fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, ahead: bool) -> Result<InputRows> {
-    let dim = source.table().dim();
-    if ahead {
-        let mut rows = gpu.alloc(vertices.len() * dim)?;
-        source.gather_there(gpu, vertices.on_gpu(gpu)?, &mut rows.slice_mut())?;
-        return Ok(InputRows::Gathered(rows));
+    let vertices = vertices.on_gpu(gpu)?;
+    match ahead {
+        true => source.rows_ahead(gpu, vertices).map(InputRows::Gathered),
+        false => source.rows_there(gpu, vertices).map(InputRows::Here),
     }
-    let mut rows = room(source.place(), vertices.len(), dim)?;
-    let out = &mut device_values_mut(source.place().device(), &mut rows)?;
-    source.gather_there(gpu, vertices.on_gpu(gpu)?, out)?;
-    Ok(InputRows::Here(rows))
-}
-
-fn room(place: &Place, rows: usize, dim: usize) -> Result<Tensor> {
-    Ok(Tensor::f_empty([rows as i64, dim as i64], (Kind::Float, place.device()))?)
 }
 
 #[cfg(test)]

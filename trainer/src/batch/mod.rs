@@ -10,7 +10,7 @@ mod seeds;
 
 pub use input::Input;
 pub use load::{InputRows, Loaded, load};
-pub use pipeline::{Comms, Prepared, for_each_batch};
+pub use pipeline::{Prepared, for_each_batch};
 pub use sample::{Sampled, SampledLayer, sample};
 pub use sampler::{BatchSampler, OnDevice};
 pub use seeds::{Ownership, Seeds};

@@ -17,26 +17,11 @@ use gsplit_kernels::Communicator;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::{BatchSampler, Input, Loaded, load, sample};
+use crate::comms::Comms;
 use crate::job::Job;
 use crate::source::FeatureSource;
 use crate::task::Targets;
 use crate::{Error, Result};
-
-/// A rank's ends of two groups of the same ranks.
-pub struct Comms {
-    /// For ids, while mini-batches are sampled.
-    pub sampling: Box<dyn Communicator>,
-    /// For rows and gradients.
-    pub computing: Box<dyn Communicator>,
-}
-
-impl Comms {
-    /// Tells the others in both groups that this rank is leaving.
-    pub fn fail(&self, reason: &str) {
-        self.sampling.fail(reason);
-        self.computing.fail(reason);
-    }
-}
 
 /// A mini-batch that is ready to compute.
 pub struct Prepared<'a> {
@@ -66,7 +51,7 @@ pub fn for_each_batch<'a, 's: 'a>(
     comms: &Comms,
     mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
 ) -> Result<()> {
-    let sampling = comms.sampling.as_ref();
+    let sampling = comms.sampling();
     let mut prepared = (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
         job.check_stop()?;
         prepare((job, source), sampler, (epoch, step), global, sampling)

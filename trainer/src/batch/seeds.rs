@@ -13,6 +13,16 @@ pub enum Ownership<'a> {
     Map(&'a [u16]),
 }
 
+impl<'a> Ownership<'a> {
+    /// Each vertex's rank, where a partition map says it.
+    pub fn map(self) -> Option<&'a [u16]> {
+        match self {
+            Self::Mine => None,
+            Self::Map(owners) => Some(owners),
+        }
+    }
+}
+
 /// This rank's seeds of one global mini-batch.
 ///
 /// Every rank draws the same global batch from the shared seed and keeps its share. Shuffling each part on its own
@@ -26,8 +36,8 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// The share of rank `rank` of `ranks` in the global mini-batch `batch`: what it owns under a partition map, else
-    /// an equal consecutive share.
+    /// The share of rank `rank` of `ranks` in `batch`, the global mini-batch or its group's share of one: what it owns under a
+    /// partition map, else an equal consecutive share.
     pub fn of(batch: &[u32], ownership: Ownership<'_>, rank: usize, ranks: usize) -> Self {
         let local = match ownership {
             Ownership::Map(part) => batch.iter().copied().filter(|&v| part[v as usize] as usize == rank).collect(),

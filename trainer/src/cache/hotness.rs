@@ -21,11 +21,7 @@ use crate::job::Job;
 /// # Errors
 /// What the file system says.
 pub fn hottest(dataset: &Dataset, job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
-    let presample = match job.config.task.kind {
-        TaskKind::Node => fitting_presample(dataset, job.config, progress)?,
-        TaskKind::Link => None,
-    };
-    Ok(match presample {
+    Ok(match presample_like(dataset, job.config, progress)? {
         Some(presample) => {
             let times = presample.input();
             (most(times.len(), count, |v| u64::from(times[v])), format!("presample {}", presample.key()))
@@ -37,8 +33,12 @@ pub fn hottest(dataset: &Dataset, job: &Job<'_>, count: usize, progress: &dyn Pr
     })
 }
 
-/// The presample that was drawn as `config` draws, or the one that comes nearest; one that cannot be used is named.
-fn fitting_presample(dataset: &Dataset, config: &TrainConfig, progress: &dyn Progress) -> Result<Option<Presample>> {
+/// The presample that was drawn as `config` draws, or the one that comes nearest; none where links are learnt. One that cannot
+/// be used is named.
+pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Progress) -> Result<Option<Presample>> {
+    if config.task.kind == TaskKind::Link {
+        return Ok(None);
+    }
     let open = |key: String| match Presample::open(dataset, &key) {
         Ok(presample) => Some(presample),
         Err(error) => {
@@ -46,7 +46,8 @@ fn fitting_presample(dataset: &Dataset, config: &TrainConfig, progress: &dyn Pro
             None
         }
     };
-    let (fanouts, batch_size) = (config.fanouts.to_string(), config.batch_size as u64);
+    // What a group loads rows for is its share.
+    let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
     let unlike = |presample: &Presample| {
         let drawn = &presample.meta().config;
         (drawn.fanouts != fanouts, drawn.batch_size != batch_size)

@@ -12,10 +12,11 @@
 //! ```
 //!
 //! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others where these hold
-//! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
+//! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts. Of several groups of
+//! ranks (`--groups`) each keeps the rows of all parts, and those of all devices of a KEY; `peer` knows no groups.
 //!
-//! Room: `--cache`, for each rank; left out, half of the memory that is free on its GPU when the run starts, shared by the ranks
-//! there. The other half is for the graph, the model and the mini-batches under way. A row's bytes are as it is stored.
+//! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
+//! there. A row's bytes are as it is stored.
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
@@ -34,6 +35,7 @@ use crate::options::RunOptions;
 use crate::place::Place;
 use crate::{Error, Result};
 
+pub use hotness::presample_like;
 use peers::{cliques, deal_to_cliques, peers};
 pub use placement::RowPlacement;
 
@@ -71,7 +73,8 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. Tells `progress` what was decided.
+    /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank of this
+    /// process has where `options` do not say. Tells `progress` what was decided.
     ///
     /// # Errors
     /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
@@ -80,12 +83,12 @@ impl Caches {
         job: &Job<'_>,
         artifacts: &Artifacts,
         options: &RunOptions,
-        places: &[Place],
+        (places, left): (&[Place], &[u64]),
         progress: &dyn Progress,
     ) -> Result<Option<Self>> {
         let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
-        let room = room(options, &places[options.ranks_here(ranks)], row_bytes, ranks)?;
+        let room = room(options, left, row_bytes, ranks)?;
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
             RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split && options.process.is_none(),
@@ -121,7 +124,7 @@ impl Caches {
         let first = |list: &[u32], rows: usize| list.len().min(rows);
         match &self.lists {
             Lists::OfParts(map, room) => {
-                let order = map.cache_order(rank);
+                let order = map.cache_order(rank % map.num_parts());
                 &order[..first(order, room[rank])]
             }
             Lists::Hottest(vertices, room) => &vertices[..first(vertices, room[rank])],
@@ -155,7 +158,10 @@ impl Caches {
 }
 
 /// How rows are to be placed, where GPUs are to keep any.
-fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Result<Option<RowPlacement>> {
+///
+/// # Errors
+/// [`Error::Option`] for what does not fit together.
+pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Result<Option<RowPlacement>> {
     let flag = match (options.cache, &options.placement) {
         (None, None) => return Ok(None),
         (Some(_), _) => "--cache",
@@ -178,34 +184,26 @@ fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Resul
              replicated or partitioned"
         )
     } else {
-        let default = match config.parallelism {
-            Parallelism::Split => RowPlacement::Partitioned,
-            Parallelism::Data | Parallelism::Single => RowPlacement::Replicated,
-        };
-        return Ok(Some(options.placement.clone().unwrap_or(default)));
+        return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config.parallelism))));
     };
     Err(Error::Option(problem))
 }
 
-/// The rows that each rank has room for. `places` are those of this process's ranks: either all, or the one that asks for its
-/// own room alone.
-fn room(options: &RunOptions, places: &[Place], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
+/// The rows that each of `ranks` has room for, where `left` says the bytes of those of this process: either all, or the one that
+/// asks for its own room alone.
+fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
-    if let Some(bytes) = options.cache {
-        return match rows(bytes) {
-            0 => Err(Error::Option(format!(
-                "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, or leave it out"
-            ))),
-            rows => Ok(vec![rows; ranks]),
-        };
+    match options.cache {
+        Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
+            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, or leave it out"
+        ))),
+        Some(bytes) => Ok(vec![rows(bytes); ranks]),
+        None => {
+            let of = |rank: usize| rows(left.get(rank).or(left.first()).copied().unwrap_or(0));
+            Ok((0..ranks).map(of).collect())
+        }
     }
-    let free = |rank: usize| -> Result<u64> {
-        let Some(gpu) = places.get(rank).or(places.first()).and_then(Place::gpu) else { return Ok(0) };
-        let sharing = places.iter().filter_map(Place::gpu).filter(|other| gpu.is_same_device(other)).count();
-        Ok(gpu.memory()?.0 / 2 / sharing.max(1) as u64)
-    };
-    (0..ranks).map(|rank| free(rank).map(rows)).collect()
 }
 
 /// Bytes of a row on the GPU, its scale included.
@@ -253,9 +251,10 @@ fn stored(
         )));
     }
     let placement = Placement::open(dataset, key)?;
-    let (ranks, devices, made) = (job.config.num_ranks(), placement.num_devices(), placement.meta());
+    let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let problem = format!("--placement {key} is for {devices} devices, --ranks is {ranks}: it needs one for each");
+        let there = if job.config.groups == 1 { "--ranks is" } else { "the ranks of a group are" };
+        let problem = format!("--placement {key} is for {devices} devices, {there} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }
     if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)
@@ -273,11 +272,11 @@ fn stored(
             made.config.parallelism
         ));
     }
-    let of_device = |(device, &rows): (usize, &usize)| {
-        let both = placement.shared().iter().chain(placement.own(device));
+    let of_rank = |(rank, &rows): (usize, &usize)| {
+        let both = placement.shared().iter().chain(placement.own(rank % devices));
         both.take(rows).copied().collect()
     };
-    Ok((Lists::Each(room.iter().enumerate().map(of_device).collect()), format!("placement {key}")))
+    Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
 /// Whether the GPU of `reader` can read that of `owner`; makes it so.
@@ -298,13 +297,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_share_half_of_what_is_free_on_a_gpu() {
-        let [one, other] = [0, 1].map(Place::emulated);
-        let places = [one.clone(), other, one];
-        let (_, all) = places[0].gpu().unwrap().memory().unwrap();
-        let (half, quarter) = ((all / 2 / 100) as usize, (all / 4 / 100) as usize);
-        let room = |options: &RunOptions, row_bytes| room(options, &places, row_bytes, 3);
-        assert_eq!(room(&RunOptions::default(), 100).unwrap(), [quarter, half, quarter]);
+    fn room_is_what_is_given_or_what_is_left() {
+        let room = |options: &RunOptions, row_bytes| room(options, &[1000, 350, 99], row_bytes, 3);
+        assert_eq!(room(&RunOptions::default(), 100).unwrap(), [10, 3, 0]);
+        // A process asks for itself.
+        assert_eq!(super::room(&RunOptions::default(), &[350], 100, 3).unwrap(), [3, 3, 3]);
         let given = RunOptions { cache: Some(250), ..RunOptions::default() };
         assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);
         assert!(room(&given, 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));

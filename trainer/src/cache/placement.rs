@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::config::Parallelism;
+
 /// Where feature rows lie beside the host's memory, which has all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowPlacement {
@@ -15,6 +17,16 @@ pub enum RowPlacement {
     Peer,
     /// As `gsplit place` stored it under this key.
     Stored(String),
+}
+
+impl RowPlacement {
+    /// What suits a parallelism where caches are asked for and nothing more is said.
+    pub fn usual(parallelism: Parallelism) -> Self {
+        match parallelism {
+            Parallelism::Split => Self::Partitioned,
+            Parallelism::Data | Parallelism::Single => Self::Replicated,
+        }
+    }
 }
 
 impl FromStr for RowPlacement {

@@ -53,6 +53,11 @@ pub enum Device {
     Cuda,
 }
 
+/// Of checkpoints that were written before there were groups.
+fn one_group() -> usize {
+    1
+}
+
 /// A training run. Two runs with the same values, dataset, partition map and threads have the same losses, to the bit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -63,10 +68,17 @@ pub struct TrainConfig {
     /// Number of ranks [default: 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
+    /// With split, groups of ranks that follow each other: each group takes an equal share of every mini-batch and splits it over
+    /// its own ranks, by a partition map with as many parts as these. On several hosts, as many as there are: rows then stay within
+    /// a host, and gradients alone cross. Losses are the same for any number
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[serde(default = "one_group")]
+    pub groups: usize,
     /// Where ranks compute
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// Key of the partition map that split and --placement partitioned use [default: the only one with as many parts as ranks]
+    /// Key of the partition map that split and --placement partitioned use [default: the only one with as many parts as ranks, or
+    /// as ranks of a group]
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub partition: Option<String>,
     /// Which model
@@ -110,6 +122,11 @@ impl TrainConfig {
         self.ranks.unwrap_or(if self.parallelism == Parallelism::Single { 1 } else { 4 })
     }
 
+    /// The number of ranks of each group.
+    pub fn ranks_of_group(&self) -> usize {
+        self.num_ranks() / self.groups.max(1)
+    }
+
     /// Refuses options that contradict each other.
     pub fn check(&self) -> Result<()> {
         let (fanouts, layers) = (self.fanouts.len(), self.model.layers);
@@ -124,6 +141,8 @@ impl TrainConfig {
                 self.parallelism,
                 self.num_ranks()
             )
+        } else if let Some(problem) = self.grouping_problem() {
+            problem
         } else if self.num_ranks() > MAX_RANKS {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
         } else if self.batch_size == 0 || self.batch_size > u32::MAX as usize {
@@ -140,6 +159,20 @@ impl TrainConfig {
             return Ok(());
         };
         Err(Error::Option(problem))
+    }
+
+    /// What is wrong with the groups of ranks, if anything.
+    fn grouping_problem(&self) -> Option<String> {
+        let (groups, ranks) = (self.groups, self.num_ranks());
+        if groups > 1 && self.parallelism != Parallelism::Split {
+            Some(format!("--groups {groups} is for --parallelism split: under {} leave it out", self.parallelism))
+        } else if groups == 0 || !ranks.is_multiple_of(groups) {
+            Some(format!(
+                "--groups {groups}: expected a number that divides --ranks {ranks}: every group has as many ranks"
+            ))
+        } else {
+            None
+        }
     }
 
     /// What is wrong with the options that the valid metric decides by, if anything.

@@ -50,7 +50,7 @@ pub enum JumpingKnowledge {
     Max,
 }
 
-/// What the factors of dense products, and on a GPU hidden rows, are rounded to.
+/// What the factors of dense products, and on a GPU all rows, are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dtype {
@@ -58,9 +58,12 @@ pub enum Dtype {
     #[default]
     F32,
     /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU products alone: up to twice as fast
-    /// where the processor has AVX-512 BF16 (`gsplit doctor`), far slower elsewhere. On a GPU the rows between layers and their
-    /// gradients too, half the memory
+    /// where the processor has AVX-512 BF16 (`gsplit doctor`), far slower elsewhere. On a GPU all rows and their gradients too,
+    /// features and what ranks exchange included: half the memory
     Bf16,
+    /// IEEE half precision, on GPUs alone: as bf16 there, three more bits for numbers up to 65504. Losses are scaled for it,
+    /// as torch's GradScaler does
+    F16,
 }
 
 /// What a feature row is divided by before it is used.
@@ -114,7 +117,7 @@ pub struct ModelConfig {
     /// same losses to the bit
     #[arg(long)]
     pub checkpoint_activations: bool,
-    /// What the factors of dense products, and on a GPU hidden rows, are rounded to
+    /// What the factors of dense products, and on a GPU all rows, are rounded to
     #[arg(long, value_enum, default_value = "f32")]
     #[serde(default)]
     pub dtype: Dtype,

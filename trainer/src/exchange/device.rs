@@ -4,8 +4,11 @@
 //! cross to other ranks, from GPU to GPU where the communicator can do that, else by way of the host. What arrives lies
 //! behind the rows that this rank has, and one gather makes the mixed frontier's rows of both. Backwards the same, with
 //! sums over edges (from the gradients of a row's copies to the row) in place of the gather: own first, then by rank.
-//! Rows of bf16 are widened before they are sent, and what is made of them is rounded again: ranks that compute in bf16
-//! send f32.
+//! Rows of bf16 and f16 are sent as they are, 2 bytes a value, and so are their gradients, each rounded by the rank that computed
+//! it; their sum is taken in f32 and rounded once. Forwards nothing is rounded that one rank alone would not round, so every rank
+//! reads the rows that a single one would; backwards a row that ranks share has its gradient rounded once on each, where
+//! without ranks it is rounded once in all. Loss and logits of a step are therefore those of one rank but for the order of sums,
+//! gradients but for a rounding of bf16 or f16 a rank and layer.
 //! Cost: one copy of the rows in and out beside the gathers. The host waits for the other ranks' threads, and for the
 //! rows themselves where these go by way of the host or over NCCL.
 //!
@@ -16,15 +19,16 @@
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceShuffle, DeviceSlice, DeviceSliceMut, Edges, Gpu,
-    Reduce, all_to_all_counts, all_to_all_v, device_all_to_all_v, gather_on_device, select_on_device, split_on_device,
+    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceShuffle, DeviceSlice, Edges, Gpu, Reduce,
+    all_to_all_counts, all_to_all_v, device_all_to_all_v, gather_on_device, select_on_device, split_on_device,
     unique_on_device,
 };
-use tch::{Kind, Tensor};
+use tch::{Device, Tensor};
 
 use super::{Counts, Exchange, Index, Shuffle};
 use crate::Result;
-use crate::autograd::{device_values, device_values_mut};
+use crate::autograd::device_values_of;
+use crate::operator::{Row, filled_of, with_row};
 use crate::place::Place;
 use crate::step::{from_rows, to_rows};
 
@@ -122,7 +126,8 @@ impl Exchange {
         Ok((local_frontier, Exchange::Shuffle(Box::new(shuffle))))
     }
 
-    /// [`Exchange::forward`] of rows at `place`, f32 `[local frontier, dim]`; none if `rows` is `None`. Collective.
+    /// [`Exchange::forward`] of rows at `place`, `[local frontier, dim]`, which stay of their type; none if `rows` is `None`.
+    /// Collective.
     pub fn forward_at(
         &self,
         place: &Place,
@@ -132,17 +137,9 @@ impl Exchange {
     ) -> Result<Tensor> {
         match (self, place) {
             (Self::Shuffle(shuffle), Place::Device(gpu, device, ..)) => {
-                let empty = Tensor::zeros([0, dim as i64], (Kind::Float, *device));
+                let empty = Tensor::zeros([0, dim as i64], (place.row_kind(), *device));
                 let rows = rows.unwrap_or(&empty).detach().contiguous();
-                let kind = rows.kind();
-                let rows = rows.f_totype(Kind::Float)?;
-                let index = shuffle.on_device.of(gpu, shuffle)?;
-                let counts = [shuffle.send.elements(dim), shuffle.receive.elements(dim)];
-                let both = with_received(gpu, *device, comm, &rows, index.send.slice(), counts, dim)?;
-                let mut mixed = room(*device, shuffle.rows_out, dim)?;
-                let out = &mut device_values_mut(*device, &mut mixed)?;
-                gather_on_device(gpu, device_values(*device, &both)?, None, index.source.slice(), dim, out)?;
-                Ok(mixed.f_totype(kind)?)
+                with_row!(rows.kind(), |T| shuffle.forward_there::<T>((gpu, *device), comm, &rows, dim))
             }
             _ => {
                 let rows = self.forward(comm, rows.map(to_rows).transpose()?.unwrap_or_default(), dim)?;
@@ -152,20 +149,13 @@ impl Exchange {
         }
     }
 
-    /// [`Exchange::backward`] of the gradients of the mixed rows at `place`, f32 `[mixed frontier, dim]`. Collective.
+    /// [`Exchange::backward`] of the gradients of the mixed rows at `place`, `[mixed frontier, dim]`; sums are of their type.
+    /// Collective.
     pub fn backward_at(&self, place: &Place, comm: &dyn Communicator, mixed: &Tensor, dim: usize) -> Result<Tensor> {
         match (self, place) {
             (Self::Shuffle(shuffle), Place::Device(gpu, device, ..)) => {
-                let kind = mixed.kind();
-                let mixed = mixed.detach().contiguous().f_totype(Kind::Float)?;
-                let index = shuffle.on_device.of(gpu, shuffle)?;
-                let counts = [shuffle.receive.elements(dim), shuffle.send.elements(dim)];
-                let both = with_received(gpu, *device, comm, &mixed, index.receive.slice(), counts, dim)?;
-                let mut rows = room(*device, shuffle.rows_in, dim)?;
-                let sum =
-                    DeviceAggregation { edges: &index.back, reduce: Reduce::Sum, weights: None, beside_own: false };
-                sum.forward(gpu, device_values(*device, &both)?, dim, &mut device_values_mut(*device, &mut rows)?)?;
-                Ok(rows.f_totype(kind)?)
+                let mixed = mixed.detach().contiguous();
+                with_row!(mixed.kind(), |T| shuffle.backward_there::<T>((gpu, *device), comm, &mixed, dim))
             }
             _ => {
                 let rows = self.backward(comm, to_rows(mixed)?, dim)?;
@@ -176,29 +166,56 @@ impl Exchange {
     }
 }
 
-fn room(device: tch::Device, rows: usize, dim: usize) -> Result<Tensor> {
-    Ok(Tensor::f_empty([rows as i64, dim as i64], (Kind::Float, device))?)
+impl Shuffle {
+    fn forward_there<T: Row>(
+        &self,
+        (gpu, device): (&Gpu, Device),
+        comm: &dyn Communicator,
+        rows: &Tensor,
+        dim: usize,
+    ) -> Result<Tensor> {
+        let index = self.on_device.of(gpu, self)?;
+        let counts = [self.send.elements(dim), self.receive.elements(dim)];
+        let both = with_received::<T>((gpu, device), comm, rows, index.send.slice(), counts, dim)?;
+        let both = device_values_of::<T>(device, &both)?;
+        filled_of::<T>(device, &[self.rows_out, dim], |out| {
+            Ok(gather_on_device(gpu, both, None, index.source.slice(), dim, out)?)
+        })
+    }
+
+    fn backward_there<T: Row>(
+        &self,
+        (gpu, device): (&Gpu, Device),
+        comm: &dyn Communicator,
+        mixed: &Tensor,
+        dim: usize,
+    ) -> Result<Tensor> {
+        let index = self.on_device.of(gpu, self)?;
+        let counts = [self.receive.elements(dim), self.send.elements(dim)];
+        let both = with_received::<T>((gpu, device), comm, mixed, index.receive.slice(), counts, dim)?;
+        let both = device_values_of::<T>(device, &both)?;
+        let sum = DeviceAggregation { edges: &index.back, reduce: Reduce::Sum, weights: None, beside_own: false };
+        filled_of::<T>(device, &[self.rows_in, dim], |out| Ok(sum.forward(gpu, both, dim, out)?))
+    }
 }
 
 /// `rows` with what other ranks send behind them; they are sent the rows at `positions`. `counts` are the values for and
 /// from each rank.
-fn with_received(
-    gpu: &Gpu,
-    device: tch::Device,
+fn with_received<T: Row>(
+    (gpu, device): (&Gpu, Device),
     comm: &dyn Communicator,
     rows: &Tensor,
     positions: DeviceSlice<'_, u32>,
     [for_each, from_each]: [Vec<usize>; 2],
     dim: usize,
 ) -> Result<Tensor> {
-    let mut send = gpu.alloc(positions.len() * dim)?;
-    let rows = device_values(device, rows)?;
+    let mut send = gpu.alloc::<T>(positions.len() * dim)?;
+    let rows = device_values_of::<T>(device, rows)?;
     gather_on_device(gpu, rows, None, positions, dim, &mut send.slice_mut())?;
     let values = rows.len() + from_each.iter().sum::<usize>();
-    let mut both = room(device, values.checked_div(dim).unwrap_or(0), dim)?;
-    let mut out: DeviceSliceMut<'_, f32> = device_values_mut(device, &mut both)?;
-    out.reborrow().part(0, rows.len())?.copy_from(gpu, rows)?;
-    let mut received = out.part(rows.len(), values)?;
-    device_all_to_all_v(comm, gpu, send.slice(), &for_each, &mut received, &from_each)?;
-    Ok(both)
+    filled_of::<T>(device, &[values.checked_div(dim).unwrap_or(0), dim], |out| {
+        out.reborrow().part(0, rows.len())?.copy_from(gpu, rows)?;
+        let mut received = out.reborrow().part(rows.len(), values)?;
+        Ok(device_all_to_all_v(comm, gpu, send.slice(), &for_each, &mut received, &from_each)?)
+    })
 }

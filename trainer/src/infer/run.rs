@@ -14,7 +14,7 @@ use crate::config::{Device, Dtype, TaskKind};
 use crate::evaluate::Scores;
 use crate::metric::{Metric, largest};
 use crate::model::OwnLayer;
-use crate::place::Place;
+use crate::place::{Place, check_host_dtype};
 use crate::source::{FeatureSource, Pinned};
 use crate::task::Labels;
 use crate::{Error, Result};
@@ -79,7 +79,7 @@ pub struct InferConfig {
     /// With --device cuda, the GPU by its number [default: 0]
     #[arg(long, value_name = "N")]
     pub gpu: Option<usize>,
-    /// What the factors of dense products are rounded to [default: as in training]
+    /// What the factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model trained in f16]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
     /// On an emulated GPU, with this order of threads.
@@ -122,7 +122,7 @@ pub fn infer(
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
     let trained = Trained::open(&config.checkpoint)?;
-    let place = place(config, config.dtype.unwrap_or(trained.config().model.dtype))?;
+    let place = place(config, trained.config().model.dtype)?;
     let features = features(dataset, &place, memory)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
@@ -177,14 +177,20 @@ pub fn infer(
     })
 }
 
-/// Where `config` wants it computed, in `dtype`.
-fn place(config: &InferConfig, dtype: Dtype) -> Result<Place> {
+/// Where `config` wants it computed, of a model that was trained in `dtype`.
+fn place(config: &InferConfig, trained: Dtype) -> Result<Place> {
+    let dtype = config.dtype.unwrap_or(trained);
     #[cfg(test)]
     if let Some(order) = config.emulated {
         return Ok(Place::under_test(order).with_dtype(dtype));
     }
     let place = match (config.device, config.gpu) {
-        (Device::Cpu, None) => Place::host(),
+        (Device::Cpu, None) => {
+            // Any other place computes f16 in f32.
+            let dtype = if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
+            check_host_dtype(dtype)?;
+            return Ok(Place::host().with_dtype(dtype));
+        }
         (Device::Cpu, Some(_)) => {
             return Err(Error::Option("--gpu is for --device cuda: leave it out, or give both".into()));
         }

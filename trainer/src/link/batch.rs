@@ -4,6 +4,8 @@
 //! ends come like those of any layer: from this rank itself, or, under a partition map, from their owners through an
 //! [`Exchange`] above the last layer.
 
+use std::ops::Range;
+
 use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, StreamKey, unique};
 use tch::Tensor;
 
@@ -32,11 +34,11 @@ pub struct LinkBatch {
 }
 
 impl LinkBatch {
-    /// The share of this rank in the mini-batch of the edges `batch` (positions in the training graph) with `negatives`
-    /// each, and the vertices that it has to compute. Collective under a partition map.
+    /// The share of this rank in the mini-batch of the edges `batch` (positions in the training graph), of which its group has those
+    /// `of_group`, with `negatives` each, and the vertices that it has to compute. Collective under a partition map.
     pub fn new(
         split: &LinkSplit,
-        batch: &[u32],
+        (batch, of_group): (&[u32], Range<usize>),
         negatives: usize,
         (seed, epoch, step): (u64, u32, u32),
         ownership: Ownership<'_>,
@@ -46,7 +48,8 @@ impl LinkBatch {
         let key = StreamKey { epoch, step, ..StreamKey::new(seed, Stream::Negatives) };
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());
-        let share = batch.len() * rank / ranks..batch.len() * (rank + 1) / ranks;
+        let at = |rank: usize| of_group.start + of_group.len() * rank / ranks;
+        let share = at(rank)..at(rank + 1);
         let first = share.start * (1 + negatives);
         for &edge in &batch[share] {
             let (source, target) = split.ends(edge);
@@ -68,15 +71,21 @@ impl LinkBatch {
         Ok((seeds, Self { ends: num_ends, pairs, first, negatives, exchange, total }))
     }
 
-    /// Loss and gradient of `rows`, f32 `[seeds, dim]`, scored by that of `model`, whose own parameters get their gradients.
-    /// Collective under a partition map.
-    pub fn loss(&self, model: &Model, rows: &Tensor, dropout: DropoutKey, comm: &dyn Communicator) -> Result<Loss> {
+    /// Loss of `rows`, f32 `[seeds, dim]`, scored by that of `model`, and gradient of `scale` times the loss; the scorer's own
+    /// parameters get theirs. Collective under a partition map.
+    pub fn loss(
+        &self,
+        model: &Model,
+        rows: &Tensor,
+        (dropout, scale): (DropoutKey, f32),
+        comm: &dyn Communicator,
+    ) -> Result<Loss> {
         let (seeds, dim) = (rows.size()[0] as usize, rows.size()[1] as usize);
         let mixed = self.exchange.forward(comm, to_rows(rows)?, dim)?;
         debug_assert_eq!(mixed.len(), self.ends * dim);
         let [sources, targets] = &self.pairs;
         let pairs = Pairs { ends: [sources, targets], negatives: self.negatives, first: self.first };
-        let scored = model.pair_scorer().loss(mixed, dim, pairs, 1.0 / self.total as f32, Some(dropout))?;
+        let scored = model.pair_scorer().loss(mixed, dim, pairs, scale / self.total as f32, Some(dropout))?;
         let gradient = self.exchange.backward(comm, scored.gradient, dim)?;
         Ok(Loss {
             value: scored.loss / self.total as f64,

@@ -27,6 +27,10 @@ pub struct StepRecord {
     pub gradient_norm: f64,
     /// Learning rate of the last update.
     pub learning_rate: f64,
+    /// What the next loss is scaled by, where gradients are f16.
+    pub loss_scale: Option<f64>,
+    /// Of the mini-batches, those that changed nothing, because a gradient in f16 was not finite.
+    pub skipped: u64,
     /// Where the time of the mean rank went.
     #[serde(flatten)]
     pub timings: Timings,
@@ -94,7 +98,7 @@ impl<'a> Window<'a> {
     }
 
     fn record(&self, sums: &StepReport) -> StepRecord {
-        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), f64::from(self.steps));
+        let (seconds, steps) = (self.since.elapsed().as_secs_f64(), sums.counted_of(self.steps.into()));
         let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
         StepRecord {
             step: self.done,
@@ -103,6 +107,8 @@ impl<'a> Window<'a> {
             loss: sums.loss / steps,
             gradient_norm: sums.gradient_norm / steps,
             learning_rate: sums.learning_rate,
+            loss_scale: sums.loss_scale,
+            skipped: sums.skipped,
             timings: sums.timings,
             seconds,
             edges: sums.edges,

@@ -91,7 +91,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 16] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 17] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -100,6 +100,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 16] {
         ("metric/test", report.test),
         ("optimizer/learning_rate", Some(report.learning_rate)),
         ("optimizer/gradient_norm", Some(report.gradient_norm)),
+        ("optimizer/loss_scale", report.loss_scale),
         ("seconds/epoch", Some(report.seconds)),
         ("seconds/sample", Some(t.sample_s)),
         ("seconds/load", Some(t.load_s)),
@@ -114,21 +115,21 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 16] {
 }
 
 /// The scalars of a record of mini-batches by their tags.
-fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 10] {
+fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 11] {
     let t = &record.timings;
     [
-        ("loss/train", record.loss),
-        ("optimizer/learning_rate", record.learning_rate),
-        ("optimizer/gradient_norm", record.gradient_norm),
-        ("seconds/steps", record.seconds),
-        ("seconds/sample", t.sample_s),
-        ("seconds/load", t.load_s),
-        ("seconds/compute", t.compute_s),
-        ("seconds/exchange", t.exchange_s),
-        ("work/edges_per_s", record.edges_per_s),
-        ("work/rows_per_s", record.rows_per_s),
+        ("loss/train", Some(record.loss)),
+        ("optimizer/learning_rate", Some(record.learning_rate)),
+        ("optimizer/gradient_norm", Some(record.gradient_norm)),
+        ("optimizer/loss_scale", record.loss_scale),
+        ("seconds/steps", Some(record.seconds)),
+        ("seconds/sample", Some(t.sample_s)),
+        ("seconds/load", Some(t.load_s)),
+        ("seconds/compute", Some(t.compute_s)),
+        ("seconds/exchange", Some(t.exchange_s)),
+        ("work/edges_per_s", Some(record.edges_per_s)),
+        ("work/rows_per_s", Some(record.rows_per_s)),
     ]
-    .map(|(name, value)| (name, Some(value)))
 }
 
 /// Protobuf's wire types.

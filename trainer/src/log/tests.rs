@@ -14,6 +14,8 @@ fn report(epoch: u32) -> EpochReport {
         loss: 1.0 / f64::from(epoch),
         gradient_norm: 2.5,
         learning_rate: 0.01,
+        loss_scale: None,
+        skipped: 0,
         train: 0.5,
         valid: epoch.is_multiple_of(2).then_some(0.75),
         test: None,

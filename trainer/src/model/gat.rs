@@ -34,7 +34,7 @@ impl Gat {
 
 impl Layer for Gat {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let z = linear(edges.place(), &mixed.held()?, &self.weight, None, Finish::default())?;
+        let z = linear(edges.place(), &mixed.held()?, &self.weight, None, Finish::rounding(edges.place()))?;
         attention(&edges.edges, &z, &self.attention_source, &self.attention_target, &self.bias, finish)
     }
 

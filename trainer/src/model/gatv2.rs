@@ -39,8 +39,9 @@ impl Layer for GatV2 {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let mixed = mixed.held()?;
         let own = mixed.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
-        let sources = linear(edges.place(), &mixed, &self.weight_source, Some(&self.bias_source), Finish::default())?;
-        let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), Finish::default())?;
+        let rounded = || Finish::rounding(edges.place());
+        let sources = linear(edges.place(), &mixed, &self.weight_source, Some(&self.bias_source), rounded())?;
+        let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), rounded())?;
         dynamic_attention(&edges.edges, &sources, &targets, &self.attention, &self.bias, finish)
     }
 

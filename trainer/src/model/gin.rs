@@ -47,7 +47,7 @@ impl Gin {
 
 impl Layer for Gin {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let relu = Finish { activation: Activation::Relu, ..Finish::default() };
+        let relu = Finish { activation: Activation::Relu, ..Finish::rounding(edges.place()) };
         let hidden = match cheaper(&edges.edges, mixed, self.out, false)? {
             Order::AggregateFirst => {
                 linear(edges.place(), &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?

@@ -203,7 +203,7 @@ impl Model {
     }
 
     /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the sums that its tail
-    /// takes. All are f32, but rows for another layer or product are bf16 on a GPU that computes in it. `below` holds the frontier's rows of the sums of the layer below, where they are added. `frontier` holds the vertices of
+    /// takes. All are f32, but rows for another layer or product are of the type in which a GPU keeps rows. `below` holds the frontier's rows of the sums of the layer below, where they are added. `frontier` holds the vertices of
     /// the rows: dropout is drawn by vertex, so it is the same whichever rank computes a row. An empty
     /// frontier gives an empty tensor without gradient.
     pub fn body<'a>(
@@ -273,7 +273,7 @@ impl Model {
     /// The `finished` rows of layer `index` in their type, where the layer itself has not rounded them.
     fn rounded(&self, index: usize, finished: bool, rows: Tensor) -> Result<Tensor> {
         match self.dtype_of(index) {
-            Dtype::Bf16 if finished => Ok(rows.f_totype(Kind::BFloat16)?),
+            dtype @ (Dtype::Bf16 | Dtype::F16) if finished => Ok(rows.f_totype(dtype.kind())?),
             _ => Ok(rows),
         }
     }

@@ -74,6 +74,10 @@ impl Norm {
     /// Takes the moments of a mini-batch into the running ones.
     pub fn observe(&self, moments: &Moments) {
         let Self::Batch { mean, variance, .. } = self else { return };
+        // A mini-batch that overflowed in f16 is left out, here too.
+        if !moments.mean.iter().chain(&moments.variance).all(|moment| moment.is_finite()) {
+            return;
+        }
         let rows = moments.rows;
         let unbiased = if rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
         let mix = |running: &Tensor, new: &[f64], factor: f64| {

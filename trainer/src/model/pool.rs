@@ -37,7 +37,7 @@ impl Layer for Pool {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let edges = &edges.edges;
         let mixed = mixed.held()?;
-        let relu = Finish { activation: Activation::Relu, ..Finish::default() };
+        let relu = Finish { activation: Activation::Relu, ..Finish::rounding(edges.place()) };
         let pooled = linear(edges.place(), &mixed, &self.weight_pool, Some(&self.bias_pool), relu)?;
         let pooled = aggregate_max(edges, &pooled)?;
         let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;

@@ -6,13 +6,11 @@ use gsplit_kernels::{
     Aggregation, DeviceAggregation, DeviceEdges, DeviceSlice, Reduce, aggregate_max as maxima, aggregate_max_backward,
     aggregate_max_backward_on_device, aggregate_max_on_device,
 };
-use half::bf16;
 use tch::{Kind, Tensor};
 
-use super::{Edges, Rows, filled, filled_of, filled_on, mismatch, shape, widened};
+use super::{Edges, Rows, filled, filled_of, filled_on, mismatch, shape, widened, with_row};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_of, values};
-use crate::config::Dtype;
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
 /// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
@@ -32,8 +30,8 @@ pub fn aggregate<'a>(
     aggregate_as(edges, How { reduce, beside_own, to: Kind::Float }, rows.into(), weights)
 }
 
-/// As [`aggregate`], as a factor of [`linear`](super::linear): on a GPU that computes in bf16 of that type, to which the product would
-/// round the rows anyway.
+/// As [`aggregate`], as a factor of [`linear`](super::linear): on a GPU that computes in bf16 or f16 of that type, to which the
+/// product would round the rows anyway.
 ///
 /// # Errors
 /// As [`aggregate`].
@@ -44,10 +42,7 @@ pub fn aggregate_for_product<'a>(
     weights: Option<&Tensor>,
     beside_own: bool,
 ) -> Result<Tensor> {
-    let to = match edges.place().row_dtype() {
-        Dtype::F32 => Kind::Float,
-        Dtype::Bf16 => Kind::BFloat16,
-    };
+    let to = edges.place().row_kind();
     aggregate_as(edges, How { reduce, beside_own, to }, rows.into(), weights)
 }
 
@@ -92,25 +87,8 @@ fn aggregate_as(edges: &Arc<Edges>, how: How, stored: Rows<'_>, weights: Option<
 struct How {
     reduce: Reduce,
     beside_own: bool,
-    /// Type of the result: f32, or bf16 on a GPU.
+    /// Type of the result: f32, or on a GPU that of rows.
     to: Kind,
-}
-
-/// Calls `$body` with `$T` and `$O` the types of values that two kinds of tensors on a GPU have, f32 or bf16.
-macro_rules! with_kinds {
-    ($from:expr, $to:expr, |$T:ident, $O:ident| $body:expr) => {
-        match ($from == Kind::BFloat16, $to == Kind::BFloat16) {
-            (false, false) => with_kinds!(@f32, f32, $T, $O, $body),
-            (false, true) => with_kinds!(@f32, bf16, $T, $O, $body),
-            (true, false) => with_kinds!(@bf16, f32, $T, $O, $body),
-            (true, true) => with_kinds!(@bf16, bf16, $T, $O, $body),
-        }
-    };
-    (@$from:ty, $to:ty, $T:ident, $O:ident, $body:expr) => {{
-        type $T = $from;
-        type $O = $to;
-        $body
-    }};
 }
 
 impl How {
@@ -131,9 +109,9 @@ impl How {
         let rows = rows.held()?;
         let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
         let shape = [edges.num_targets(), op.out_dim(dim)];
-        with_kinds!(rows.kind(), self.to, |T, O| filled_of::<O>(device, &shape, |out| {
+        with_row!(rows.kind(), |T| with_row!(self.to, |O| filled_of::<O>(device, &shape, |out| {
             Ok(op.forward(gpu, device_values_of::<T>(device, &rows)?, dim, out)?)
-        }))
+        })))
     }
 
     /// The gradient of rows of `dim` values, of the type `kind`.
@@ -150,9 +128,9 @@ impl How {
             return filled(&shape, |out| Ok(op.backward(values(given)?, dim, out)?));
         };
         let op = self.on_device(there, weights.map(|weights| device_values(device, weights)).transpose()?);
-        with_kinds!(given.kind(), kind, |T, O| filled_of::<O>(device, &shape, |out| {
+        with_row!(given.kind(), |T| with_row!(kind, |O| filled_of::<O>(device, &shape, |out| {
             Ok(op.backward(gpu, device_values_of::<T>(device, given)?, dim, out)?)
-        }))
+        })))
     }
 
     fn weights_backward(self, edges: &Edges, weights: &Tensor, rows: &Tensor, given: &Tensor) -> Result<Tensor> {
@@ -174,13 +152,12 @@ fn read_about_once(edges: &Edges) -> bool {
     edges.num_edges() + edges.num_targets() <= edges.num_sources() + edges.num_sources() / 4
 }
 
-/// For each target the largest value of each column among its sources' rows, zeros without edges: f32 `[targets, width]`
-/// from `[sources, width]`.
+/// For each target the largest value of each column among its sources' rows, zeros without edges: `[targets, width]` from
+/// `[sources, width]`, of the same type.
 ///
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges.
 pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
-    let rows = &widened(rows)?;
     let x = rows.detach().contiguous();
     let (_, dim) = shape("rows to aggregate", &x)?;
     let (of_targets, of_sources) = ([edges.num_targets(), dim], [edges.num_sources(), dim]);
@@ -196,18 +173,18 @@ pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
         });
     };
     let mut picked = gpu.alloc(edges.num_targets() * dim)?;
-    let output = filled_on(device, &of_targets, |out| {
-        let x = device_values(device, &x)?;
+    let output = with_row!(x.kind(), |T| filled_of::<T>(device, &of_targets, |out| {
+        let x = device_values_of::<T>(device, &x)?;
         Ok(aggregate_max_on_device(gpu, there, x, dim, out, &mut picked.slice_mut())?)
-    })?;
+    }))?;
     let edges = edges.clone();
     attach(&[rows], &[], output, move |gradient| {
         let given = gradient.output.contiguous();
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let of_rows = filled_on(device, &of_sources, |out| {
-            let given = device_values(device, &given)?;
+        let of_rows = with_row!(given.kind(), |T| filled_of::<T>(device, &of_sources, |out| {
+            let given = device_values_of::<T>(device, &given)?;
             Ok(aggregate_max_backward_on_device(gpu, there, picked.slice(), given, dim, out)?)
-        })?;
+        }))?;
         Ok(vec![Some(of_rows)])
     })
 }

@@ -9,15 +9,15 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Edges, Finish, filled, filled_on, mismatch, shape};
+use super::{Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
 use crate::Result;
-use crate::autograd::{Buffer, attach, device_values, device_values_mut, values};
+use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
 
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
 
 /// For each target and head `finish`(Σ share · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
-/// `rows`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
+/// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
 /// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`.
 ///
 /// # Errors
@@ -38,7 +38,9 @@ pub fn attention(
     }
     match edges.on_device() {
         None => on_host(edges, [rows, by_source, by_target, bias], [heads, head_dim], finish),
-        Some(there) => on_device(edges, there, [rows, by_source, by_target, bias], [heads, head_dim], finish),
+        Some(there) => with_row!(rows.kind(), |T| {
+            on_device::<T>(edges, there, [rows, by_source, by_target, bias], [heads, head_dim], finish)
+        }),
     }
 }
 
@@ -95,8 +97,8 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
     })
 }
 
-/// As [`on_host`].
-fn on_device(
+/// As [`on_host`], of rows of `T`, whose gradients are of the same type.
+fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
@@ -105,8 +107,8 @@ fn on_device(
 ) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, targets, dim) = (over_there(there, heads, head_dim), there.num_targets(), heads * head_dim);
-    let rows = device_values(device, &z)?;
-    let scores = |a: &Tensor, rows: DeviceSlice<'_, f32>| {
+    let rows = device_values_of::<T>(device, &z)?;
+    let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
         filled_on(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
             Ok(head_products_on_device(gpu, rows, device_values(device, a)?, head_dim, out)?)
         })
@@ -129,28 +131,27 @@ fn on_device(
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = over_there(there, heads, head_dim);
         let there = |tensor| device_values(device, tensor);
+        let rows = device_values_of::<T>(device, z)?;
         let mut of_source = gpu.alloc(from_source.numel())?;
         let mut of_target = gpu.alloc(from_target.numel())?;
-        let of_rows = filled_on(device, &[edges.num_sources(), dim], |rows| {
+        let of_rows = filled_of::<T>(device, &[edges.num_sources(), dim], |of_rows| {
             let out = DeviceAttentionGradient {
-                rows: rows.reborrow(),
+                rows: of_rows.reborrow(),
                 from_source: of_source.slice_mut(),
                 from_target: of_target.slice_mut(),
             };
             let scores = [there(from_source)?, there(from_target)?];
-            op.backward(gpu, there(z)?, scores, there(shares)?, there(&given)?, out)?;
             // Scores are made of the rows too.
-            op.add_scores_backward(gpu, of_source.slice(), there(a_source)?, rows)?;
-            op.add_scores_backward(gpu, of_target.slice(), there(a_target)?, rows)?;
-            Ok(())
+            let vectors = Some([there(a_source)?, there(a_target)?]);
+            Ok(op.backward(gpu, (rows, vectors), scores, there(shares)?, there(&given)?, out)?)
         })?;
-        let of_attention = |rows: DeviceSlice<'_, f32>, gradient: &DeviceBuffer<f32>| {
+        let of_attention = |rows: DeviceSlice<'_, T>, gradient: &DeviceBuffer<f32>| {
             filled_on(device, &[heads, head_dim], |out| {
                 Ok(head_products_backward_on_device(gpu, rows, gradient.slice(), head_dim, out)?)
             })
         };
-        let by_source = of_attention(there(z)?, &of_source)?;
-        let by_target = of_attention(there(z)?.part(0, edges.num_targets() * dim)?, &of_target)?;
+        let by_source = of_attention(rows, &of_source)?;
+        let by_target = of_attention(rows.part(0, edges.num_targets() * dim)?, &of_target)?;
         Ok([of_rows, by_source, by_target, of_bias].map(Some).into())
     })
 }

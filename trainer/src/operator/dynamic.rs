@@ -10,14 +10,16 @@ use tch::{Kind, Tensor};
 
 use super::attention::{over, over_there};
 use super::finish::column_sums;
-use super::{Edges, Finish, filled, filled_on, mismatch, shape};
+use super::{Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
 use crate::Result;
-use crate::autograd::{Buffer, attach, device_values, device_values_mut, values};
+use crate::autograd::{
+    Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
+};
 
 /// For each target and head `finish`(Σ share · source's row + `bias`) over the target itself and its sources, f32
 /// `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
 /// `vector`, `[heads, width]`, times LeakyReLU₀.₂(source's row + target's row), with `targets` `[targets, heads · width]`. Row `t` of
-/// `sources` is target `t`'s own.
+/// `sources` is target `t`'s own. Rows may be of the type in which a GPU keeps them.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit each other, [`Error::Kernel`](crate::Error::Kernel) if
@@ -36,7 +38,12 @@ pub fn dynamic_attention(
     }
     match edges.on_device() {
         None => on_host(edges, [sources, targets, vector, bias], [heads, head_dim], finish),
-        Some(there) => on_device(edges, there, [sources, targets, vector, bias], [heads, head_dim], finish),
+        Some(there) => {
+            let kind = if sources.kind() == targets.kind() { sources.kind() } else { Kind::Float };
+            let (sources, targets) = (&sources.f_totype(kind)?, &targets.f_totype(kind)?);
+            let inputs = [sources, targets, vector, bias];
+            with_row!(kind, |T| on_device::<T>(edges, there, inputs, [heads, head_dim], finish))
+        }
     }
 }
 
@@ -77,8 +84,8 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
     })
 }
 
-/// As [`on_host`].
-fn on_device(
+/// As [`on_host`], of rows of `T`, whose gradients are of the same type.
+fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
@@ -89,7 +96,7 @@ fn on_device(
     let (op, dim) = (over_there(there, heads, head_dim), heads * head_dim);
     let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
     let sums = filled_on(device, &[there.num_targets(), dim], |out| {
-        let rows = rows_there(device, [&l, &r, &a])?;
+        let rows = rows_there::<T>(device, [&l, &r, &a])?;
         Ok(op.forward_dynamic(gpu, rows, out, &mut device_values_mut(device, &mut shares)?)?)
     })?;
     let output = finish.apply(edges.place(), sums, Some(&b))?;
@@ -102,16 +109,16 @@ fn on_device(
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
         let op = over_there(there, heads, head_dim);
         let shape = [there.num_targets(), dim];
-        let room = || filled_on(device, &shape, |_| Ok(()));
-        let (mut of_targets, mut of_vector) = (room()?, room()?);
-        let of_sources = filled_on(device, &[there.num_sources(), dim], |of_sources| {
+        let mut of_targets = filled_of::<T>(device, &shape, |_| Ok(()))?;
+        let mut of_vector = filled_on(device, &shape, |_| Ok(()))?;
+        let of_sources = filled_of::<T>(device, &[there.num_sources(), dim], |of_sources| {
             let out = DeviceDynamicGradient {
                 sources: of_sources.reborrow(),
-                targets: device_values_mut(device, &mut of_targets)?,
+                targets: device_values_mut_of(device, &mut of_targets)?,
                 vector: device_values_mut(device, &mut of_vector)?,
             };
             let [shares, given] = [device_values(device, shares)?, device_values(device, &given)?];
-            let rows = rows_there(device, [l, r, a])?;
+            let rows = rows_there::<T>(device, [l, r, a])?;
             Ok(op.backward_dynamic(gpu, rows, shares, given, out)?)
         })?;
         let of_vector = column_sums(edges.place(), &of_vector)?.f_view([heads as i64, head_dim as i64])?;
@@ -119,11 +126,11 @@ fn on_device(
     })
 }
 
-fn rows_there<'a>(device: tch::Device, rows: [&'a Tensor; 3]) -> Result<DeviceDynamicRows<'a>> {
+fn rows_there<T: Row>(device: tch::Device, rows: [&Tensor; 3]) -> Result<DeviceDynamicRows<'_, T>> {
     let [sources, targets, vector] = rows;
     Ok(DeviceDynamicRows {
-        sources: device_values(device, sources)?,
-        targets: device_values(device, targets)?,
+        sources: device_values_of(device, sources)?,
+        targets: device_values_of(device, targets)?,
         vector: device_values(device, vector)?,
     })
 }

@@ -25,7 +25,8 @@ impl Engine {
         static F32: OnceLock<Engine> = OnceLock::new();
         match dtype {
             Dtype::Bf16 => Self::Bf16,
-            Dtype::F32 => *F32.get_or_init(|| match std::env::var("GSPLIT_GEMM").as_deref() {
+            // Nobody asks the host for f16.
+            Dtype::F32 | Dtype::F16 => *F32.get_or_init(|| match std::env::var("GSPLIT_GEMM").as_deref() {
                 Ok("torch") => Self::Torch,
                 Ok("gemm") => Self::Gemm,
                 _ if has_avx512() => Self::Gemm,

@@ -4,10 +4,9 @@ use gsplit_kernels::{
     Activation, DeviceEpilogue, DeviceSlice, Epilogue, StreamKey, column_sums as host_column_sums,
     column_sums_on_device,
 };
-use half::bf16;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
-use super::{Ids, filled, filled_of, filled_on, widened};
+use super::{Ids, filled, filled_of, filled_on, widened, with_row};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut, device_values_of, values};
 use crate::config::Dtype;
@@ -78,13 +77,11 @@ impl Finish {
         let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
         let bias = bias.as_ref().map(|bias| device_values(*device, bias)).transpose()?;
         let epilogue = self.epilogue_there(bias, ids);
-        if self.dtype == Dtype::Bf16 {
-            let rows = device_values(*device, &rows)?;
-            return filled_of::<bf16>(
-                *device,
-                &[count, columns],
-                |out| Ok(epilogue.apply_to(gpu, rows, columns, out)?),
-            );
+        if self.dtype != Dtype::F32 {
+            let (rows, shape) = (device_values(*device, &rows)?, [count, columns]);
+            return with_row!(self.dtype.kind(), |O| {
+                filled_of::<O>(*device, &shape, |out| Ok(epilogue.apply_to(gpu, rows, columns, out)?))
+            });
         }
         let mut rows = rows;
         epilogue.apply(gpu, &mut device_values_mut(*device, &mut rows)?, columns)?;
@@ -114,13 +111,10 @@ impl Finish {
         // Zeros tell what was dropped: the vertices are not looked at.
         let ids = gpu.alloc(0)?;
         let epilogue = self.epilogue_there(None, Some(ids.slice()));
-        filled_on(*device, &shape, |out| match rows.kind() {
-            Kind::BFloat16 => {
-                let [rows, given] = [rows, &given].map(|tensor| device_values_of::<bf16>(*device, tensor));
-                Ok(epilogue.backward(gpu, rows?, given?, out)?)
-            }
-            _ => Ok(epilogue.backward(gpu, device_values(*device, rows)?, device_values(*device, &given)?, out)?),
-        })
+        with_row!(rows.kind(), |O| filled_on(*device, &shape, |out| {
+            let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
+            Ok(epilogue.backward(gpu, rows?, given?, out)?)
+        }))
     }
 }
 

@@ -4,8 +4,9 @@
 //! `x`, the latter only if it is asked for (never for features). By torch, on the host or a GPU, with whole matrices, by the
 //! other engines in tiles (`tiles.rs`).
 //!
-//! On a GPU that computes in bf16 all factors are rounded to it, the sums of a product are f32, and so are the gradients of `W`
-//! and `b`; that of `x` is of `x`'s type. What is kept for backward is kept in bf16.
+//! On a GPU that computes in bf16 or f16 all factors are rounded to it, the sums of a product are f32, and so are the gradients of `W`
+//! and `b`; that of `x` is of `x`'s type. What is kept for backward is kept rounded.
+//! (For the gradient of `x` cuBLAS may add up the parts of a long sum in that type.)
 
 use tch::{Kind, Tensor};
 
@@ -14,11 +15,10 @@ use super::tiles::{self, Backward, Sizes};
 use super::{Engine, Finish, filled, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
-use crate::config::Dtype;
 use crate::place::Place;
 
 /// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`. `input` may be
-/// bf16 where `place` computes in it.
+/// of the type that `place` computes in.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit, [`Error::Kernel`](crate::Error::Kernel) if bias or
@@ -28,8 +28,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
     if width != inner {
         return Err(mismatch(format!("a product of matrices of shapes [{rows}, {width}] and [{inner}, {output}]")));
     }
-    let narrow = place.row_dtype() == Dtype::Bf16;
-    let fits = |tensor: &Tensor| tensor.kind() == Kind::Float || (narrow && tensor.kind() == Kind::BFloat16);
+    let fits = |tensor: &Tensor| [Kind::Float, place.row_kind()].contains(&tensor.kind());
     if let Some(other) = [input, weight].into_iter().find(|tensor| !fits(tensor)) {
         return Err(mismatch(format!("a product of f32 matrices, got one of {:?}", other.kind())));
     }
@@ -53,10 +52,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
 
 /// `tensor` as a factor of products at `place`.
 fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
-    match place.row_dtype() {
-        Dtype::F32 => Ok(tensor.shallow_clone()),
-        Dtype::Bf16 => Ok(tensor.f_totype(Kind::BFloat16)?),
-    }
+    Ok(tensor.f_totype(place.row_kind())?)
 }
 
 /// a × b by torch, summed in f32, of type `out`.
@@ -70,7 +66,7 @@ fn product(a: &Tensor, b: &Tensor, out: Kind) -> Result<Tensor> {
     match (a.device().is_cuda(), out) {
         (true, Kind::Float) => Ok(a.f_mm_dtype(b, Kind::Float)?),
         (true, _) => Ok(a.f_mm(b)?),
-        // torch has no such product on the host, but f32 holds the products of bf16 factors exactly.
+        // torch has no such product on the host, but f32 holds the products of rounded factors exactly.
         (false, _) => Ok(a.f_totype(Kind::Float)?.f_matmul(&b.f_totype(Kind::Float)?)?.f_totype(out)?),
     }
 }
@@ -107,7 +103,7 @@ fn in_tiles(engine: Engine, sizes: Sizes, finish: &Finish, gradient: &Gradient) 
 fn in_whole(place: &Place, finish: &Finish, kind: Kind, gradient: &Gradient) -> Result<Vec<Option<Tensor>>> {
     let [x, w, y] = gradient.saved()?;
     let needs_bias = gradient.needed.get(2) == Some(&true);
-    // What is in bf16 already, and stays as it is, need not be widened to be rounded again.
+    // What is rounded already, and stays as it is, need not be widened to be rounded again.
     let of_product = match finish.only_rounds() && !needs_bias {
         true => gradient.output.contiguous(),
         false => finish.backward(place, y, &gradient.output)?,

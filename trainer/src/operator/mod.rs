@@ -5,9 +5,10 @@
 //! All take and return f32 tensors at one [`Place`], that of the [`Edges`] or of the first argument. Inputs need not be contiguous (they are copied if they are not), and
 //! gradients that nobody needs are not computed. Under [`tch::no_grad`] nothing is kept for backward.
 //!
-//! On a GPU that computes in bf16, hidden rows pass from layer to layer in it, and so do their gradients: half the bytes. [`Finish`]
-//! rounds them, [`aggregate`] and [`linear`] read them as they are ([`Rows::held`]), the others and [`Rows::tensor`] widen them.
-//! Sums are always taken in f32, and nothing is rounded but what is stored; weights and their gradients stay f32.
+//! On a GPU that computes in bf16 or f16, rows pass from the features to the last layer in it, and so do their gradients: half the
+//! bytes. [`Finish`] rounds them, aggregation, attention and [`linear`] read them as they are ([`Rows::held`]), norms and
+//! [`Rows::tensor`] widen them. Sums are always taken in f32, and nothing is rounded but what is stored; weights and their
+//! gradients stay f32.
 
 mod aggregate;
 mod attention;
@@ -37,7 +38,7 @@ pub use norm::{Moments, layer_norm, standardise};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;
 
-use gsplit_kernels::DeviceSliceMut;
+use gsplit_kernels::{DeviceRow, DeviceSliceMut};
 use tch::{Kind, Tensor};
 
 use crate::autograd::{Buffer, TensorValue, device_values_mut_of};
@@ -80,8 +81,34 @@ pub(crate) fn filled_on(
     filled_of::<f32>(device, shape, fill)
 }
 
+/// A type of rows on a GPU.
+pub(crate) trait Row: TensorValue + DeviceRow {}
+
+impl<T: TensorValue + DeviceRow> Row for T {}
+
+/// Calls `$body` with `$T` the type of the values of rows of the kind `$kind`: f32, bf16 or f16.
+macro_rules! with_row {
+    ($kind:expr, |$T:ident| $body:expr) => {
+        match $kind {
+            tch::Kind::BFloat16 => {
+                type $T = half::bf16;
+                $body
+            }
+            tch::Kind::Half => {
+                type $T = half::f16;
+                $body
+            }
+            _ => {
+                type $T = f32;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_row;
+
 /// As [`filled_on`], of another type.
-fn filled_of<T: TensorValue>(
+pub(crate) fn filled_of<T: TensorValue>(
     device: tch::Device,
     shape: &[usize],
     fill: impl FnOnce(&mut DeviceSliceMut<'_, T>) -> Result<()>,
@@ -92,10 +119,10 @@ fn filled_of<T: TensorValue>(
     Ok(tensor)
 }
 
-/// `tensor`, in f32 if it was in bf16.
+/// `tensor`, in f32 if it was in bf16 or f16.
 fn widened(tensor: &Tensor) -> Result<Tensor> {
     match tensor.kind() {
-        Kind::BFloat16 => Ok(tensor.f_totype(Kind::Float)?),
+        Kind::BFloat16 | Kind::Half => Ok(tensor.f_totype(Kind::Float)?),
         _ => Ok(tensor.shallow_clone()),
     }
 }

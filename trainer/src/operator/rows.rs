@@ -12,7 +12,7 @@ use crate::autograd::values;
 /// One row for each vertex of a mixed frontier.
 #[derive(Clone, Copy)]
 pub enum Rows<'a> {
-    /// `[rows, width]`, f32, or bf16 at a place that keeps hidden rows so.
+    /// `[rows, width]`, f32, or as the place keeps rows ([`Place::row_dtype`](super::Place::row_dtype)).
     Hidden(&'a Tensor),
     /// Rows of `features`, which have no gradient and are not copied before they are used.
     Stored {
@@ -82,8 +82,8 @@ impl Rows<'_> {
         widened(&self.held()?)
     }
 
-    /// All of them, `[rows, width]`, of the type in which they are: f32, or bf16 at a place that keeps hidden rows so. For
-    /// [`aggregate`](super::aggregate) and [`linear`](super::linear), which read either.
+    /// All of them, `[rows, width]`, of the type in which they are: f32, or as the place keeps rows. For aggregation, attention
+    /// and [`linear`](super::linear), which read either.
     ///
     /// # Errors
     /// As [`Rows::tensor`].

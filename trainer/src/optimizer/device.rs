@@ -1,4 +1,5 @@
-//! The update on a GPU: a kernel for each parameter, after one that takes the norm of all gradients.
+//! The update on a GPU: a kernel for each parameter, after one that takes the norm of all gradients. Where these are of a scaled loss
+//! (`scale.rs`) and not finite, nothing is updated.
 
 use gsplit_kernels::{DeviceSliceMut, DeviceUpdate, Gpu, UpdateRule, squared_norm_on_device};
 use tch::{Device, Tensor};
@@ -15,18 +16,30 @@ impl Optimizer {
         &mut self,
         (gpu, device): (&Gpu, Device),
         parameters: &Parameters,
-        gradient: &Tensor,
+        mut gradient: Tensor,
     ) -> Result<Update> {
-        let gradient = device_values(device, gradient)?;
+        if self.scaling.is_some() {
+            let _ = gradient.f_mul_scalar_(1.0 / f64::from(self.loss_scale()))?;
+        }
+        let gradient = device_values(device, &gradient)?;
         let squared = squared_norm_on_device(gpu, gradient)?;
         let gradient_norm = squared.to_vec()?.iter().sum::<f64>().sqrt();
         let learning_rate = self.rate.at(self.steps);
         self.steps += 1;
+        let clear = || parameters.iter().for_each(|(_, tensor)| tensor.shallow_clone().zero_grad());
+        if let Some(scaling) = &mut self.scaling {
+            scaling.follow(gradient_norm.is_finite())?;
+            if !gradient_norm.is_finite() {
+                clear();
+                return Ok(Update { gradient_norm: 0.0, learning_rate, skipped: true });
+            }
+        }
+        let skipped = self.scaling.map_or(0, |scaling| scaling.skipped);
         let update = DeviceUpdate {
             rule: rule(&self.config),
             rate: learning_rate,
             weight_decay: self.config.weight_decay,
-            steps: self.steps,
+            steps: self.steps - skipped,
             clip: self.config.clip_norm.map(|most| (squared.slice(), most)),
         };
         let mut state = self.state.iter_mut().map(|(_, vector)| device_values_mut(device, vector));
@@ -41,8 +54,8 @@ impl Optimizer {
             update.apply(gpu, values, gradient.part(start, end)?, &mut parts)?;
             start = end;
         }
-        parameters.iter().for_each(|(_, tensor)| tensor.shallow_clone().zero_grad());
-        Ok(Update { gradient_norm, learning_rate })
+        clear();
+        Ok(Update { gradient_norm, learning_rate, skipped: false })
     }
 }
 

@@ -9,15 +9,17 @@
 use gsplit_kernels::Communicator;
 use tch::{Kind, TchError, Tensor};
 
-use crate::config::{OptimizerConfig, OptimizerKind, TrainConfig};
+use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
 use crate::model::Parameters;
 use crate::place::Place;
 use crate::{Result, autograd};
 
 mod device;
 mod rate;
+mod scale;
 
 use rate::LearningRate;
+pub use scale::LossScale;
 
 /// Norms above this are lowered by [`Optimizer::update`] as torch's `clip_grad_norm_` does, which adds this to the norm.
 const CLIP_EPSILON: f64 = 1e-6;
@@ -32,8 +34,10 @@ pub struct Optimizer {
     /// f32, one value for each parameter value in the parameters' order: `first_moment` and `second_moment` of Adam and
     /// AdamW, the `momentum` of SGD, none without it.
     state: Vec<(&'static str, Tensor)>,
-    /// Updates made.
+    /// Mini-batches seen: updates made, and those that [`Optimizer::scaling`] left out.
     pub steps: u64,
+    /// Where gradients are f16.
+    scaling: Option<LossScale>,
 }
 
 /// What an update was like.
@@ -44,6 +48,8 @@ pub struct Update {
     pub gradient_norm: f64,
     /// The learning rate.
     pub learning_rate: f64,
+    /// Whether the parameters stayed as they were, because a gradient in f16 was not finite; the norm is 0 then.
+    pub skipped: bool,
 }
 
 impl Optimizer {
@@ -60,7 +66,25 @@ impl Optimizer {
             OptimizerKind::Sgd => &[],
         };
         let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
-        Ok(Self { config, rate, state: names.iter().map(|name| (*name, zeros())).collect(), steps: 0 })
+        let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
+        let state = names.iter().map(|name| (*name, zeros())).collect();
+        Ok(Self { config, rate, state, steps: 0, scaling })
+    }
+
+    /// What the loss of the next mini-batch is to be multiplied by.
+    pub fn loss_scale(&self) -> f32 {
+        self.scaling.map_or(1.0, |scaling| scaling.scale)
+    }
+
+    /// How losses are scaled, where gradients are f16.
+    pub fn scaling(&self) -> Option<LossScale> {
+        self.scaling
+    }
+
+    /// Goes on after `steps` mini-batches with the scaling of then.
+    pub fn resume(&mut self, steps: u64, scaling: Option<LossScale>) {
+        self.steps = steps;
+        self.scaling = self.scaling.map(|fresh| scaling.unwrap_or(fresh));
     }
 
     /// The state's vectors by name.
@@ -73,11 +97,15 @@ impl Optimizer {
         self.rate.follow(valid);
     }
 
-    /// Sums the gradients over the ranks, updates the parameters and clears their gradients. Collective.
+    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the parameters and clears their
+    /// gradients. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Overflow`](crate::Error::Overflow) where gradients in f16 are never finite.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
         let mut gradient = summed_gradient(parameters, comm)?;
         if let Place::Device(gpu, device, ..) = parameters.place() {
-            return self.update_there((gpu, *device), parameters, &gradient);
+            return self.update_there((gpu, *device), parameters, gradient);
         }
         let gradient_norm = norm(autograd::values(&gradient)?);
         let learning_rate = self.rate.at(self.steps);
@@ -89,7 +117,7 @@ impl Optimizer {
             let change = self.change(parameters, gradient, learning_rate)?;
             subtract(parameters, &change)
         })?;
-        Ok(Update { gradient_norm, learning_rate })
+        Ok(Update { gradient_norm, learning_rate, skipped: false })
     }
 
     /// What is to be subtracted from the flat parameters; moves the state on.

@@ -1,6 +1,6 @@
 //! How the processes of a run find each other over TCP, before NCCL joins their GPUs.
 //!
-//! Returns: on every rank the bytes that rank 0 has for all (the ids of NCCL's groups), and a [`Line`] by which ranks learn that
+//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and a [`Line`] by which ranks learn that
 //! another has failed. Idea: rank 0 listens; the others call until it answers. Who calls proves that it belongs to the run by a
 //! keyed hash (HMAC-SHA256) of both sides' random challenges, so that what was overheard is of no use later, and so does who
 //! answers. A caller that cannot is told and dropped, and rank 0 goes on waiting; whoever says nothing, or too slowly, holds
@@ -70,7 +70,7 @@ fn start(reason: String) -> crate::Error {
 }
 
 impl Rendezvous {
-    /// Meets the other ranks and returns `bytes` of rank 0. Collective.
+    /// Meets the other ranks and returns what rank 0 has for this one: its `bytes` are those of each rank. Collective.
     ///
     /// # Errors
     /// [`CommError::Start`] that names the ranks which have not come in time, the port that is taken, or the rank that was refused
@@ -79,13 +79,14 @@ impl Rendezvous {
         &self,
         rank: usize,
         size: usize,
-        bytes: impl FnOnce() -> Result<Vec<u8>>,
+        bytes: impl FnOnce() -> Result<Vec<Vec<u8>>>,
     ) -> Result<(Vec<u8>, Line)> {
         match rank {
             0 => {
-                let bytes = bytes()?;
+                let mut bytes = bytes()?.into_iter();
+                let own = bytes.next().unwrap_or_default();
                 let callers = self.gather(&self.listen()?, size)?;
-                self.welcome(callers, &bytes).map(|line| (bytes, line))
+                self.welcome(callers, bytes).map(|line| (own, line))
             }
             _ => self.call(rank, size),
         }
@@ -156,11 +157,11 @@ impl Rendezvous {
         start(reason)
     }
 
-    /// Gives all `callers` what they came for.
-    fn welcome(&self, callers: Vec<Caller>, bytes: &[u8]) -> Result<Line> {
+    /// Gives all `callers` what they came for, each its `bytes`.
+    fn welcome(&self, callers: Vec<Caller>, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Line> {
         let secret = Secret::new(&self.secret);
-        for (rank, caller) in (1..).zip(&callers) {
-            let sent = write_verdict(&caller.stream, &caller.hello, &secret, Kind::Welcome, bytes);
+        for ((rank, caller), bytes) in (1..).zip(&callers).zip(bytes) {
+            let sent = write_verdict(&caller.stream, &caller.hello, &secret, Kind::Welcome, &bytes);
             sent.map_err(|error| start(format!("rank {rank} has gone before the run started: {error}")))?;
         }
         let streams = callers.into_iter().map(|caller| caller.stream).collect();

@@ -19,10 +19,13 @@ fn at(secret: &[u8], timeout_ms: u64) -> Rendezvous {
     }
 }
 
-const PAYLOAD: &[u8] = &[7; 256];
+/// What rank 0 has for `rank`.
+fn payload(rank: usize) -> Vec<u8> {
+    vec![7 + rank as u8; 392]
+}
 
 fn come(rendezvous: &Rendezvous, rank: usize, size: usize) -> Result<(Vec<u8>, Line)> {
-    rendezvous.meet(rank, size, || Ok(PAYLOAD.to_vec()))
+    rendezvous.meet(rank, size, || Ok((0..size).map(payload).collect()))
 }
 
 /// All `size` ranks at once; what each returned.
@@ -49,11 +52,11 @@ fn until(what: &str, found: impl Fn() -> bool) {
 }
 
 #[test]
-fn every_rank_gets_what_the_first_has_with_and_without_a_secret() {
+fn every_rank_gets_what_the_first_has_for_it_with_and_without_a_secret() {
     for (size, secret) in [(1, &b"x"[..]), (2, b""), (2, b"a secret"), (5, &[9; 300])] {
-        for result in all(&at(secret, 20_000), size) {
+        for (rank, result) in all(&at(secret, 20_000), size).into_iter().enumerate() {
             let (bytes, line) = result.unwrap();
-            assert_eq!(bytes, PAYLOAD);
+            assert_eq!(bytes, payload(rank));
             line.finish();
         }
     }
@@ -111,9 +114,9 @@ fn whoever_does_not_belong_is_told_and_the_run_goes_on_waiting() {
         thread::sleep(Duration::from_millis(300));
         let told = as_rank(&|_| {}, 1, 3);
         assert!(told.contains("rank 1 has come already"), "{told}");
-        assert_eq!(come(&rendezvous, 2, 3).unwrap().0, PAYLOAD);
-        assert_eq!(early.join().unwrap().unwrap().0, PAYLOAD);
-        assert_eq!(first.join().unwrap().unwrap().0, PAYLOAD);
+        assert_eq!(come(&rendezvous, 2, 3).unwrap().0, payload(2));
+        assert_eq!(early.join().unwrap().unwrap().0, payload(1));
+        assert_eq!(first.join().unwrap().unwrap().0, payload(0));
     });
 }
 
@@ -141,8 +144,8 @@ fn garbage_and_silence_hold_up_nobody() {
             let _ = caller.shutdown(std::net::Shutdown::Write);
             let _ = caller.read_to_end(&mut Vec::new());
         }
-        assert_eq!(come(&rendezvous, 1, 2).unwrap().0, PAYLOAD);
-        assert_eq!(first.join().unwrap().unwrap().0, PAYLOAD);
+        assert_eq!(come(&rendezvous, 1, 2).unwrap().0, payload(1));
+        assert_eq!(first.join().unwrap().unwrap().0, payload(0));
         assert!(started.elapsed() < HANDSHAKE, "the silent ones were not waited for");
         drop(silent);
     });

@@ -44,18 +44,19 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
-    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`. Collective.
+    /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`, with the gradients of `scale`
+    /// times the loss. Collective.
     pub fn loss(
         &self,
         model: &Model,
         rows: &Tensor,
         seeds: &[u32],
-        dropout: DropoutKey,
+        (dropout, scale): (DropoutKey, f32),
         comm: &dyn Communicator,
     ) -> Result<Loss> {
         match self {
-            Self::Nodes(targets) => targets.loss(rows, seeds),
-            Self::Links(batch) => batch.loss(model, rows, dropout, comm),
+            Self::Nodes(targets) => targets.loss(rows, seeds, scale),
+            Self::Links(batch) => batch.loss(model, rows, (dropout, scale), comm),
         }
     }
 }
@@ -70,7 +71,7 @@ pub struct Loss {
     pub correct: u64,
     /// Decisions.
     pub counted: u64,
-    /// Gradient of the rows, `None` where this rank has no seeds.
+    /// Gradient of the rows, of the scaled loss; `None` where this rank has no seeds.
     pub gradient: Option<Tensor>,
 }
 

@@ -27,8 +27,8 @@ impl<'a> NodeTargets<'a> {
 }
 
 impl NodeTargets<'_> {
-    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`.
-    pub fn loss(&self, rows: &Tensor, seeds: &[u32]) -> Result<Loss> {
+    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`, and the gradient of `scale` times the loss.
+    pub fn loss(&self, rows: &Tensor, seeds: &[u32], scale: f32) -> Result<Loss> {
         if seeds.is_empty() {
             return Ok(Loss::default());
         }
@@ -53,7 +53,11 @@ impl NodeTargets<'_> {
         };
         let loss = sum / self.labelled.max(1) as f64;
         loss.f_backward()?;
+        let mut gradient = rows.grad();
+        if scale != 1.0 {
+            let _ = gradient.f_mul_scalar_(f64::from(scale))?;
+        }
         let correct = correct.sum(Kind::Int64).int64_value(&[]) as u64;
-        Ok(Loss { value: loss.double_value(&[]), correct, counted, gradient: Some(rows.grad()) })
+        Ok(Loss { value: loss.double_value(&[]), correct, counted, gradient: Some(gradient) })
     }
 }

@@ -4,10 +4,13 @@
 use gsplit_store::{Dataset, NoProgress, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
-use super::fixture::{Cut, changed, communities, config, dataset, models, on_ranks, several_labels, store_partition};
+use super::fixture::{
+    Cut, changed, communities, config, dataset, models, on_groups, on_ranks, several_labels, store_partition,
+};
 use super::runs::{losses, run};
 use crate::batch::{Input, InputRows, load, sample};
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
+use crate::dry_run::DeviceRoom;
 use crate::job::{Artifacts, Job};
 use crate::place::Place;
 use crate::source::{FeatureSource, Pinned};
@@ -16,12 +19,15 @@ use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
 pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
-    sampled_from(TopologyPlace::Auto, place, dataset, config, batch)
+    sampled_from((TopologyPlace::Auto, ENOUGH), place, dataset, config, batch)
 }
 
-/// [`at`], with the graph in a place of its own.
+/// DeviceRoom for all that a test brings to a GPU.
+const ENOUGH: u64 = 1 << 40;
+
+/// [`at`], with the graph in a place of its own, and so many bytes for it.
 fn sampled_from(
-    topology: TopologyPlace,
+    (topology, room): (TopologyPlace, u64),
     place: &Place,
     dataset: &Dataset,
     config: &TrainConfig,
@@ -31,8 +37,9 @@ fn sampled_from(
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let (copied, places) = (Copied::default(), vec![place.clone(); config.num_ranks()]);
-    let topology = Topology::new(&job, &places, &options, &copied, &NoProgress).unwrap();
-    let mut results = on_ranks(config.num_ranks(), |comm| {
+    let room = DeviceRoom::given(room, config.num_ranks());
+    let topology = Topology::new((dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
+    let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
     });
@@ -57,10 +64,12 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
         let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
         let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
         assert_same(&host, &device, &format!("{model:?}"));
-        for topology in [TopologyPlace::Host, TopologyPlace::Pinned] {
+        for (topology, room) in
+            [(TopologyPlace::Host, 0), (TopologyPlace::Pinned, 0), (TopologyPlace::Hot, 1500), (TopologyPlace::Hot, 0)]
+        {
             let place = Place::under_test(order % 4);
-            let other = sampled_from(topology, &place, &fixture.dataset, &config, &train[..30]);
-            assert_eq!(other, device, "{model:?}, the graph in {topology:?}");
+            let other = sampled_from((topology, room), &place, &fixture.dataset, &config, &train[..30]);
+            assert_eq!(other, device, "{model:?}, the graph in {topology:?}, {room} bytes");
         }
         let again = changed(&config, |config| config.model.checkpoint_activations = true);
         let again = at(&Place::under_test(order % 4), &fixture.dataset, &again, &train[..30]);
@@ -88,12 +97,16 @@ fn several_ranks_share_a_gpu_and_learn_the_same() {
                 for cut in Cut::ALL {
                     let partition = Some(store_partition(dataset, cut, ranks));
                     let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
-                    let sampled = |topology| sampled_from(topology, &place, dataset, &split, batch);
+                    let sampled = |topology| sampled_from((topology, 4000), &place, dataset, &split, batch);
                     let found = sampled(TopologyPlace::Device);
                     assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
-                    if matches!(cut, Cut::Random) {
-                        let other = if ranks == 2 { TopologyPlace::Pinned } else { TopologyPlace::Host };
-                        assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {other:?}");
+                    let other = match (cut, ranks) {
+                        (Cut::Random, 2) => &[TopologyPlace::Pinned, TopologyPlace::Hot, TopologyPlace::Part][..],
+                        (Cut::Random, _) => &[TopologyPlace::Host, TopologyPlace::Part],
+                        _ => &[TopologyPlace::Part],
+                    };
+                    for &other in other {
+                        assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
                     }
                 }
             }
@@ -233,11 +246,12 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
     let (place, copied) = (Place::emulated(2), Copied::default());
     let gpu = place.gpu().unwrap();
-    let topology = Topology::new(&job, &[place.clone(), place.clone()], &options, &copied, &NoProgress).unwrap();
+    let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
+    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
     let pinned = Pinned::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
-        let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place).unwrap());
+        let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place, comm.rank()).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
         let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
         let batch = load(&source, sampled, &Input::training(&config.model, at), true).unwrap();
@@ -301,8 +315,14 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
             (losses(&summary), counts)
         };
         let host = run(TopologyPlace::Host, 0);
-        for (topology, prefetch) in [(TopologyPlace::Device, 0), (TopologyPlace::Device, 3), (TopologyPlace::Pinned, 1)]
-        {
+        let of_split = (parallelism == Parallelism::Split).then_some((TopologyPlace::Part, 2));
+        let everywhere = [
+            (TopologyPlace::Device, 0),
+            (TopologyPlace::Device, 3),
+            (TopologyPlace::Pinned, 1),
+            (TopologyPlace::Hot, 1),
+        ];
+        for (topology, prefetch) in everywhere.into_iter().chain(of_split) {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
             assert_eq!(run(topology, prefetch), host, "{what}");
         }
@@ -325,13 +345,15 @@ fn the_graph_goes_where_there_is_room() {
     let (chosen, notes) = choose(device.clone());
     assert_eq!(chosen, Ok(TopologyPlace::Device));
     assert!(notes.contains("GPUs sample, from the graph in their memory"), "{notes}");
-    // A cache that leaves less than half of the emulated GPU's memory for two ranks.
-    let (chosen, notes) = choose(RunOptions { cache: Some(1 << 28), ..device.clone() });
-    assert_eq!(chosen, Ok(TopologyPlace::Pinned));
-    assert!(notes.contains("from the graph in host memory"), "{notes}");
     let (chosen, _) = choose(RunOptions { topology: TopologyPlace::Host, ..device });
     assert_eq!(chosen, Ok(TopologyPlace::Host));
-    for topology in [TopologyPlace::Device, TopologyPlace::Pinned] {
+    let (chosen, _) = choose(RunOptions {
+        topology: TopologyPlace::Part,
+        ..RunOptions { emulated: Some(0), ..RunOptions::default() }
+    });
+    let line = chosen.unwrap_err();
+    assert!(line.contains("--topology part is for --parallelism split") && line.contains("auto"), "{line}");
+    for topology in [TopologyPlace::Device, TopologyPlace::Part, TopologyPlace::Hot, TopologyPlace::Pinned] {
         let (refused, _) = choose(RunOptions { topology, ..RunOptions::default() });
         let message = refused.unwrap_err();
         assert!(message.contains("is for --device cuda") && message.contains("--topology"), "{message}");

@@ -4,11 +4,14 @@ use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
 use super::fixture::{
-    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_ranks, several_labels, store_partition,
+    CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_groups, on_ranks, several_labels,
+    store_partition,
 };
 use crate::RunOptions;
 use crate::batch::{BatchSampler, Input, load, sample};
+use crate::comms::Ranks;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::dry_run::DeviceRoom;
 use crate::infer::{Chunk, LayerWise, Room};
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
@@ -25,20 +28,20 @@ pub fn loss_and_gradient(
     (job, topology): (&Job<'_>, &Topology<'_>),
     place: &Place,
     batch: &[u32],
-    comm: &dyn Communicator,
+    comm: Ranks<'_>,
 ) -> (f64, Vec<f32>) {
     let config = job.config;
     let at = (config.seed, 1, 0);
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
-    let (seeds, targets) = job.batch(batch, at, comm).unwrap();
-    let mut sampler = topology.sampler(job, place).unwrap();
-    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+    let (seeds, targets) = job.batch(batch, at, comm.group).unwrap();
+    let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
+    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm.group).unwrap();
     let source = FeatureSource::new(&job.features, place);
     let loaded = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
     let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
-    let report = report.reduce(comm).unwrap();
+    let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let gradient = to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
     (report.loss, gradient)
@@ -48,9 +51,10 @@ pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let copied = Copied::default();
+    let (room, places) = (DeviceRoom::given(0, 1), vec![Place::host(); config.num_ranks()]);
     let topology =
-        Topology::new(&job, &[Place::host()], &RunOptions::default(), &copied, &gsplit_store::NoProgress).unwrap();
-    let mut results = on_ranks(config.num_ranks(), |comm| {
+        Topology::new((dataset, &job), &places, &RunOptions::default(), &room, &copied, &NoProgress).unwrap();
+    let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), &Place::host(), batch, comm)
     });
@@ -162,7 +166,8 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             };
             let source = FeatureSource::new(&job.features, &Place::host());
             let loaded = load(&source, sampled, &input, false).unwrap();
-            let pass = forward(&model, loaded, job.graph, dropout, &Solo, &mut StepReport::default()).unwrap();
+            let solo: &dyn Communicator = &Solo;
+            let pass = forward(&model, loaded, job.graph, dropout, solo.into(), &mut StepReport::default()).unwrap();
             to_rows(pass.logits()).unwrap()
         };
         // Running statistics that are not the initial ones.

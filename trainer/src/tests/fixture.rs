@@ -9,6 +9,7 @@ use gsplit_store::{
 };
 use tempfile::TempDir;
 
+use crate::comms::Ranks;
 use crate::config::{
     Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism,
     TaskConfig, TrainConfig,
@@ -211,6 +212,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
     TrainConfig {
         parallelism,
         ranks: Some(ranks),
+        groups: 1,
         device: Device::Cpu,
         partition: None,
         model: ModelConfig {
@@ -278,6 +280,18 @@ pub fn changed(base: &TrainConfig, change: impl FnOnce(&mut TrainConfig)) -> Tra
     let mut config = base.clone();
     change(&mut config);
     config
+}
+
+/// Runs `body` once a rank of `groups` equal groups and returns the results in rank order.
+pub fn on_groups<T: Send>(ranks: usize, groups: usize, body: impl Fn(Ranks<'_>) -> T + Sync) -> Vec<T> {
+    let ends = Threads::group(ranks).into_iter().zip(Threads::groups_within(groups, ranks / groups, None));
+    std::thread::scope(|scope| {
+        let body = &body;
+        let start =
+            |(all, group)| scope.spawn(move || body(Ranks { all: &all as &Threads, group: &group as &Threads }));
+        let handles: Vec<_> = ends.map(start).collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
+    })
 }
 
 /// Runs `body` once a rank and returns the results in rank order.

@@ -78,7 +78,7 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let split = LinkSplit::new(&graph, &task()).unwrap();
     let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
     let at = (3, 1, 0);
-    let (seeds, _) = LinkBatch::new(&split, batch, 3, at, Ownership::Mine, &Solo).unwrap();
+    let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, at, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();
     let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
     let sampled = sample(&mut sampler, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();

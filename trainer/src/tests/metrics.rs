@@ -126,7 +126,7 @@ fn oracle_the_loss_of_several_classes_is_its_formula() {
     let seeds: Vec<u32> = (0..VERTICES as u32).step_by(3).collect();
     let logits = &g.logits(60, 3)[..seeds.len() * 3];
     let targets = NodeTargets { labels: &labels, labelled: 50 };
-    let found = targets.loss(&from_rows(logits.to_vec(), seeds.len(), 3).unwrap(), &seeds).unwrap();
+    let found = targets.loss(&from_rows(logits.to_vec(), seeds.len(), 3).unwrap(), &seeds, 1.0).unwrap();
     let gradient = to_rows(found.gradient.as_ref().unwrap()).unwrap();
     let (mut loss, mut right) = (0.0, 0);
     for (i, &logit) in logits.iter().enumerate() {

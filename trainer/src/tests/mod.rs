@@ -3,9 +3,11 @@
 
 mod ahead;
 mod device;
+mod device_room;
 mod equivalence;
 mod exchange;
 mod fixture;
+mod groups;
 mod infer;
 mod layers;
 mod links;

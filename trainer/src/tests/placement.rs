@@ -100,7 +100,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let artifacts = Artifacts::open(dataset, &config).unwrap();
     let job = Job::new(dataset, &artifacts, &config, &options).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
-    let caches = Caches::new(dataset, &job, &artifacts, &options, &places, &NoProgress).unwrap();
+    let caches = Caches::new(dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap();
     let mut pinned = Pinned::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {

@@ -79,7 +79,7 @@ impl Layer for Before {
     }
 }
 
-fn before(happens: fn() -> crate::Result<()>) -> OwnLayer {
+pub fn before(happens: fn() -> crate::Result<()>) -> OwnLayer {
     OwnLayer::new(move |named, shape| {
         Box::new(Before { happens, weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
     })

@@ -1,12 +1,14 @@
 //! Attention on a GPU against that on the host.
 
+use half::{bf16, f16};
+
 use super::for_each_case;
 use crate::spmm::tests::device::assert_same;
-use crate::spmm::tests::values;
+use crate::spmm::tests::{Rounded, bits, rounded, values, widened};
 use crate::{
-    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceDynamicGradient, DeviceDynamicRows,
-    DeviceEdges, DynamicGradient, DynamicRows, Gpu, GpuError, KernelError, head_products, head_products_backward,
-    head_products_backward_on_device, head_products_on_device,
+    Attention, AttentionGradient, DeviceAttention, DeviceAttentionGradient, DeviceBuffer, DeviceDynamicGradient,
+    DeviceDynamicRows, DeviceEdges, DynamicGradient, DynamicRows, Gpu, GpuError, KernelError, head_products,
+    head_products_backward, head_products_backward_on_device, head_products_on_device,
 };
 
 /// `op` on a GPU.
@@ -46,20 +48,102 @@ fn attention_and_its_gradients_are_those_of_the_host() {
         let into = AttentionGradient { rows: of_rows, from_source: of_source, from_target: of_target };
         let mut scratch = filled(num_shares);
         host.backward(&rows, [&from_source, &from_target], &shares, &gradient, &mut scratch, into).unwrap();
-        let mut found = [rows.len(), from_source.len(), from_target.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
-        let [of_rows, of_source, of_target] = &mut found;
-        let gradient = gpu.upload(&gradient).unwrap();
+        // The scores as products of the rows with vectors, whose gradient counts then too.
+        let vectors = [11, 12].map(|seed| values(seed, host.dim()));
+        let mut with_scores = of[0].clone();
+        host.add_scores_backward(&of[1], &vectors[0], &mut with_scores).unwrap();
+        host.add_scores_backward(&of[2], &vectors[1], &mut with_scores).unwrap();
+        let there = vectors.map(|vector| gpu.upload(&vector).unwrap());
+        let vectors = there.each_ref().map(|vector| vector.slice());
+        let (gradient, shares) = (gpu.upload(&gradient).unwrap(), gpu.upload(&shares).unwrap());
+        for (vectors, of_rows) in [(None, &of[0]), (Some(vectors), &with_scores)] {
+            let mut found =
+                [rows.len(), from_source.len(), from_target.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
+            let into = gradients(&mut found);
+            device.backward(&gpu, (r.slice(), vectors), scores, shares.slice(), gradient.slice(), into).unwrap();
+            for (which, (found, expected)) in found.iter().zip([of_rows, &of[1], &of[2]]).enumerate() {
+                assert_same(&found.to_vec().unwrap(), expected, false, &format!("gradient {which}, {name}"));
+            }
+        }
+    });
+}
+
+fn gradients(found: &mut [DeviceBuffer<f32>; 3]) -> DeviceAttentionGradient<'_, f32> {
+    let [rows, from_source, from_target] = found.each_mut().map(|buffer| buffer.slice_mut());
+    DeviceAttentionGradient { rows, from_source, from_target }
+}
+
+/// Attention over rows that are kept as `T`: that over the same rows in f32, with the gradients of rows rounded once.
+fn rounded_rows<T: Rounded>() {
+    for_each_case(|name, host, [rows, from_source, from_target]| {
+        let gpu = gpu_of(name);
+        let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
+        let device = on_device(host, &edges);
+        let (len, num_shares) = (host.edges.num_targets() * host.dim(), host.num_shares());
+        let narrow: Vec<T> = rounded(&rows);
+        let (wide, narrow) = (gpu.upload(&widened(&narrow)).unwrap(), gpu.upload(&narrow).unwrap());
+        let [s, t, g] = [&from_source, &from_target, &values(9, len)].map(|values| gpu.upload(values).unwrap());
+        let (v, w) = (gpu.upload(&values(11, host.dim())).unwrap(), gpu.upload(&values(12, host.dim())).unwrap());
+        let (scores, vectors) = ([s.slice(), t.slice()], Some([v.slice(), w.slice()]));
+        let [mut out, mut expected] = [0, 1].map(|_| gpu.alloc::<f32>(len).unwrap());
+        let mut shares = gpu.alloc(num_shares).unwrap();
+        device.forward(&gpu, wide.slice(), scores, &mut expected.slice_mut(), &mut shares.slice_mut()).unwrap();
+        device.forward(&gpu, narrow.slice(), scores, &mut out.slice_mut(), &mut shares.slice_mut()).unwrap();
+        assert_eq!(out.to_vec().unwrap(), expected.to_vec().unwrap(), "{name}");
+
+        let mut expected = [rows.len(), from_source.len(), from_target.len()].map(|len| gpu.alloc::<f32>(len).unwrap());
+        let into = gradients(&mut expected);
+        device.backward(&gpu, (wide.slice(), vectors), scores, shares.slice(), g.slice(), into).unwrap();
+        let mut of_rows = gpu.alloc::<T>(rows.len()).unwrap();
+        let [mut of_source, mut of_target] = [from_source.len(), from_target.len()].map(|len| gpu.alloc(len).unwrap());
         let into = DeviceAttentionGradient {
             rows: of_rows.slice_mut(),
             from_source: of_source.slice_mut(),
             from_target: of_target.slice_mut(),
         };
-        let shares = gpu.upload(&shares).unwrap();
-        device.backward(&gpu, r.slice(), scores, shares.slice(), gradient.slice(), into).unwrap();
-        for (which, (found, expected)) in found.iter().zip(&of).enumerate() {
-            assert_same(&found.to_vec().unwrap(), expected, false, &format!("gradient {which}, {name}"));
+        device.backward(&gpu, (narrow.slice(), vectors), scores, shares.slice(), g.slice(), into).unwrap();
+        let of_wide: Vec<T> = rounded(&expected[0].to_vec().unwrap());
+        assert_eq!(bits::<T>(&of_rows.to_vec().unwrap()), bits(&of_wide), "gradient, {name}");
+        assert_eq!(of_source.to_vec().unwrap(), expected[1].to_vec().unwrap(), "{name}");
+        assert_eq!(of_target.to_vec().unwrap(), expected[2].to_vec().unwrap(), "{name}");
+
+        let targets = values(7, len);
+        let targets: Vec<T> = rounded(&targets);
+        let (wide_targets, targets) = (gpu.upload(&widened(&targets)).unwrap(), gpu.upload(&targets).unwrap());
+        let wide = DeviceDynamicRows { sources: wide.slice(), targets: wide_targets.slice(), vector: v.slice() };
+        let narrow = DeviceDynamicRows { sources: narrow.slice(), targets: targets.slice(), vector: v.slice() };
+        let [mut out, mut expected] = [0, 1].map(|_| gpu.alloc::<f32>(len).unwrap());
+        device.forward_dynamic(&gpu, wide, &mut expected.slice_mut(), &mut shares.slice_mut()).unwrap();
+        device.forward_dynamic(&gpu, narrow, &mut out.slice_mut(), &mut shares.slice_mut()).unwrap();
+        assert_eq!(out.to_vec().unwrap(), expected.to_vec().unwrap(), "dynamic, {name}");
+        let mut expected = [rows.len(), len, len].map(|len| gpu.alloc::<f32>(len).unwrap());
+        let [sources, targets, vector] = expected.each_mut().map(|buffer| buffer.slice_mut());
+        let into = DeviceDynamicGradient { sources, targets, vector };
+        device.backward_dynamic(&gpu, wide, shares.slice(), g.slice(), into).unwrap();
+        let [mut of_sources, mut of_targets] = [rows.len(), len].map(|len| gpu.alloc::<T>(len).unwrap());
+        let mut of_vector = gpu.alloc::<f32>(len).unwrap();
+        let into = DeviceDynamicGradient {
+            sources: of_sources.slice_mut(),
+            targets: of_targets.slice_mut(),
+            vector: of_vector.slice_mut(),
+        };
+        device.backward_dynamic(&gpu, narrow, shares.slice(), g.slice(), into).unwrap();
+        for (which, found) in [&of_sources, &of_targets].into_iter().enumerate() {
+            let expected: Vec<T> = rounded(&expected[which].to_vec().unwrap());
+            assert_eq!(bits::<T>(&found.to_vec().unwrap()), bits(&expected), "dynamic gradient {which}, {name}");
         }
+        assert_eq!(
+            of_vector.to_vec().unwrap(),
+            expected[2].to_vec().unwrap(),
+            "dynamic gradient of the vector, {name}"
+        );
     });
+}
+
+#[test]
+fn attention_over_rounded_rows_is_that_over_the_same_rows() {
+    rounded_rows::<bf16>();
+    rounded_rows::<f16>();
 }
 
 #[test]
@@ -123,16 +207,6 @@ fn products_of_heads_are_those_of_the_host() {
         let mut found = gpu.alloc(dim).unwrap();
         head_products_backward_on_device(&gpu, m.slice(), g.slice(), head_dim, &mut found.slice_mut()).unwrap();
         assert_same(&found.to_vec().unwrap(), &expected, false, &name);
-
-        let edges = crate::Edges::new(vec![0], vec![], 0).unwrap();
-        let host = Attention { edges: &edges, heads, head_dim, slope: 0.2, self_loops: false };
-        let mut expected = matrix.clone();
-        host.add_scores_backward(&gradient, &vector, &mut expected).unwrap();
-        let edges = DeviceEdges::upload(&gpu, &edges).unwrap();
-        let mut found = gpu.upload(&matrix).unwrap();
-        let out = &mut found.slice_mut();
-        on_device(&host, &edges).add_scores_backward(&gpu, g.slice(), v.slice(), out).unwrap();
-        assert_eq!(found.to_vec().unwrap(), expected, "{name}");
     }
 }
 

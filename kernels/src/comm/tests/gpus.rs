@@ -78,7 +78,7 @@ fn wired(size: usize, timeout: Option<Duration>) -> Vec<Nccl> {
     let end = |rank| {
         let wires = Arc::clone(&wires);
         let wire = Wire { rank, size, wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
-        Nccl::over(Box::new(wire), &Gpu::under_test(rank as u32 % 4), timeout, None).unwrap()
+        Nccl::over(Box::new(wire), 0, &Gpu::under_test(rank as u32 % 4), timeout, None).unwrap()
     };
     (0..size).map(end).collect()
 }
@@ -264,7 +264,7 @@ fn real_gpus_are_joined_by_nccl() {
     let id = NcclId::new().unwrap();
     on_each((0..size).collect(), |rank| {
         let gpu = Gpu::open(rank).unwrap().side_stream().unwrap();
-        let comm = Nccl::join(&gpu, id, (rank, size), Some(Duration::from_secs(60)), None).unwrap();
+        let comm = Nccl::join(&gpu, id, Seat::among_all(rank, size), Some(Duration::from_secs(60)), None).unwrap();
         conformance(&comm, 8);
         moves_device_memory(&comm, &gpu);
     });

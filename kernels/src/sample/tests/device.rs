@@ -1,5 +1,8 @@
 //! A GPU's sampler, emulated, beside the host's.
 
+#[path = "tiers.rs"]
+mod tiers;
+
 use super::*;
 use crate::cuda::{Gpu, GpuError};
 use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler, DeviceWeights};
@@ -28,6 +31,19 @@ impl Both {
         let gpu = &self.gpu;
         let (indptr, indices) = (gpu.map_host(&self.indptr).unwrap(), gpu.map_host(&self.indices).unwrap());
         let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+        self.compare_from(&graph, sampler, seeds, draws, what);
+    }
+
+    /// [`Both::compare`] with a GPU that reads `graph`.
+    fn compare_from(
+        &self,
+        graph: &DeviceGraph<'_>,
+        sampler: &mut DeviceSampler,
+        seeds: &[u32],
+        draws: &[(OnHost<'_>, DeviceDraw<'_>)],
+        what: &str,
+    ) {
+        let gpu = &self.gpu;
         let (mut host, mut expected) = (Sampler::new(1), SampledLayer::default());
         host.start(seeds);
         sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
@@ -35,7 +51,7 @@ impl Both {
             let key = StreamKey { layer: depth as u8, ..KEY };
             on_host(&mut host, &key, &mut expected);
             let keep = if depth.is_multiple_of(2) { DeviceEdgeIds::Keep } else { DeviceEdgeIds::Drop };
-            let layer = sampler.layer(&graph, draw, &key, keep).unwrap();
+            let layer = sampler.layer(graph, draw, &key, keep).unwrap();
             let mut found = layer.to_host().unwrap();
             assert_eq!((layer.num_vertices(), layer.num_edges()), (expected.num_vertices(), expected.num_edges()));
             if depth % 2 == 1 {

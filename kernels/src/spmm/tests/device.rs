@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{assert_close, cases, edges, kinds, values, wide};
+use super::{Rounded, assert_close, bits, cases, edges, kinds, rounded, values, wide, widened};
 use crate::gather::ScaledRow;
 use crate::{
     Aggregation, DeviceAggregation, DeviceEdges, DeviceRows, Edges, Gpu, GpuError, KernelError, Reduce, aggregate_max,
@@ -73,22 +73,21 @@ fn sums_and_gradients_are_those_of_the_host() {
     }
 }
 
-/// Sums of rows of bf16 have the bits of the sums of the same rows in f32, rounded once if they are kept in bf16.
+/// Sums of rows of bf16 and f16 have the bits of the sums of the same rows in f32, rounded once if they are kept so.
 #[test]
-fn sums_of_bf16_are_those_of_f32_rounded() {
-    // Of infinities of both signs the sum is a NaN of either sign, as the compiler has ordered the two.
-    let bits = |values: &[bf16]| {
-        values.iter().map(|value| if value.is_nan() { bf16::NAN } else { *value }.to_bits()).collect::<Vec<_>>()
-    };
-    let widened = |values: &[bf16]| values.iter().map(|value| value.to_f32()).collect::<Vec<_>>();
-    let rounded = |values: &[f32]| values.iter().map(|&value| bf16::from_f32(value)).collect::<Vec<_>>();
+fn sums_of_rounded_rows_are_those_of_f32_rounded() {
+    sums_of_rounded_rows::<bf16>();
+    sums_of_rounded_rows::<f16>();
+}
+
+fn sums_of_rounded_rows<T: Rounded>() {
     for (case, (name, edges, dim)) in device_cases().into_iter().enumerate() {
         let gpu = Gpu::under_test(case as u32 % 4);
         let on_device = DeviceEdges::upload(&gpu, &edges).unwrap();
-        let mut rows = rounded(&values(1, edges.num_sources() * dim));
+        let mut rows: Vec<T> = rounded(&values(1, edges.num_sources() * dim));
         // Sums that overflow, a number that f32 alone would keep, infinities of both signs and no number.
         for (place, odd) in [(3, f32::MAX), (11, -f32::MAX), (19, 1e-40), (31, f32::INFINITY), (47, f32::NAN)] {
-            rows.iter_mut().skip(place).step_by(97).for_each(|value| *value = bf16::from_f32(odd));
+            rows.iter_mut().skip(place).step_by(97).for_each(|value| *value = T::round(odd));
         }
         let weights = gpu.upload(&values(2, edges.num_edges())).unwrap();
         let (wide, narrow) = (gpu.upload(&widened(&rows)).unwrap(), gpu.upload(&rows).unwrap());
@@ -102,28 +101,28 @@ fn sums_of_bf16_are_those_of_f32_rounded() {
             let len = edges.num_targets() * op.out_dim(dim);
             let mut of_wide = gpu.alloc::<f32>(len).unwrap();
             op.forward(&gpu, wide.slice(), dim, &mut of_wide.slice_mut()).unwrap();
-            let expected = rounded(&of_wide.to_vec().unwrap());
-            let (mut to_f32, mut to_bf16) = (gpu.alloc::<f32>(len).unwrap(), gpu.alloc::<bf16>(len).unwrap());
+            let expected = bits(&rounded::<T>(&of_wide.to_vec().unwrap()));
+            let (mut to_f32, mut to_half) = (gpu.alloc::<f32>(len).unwrap(), gpu.alloc::<T>(len).unwrap());
             op.forward(&gpu, narrow.slice(), dim, &mut to_f32.slice_mut()).unwrap();
-            assert_eq!(bits(&rounded(&to_f32.to_vec().unwrap())), bits(&expected), "{name}");
-            op.forward(&gpu, narrow.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
-            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "to bf16, {name}");
-            op.forward(&gpu, wide.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
-            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "from f32 to bf16, {name}");
+            assert_eq!(bits(&rounded::<T>(&to_f32.to_vec().unwrap())), expected, "{name}");
+            op.forward(&gpu, narrow.slice(), dim, &mut to_half.slice_mut()).unwrap();
+            assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "rounded, {name}");
+            op.forward(&gpu, wide.slice(), dim, &mut to_half.slice_mut()).unwrap();
+            assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "from f32, rounded, {name}");
 
-            let gradient = rounded(&values(3, len));
+            let gradient: Vec<T> = rounded(&values(3, len));
             let (wide, narrow) = (gpu.upload(&widened(&gradient)).unwrap(), gpu.upload(&gradient).unwrap());
             let (mut of_wide, mut to_f32) =
                 (gpu.alloc::<f32>(rows.len()).unwrap(), gpu.alloc::<f32>(rows.len()).unwrap());
             op.backward(&gpu, wide.slice(), dim, &mut of_wide.slice_mut()).unwrap();
             op.backward(&gpu, narrow.slice(), dim, &mut to_f32.slice_mut()).unwrap();
             assert_eq!(to_f32.to_vec().unwrap(), of_wide.to_vec().unwrap(), "gradient, {name}");
-            let expected = rounded(&of_wide.to_vec().unwrap());
-            let mut to_bf16 = gpu.alloc::<bf16>(rows.len()).unwrap();
-            op.backward(&gpu, narrow.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
-            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "gradient in bf16, {name}");
-            op.backward(&gpu, wide.slice(), dim, &mut to_bf16.slice_mut()).unwrap();
-            assert_eq!(bits(&to_bf16.to_vec().unwrap()), bits(&expected), "gradient to bf16, {name}");
+            let expected = bits(&rounded::<T>(&of_wide.to_vec().unwrap()));
+            let mut to_half = gpu.alloc::<T>(rows.len()).unwrap();
+            op.backward(&gpu, narrow.slice(), dim, &mut to_half.slice_mut()).unwrap();
+            assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient of rounded, {name}");
+            op.backward(&gpu, wide.slice(), dim, &mut to_half.slice_mut()).unwrap();
+            assert_eq!(bits(&to_half.to_vec().unwrap()), expected, "gradient, rounded, {name}");
         }
     }
 }
@@ -158,7 +157,32 @@ fn maxima_and_gradients_are_those_of_the_host() {
         aggregate_max_backward_on_device(&gpu, &on_device, picks.slice(), gradient.slice(), dim, out).unwrap();
         let exactly = no_pieces(&edges.by_source().indptr);
         assert_same(&found.to_vec().unwrap(), &expected, exactly, &format!("gradient, {name}"));
+        rounded_maxima::<bf16>(&gpu, &on_device, &rows, dim, &name);
+        rounded_maxima::<f16>(&gpu, &on_device, &rows, dim, &name);
     }
+}
+
+/// Maxima of rows that are kept as `T`: those of the same rows in f32, and their gradients, rounded once.
+fn rounded_maxima<T: Rounded>(gpu: &Gpu, edges: &DeviceEdges, rows: &[f32], dim: usize, name: &str) {
+    let len = edges.num_targets() * dim;
+    let narrow: Vec<T> = rounded(rows);
+    let (wide, narrow) = (gpu.upload(&widened(&narrow)).unwrap(), gpu.upload(&narrow).unwrap());
+    let [mut wide_picks, mut picks] = [0, 1].map(|_| gpu.alloc(len).unwrap());
+    let (mut expected, mut found) = (gpu.alloc(len).unwrap(), gpu.alloc(len).unwrap());
+    let outs = (&mut expected.slice_mut(), &mut wide_picks.slice_mut());
+    aggregate_max_on_device(gpu, edges, wide.slice(), dim, outs.0, outs.1).unwrap();
+    aggregate_max_on_device(gpu, edges, narrow.slice(), dim, &mut found.slice_mut(), &mut picks.slice_mut()).unwrap();
+    assert_eq!(bits(&widened::<T>(&found.to_vec().unwrap())), bits::<f32>(&expected.to_vec().unwrap()), "{name}");
+    assert_eq!(picks.to_vec().unwrap(), wide_picks.to_vec().unwrap(), "{name}");
+
+    let gradient: Vec<T> = rounded(&values(3, len));
+    let (wide, narrow) = (gpu.upload(&widened(&gradient)).unwrap(), gpu.upload(&gradient).unwrap());
+    let (mut expected, mut found) = (gpu.alloc(rows.len()).unwrap(), gpu.alloc(rows.len()).unwrap());
+    let picks = picks.slice();
+    aggregate_max_backward_on_device(gpu, edges, picks, wide.slice(), dim, &mut expected.slice_mut()).unwrap();
+    aggregate_max_backward_on_device(gpu, edges, picks, narrow.slice(), dim, &mut found.slice_mut()).unwrap();
+    let expected = rounded::<T>(&expected.to_vec().unwrap());
+    assert_eq!(bits::<T>(&found.to_vec().unwrap()), bits(&expected), "gradient, {name}");
 }
 
 #[test]

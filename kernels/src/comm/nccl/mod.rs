@@ -12,9 +12,15 @@
 //! A rank that fails, in its own way or in a collective, raises the alarm; the others find it raised while they wait.
 //! Cost: for a collective of the host a copy to the GPU and one back. The host waits until the group has ended, that of
 //! `devices` too: only so it can give up and say for whom it waited.
+//! Why not run ahead of the GPU and let a thread of its own watch the collectives of `devices`: NCCL's calls do not block here, so
+//! nothing is on the stream before the other ranks have come for the first time, and the host would wait for that all the same;
+//! and the watching thread would have to give up the communicator while the computing one calls it, which only real GPUs can
+//! show to be right. Ranks that are threads do not wait for GPUs (`copies.rs`).
+
+mod announcements;
+mod messages;
 
 use std::fmt::Debug;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,32 +28,15 @@ use bytemuck::pod_read_unaligned;
 
 use super::exchange::{Exchange, check_message, or_leave};
 use super::wait::Limit;
-use super::{DeviceExchange, check_parts, starts};
-use crate::cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
+use super::{DeviceExchange, Seat, check_parts};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
+use announcements::{ANNOUNCEMENT, Announcements, check_announced};
+pub(crate) use messages::Message;
+use messages::{Parts, receives, sends};
 
-/// Collectives, by what they are told apart.
-const COLLECTIVES: [&str; 7] = [
-    "barrier",
-    "all_to_all",
-    "all_reduce_sum_f32",
-    "all_reduce_sum_f64",
-    "all_reduce_sum_u64",
-    "all_gather",
-    "device_all_to_all",
-];
 /// From one look at the announcements to the next, while a rank waits.
 const LOOKS: Duration = Duration::from_secs(1);
-/// Messages start where 16-byte loads may.
-const ALIGNMENT: usize = 16;
-
-/// Part of a group of sends and receives. Those between the same two ranks meet in their order.
-pub(crate) enum Message<'a> {
-    /// These bytes for a rank.
-    Send { to: usize, bytes: DeviceSlice<'a, u8> },
-    /// As many bytes from a rank.
-    Receive { from: usize, bytes: DeviceSliceMut<'a, u8> },
-}
 
 /// One rank's end of what moves bytes between GPUs: NCCL, or what tests have in its place.
 pub(crate) trait Transport: Send + Sync + Debug {
@@ -78,6 +67,8 @@ pub trait Alarm: Send + Sync + Debug {
 #[derive(Debug)]
 pub struct Nccl {
     transport: Box<dyn Transport>,
+    /// The number in the run of rank 0.
+    first: usize,
     alarm: Option<Arc<dyn Alarm>>,
     gpu: Gpu,
     /// Another stream, to look at announcements while the first is busy.
@@ -88,16 +79,9 @@ pub struct Nccl {
     ended: Mutex<Option<CommError>>,
 }
 
-/// One of each rank, `[collective + 1, bytes]`.
-#[derive(Debug)]
-struct Announcements {
-    outgoing: DeviceBuffer<u64>,
-    incoming: DeviceBuffer<u64>,
-}
-
 impl Nccl {
-    /// Joins the group of `id` as `rank` of `size`, each with a GPU of its own. Collective; `gpu` should have a stream that
-    /// no other group is on. A rank that waits for longer than `timeout`, here or in a collective, gives up, and so does one that
+    /// Joins the group of `id` in `seat`, each rank with a GPU of its own. Collective; `gpu` should have a stream that
+    /// no other group is on, but those that the same thread calls. A rank that waits for longer than `timeout`, here or in a collective, gives up, and so does one that
     /// waits when `alarm` is raised.
     ///
     /// # Errors
@@ -105,12 +89,13 @@ impl Nccl {
     pub fn join(
         gpu: &Gpu,
         id: NcclId,
-        (rank, size): (usize, usize),
+        seat: Seat,
         timeout: Option<Duration>,
         alarm: Option<Arc<dyn Alarm>>,
     ) -> Result<Self, CommError> {
         let mut wait = Limit::new(timeout).start();
-        let end = NcclEnd::join(gpu, id, rank, size, || {
+        let rank = seat.first + seat.rank;
+        let end = NcclEnd::join(gpu, id, seat.rank, seat.size, || {
             wait.pause();
             if let Some(failed) = alarm.as_ref().and_then(|alarm| alarm.raised()) {
                 return Err(Refused(failed));
@@ -121,26 +106,24 @@ impl Nccl {
             CommError::Gpu { reason, .. } => CommError::Gpu { rank, reason },
             other => other,
         })?;
-        Self::over(Box::new(end), gpu, timeout, alarm)
+        Self::over(Box::new(end), seat.first, gpu, timeout, alarm)
     }
 
-    /// A rank whose bytes `transport` moves.
+    /// A rank whose bytes `transport` moves, in a group whose rank 0 is rank `first` of the run.
     pub(super) fn over(
         transport: Box<dyn Transport>,
+        first: usize,
         gpu: &Gpu,
         timeout: Option<Duration>,
         alarm: Option<Arc<dyn Alarm>>,
     ) -> Result<Self, CommError> {
-        let rank = transport.rank();
-        let words = 2 * transport.size();
-        let made = || {
-            let announcements = Announcements { outgoing: gpu.zeros(words)?, incoming: gpu.zeros(words)? };
-            Ok((gpu.side_stream()?, Mutex::new(announcements)))
-        };
+        let rank = first + transport.rank();
+        let made = || Ok((gpu.side_stream()?, Announcements::new(gpu, transport.size())?.into()));
         let (watch, announcements) =
             made().map_err(|error: GpuError| CommError::Gpu { rank, reason: error.to_string() })?;
         Ok(Self {
             transport,
+            first,
             alarm,
             gpu: gpu.clone(),
             watch,
@@ -151,7 +134,7 @@ impl Nccl {
     }
 
     fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.transport.rank(), reason: error.to_string() }
+        CommError::Gpu { rank: self.name(self.transport.rank()), reason: error.to_string() }
     }
 
     fn check_alive(&self) -> Result<(), CommError> {
@@ -179,26 +162,20 @@ impl Nccl {
     ) -> Result<(), CommError> {
         self.check_alive()?;
         let mut announcements = self.announcements.lock().unwrap_or_else(PoisonError::into_inner);
-        let Announcements { outgoing: said, incoming: heard } = &mut *announcements;
-        let number = number_of(called);
-        let words: Vec<u64> = outgoing.bytes.iter().flat_map(|&bytes| [number, bytes as u64]).collect();
-        let result = said.slice_mut().upload(gpu, &words).and_then(|()| heard.slice_mut().zero(gpu));
-        let result = result.map_err(|error| self.failure(error)).and_then(|()| {
+        let written = announcements.write(gpu, called, &outgoing.bytes).map_err(|error| self.failure(error));
+        let result = written.and_then(|()| {
+            let Announcements { outgoing: said, incoming: heard } = &mut *announcements;
+            let (me, one_each) = (self.transport.rank(), Parts::packed(&vec![ANNOUNCEMENT; self.transport.size()]));
             let mut messages = Vec::new();
-            let (me, one_each) = (self.transport.rank(), Parts::packed(&vec![WORDS; outgoing.bytes.len()]));
             let prepared = sends(me, said.slice().as_bytes(), &one_each, &mut messages)
                 .and_then(|()| receives(me, heard.slice_mut().into_bytes(), &one_each, &mut messages))
                 .and_then(|()| sends(me, send, outgoing, &mut messages))
                 .and_then(|()| receives(me, recv, expected, &mut messages));
             let started = prepared.and_then(|()| self.transport.start(gpu, &mut messages));
             started.map_err(|error| self.failure(error))?;
-            self.finish(gpu, called, &expected.bytes, &mut messages).inspect_err(|error| self.end(error))
+            self.finish(gpu, called, &expected.bytes, &mut messages)
         });
-        let result = result.and_then(|()| {
-            let heard = heard.to_vec().map_err(|error| self.failure(error))?;
-            let mut heard = heard.chunks_exact(2).enumerate().filter(|&(from, _)| from != self.transport.rank());
-            heard.try_for_each(|(from, words)| self.check_announced(called, from, words, &expected.bytes))
-        });
+        let result = result.and_then(|()| announcements.check(self, called, &expected.bytes));
         result.inspect_err(|error| self.end(error))
     }
 
@@ -216,7 +193,7 @@ impl Nccl {
                 return Ok(());
             }
             self.check_alive()?;
-            let expired = wait.expired(self.transport.rank(), called, Vec::new);
+            let expired = wait.expired(self.name(self.transport.rank()), called, Vec::new);
             if expired.is_some() || wait.lasted() >= next_look {
                 let missing = self.look(called, expected, messages)?;
                 if let Some(CommError::Timeout { rank, called, timeout, .. }) = expired {
@@ -242,95 +219,12 @@ impl Nccl {
         });
         for (from, bytes) in announced.take(self.transport.size() - 1) {
             let words = bytes.to_vec(&self.watch).map_err(|error| self.failure(error))?;
-            let words: [u64; 2] = pod_read_unaligned(&words);
-            match words[0] {
-                0 => missing.push(from),
-                _ => self.check_announced(called, from, &words, expected)?,
+            if !check_announced(self, called, from, pod_read_unaligned(&words), expected)? {
+                missing.push(self.name(from));
             }
         }
         Ok(missing)
     }
-
-    fn check_announced(
-        &self,
-        called: &'static str,
-        from: usize,
-        words: &[u64],
-        expected: &[usize],
-    ) -> Result<(), CommError> {
-        if words[0] != number_of(called) {
-            let at = (words[0] as usize).checked_sub(1);
-            let other_called = at.and_then(|at| COLLECTIVES.get(at)).copied().unwrap_or("another");
-            return Err(CommError::Order { rank: self.transport.rank(), called, other: from, other_called });
-        }
-        check_message(self, from, words[1] as usize, expected[from])
-    }
-}
-
-fn number_of(called: &str) -> u64 {
-    1 + COLLECTIVES.iter().position(|name| *name == called).unwrap_or(COLLECTIVES.len()) as u64
-}
-
-/// Bytes of an announcement.
-const WORDS: usize = 2 * size_of::<u64>();
-
-/// Where in a buffer the part of each rank is.
-struct Parts {
-    starts: Vec<usize>,
-    bytes: Vec<usize>,
-}
-
-impl Parts {
-    /// One behind the other.
-    fn packed(bytes: &[usize]) -> Self {
-        Self { starts: starts(bytes), bytes: bytes.to_vec() }
-    }
-
-    /// Each where 16-byte loads may start.
-    fn aligned(bytes: Vec<usize>) -> Self {
-        let rounded: Vec<usize> = bytes.iter().map(|bytes| bytes.next_multiple_of(ALIGNMENT)).collect();
-        Self { starts: starts(&rounded), bytes }
-    }
-
-    fn end(&self) -> usize {
-        self.starts.last().zip(self.bytes.last()).map_or(0, |(start, bytes)| start + bytes)
-    }
-
-    fn of(&self, rank: usize) -> Range<usize> {
-        self.starts[rank]..self.starts[rank] + self.bytes[rank]
-    }
-}
-
-/// Adds one message to each rank but `me` that has bytes in `from`.
-fn sends<'a>(
-    me: usize,
-    from: DeviceSlice<'a, u8>,
-    parts: &Parts,
-    messages: &mut Vec<Message<'a>>,
-) -> Result<(), GpuError> {
-    for to in (0..parts.bytes.len()).filter(|&to| to != me && parts.bytes[to] > 0) {
-        let Range { start, end } = parts.of(to);
-        messages.push(Message::Send { to, bytes: from.part(start, end)? });
-    }
-    Ok(())
-}
-
-/// Adds one message from each rank but `me` that has room in `to`.
-fn receives<'a>(
-    me: usize,
-    to: DeviceSliceMut<'a, u8>,
-    parts: &Parts,
-    messages: &mut Vec<Message<'a>>,
-) -> Result<(), GpuError> {
-    let (mut rest, mut at) = (to, 0);
-    for from in (0..parts.bytes.len()).filter(|&from| from != me && parts.bytes[from] > 0) {
-        let Range { start, end } = parts.of(from);
-        let (_, behind) = rest.split_at(start - at)?;
-        let (bytes, behind) = behind.split_at(end - start)?;
-        messages.push(Message::Receive { from, bytes });
-        (rest, at) = (behind, end);
-    }
-    Ok(())
 }
 
 impl Exchange for Nccl {
@@ -340,6 +234,10 @@ impl Exchange for Nccl {
 
     fn size(&self) -> usize {
         self.transport.size()
+    }
+
+    fn name(&self, rank: usize) -> usize {
+        self.first + rank
     }
 
     fn exchange<'a>(
@@ -381,7 +279,7 @@ impl Exchange for Nccl {
 
     /// A rank that waits on another thread notices it.
     fn leave(&self, reason: &str) {
-        let failed = CommError::PeerFailed { rank: self.transport.rank(), reason: reason.to_owned() };
+        let failed = CommError::PeerFailed { rank: self.name(self.transport.rank()), reason: reason.to_owned() };
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
         if let Some(alarm) = &self.alarm {
             alarm.raise(reason);

@@ -1,0 +1,80 @@
+//! The types that rows on a GPU are stored in, and are made of what is computed in f32; the kernels for each.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+/// A type that rows are stored in.
+pub trait DeviceValue: Pod + Send + Sync {
+    /// The kernels that gather rows of it, as f32, bf16 and f16.
+    #[doc(hidden)]
+    const GATHER: [&'static str; 3];
+    /// The same from a cache or a table.
+    #[doc(hidden)]
+    const GATHER_CACHED: [&'static str; 3];
+    /// The kernels that sum rows of it, to f32, bf16 and f16.
+    #[doc(hidden)]
+    const SUM: [&'static str; 3];
+}
+
+/// A type that hidden rows are kept in on a GPU: what is computed in f32 is rounded to it.
+pub trait DeviceRow: DeviceValue {
+    /// Which of the three, for f32, for bf16 and for f16, is for this type.
+    #[doc(hidden)]
+    fn of<T>(three: [T; 3]) -> T;
+    /// The kernels that sum rows of it over the edges of their sources, to f32, bf16 and f16.
+    #[doc(hidden)]
+    const SUM_BY_SOURCE: [&'static str; 3];
+}
+
+/// The names of a kernel that turns `$from` into each type of hidden rows.
+macro_rules! to_rows {
+    ($kernel:literal, $from:literal) => {
+        [
+            concat!($kernel, "_", $from, "_to_f32"),
+            concat!($kernel, "_", $from, "_to_bf16"),
+            concat!($kernel, "_", $from, "_to_f16"),
+        ]
+    };
+}
+
+macro_rules! value {
+    ($($type:ty, $name:literal;)*) => {
+        $(impl DeviceValue for $type {
+            const GATHER: [&'static str; 3] = to_rows!("gather", $name);
+            const GATHER_CACHED: [&'static str; 3] = to_rows!("gather_cached", $name);
+            const SUM: [&'static str; 3] = to_rows!("sum", $name);
+        })*
+    };
+}
+
+macro_rules! row {
+    ($($type:ty, $name:literal, $number:literal;)*) => {
+        $(impl DeviceRow for $type {
+            fn of<T>(three: [T; 3]) -> T {
+                let [f32, bf16, f16] = three;
+                match $number {
+                    0 => f32,
+                    1 => bf16,
+                    _ => f16,
+                }
+            }
+            const SUM_BY_SOURCE: [&'static str; 3] = to_rows!("sum_by_source", $name);
+        })*
+    };
+}
+
+value! { f32, "f32"; bf16, "bf16"; f16, "f16"; i8, "i8"; }
+row! { f32, "f32", 0; bf16, "bf16", 1; f16, "f16", 2; }
+
+/// How many values one thread takes from rows of `dim` values of `T` and writes as `O`: as many as make 16 bytes of the narrower
+/// type, or half of that, where rows have a multiple of them and all `addresses`, of `T`, and that of the output allow it.
+pub(super) fn values_at_once<T, O>(dim: usize, addresses: &[u64], out: u64) -> usize {
+    let fits = |address: u64, bytes: usize| address.is_multiple_of(bytes.min(16) as u64);
+    let fits = |&width: &usize| {
+        dim.is_multiple_of(width)
+            && addresses.iter().all(|&address| fits(address, width * size_of::<T>()))
+            && fits(out, width * size_of::<O>())
+    };
+    let widths: &[usize] = if size_of::<T>().min(size_of::<O>()) < size_of::<f32>() { &[8, 4] } else { &[4] };
+    widths.iter().copied().find(fits).unwrap_or(1)
+}

@@ -1,0 +1,137 @@
+//! Graphs of which a GPU holds some vertices' in-edges.
+
+use super::*;
+use crate::sample::DeviceTier;
+
+/// Which of `n` vertices are in a tier.
+fn chosen(n: usize, is_in: impl Fn(usize) -> bool) -> Vec<u64> {
+    let mut words = vec![0; n.div_ceil(64)];
+    (0..n).filter(|&v| is_in(v)).for_each(|v| words[v / 64] |= 1 << (v % 64));
+    words
+}
+
+/// Everything else that draws, beside the plain draw of `fanout`.
+fn compare_draws(both: &Both, graph: &DeviceGraph<'_>, seeds: &[u32], fanout: Fanout, what: &str) {
+    let (gpu, edges) = (&both.gpu, both.indices.len() as u64);
+    let mut sampler = DeviceSampler::new(gpu).unwrap();
+    let excluded = ExcludedEdges::new((0..edges).filter(|edge| edge % 3 != 1).collect());
+    let left_out = DeviceExcludedEdges::new(gpu, &excluded).unwrap();
+    let weights: Vec<f32> = (0..edges).map(|edge| (edge * 7 % 11) as f32).collect();
+    let on_device = DeviceWeights::new(gpu, &weights).unwrap();
+    let (host, draw) = (Uniform::new(fanout), DeviceDraw::uniform(fanout));
+    let (heavy, heavy_draw) = (Weighted::new(fanout, &weights), DeviceDraw::weighted(fanout, &on_device));
+    // Layers that keep the edges' ids and such that do not.
+    let plain = on_host(both.graph(), host);
+    both.compare_from(graph, &mut sampler, seeds, &[(&plain, draw), (&plain, draw)], what);
+    let mut compare = |host: OnHost<'_>, draw| both.compare_from(graph, &mut sampler, seeds, &[(host, draw)], what);
+    compare(&on_host(both.graph(), host.without(&excluded)), draw.without(&left_out));
+    compare(&on_host(both.graph(), host.with_replacement()), draw.with_replacement());
+    compare(&on_host(both.graph(), heavy), heavy_draw);
+    compare(&on_host(both.graph(), heavy.without(&excluded)), heavy_draw.without(&left_out));
+    compare(&on_host(both.graph(), heavy.with_replacement()), heavy_draw.with_replacement());
+}
+
+#[test]
+fn differential_every_draw_from_every_tier() {
+    let n = 130;
+    let (indptr, indices) = topology(9, n);
+    // The hubs alone, a random half, and all of a word beside none of another.
+    let some = |v: usize| v == 7 || v == 13;
+    let half = |v: usize| indices[v].is_multiple_of(2);
+    let words = |v: usize| !(64..128).contains(&v);
+    let tiers: [&dyn Fn(usize) -> bool; 5] = [&|_| false, &some, &half, &words, &|_| true];
+    for (order, is_in) in tiers.into_iter().enumerate() {
+        let both = Both::new(order, (indptr.clone(), indices.clone()));
+        let gpu = &both.gpu;
+        let chosen = chosen(n as usize, is_in);
+        let tier = DeviceTier::new(gpu, &both.graph(), &chosen).unwrap();
+        assert_eq!(tier.num_chosen(), (0..n as usize).filter(|&v| is_in(v)).count());
+        let (starts, sources) = (gpu.map_host(&both.indptr).unwrap(), gpu.map_host(&both.indices).unwrap());
+        let graph = DeviceGraph::new(gpu, starts.slice(), sources.slice()).unwrap().with_tier(&tier).unwrap();
+        let seeds: Vec<u32> = (0..n).rev().collect();
+        let fanout = [Fanout::Take(4), Fanout::Take(15), Fanout::All, Fanout::Take(40), Fanout::Take(20)][order];
+        compare_draws(&both, &graph, &seeds, fanout, &format!("tier {order}, {fanout}"));
+
+        // Without the others: what is in the tier alone.
+        let part = DeviceGraph::of_tier(gpu, starts.slice(), &tier).unwrap();
+        assert_eq!((part.num_vertices(), part.num_edges()), (n as usize, both.indices.len()));
+        let own: Vec<u32> = seeds.iter().copied().filter(|&v| is_in(v as usize)).collect();
+        let host = on_host(both.graph(), Uniform::new(fanout));
+        let mut sampler = DeviceSampler::new(gpu).unwrap();
+        both.compare_from(&part, &mut sampler, &own, &[(&host, DeviceDraw::uniform(fanout))], "a part");
+        // Degrees of all, also of vertices whose in-edges are elsewhere, and of what is no vertex.
+        let asked: Vec<u32> = seeds.iter().copied().chain([n, u32::MAX]).collect();
+        let expected: Vec<u64> = seeds.iter().map(|&v| both.graph().degree(v)).chain([0, 0]).collect();
+        let asked = gpu.upload(&asked).unwrap();
+        for graph in [&graph, &part] {
+            assert_eq!(graph.degrees(gpu, asked.slice()).unwrap().to_vec().unwrap(), expected);
+        }
+        let Some(&other) = seeds.iter().find(|&&v| !is_in(v as usize)) else { continue };
+        for fanout in [Fanout::Take(3), Fanout::Take(40), Fanout::All] {
+            let seeds: Vec<u32> = own.first().copied().into_iter().chain([other]).collect();
+            sampler.start(gpu.upload(&seeds).unwrap().slice()).unwrap();
+            let error = sampler.layer(&part, &DeviceDraw::uniform(fanout), &KEY, DeviceEdgeIds::Drop);
+            let expected = KernelError::NotHeld { vertex: other };
+            assert_eq!(error.unwrap_err(), GpuError::Input(expected));
+        }
+    }
+}
+
+#[test]
+fn differential_counts_and_hubs_of_a_tier() {
+    let both = Both::new(2, hub());
+    let gpu = &both.gpu;
+    let (starts, sources) = (gpu.map_host(&both.indptr).unwrap(), gpu.map_host(&both.indices).unwrap());
+    // The hub beside a vertex of one edge that is not in it, and the other way round.
+    for is_in in [|v: usize| v != 1, |v: usize| v == 1] {
+        let tier = DeviceTier::new(gpu, &both.graph(), &chosen(1000, is_in)).unwrap();
+        let graph = DeviceGraph::new(gpu, starts.slice(), sources.slice()).unwrap().with_tier(&tier).unwrap();
+        let mut sampler = DeviceSampler::new(gpu).unwrap();
+        for fanout in [Fanout::Take(300), Fanout::All] {
+            let host = on_host(both.graph(), Uniform::new(fanout));
+            both.compare_from(&graph, &mut sampler, &[5, 0, 1], &[(&host, DeviceDraw::uniform(fanout))], "hub");
+        }
+        let mut counted = DeviceCounters::new(gpu, 1000, both.indices.len()).unwrap();
+        let mut expected = Counters::new(1000, both.indices.len());
+        let (mut host, mut layer) = (Sampler::new(1), SampledLayer::default());
+        for fanout in [Fanout::Take(20), Fanout::Take(90)] {
+            host.start(&[0, 1]);
+            sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
+            host.layer(&both.graph(), &Uniform::new(fanout), &KEY, EdgeIds::Count(&mut expected), &mut layer).unwrap();
+            let ids = DeviceEdgeIds::Count(&mut counted);
+            sampler.layer(&graph, &DeviceDraw::uniform(fanout), &KEY, ids).unwrap();
+        }
+        assert!(counted.into_parts().unwrap() == expected.into_parts().unwrap());
+    }
+}
+
+#[test]
+fn tiers_that_do_not_fit_are_refused() {
+    let gpu = Gpu::under_test(1);
+    let tier = |indptr: &[u64], indices: &[u32], chosen: &[u64]| {
+        DeviceTier::new(&gpu, &Graph { indptr, indices }, chosen).map(|_| ())
+    };
+    assert!(matches!(tier(&[0, 1], &[0], &[]), Err(GpuError::Input(KernelError::Length { .. }))));
+    let beyond = KernelError::VertexOutOfRange { vertex: 1, num_vertices: 1 };
+    assert_eq!(tier(&[0, 1], &[0], &[2]), Err(GpuError::Input(beyond)));
+    for indptr in [[0, 9, 2], [0, 2, 1]] {
+        let error = tier(&indptr, &[0, 1], &[3]).unwrap_err();
+        assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
+    }
+    // Of another graph: other vertices, other edges.
+    let (starts, sources) = (gpu.upload(&[0u64, 1, 2]).unwrap(), gpu.upload(&[0u32, 7]).unwrap());
+    let graph = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
+    for (indptr, indices) in [(&[0u64, 2][..], &[0u32, 0][..]), (&[0, 0, 1], &[0])] {
+        let tier = DeviceTier::new(&gpu, &Graph { indptr, indices }, &[1]).unwrap();
+        assert!(matches!(graph.with_tier(&tier), Err(GpuError::Input(KernelError::Length { .. }))));
+        assert!(DeviceGraph::of_tier(&gpu, starts.slice(), &tier).is_err());
+    }
+    // A source that is no vertex.
+    let host = Graph { indptr: &[0, 1, 2], indices: &[0, 7] };
+    let tier = DeviceTier::new(&gpu, &host, &[3]).unwrap();
+    let mut sampler = DeviceSampler::new(&gpu).unwrap();
+    sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
+    let part = DeviceGraph::of_tier(&gpu, starts.slice(), &tier).unwrap();
+    let error = sampler.layer(&part, &DeviceDraw::uniform(Fanout::Take(3)), &KEY, DeviceEdgeIds::Drop).unwrap_err();
+    assert_eq!(error, GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 }));
+}

@@ -1,0 +1,139 @@
+//! The in-edges of some vertices, in the memory of a GPU that has no room for those of all.
+//!
+//! Returns: what a [`DeviceGraph`](super::DeviceGraph) reads first: the vertices' sources one after another, ascending by vertex, and
+//! where those of each begin. Input: the graph on the host, and a bit for each vertex.
+//! Idea: a vertex is found by its rank among the chosen ones, which is a count in a word of 16 bytes for 64 vertices and the bits before
+//! its own. All these words take a quarter of a byte a vertex, which stays in the second-level cache of a GPU up to some 100 million
+//! vertices; a chosen vertex then costs what it costs in a whole graph, one read of a pair and one of each source, and any other one
+//! the same from wherever the rest is.
+//! Cost: the host copies the sources together, pieces on all threads, and waits for each to be sent. On the GPU a quarter of a byte for
+//! every vertex of the graph, 8 bytes for a chosen one, 4 for each of its in-edges.
+//!
+//! Why not a word for each vertex that says where its sources are: 8 bytes for vertices that are not chosen, which with the graph split
+//! among 8 GPUs are most, and a read beside the one for the degree.
+
+use rayon::prelude::*;
+
+use super::Graph;
+use crate::cuda::{DeviceBuffer, Gpu, GpuError};
+use crate::error::KernelError;
+
+/// Sources that one thread copies together at a time.
+const PIECE: usize = if cfg!(test) { 1000 } else { 1 << 22 };
+
+/// The in-edges of some vertices on a GPU.
+#[derive(Debug)]
+pub struct DeviceTier {
+    /// For each 64 vertices a bit each, and how many are chosen before them.
+    pub(super) held: DeviceBuffer<u64>,
+    /// First of each chosen vertex, and the number of all at the end.
+    pub(super) indptr: DeviceBuffer<u64>,
+    pub(super) indices: DeviceBuffer<u32>,
+    pub(super) num_vertices: usize,
+    pub(super) num_edges: usize,
+}
+
+impl DeviceTier {
+    /// Copies the in-edges of those vertices of `graph` whose bits of `chosen`, 64 vertices a word, are 1. Returns when they are there.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] unless there is a bit for each vertex; [`KernelError::Topology`] and [`KernelError::TooManyEdges`] for a
+    /// vertex that cannot be sampled; [`GpuError::OutOfMemory`].
+    pub fn new(gpu: &Gpu, graph: &Graph<'_>, chosen: &[u64]) -> Result<Self, GpuError> {
+        let copied = Copied::new(graph, chosen)?;
+        let indptr = gpu.upload(&copied.indptr)?;
+        let total = copied.total();
+        let mut indices = gpu.alloc(total)?;
+        let starts: Vec<usize> = (0..total).step_by(PIECE).collect();
+        for starts in starts.chunks(rayon::current_num_threads()) {
+            let pieces: Vec<Vec<u32>> =
+                starts.par_iter().map(|&from| copied.piece(graph, from, total.min(from + PIECE))).collect();
+            for (&from, piece) in starts.iter().zip(&pieces) {
+                indices.slice_mut().part(from, from + piece.len())?.upload(gpu, piece)?;
+            }
+        }
+        let held = gpu.upload(&ranked(chosen))?;
+        gpu.synchronise()?;
+        Ok(Self { held, indptr, indices, num_vertices: graph.num_vertices(), num_edges: graph.num_edges() })
+    }
+
+    /// Bytes that it takes on the GPU: of `num_vertices` vertices `chosen` with `edges` in-edges.
+    pub fn bytes(num_vertices: u64, chosen: u64, edges: u64) -> u64 {
+        16 * num_vertices.div_ceil(64) + 8 * (chosen + 1) + 4 * edges
+    }
+
+    /// How many vertices were chosen.
+    pub fn num_chosen(&self) -> usize {
+        self.indptr.len() - 1
+    }
+
+    /// How many in-edges they have.
+    pub fn num_chosen_edges(&self) -> usize {
+        self.indices.len()
+    }
+}
+
+/// Each word of `chosen`, and how many bits of those before it are 1.
+fn ranked(chosen: &[u64]) -> Vec<u64> {
+    let mut before = 0;
+    let with_rank = |&word: &u64| {
+        let pair = [word, before];
+        before += u64::from(word.count_ones());
+        pair
+    };
+    chosen.iter().flat_map(with_rank).collect()
+}
+
+/// What is copied.
+struct Copied {
+    vertices: Vec<u32>,
+    indptr: Vec<u64>,
+}
+
+impl Copied {
+    fn new(graph: &Graph<'_>, chosen: &[u64]) -> Result<Self, KernelError> {
+        let n = graph.num_vertices();
+        KernelError::check_len("words of chosen vertices", n.div_ceil(64), chosen.len())?;
+        let (mut vertices, mut indptr, mut total) = (Vec::new(), vec![0], 0);
+        for (i, &word) in chosen.iter().enumerate() {
+            let mut left = word;
+            while left != 0 {
+                let v = 64 * i + left.trailing_zeros() as usize;
+                left &= left - 1;
+                if v >= n {
+                    return Err(KernelError::VertexOutOfRange { vertex: v as u32, num_vertices: n });
+                }
+                let (start, end) = (graph.indptr[v], graph.indptr[v + 1]);
+                if start > end || end > graph.num_edges() as u64 {
+                    let expected = "an indptr that ascends to the number of edges";
+                    return Err(KernelError::Topology { expected, got: format!("another one at vertex {v}") });
+                }
+                if end - start > u64::from(u32::MAX) {
+                    return Err(KernelError::TooManyEdges { edges: end - start });
+                }
+                total += end - start;
+                vertices.push(v as u32);
+                indptr.push(total);
+            }
+        }
+        Ok(Self { vertices, indptr })
+    }
+
+    fn total(&self) -> usize {
+        self.indptr.last().map_or(0, |&total| total as usize)
+    }
+
+    /// The sources at places `from` to `to`.
+    fn piece(&self, graph: &Graph<'_>, from: usize, to: usize) -> Vec<u32> {
+        let mut piece = Vec::with_capacity(to - from);
+        let mut at = self.indptr.partition_point(|&start| start <= from as u64) - 1;
+        while piece.len() < to - from {
+            let (start, end) = (self.indptr[at] as usize, self.indptr[at + 1] as usize);
+            let source = graph.indptr[self.vertices[at] as usize] as usize;
+            let skipped = from.saturating_sub(start);
+            piece.extend_from_slice(&graph.indices[source + skipped..source + end.min(to) - start]);
+            at += 1;
+        }
+        piece
+    }
+}

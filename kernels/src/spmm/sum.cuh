@@ -1,0 +1,135 @@
+// Weighted sums of rows over edges, from rows of any stored type to rows of f32, bf16 or f16. Each file that includes this has the kernels
+// of some types: a run needs few of them, and they take long to compile.
+#include "device.cuh"
+#include "rows.cuh"
+
+// Rows of `stride` values, of which those from `offset` on count; row i is that of vertices[i] if there are any. No values
+// at all count as ones.
+struct Table {
+    const void *values;
+    u64 rows;
+    const float *scales;
+    const u32 *vertices;
+    u64 count, stride, offset, unused;
+};
+
+// What a row's own row is to its sum.
+constexpr u32 NOTHING = 0, SELF_LOOP = 1, BESIDE = 2, ONTO = 3;
+
+// What an edge's row is multiplied by: a weight for each edge and head, and with `mean` one over the target's edges. With
+// self-loops a weight of the target's own row stands before those of its edges. `edges` has the edge of each place.
+struct Factors {
+    const float *weights;
+    const u32 *edges, *indptr;
+    u64 num_own;
+    u32 heads, head_dim, own, mean;
+    u64 unused[2];
+};
+
+// From rows of T, summed in f32, to rows of O. PLAIN is for rows of a matrix without weights, whose kernel needs fewer registers.
+template <typename T, typename O, int W, bool BY_SOURCE, bool PLAIN> struct Sum {
+    typedef Chunk<W> Acc;
+    struct Found {
+        u32 position, edge;
+    };
+    struct Term {
+        Chunk<W> values;
+        float factor;
+    };
+    const Table &table;
+    const Factors &factors;
+    const u32 *list;
+    O *out;
+    u64 out_stride, out_offset;
+    u64 row;
+    u32 column, head, edges;
+    float scale;
+
+    __device__ Sum(const Table &table, const Factors &factors, const u32 *list, O *out, u64 out_stride, u64 out_offset)
+        : table(table), factors(factors), list(list), out(out), out_stride(out_stride), out_offset(out_offset) {}
+
+    __device__ __forceinline__ static float one_over(u32 edges) { return 1.0f / (float)(edges > 1 ? edges : 1); }
+
+    __device__ __forceinline__ void begin(u64 row, u32 chunk, u32 edges) {
+        this->row = row;
+        column = chunk * W;
+        head = factors.heads > 1 ? column / factors.head_dim : 0;
+        this->edges = edges;
+        scale = !BY_SOURCE && factors.mean ? one_over(edges) : 1.0f;
+    }
+
+    // W columns of a row, from a column of the table's rows on.
+    __device__ __forceinline__ Chunk<W> read(u64 position, u64 column) const {
+        if (!PLAIN && !table.values) return filled<W>(1.0f);
+        if (position >= table.count) return filled<W>(not_a_number());
+        const u64 at = !PLAIN && table.vertices ? table.vertices[position] : position;
+        if (!PLAIN && at >= table.rows) return filled<W>(not_a_number());
+        Chunk<W> chunk = load_widened<W>((const T *)table.values + at * table.stride + column);
+        if (!PLAIN && table.scales) {
+            const float scale = table.scales[at];
+#pragma unroll
+            for (int k = 0; k < W; k++) chunk.value[k] = __fmul_rn(scale, chunk.value[k]);
+        }
+        return chunk;
+    }
+
+    __device__ __forceinline__ float weight(u64 at) const { return factors.weights[at * factors.heads + head]; }
+
+    __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
+
+    // What is added to stays as it is where nothing is.
+    __device__ __forceinline__ bool untouched() const { return factors.own == ONTO && edges == 0; }
+
+    __device__ __forceinline__ void start(Acc &acc) const {
+        zero(acc);
+        if (untouched()) return;
+        if (factors.own == ONTO) acc = load_widened<W>(out + row * out_stride + out_offset + column);
+        if (row >= factors.num_own) return;
+        if (!PLAIN && factors.own == SELF_LOOP) add_scaled(acc, weight((u64)factors.indptr[row] + row), read(row, table.offset + column));
+        if (factors.own == BESIDE && BY_SOURCE) acc = read(row, column);
+    }
+
+    __device__ __forceinline__ Found find(u32 place) const {
+        return {list ? list[place] : place, !PLAIN && factors.edges ? factors.edges[place] : place};
+    }
+
+    __device__ __forceinline__ Term load(const Found &found) const {
+        Term term;
+        const u64 target = BY_SOURCE ? found.position : row;
+        term.factor = scale;
+        if (BY_SOURCE && factors.mean) term.factor = one_over(factors.indptr[target + 1] - factors.indptr[target]);
+        if (!PLAIN && factors.weights) {
+            const u64 before = factors.own == SELF_LOOP ? target + 1 : 0;
+            term.factor = __fmul_rn(term.factor, weight(found.edge + before));
+        }
+        term.values = read(found.position, table.offset + column);
+        return term;
+    }
+
+    __device__ __forceinline__ void add(Acc &acc, const Term &term) const { add_scaled(acc, term.factor, term.values); }
+    __device__ __forceinline__ void merge(Acc &acc, const Acc &piece) const { add_chunk(acc, piece); }
+
+    __device__ __forceinline__ void finish(const Acc &acc) const {
+        if (untouched()) return;
+        O *to = out + row * out_stride + column;
+        store_narrowed(to + out_offset, acc);
+        if (factors.own == BESIDE && !BY_SOURCE) store_narrowed(to, read(row, table.offset + column));
+    }
+};
+
+#define SUM(name, T, O, BY_SOURCE, PLAIN)                                                                                     \
+    KERNEL_ENTRY void name(Rows rows, Table table, Factors factors, const u32 *list, O *out, u64 out_stride, u64 out_offset, u32 wide) { \
+        if (wide) for_rows(rows, Sum<T, O, 4, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));          \
+        else for_rows(rows, Sum<T, O, 1, BY_SOURCE, PLAIN>(table, factors, list, out, out_stride, out_offset));               \
+    }                                                                                                                  \
+    KERNEL(name)
+
+// From rows of every stored type.
+#define SUM_TO(TO, O)                                                                                                  \
+    SUM(sum_f32_to_##TO, float, O, false, false)                                                                       \
+    SUM(sum_f16_to_##TO, Half, O, false, false)                                                                        \
+    SUM(sum_bf16_to_##TO, Bfloat16, O, false, false)                                                                   \
+    SUM(sum_i8_to_##TO, Int8, O, false, false)                                                                         \
+    SUM(sum_by_source_f32_to_##TO, float, O, true, false)                                                              \
+    SUM(sum_by_source_f16_to_##TO, Half, O, true, false)                                                               \
+    SUM(sum_by_source_bf16_to_##TO, Bfloat16, O, true, false)

@@ -1,0 +1,81 @@
+//! Which ranks are on which host, and what there is to say about it.
+//!
+//! The rows of a mini-batch move between the ranks of a group, and links between hosts are slow beside those within one: a group
+//! should not reach beyond a host (GSplit, section 6.4).
+
+use std::fs;
+
+use gsplit_kernels::{Communicator, all_gather_v};
+use gsplit_store::Progress;
+
+use crate::config::Parallelism;
+use crate::{Result, TrainConfig};
+
+/// What a kernel draws when it starts: no other host has the same.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Tells `progress` on rank 0 where rows cross between hosts, and how they would not. Collective.
+pub fn note(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<()> {
+    if config.parallelism != Parallelism::Split {
+        return Ok(());
+    }
+    // Hosts that do not say who they are count as one.
+    let hosts = all_gather_v(comm, &fs::read(BOOT).unwrap_or_default())?;
+    match told(&hosts, config.groups) {
+        Some(line) if comm.rank() == 0 => progress.note(&line),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What there is to say about ranks on `hosts`, in `groups` equal groups.
+fn told<H: PartialEq>(hosts: &[H], groups: usize) -> Option<String> {
+    let beyond = |group: &[H]| group.iter().any(|host| *host != group[0]);
+    let group = hosts.chunks(hosts.len() / groups).position(beyond)?;
+    let together: Vec<&[H]> = hosts.chunk_by(|host, next| host == next).collect();
+    let once = together.iter().enumerate().all(|(at, ranks)| together[..at].iter().all(|other| other[0] != ranks[0]));
+    let (num_hosts, ranks) = (together.len(), together[0].len());
+    let alike = once && together.iter().all(|other| other.len() == ranks);
+    match (alike, ranks) {
+        // Whatever the groups, there is nothing to keep within a host.
+        (true, 1) => None,
+        (true, _) => Some(format!(
+            "note: rows that ranks exchange cross between hosts: --groups {num_hosts} keeps them within each, by a partition into \
+             {ranks} parts"
+        )),
+        (false, _) => Some(format!(
+            "note: rows that the ranks of group {group} exchange cross between hosts: give all hosts as many ranks, with numbers that \
+             follow each other (srun --distribution=block), and --groups as many as there are hosts"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_beyond_a_host_are_told_of() {
+        for (hosts, groups, words) in [
+            ("aaaa", 1, None),
+            ("aaaa", 2, None),
+            ("aabb", 2, None),
+            ("aabb", 4, None),
+            ("ab", 1, None),
+            ("aaaabbbb", 1, Some("--groups 2 keeps them within each, by a partition into 4 parts")),
+            ("aabbcc", 2, Some("--groups 3 keeps")),
+            ("aabbcc", 3, None),
+            ("abab", 2, Some("ranks of group 0 ")),
+            ("aabaab", 2, Some("--distribution=block")),
+            ("aaaabb", 3, None),
+            ("aaabbb", 1, Some("into 3 parts")),
+            ("aaaaabbb", 2, Some("ranks of group 1 ")),
+        ] {
+            let line = told(hosts.as_bytes(), groups);
+            match words {
+                None => assert_eq!(line, None, "{hosts}"),
+                Some(words) => assert!(line.as_ref().is_some_and(|line| line.contains(words)), "{hosts}: {line:?}"),
+            }
+        }
+    }
+}

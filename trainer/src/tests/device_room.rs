@@ -1,0 +1,148 @@
+//! GPUs of little memory, emulated: where the graph and feature rows go then, and that it changes no number.
+
+use gsplit_store::{Counters, Dataset, NoProgress, Presample, PresampleConfig};
+
+use super::fixture::{Cut, Fixture, Notes, changed, config, dataset, store_partition};
+use super::runs::losses;
+use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::dry_run::DeviceRoom;
+use crate::job::{Artifacts, Job};
+use crate::place::places;
+use crate::{RowPlacement, RunOptions, Summary, TopologyPlace, train};
+
+/// A graph of some 350 KB whose mini-batches are small beside it.
+fn large() -> Fixture {
+    let fixture = dataset(90, 1500, 40);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    fixture
+}
+
+fn quick(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
+    changed(&config(kind, parallelism, ranks), |config| {
+        (config.epochs, config.eval_every, config.batch_size) = (1, 0, 500);
+        config.fanouts = "2,2,1".parse().unwrap();
+    })
+}
+
+fn on(bytes: u64) -> RunOptions {
+    RunOptions { emulated: Some(1), emulated_bytes: Some(bytes), ..RunOptions::default() }
+}
+
+/// The memory of GPUs of which mini-batches leave at least `left` bytes to each rank.
+fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions {
+    let total = 1 << 30;
+    let options = RunOptions { topology: TopologyPlace::Hot, ..on(total) };
+    let artifacts = Artifacts::open(dataset, config).unwrap();
+    let job = Job::new(dataset, &artifacts, config, &options).unwrap();
+    let places = places(config, &options).unwrap();
+    let room = DeviceRoom::find(&job, &places, &options, 1, &NoProgress).unwrap();
+    let least = (0..config.num_ranks()).map(|rank| room.of(rank)).min().unwrap();
+    // A margin of a 32nd is for any size.
+    let taken = total - total / 32 - least;
+    on((taken + left) * 32 / 31 + 32)
+}
+
+fn run(dataset: &Dataset, config: &TrainConfig, options: &RunOptions) -> Result<(Summary, Vec<String>), String> {
+    let notes = Notes::default();
+    let summary = train(dataset, config, options, &notes, &|_| {}).map_err(|error| error.to_string())?;
+    Ok((summary, notes.lines()))
+}
+
+/// Presample counters by which vertices of small numbers are read most.
+fn store_presample(dataset: &Dataset) {
+    let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
+    let work = (0..n as u32).map(|v| 3000 / (v + 1)).collect();
+    let counters = Counters { input: vec![1; n], appear: vec![1; n], work, edge: vec![0; m] };
+    let config = PresampleConfig { fanouts: "2,2,1".into(), batch_size: 500, epochs: 1, seed: 0 };
+    Presample::save(dataset, "counted", config, 1, &counters, true).unwrap();
+}
+
+#[test]
+fn the_less_memory_the_less_of_the_graph_is_there_and_losses_are_the_same() {
+    let fixture = large();
+    let dataset = &fixture.dataset;
+    for (kind, parallelism, first) in [
+        (ModelKind::Sage, Parallelism::Data, TopologyPlace::Device),
+        (ModelKind::Gcn, Parallelism::Split, TopologyPlace::Part),
+    ] {
+        let config = quick(kind, parallelism, 2);
+        let on_host = RunOptions { topology: TopologyPlace::Host, ..on(1 << 30) };
+        let expected = losses(&run(dataset, &config, &on_host).unwrap().0);
+        let mut shares = Vec::new();
+        for (left, place) in
+            [(0, TopologyPlace::Pinned), (60_000, TopologyPlace::Hot), (120_000, TopologyPlace::Hot), (400_000, first)]
+        {
+            let options = leaving(left, dataset, &config);
+            let (summary, notes) = run(dataset, &config, &options).unwrap();
+            assert_eq!(losses(&summary), expected, "{kind:?}, {left} bytes left");
+            let notes = notes.join("\n");
+            assert!(notes.contains("memory of GPUs, after 2 mini-batches on trial"), "{notes}");
+            assert_eq!(summary.topology, place, "{left} bytes left: {notes}");
+            if place == TopologyPlace::Hot {
+                let share = format!("{:.1} % of the sampled edges", 100.0 * summary.topology_share);
+                assert!(notes.contains(&share) && notes.contains("the edges that lead from"), "{share}: {notes}");
+            }
+            shares.push(summary.topology_share);
+        }
+        assert!(shares[0] == 0.0 && shares[1] > 0.05 && shares[2] > shares[1] && shares[2] < 0.95, "{shares:?}");
+        assert_eq!(shares[3], 1.0);
+    }
+}
+
+#[test]
+fn a_presample_says_what_is_hot() {
+    let fixture = large();
+    let dataset = &fixture.dataset;
+    let config = quick(ModelKind::Gin, Parallelism::Single, 1);
+    let hot = RunOptions { topology: TopologyPlace::Hot, ..leaving(60_000, dataset, &config) };
+    let (without, _) = run(dataset, &config, &hot).unwrap();
+    store_presample(dataset);
+    let (with, notes) = run(dataset, &config, &hot).unwrap();
+    assert_eq!(losses(&with), losses(&without));
+    assert!(notes.iter().any(|line| line.contains("chosen by presample counted")), "{notes:?}");
+    // Few vertices are read most of the time.
+    assert!(with.topology_share > 0.5 && with.topology_share > without.topology_share, "{}", with.topology_share);
+}
+
+#[test]
+fn a_cache_has_what_the_graph_leaves() {
+    let fixture = large();
+    let dataset = &fixture.dataset;
+    for (parallelism, ranks) in [(Parallelism::Data, 2), (Parallelism::Split, 2)] {
+        let config = quick(ModelKind::Sage, parallelism, ranks);
+        let little = leaving(12_000, dataset, &config);
+        let cached = |topology, memory: &RunOptions| {
+            let placement = Some(RowPlacement::usual(parallelism));
+            let options = RunOptions { topology, placement, ..memory.clone() };
+            let (summary, notes) = run(dataset, &config, &options).unwrap();
+            let rows = summary.cache.as_ref().unwrap().rows.clone();
+            assert!(notes.iter().any(|line| line.contains("feature rows, placement")), "{notes:?}");
+            (losses(&summary), rows)
+        };
+        let (expected, all) = cached(TopologyPlace::Host, &on(1 << 30));
+        let (beside_nothing, some) = cached(TopologyPlace::Host, &little);
+        let (beside_graph, fewer) = cached(TopologyPlace::Hot, &little);
+        assert!(expected == beside_nothing && expected == beside_graph, "{parallelism}");
+        let sum = |rows: &[usize]| rows.iter().sum::<usize>();
+        assert!(sum(&all) > sum(&some) && sum(&some) > sum(&fewer) && sum(&fewer) > 0, "{all:?}, {some:?}, {fewer:?}");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_said() {
+    let fixture = large();
+    let config = quick(ModelKind::Sage, Parallelism::Split, 2);
+    for topology in [TopologyPlace::Device, TopologyPlace::Part] {
+        let line = run(&fixture.dataset, &config, &RunOptions { topology, ..on(100 << 10) }).unwrap_err();
+        assert!(
+            line.starts_with(&format!("--topology {topology}: the graph takes")) && line.contains("auto"),
+            "{line}"
+        );
+    }
+    let line =
+        run(&fixture.dataset, &config, &RunOptions { topology: TopologyPlace::Hot, ..on(20 << 10) }).unwrap_err();
+    assert!(line.contains("out of memory") && line.contains("--batch-size"), "{line}");
+    // Where nothing is near the limit nothing is tried.
+    let (_, notes) = run(&fixture.dataset, &config, &on(1 << 30)).unwrap();
+    assert!(!notes.iter().any(|line| line.contains("on trial")), "{notes:?}");
+}

@@ -1,0 +1,270 @@
+//! The graph brought to where GPUs read it: what is possible, what it takes, and the copies.
+
+use std::sync::Arc;
+
+use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph};
+use gsplit_store::memory::Memory;
+use gsplit_store::{Dataset, Progress};
+
+use super::hotness::{Chosen, Reads};
+use super::{Copied, OnGpu, Pinned, Topology, TopologyPlace};
+use crate::batch::Ownership;
+use crate::config::{ModelKind, TaskKind};
+use crate::dry_run::{DeviceRoom, sharing};
+use crate::job::Job;
+use crate::options::RunOptions;
+use crate::place::Place;
+use crate::{Error, Result, RowPlacement};
+
+/// What there is to bring.
+pub(super) struct Source<'s, 'a> {
+    pub dataset: &'s Dataset,
+    pub job: &'s Job<'a>,
+    /// Of the ranks of this process.
+    pub places: &'s [Place],
+    /// The first of them.
+    pub first: usize,
+    pub options: &'s RunOptions,
+    pub room: &'s DeviceRoom,
+    pub copied: &'a Copied,
+    pub progress: &'s dyn Progress,
+}
+
+/// Bytes of the graph of `job` and every vertex's owner.
+pub fn graph_bytes(job: &Job<'_>) -> u64 {
+    (size_of_val(job.graph.indptr) + size_of_val(job.graph.indices)) as u64 + owner_bytes(job)
+}
+
+fn owner_bytes(job: &Job<'_>) -> u64 {
+    job.ownership.map().map_or(0, size_of_val) as u64
+}
+
+impl<'a> Source<'_, 'a> {
+    fn graph(&self) -> Graph<'a> {
+        self.job.graph
+    }
+
+    pub fn on_host(&self) -> Topology<'a> {
+        self.found(TopologyPlace::Host, Pinned::default(), Vec::new())
+    }
+
+    /// With no tiers.
+    fn found(&self, place: TopologyPlace, pinned: Pinned<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
+        let ranks = self.places.len();
+        let (tiers, bytes) = (vec![None; ranks], vec![0; ranks]);
+        Topology { place, pinned, gpus, tiers, first: self.first, bytes, share: 0.0 }
+    }
+
+    /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
+    fn reads_indptr(&self) -> bool {
+        let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
+        of_sources || self.options.layer.is_some() || self.job.config.task.kind == TaskKind::Link
+    }
+
+    /// Bytes of a rank's room that are not the cache's, in a place that asks for so many bytes of each GPU.
+    fn fits(&self, index: usize, bytes: u64) -> bool {
+        bytes <= self.room.of(index).saturating_sub(self.options.cache.unwrap_or(0))
+    }
+
+    /// How many ranks share the GPU of the rank at `index`.
+    fn sharing(&self, index: usize) -> u64 {
+        let is_here = |(gpu, _): &&(&Gpu, u64)| self.places[index].gpu().is_some_and(|own| own.is_same_device(gpu));
+        sharing(self.places).iter().find(is_here).map_or(1, |(_, ranks)| *ranks)
+    }
+
+    /// The first place that is possible.
+    pub fn best(&self) -> Result<Topology<'a>> {
+        let in_memory = match self.job.ownership {
+            Ownership::Mine => self.fits_each(|index| graph_bytes(self.job) / self.sharing(index)),
+            Ownership::Map(_) => {
+                let parts = self.part_bytes();
+                self.fits_each(|index| parts[index])
+            }
+        };
+        let first = match self.job.ownership {
+            Ownership::Mine => TopologyPlace::Device,
+            Ownership::Map(_) => TopologyPlace::Part,
+        };
+        for place in [first, TopologyPlace::Hot, TopologyPlace::Pinned] {
+            if place == first && !in_memory {
+                continue;
+            }
+            match self.bring(place) {
+                Ok(found) => return Ok(found),
+                Err(Error::Gpu(GpuError::OutOfMemory { .. })) => {}
+                Err(error) if place == first => return Err(error),
+                Err(error) => {
+                    self.progress.note(&format!("the host samples for the GPUs, which cannot read the graph: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(self.on_host())
+    }
+
+    fn fits_each(&self, bytes: impl Fn(usize) -> u64) -> bool {
+        (0..self.places.len()).all(|index| self.fits(index, bytes(index)))
+    }
+
+    pub fn bring(&self, place: TopologyPlace) -> Result<Topology<'a>> {
+        match place {
+            TopologyPlace::Device => self.on_gpus(),
+            TopologyPlace::Part => self.of_parts(),
+            TopologyPlace::Hot => self.hottest(),
+            TopologyPlace::Pinned => self.pinned(),
+            TopologyPlace::Auto | TopologyPlace::Host => Ok(self.on_host()),
+        }
+    }
+
+    /// For each GPU, with copies of owners, and of others as asked for.
+    fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<OnGpu>> {
+        let Graph { indptr: starts, indices: sources } = self.graph();
+        let copies = |(gpu, _): (&Gpu, u64)| {
+            let there = OnGpu {
+                indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
+                indices: indices.then(|| gpu.upload(sources)).transpose()?,
+                owners: self.job.ownership.map().map(|owners| gpu.upload(owners)).transpose()?,
+                gpu: gpu.clone(),
+            };
+            gpu.synchronise()?;
+            Ok(there)
+        };
+        sharing(self.places).into_iter().map(copies).collect()
+    }
+
+    /// A copy on each GPU.
+    fn on_gpus(&self) -> Result<Topology<'a>> {
+        let mut found = self.found(TopologyPlace::Device, Pinned::default(), self.each_gpu(true, true)?);
+        found.bytes = (0..self.places.len()).map(|index| graph_bytes(self.job) / self.sharing(index)).collect();
+        found.share = 1.0;
+        Ok(found)
+    }
+
+    /// Bytes of a rank's GPU beside its tier.
+    fn beside(&self, index: usize) -> u64 {
+        let indptr = if self.reads_indptr() { size_of_val(self.graph().indptr) as u64 } else { 0 };
+        (owner_bytes(self.job) + indptr) / self.sharing(index)
+    }
+
+    /// The part of the partition map that a rank owns.
+    fn part(&self, index: usize) -> usize {
+        (self.first + index) % self.job.config.ranks_of_group()
+    }
+
+    /// Bytes that each rank takes for the in-edges of its own vertices.
+    fn part_bytes(&self) -> Vec<u64> {
+        let (graph, owners) = (self.graph(), self.job.ownership.map().unwrap_or_default());
+        let mut parts = vec![(0, 0); self.job.config.ranks_of_group()];
+        for (v, &owner) in (0..).zip(owners) {
+            let (vertices, edges) = &mut parts[usize::from(owner)];
+            (*vertices, *edges) = (*vertices + 1, *edges + graph.degree(v));
+        }
+        let of = |index: usize| {
+            let (vertices, edges) = parts[self.part(index)];
+            DeviceTier::bytes(graph.num_vertices() as u64, vertices, edges) + self.beside(index)
+        };
+        (0..self.places.len()).map(of).collect()
+    }
+
+    /// What each rank owns on its GPU, and nothing of the others.
+    fn of_parts(&self) -> Result<Topology<'a>> {
+        let (graph, owners) = (self.graph(), self.job.ownership.map().unwrap_or_default());
+        let first = self.places.iter().find_map(Place::gpu);
+        let indptr = match first {
+            Some(gpu) if !self.reads_indptr() => gpu.map_host(graph.indptr).ok(),
+            _ => None,
+        };
+        let gpus = self.each_gpu(indptr.is_none(), false)?;
+        let mut found = self.found(TopologyPlace::Part, Pinned { indptr, ..Pinned::default() }, gpus);
+        for (index, place) in self.places.iter().enumerate() {
+            let Some(gpu) = place.gpu() else { continue };
+            let part = self.part(index);
+            let own = Chosen::all(&graph, |v| usize::from(owners[v as usize]) == part);
+            found.bytes[index] = own.bytes(&graph) + self.beside(index);
+            found.tiers[index] = Some(Arc::new(DeviceTier::new(gpu, &graph, &own.bits)?));
+        }
+        found.share = 1.0;
+        Ok(found)
+    }
+
+    /// The in-edges that are read most on each GPU, as far as there is room, and all of them in host memory; these alone where
+    /// there is room for none.
+    fn hottest(&self) -> Result<Topology<'a>> {
+        let (graph, reads) = (self.graph(), Reads::of(self.dataset, self.job, self.progress)?);
+        let mut pinned = self.pinned_graph()?;
+        let gpus = self.each_gpu(self.reads_indptr(), false)?;
+        if self.reads_indptr() {
+            pinned.indptr = None;
+        }
+        let mut found = self.found(TopologyPlace::Hot, pinned, gpus);
+        let (mut shares, mut made) = (0.0, Vec::<(&Gpu, Arc<DeviceTier>, f64)>::new());
+        for (index, place) in self.places.iter().enumerate() {
+            let Some(gpu) = place.gpu() else { continue };
+            let room = self.room_for_hot(index);
+            let (tier, share) = match (self.job.ownership, made.iter().find(|(other, ..)| other.is_same_device(gpu))) {
+                (Ownership::Mine, Some((_, tier, share))) => (tier.clone(), *share),
+                (ownership, _) => {
+                    // Ranks that own nothing alone read the same.
+                    let room = if ownership.map().is_some() { room } else { room.saturating_mul(self.sharing(index)) };
+                    let part = self.part(index);
+                    let is_own = |v: u32| ownership.map().is_none_or(|owners| usize::from(owners[v as usize]) == part);
+                    let chosen = Chosen::hottest(&graph, &reads, is_own, room);
+                    (Arc::new(DeviceTier::new(gpu, &graph, &chosen.bits)?), chosen.share)
+                }
+            };
+            shares += share;
+            let bytes = DeviceTier::bytes(
+                graph.num_vertices() as u64,
+                tier.num_chosen() as u64,
+                tier.num_chosen_edges() as u64,
+            );
+            let readers = if self.job.ownership.map().is_some() { 1 } else { self.sharing(index) };
+            found.bytes[index] = bytes / readers + self.beside(index);
+            made.push((gpu, tier.clone(), share));
+            found.tiers[index] = Some(tier);
+        }
+        found.share = shares / made.len().max(1) as f64;
+        if self.options.topology == TopologyPlace::Auto && made.iter().all(|(_, tier, _)| tier.num_chosen() == 0) {
+            return self.pinned();
+        }
+        self.progress.note(&format!("in-edges on GPUs are chosen by {}", reads.by));
+        Ok(found)
+    }
+
+    /// Bytes for the tier of a rank: what is left beside its cache, half of it where the cache is to take the rest.
+    fn room_for_hot(&self, index: usize) -> u64 {
+        let left =
+            self.room.of(index).saturating_sub(self.options.cache.unwrap_or(0)).saturating_sub(self.beside(index));
+        match (self.options.cache, &self.options.placement) {
+            (None, Some(placement)) if *placement != RowPlacement::Host => left / 2,
+            _ => left,
+        }
+    }
+
+    fn pinned(&self) -> Result<Topology<'a>> {
+        let owners = self.job.ownership.map();
+        let gpu = self.places.iter().find_map(Place::gpu);
+        let owners = gpu.zip(owners).map(|(gpu, owners)| gpu.map_host(owners)).transpose()?;
+        let pinned = Pinned { owners, ..self.pinned_graph()? };
+        let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
+        Ok(self.found(TopologyPlace::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
+    }
+
+    /// Pinned where it lies, else in a copy.
+    fn pinned_graph(&self) -> Result<Pinned<'a>> {
+        let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(Pinned::default()) };
+        let Graph { indptr, indices } = self.graph();
+        let (indptr, indices) = match (gpu.map_host(indptr), gpu.map_host(indices)) {
+            (Ok(indptr), Ok(indices)) => (indptr, indices),
+            (Err(error), _) | (_, Err(error)) => {
+                let (bytes, left) = (graph_bytes(self.job), Memory::of_this_machine().available());
+                if bytes > left / 2 {
+                    return Err(error.into());
+                }
+                let (indptr, indices) = self.copied.get_or_init(|| (indptr.to_vec(), indices.to_vec()));
+                (gpu.map_host(indptr)?, gpu.map_host(indices)?)
+            }
+        };
+        Ok(Pinned { indptr: Some(indptr), indices: Some(indices), owners: None })
+    }
+}

@@ -1,0 +1,31 @@
+//! Where the graph is sampled from, as users say it.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// Where the graph is sampled from, and with it by what; the samples are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TopologyPlace {
+    /// The first that is possible: part under split, else device; then hot, pinned, host
+    #[default]
+    Auto,
+    /// The memory of each GPU, all of it
+    Device,
+    /// Under split, the in-edges of each rank's own vertices in its GPU's memory
+    Part,
+    /// The in-edges that are read most in the memory of GPUs, as many as a dry run leaves room for; the others in
+    /// pinned host memory
+    Hot,
+    /// Pinned host memory, which GPUs read over the bus
+    Pinned,
+    /// Host memory, sampled by the CPU
+    Host,
+}
+
+impl std::fmt::Display for TopologyPlace {
+    /// Its name on the command line.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
+    }
+}
