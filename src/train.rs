@@ -184,7 +184,8 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(in_place)?;
     if let Some(CacheRoom::Auto) = args.cache {
-        let placed = cache_room::placement(&args.config, args.placement.as_ref()).map_err(in_place)?;
+        let placed = cache_room::placement(args.config.device, args.config.parallelism, args.placement.as_ref());
+        let placed = placed.map_err(in_place)?;
         if !args.print_config {
             args.placement = Some(placed);
         }
@@ -209,8 +210,9 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         config.parallelism,
     ));
     ui.say(header());
-    let features = || Ok(dataset.features()?.num_bytes() as u64);
-    let cache = args.cache.and_then(CacheRoom::size).map(|size| anyhow::Ok(size.bytes(features()?))).transpose()?;
+    let size = args.cache.and_then(CacheRoom::size);
+    let cache =
+        size.map(|size| dataset.features().map(|features| size.bytes(features.num_bytes() as u64))).transpose()?;
     let options = RunOptions {
         checkpoint: args.checkpoint,
         resume: args.resume,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gsplit_partition::placement::CacheSize;
-use gsplit_trainer::{Device, Error, RowPlacement, TrainConfig};
+use gsplit_trainer::{Device, Error, Parallelism, RowPlacement};
 
 /// Memory of its GPU that each rank has for feature rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,21 +49,23 @@ impl fmt::Display for CacheRoom {
 ///
 /// # Errors
 /// [`Error::Option`] where nothing can be cached.
-pub fn placement(config: &TrainConfig, given: Option<&RowPlacement>) -> Result<RowPlacement, Error> {
-    let problem = match (config.device, given) {
+pub fn placement(
+    device: Device,
+    parallelism: Parallelism,
+    given: Option<&RowPlacement>,
+) -> Result<RowPlacement, Error> {
+    let problem = match (device, given) {
         (Device::Cpu, _) => "--cache is for --device cuda: leave it out, or give both",
         (Device::Cuda, Some(RowPlacement::Host)) => {
             "--cache: --placement host keeps no rows on GPUs: leave one of them out"
         }
-        (Device::Cuda, given) => return Ok(given.cloned().unwrap_or_else(|| RowPlacement::usual(config.parallelism))),
+        (Device::Cuda, given) => return Ok(given.cloned().unwrap_or_else(|| RowPlacement::usual(parallelism))),
     };
     Err(Error::Option(problem.into()))
 }
 
 #[cfg(test)]
 mod tests {
-    use gsplit_trainer::Parallelism;
-
     use super::*;
 
     #[test]
@@ -79,12 +81,11 @@ mod tests {
 
     #[test]
     fn auto_stands_for_rows() {
-        let on = |device, parallelism| TrainConfig { device, parallelism, ..TrainConfig::default() };
-        let split = on(Device::Cuda, Parallelism::Split);
-        assert_eq!(placement(&split, None).unwrap(), RowPlacement::Partitioned);
-        assert_eq!(placement(&split, Some(&RowPlacement::Peer)).unwrap(), RowPlacement::Peer);
-        assert_eq!(placement(&on(Device::Cuda, Parallelism::Data), None).unwrap(), RowPlacement::Replicated);
-        assert!(placement(&split, Some(&RowPlacement::Host)).is_err());
-        assert!(placement(&on(Device::Cpu, Parallelism::Data), None).is_err());
+        let (split, data) = (Parallelism::Split, Parallelism::Data);
+        assert_eq!(placement(Device::Cuda, split, None).unwrap(), RowPlacement::Partitioned);
+        assert_eq!(placement(Device::Cuda, split, Some(&RowPlacement::Peer)).unwrap(), RowPlacement::Peer);
+        assert_eq!(placement(Device::Cuda, data, None).unwrap(), RowPlacement::Replicated);
+        assert!(placement(Device::Cuda, split, Some(&RowPlacement::Host)).is_err());
+        assert!(placement(Device::Cpu, data, None).is_err());
     }
 }

@@ -15,8 +15,8 @@ use std::sync::Mutex;
 
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_kernels::{Gpu, Sampler};
-use gsplit_store::Progress;
 use gsplit_store::memory::shown;
+use gsplit_store::{Progress, Unit};
 
 use crate::Result;
 use crate::batch::{BatchSampler, Sampled, SampledLayer, for_each_batch};
@@ -65,13 +65,13 @@ impl DeviceRoom {
         for (gpu, _) in &gpus {
             free.push(gpu.memory()?);
         }
-        if !is_needed(job, options, caches, &gpus, &free) {
+        if !any_process(options, is_needed(job, options, caches, &gpus, &free))? {
             return Ok(Self::each(&places[here], &gpus, |which, ranks| free[which].0 / 2 / ranks));
         }
         let batches = (TRIED + job.prefetch).min(job.num_steps() as usize);
         let sampled = Mutex::new(0);
         on_all_ranks(job.config, options, |comms| {
-            let bytes = rehearse(job, places, options, comms, batches, threads)?;
+            let bytes = rehearse((job, options), places, comms, (batches, threads), progress)?;
             let mut most = sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *most = bytes.max(*most);
             Ok(())
@@ -145,16 +145,25 @@ fn is_needed(job: &Job<'_>, options: &RunOptions, caches: bool, gpus: &[(&Gpu, u
     }
 }
 
+/// Whether it `is` so in one of the processes that are ranks: what is collective is done by all. Collective.
+fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
+    let Some(process) = &options.process else { return Ok(is) };
+    let mut count = [if is { 1.0 } else { 0.0 }];
+    process.comms().all().all_reduce_sum_f64(&mut count)?;
+    Ok(count[0] > 0.0)
+}
+
 /// Trains this rank's part of `batches` mini-batches; the most bytes that a GPU would take to sample one. Collective.
 fn rehearse(
-    job: &Job<'_>,
+    (job, options): (&Job<'_>, &RunOptions),
     places: &[Place],
-    options: &RunOptions,
     comms: &Comms,
-    batches: usize,
-    threads: usize,
+    (batches, threads): (usize, usize),
+    progress: &dyn Progress,
 ) -> Result<u64> {
     let (config, comm) = (job.config, comms.all());
+    let stage = (comm.rank() == 0)
+        .then(|| progress.stage("mini-batches on trial", Some(batches as u64), Unit::Items("batches")));
     let place = &places[comm.rank()];
     set_torch_threads(threads / options.ranks_here(comm.size()).len());
     let source = FeatureSource::new(&job.features, place);
@@ -169,6 +178,7 @@ fn rehearse(
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, prepared.step) };
         train_step(&model, &mut optimizer, prepared.batch, job.graph, &prepared.targets, dropout, comms.ranks())?;
         place.gpu().map_or(Ok(()), Gpu::synchronise)?;
+        stage.iter().for_each(|stage| stage.advance(1));
         Ok(())
     })?;
     comm.barrier()?;

@@ -62,6 +62,11 @@ impl DeviceTier {
         16 * num_vertices.div_ceil(64) + 8 * (chosen + 1) + 4 * edges
     }
 
+    /// Bytes that this one takes.
+    pub fn num_bytes(&self) -> u64 {
+        Self::bytes(self.num_vertices as u64, self.num_chosen() as u64, self.num_chosen_edges() as u64)
+    }
+
     /// How many vertices were chosen.
     pub fn num_chosen(&self) -> usize {
         self.indptr.len() - 1

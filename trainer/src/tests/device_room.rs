@@ -10,16 +10,16 @@ use crate::job::{Artifacts, Job};
 use crate::place::places;
 use crate::{RowPlacement, RunOptions, Summary, TopologyPlace, train};
 
-/// A graph of some 350 KB whose mini-batches are small beside it.
+/// A graph of some 240 KB whose mini-batches are small beside it.
 fn large() -> Fixture {
-    let fixture = dataset(90, 1500, 40);
+    let fixture = dataset(90, 600, 100);
     store_partition(&fixture.dataset, Cut::Random, 2);
     fixture
 }
 
 fn quick(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig {
     changed(&config(kind, parallelism, ranks), |config| {
-        (config.epochs, config.eval_every, config.batch_size) = (1, 0, 500);
+        (config.epochs, config.eval_every, config.batch_size) = (1, 0, 200);
         config.fanouts = "2,2,1".parse().unwrap();
     })
 }
@@ -53,7 +53,7 @@ fn store_presample(dataset: &Dataset) {
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let work = (0..n as u32).map(|v| 3000 / (v + 1)).collect();
     let counters = Counters { input: vec![1; n], appear: vec![1; n], work, edge: vec![0; m] };
-    let config = PresampleConfig { fanouts: "2,2,1".into(), batch_size: 500, epochs: 1, seed: 0 };
+    let config = PresampleConfig { fanouts: "2,2,1".into(), batch_size: 200, epochs: 1, seed: 0 };
     Presample::save(dataset, "counted", config, 1, &counters, true).unwrap();
 }
 
@@ -110,7 +110,7 @@ fn a_cache_has_what_the_graph_leaves() {
     let dataset = &fixture.dataset;
     for (parallelism, ranks) in [(Parallelism::Data, 2), (Parallelism::Split, 2)] {
         let config = quick(ModelKind::Sage, parallelism, ranks);
-        let little = leaving(12_000, dataset, &config);
+        let little = leaving(6_000, dataset, &config);
         let cached = |topology, memory: &RunOptions| {
             let placement = Some(RowPlacement::usual(parallelism));
             let options = RunOptions { topology, placement, ..memory.clone() };

@@ -156,8 +156,9 @@ impl<'a> Source<'_, 'a> {
         let (graph, owners) = (self.graph(), self.job.ownership.map().unwrap_or_default());
         let mut parts = vec![(0, 0); self.job.config.ranks_of_group()];
         for (v, &owner) in (0..).zip(owners) {
-            let (vertices, edges) = &mut parts[usize::from(owner)];
-            (*vertices, *edges) = (*vertices + 1, *edges + graph.degree(v));
+            if let Some((vertices, edges)) = parts.get_mut(usize::from(owner)) {
+                (*vertices, *edges) = (*vertices + 1, *edges + graph.degree(v));
+            }
         }
         let of = |index: usize| {
             let (vertices, edges) = parts[self.part(index)];
@@ -197,34 +198,34 @@ impl<'a> Source<'_, 'a> {
             pinned.indptr = None;
         }
         let mut found = self.found(TopologyPlace::Hot, pinned, gpus);
-        let (mut shares, mut made) = (0.0, Vec::<(&Gpu, Arc<DeviceTier>, f64)>::new());
+        let (mut here, mut all, mut made) = (0.0, 0.0, Vec::<(&Gpu, Arc<DeviceTier>)>::new());
         for (index, place) in self.places.iter().enumerate() {
             let Some(gpu) = place.gpu() else { continue };
-            let room = self.room_for_hot(index);
-            let (tier, share) = match (self.job.ownership, made.iter().find(|(other, ..)| other.is_same_device(gpu))) {
-                (Ownership::Mine, Some((_, tier, share))) => (tier.clone(), *share),
-                (ownership, _) => {
-                    // Ranks that own nothing alone read the same.
-                    let room = if ownership.map().is_some() { room } else { room.saturating_mul(self.sharing(index)) };
-                    let part = self.part(index);
-                    let is_own = |v: u32| ownership.map().is_none_or(|owners| usize::from(owners[v as usize]) == part);
+            let part = self.part(index);
+            // Ranks that own nothing alone read the same.
+            let (owners, sharing) = match self.job.ownership {
+                Ownership::Mine => (None, self.sharing(index)),
+                Ownership::Map(owners) => (Some(owners), 1),
+            };
+            let same = made.iter().find(|(other, _)| owners.is_none() && other.is_same_device(gpu));
+            let tier = match same {
+                Some((_, tier)) => tier.clone(),
+                None => {
+                    let is_own = |v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == part);
+                    let room = self.room_for_hot(index).saturating_mul(sharing);
                     let chosen = Chosen::hottest(&graph, &reads, is_own, room);
-                    (Arc::new(DeviceTier::new(gpu, &graph, &chosen.bits)?), chosen.share)
+                    (here, all) = (here + chosen.reads[0], all + chosen.reads[1]);
+                    Arc::new(DeviceTier::new(gpu, &graph, &chosen.bits)?)
                 }
             };
-            shares += share;
-            let bytes = DeviceTier::bytes(
-                graph.num_vertices() as u64,
-                tier.num_chosen() as u64,
-                tier.num_chosen_edges() as u64,
-            );
-            let readers = if self.job.ownership.map().is_some() { 1 } else { self.sharing(index) };
-            found.bytes[index] = bytes / readers + self.beside(index);
-            made.push((gpu, tier.clone(), share));
+            found.bytes[index] = tier.num_bytes() / sharing + self.beside(index);
+            made.push((gpu, tier.clone()));
             found.tiers[index] = Some(tier);
         }
-        found.share = shares / made.len().max(1) as f64;
-        if self.options.topology == TopologyPlace::Auto && made.iter().all(|(_, tier, _)| tier.num_chosen() == 0) {
+        found.share = if all > 0.0 { here / all } else { 0.0 };
+        if self.options.topology == TopologyPlace::Auto && made.iter().all(|(_, tier)| tier.num_chosen() == 0) {
+            // The driver pins no memory twice.
+            drop(found);
             return self.pinned();
         }
         self.progress.note(&format!("in-edges on GPUs are chosen by {}", reads.by));

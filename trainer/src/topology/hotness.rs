@@ -59,14 +59,15 @@ pub struct Chosen {
     pub vertices: u64,
     /// How many in-edges they have.
     pub edges: u64,
-    /// Share of the reads of all candidates that are theirs, from 0 to 1.
-    pub share: f64,
+    /// Reads that are expected of them, and of all candidates.
+    pub reads: [f64; 2],
 }
 
 impl Chosen {
     /// All vertices that are `candidates`.
     pub fn all(graph: &Graph<'_>, is_candidate: impl Fn(u32) -> bool) -> Self {
-        let mut chosen = Self { bits: vec![0; graph.num_vertices().div_ceil(64)], vertices: 0, edges: 0, share: 1.0 };
+        let mut chosen =
+            Self { bits: vec![0; graph.num_vertices().div_ceil(64)], vertices: 0, edges: 0, reads: [0.0; 2] };
         (0..graph.num_vertices() as u32).filter(|&v| is_candidate(v)).for_each(|v| chosen.add(graph, v));
         chosen
     }
@@ -74,23 +75,21 @@ impl Chosen {
     /// Of the candidates those whose in-edges are read most per byte, in `room` bytes of a [`DeviceTier`].
     pub fn hottest(graph: &Graph<'_>, reads: &Reads, is_candidate: impl Fn(u32) -> bool + Sync, room: u64) -> Self {
         let n = graph.num_vertices();
-        let mut chosen = Self { bits: vec![0; n.div_ceil(64)], vertices: 0, edges: 0, share: 0.0 };
+        let mut chosen = Self { bits: vec![0; n.div_ceil(64)], vertices: 0, edges: 0, reads: [0.0; 2] };
         let of = |v: u32| reads.of[v as usize];
         let worth = |v: u32| of(v) / DeviceTier::bytes(0, 0, graph.degree(v)) as f32;
         let mut order: Vec<u32> = (0..n as u32).into_par_iter().filter(|&v| of(v) > 0.0 && is_candidate(v)).collect();
         // Positive floats are ordered as their bits are.
         order.par_sort_unstable_by_key(|&v| (Reverse(worth(v).to_bits()), v));
-        let (mut here, mut all) = (0.0, 0.0);
         for v in order {
             let read = f64::from(of(v));
-            all += read;
+            chosen.reads[1] += read;
             let (vertices, edges) = (chosen.vertices + 1, chosen.edges + graph.degree(v));
             if DeviceTier::bytes(n as u64, vertices, edges) <= room {
-                here += read;
+                chosen.reads[0] += read;
                 chosen.add(graph, v);
             }
         }
-        chosen.share = if all > 0.0 { here / all } else { 0.0 };
         chosen
     }
 
@@ -141,7 +140,8 @@ mod tests {
         ] {
             let chosen = Chosen::hottest(&graph, &reads, |_| true, room);
             assert_eq!(held(&chosen), expected, "{room}");
-            assert!((chosen.share - share).abs() < 1e-9 && chosen.bytes(&graph) <= room.max(24), "{room}: {chosen:?}");
+            let [here, all] = chosen.reads;
+            assert!((here / all - share).abs() < 1e-9 && chosen.bytes(&graph) <= room.max(24), "{room}: {chosen:?}");
             let own = Chosen::hottest(&graph, &reads, |v| v == 3 || v == 5, room);
             assert!(held(&own).iter().all(|v| [3, 5].contains(v)));
         }

@@ -46,6 +46,9 @@ fn differential_every_draw_from_every_tier() {
         let chosen = chosen(n as usize, is_in);
         let tier = DeviceTier::new(gpu, &both.graph(), &chosen).unwrap();
         assert_eq!(tier.num_chosen(), (0..n as usize).filter(|&v| is_in(v)).count());
+        let edges: u64 = (0..n).filter(|&v| is_in(v as usize)).map(|v| both.graph().degree(v)).sum();
+        assert_eq!(tier.num_chosen_edges() as u64, edges);
+        assert_eq!(tier.num_bytes(), 3 * 16 + 8 * (tier.num_chosen() as u64 + 1) + 4 * edges);
         let (starts, sources) = (gpu.map_host(&both.indptr).unwrap(), gpu.map_host(&both.indices).unwrap());
         let graph = DeviceGraph::new(gpu, starts.slice(), sources.slice()).unwrap().with_tier(&tier).unwrap();
         let seeds: Vec<u32> = (0..n).rev().collect();
