@@ -47,9 +47,11 @@ pub use comm::{
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
+#[cfg(feature = "emulation")]
+pub use cuda::GpuCounts;
 pub use cuda::{
-    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, Link, MappedHost,
-    NcclId, load_torch_cuda, pinned_copy_speed,
+    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, Link,
+    MappedHost, NcclId, load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
@@ -74,8 +76,8 @@ pub use segment::{
     segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,
     segment_sum, segment_sum_on_device,
 };
-pub use shuffle::{DeviceShuffle, select_on_device};
-pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
+pub use shuffle::{DeviceShuffle, concat_on_device, select_on_device};
+pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,
     aggregate_max_backward_on_device, aggregate_max_on_device,
