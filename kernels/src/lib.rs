@@ -23,6 +23,7 @@ mod optimizer;
 mod philox;
 mod prefetch;
 mod product;
+mod reduce;
 mod sample;
 mod scan;
 pub mod schedule;
@@ -68,6 +69,7 @@ pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_bf16, product_bf16};
+pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceWeights, Draw,
     EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,

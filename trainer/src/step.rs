@@ -7,11 +7,12 @@ use std::time::Instant;
 use gsplit_kernels::{Communicator, Graph};
 use tch::Tensor;
 
+use crate::autograd::device_values_of;
 use crate::batch::Loaded;
 use crate::model::{DropoutKey, Model};
-use crate::optimizer::Optimizer;
+use crate::optimizer::{GradientNorm, Optimizer, Update};
 use crate::pass::{backward, forward};
-use crate::place::on_host;
+use crate::place::{Place, on_host};
 use crate::report::StepReport;
 use crate::task::Targets;
 use crate::{Result, autograd};
@@ -30,14 +31,44 @@ pub fn train_step(
     let mut report = StepReport::default();
     let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
     let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, comm)?;
-    (report.loss, report.correct, report.counted) = (loss.value, loss.correct, loss.counted);
     backward(pass, loss.gradient, comm, &mut report)?;
     let reducing = Instant::now();
     let update = optimizer.update(model.parameters(), comm)?;
-    (report.gradient_norm, report.learning_rate) = (update.gradient_norm, update.learning_rate);
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
+    (report.counted, report.learning_rate) = (loss.counted, update.learning_rate);
+    read(model.place(), loss.numbers.as_ref(), &update, &mut report)?;
     report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
     Ok(report)
+}
+
+/// Fills in the numbers of a step that a GPU has. Waits for them, once and at the end: until then the host only launches.
+fn read(
+    place: &Place,
+    numbers: Option<&Tensor>,
+    update: &Update,
+    report: &mut StepReport,
+) -> Result<()> {
+    let mut of_loss = [0.0; 2];
+    match (place, &update.gradient_norm) {
+        (Place::Device(gpu, device, _), GradientNorm::Squared(squared)) => {
+            let nothing = gpu.alloc::<u8>(0)?;
+            let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
+            let numbers = numbers.as_ref().map(|numbers| device_values_of::<f64>(*device, numbers)).transpose()?;
+            let parts = [
+                numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
+                squared.slice().as_bytes(),
+            ];
+            let [numbers, squared] = gpu.read(parts)?;
+            of_loss.iter_mut().zip(numbers.values::<f64>()).for_each(|(number, value)| *number = value);
+            report.gradient_norm = squared.values::<f64>().iter().sum::<f64>().sqrt();
+        }
+        (_, norm) => {
+            report.gradient_norm = norm.on_host()?;
+            numbers.map_or(Ok(()), |numbers| numbers.f_copy_data(&mut of_loss, 2))?;
+        }
+    }
+    (report.loss, report.correct) = (of_loss[0], of_loss[1] as u64);
+    Ok(())
 }
 
 /// A tensor of `rows × dim` values, on their memory.

@@ -63,6 +63,7 @@ unsafe extern "C" {
         drop: Drop,
         error: *mut c_char,
     ) -> c_int;
+    fn gsplit_forget_gradient(leaf: *const c_void, error: *mut c_char) -> c_int;
     fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char) -> c_int;
     fn gsplit_adopt(
         data: *mut f32,
@@ -120,6 +121,12 @@ pub fn attach(inputs: &[&Tensor], saved: &[&Tensor], output: &Tensor, backward: 
 pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors outlive the call.
     checked(|error| unsafe { gsplit_backward(output.as_ptr().cast(), gradient.as_ptr().cast(), error) })
+}
+
+/// Leaves `leaf` without a gradient.
+pub fn forget_gradient(leaf: &Tensor) -> Result<()> {
+    // SAFETY: the tensor outlives the call.
+    checked(|error| unsafe { gsplit_forget_gradient(leaf.as_ptr().cast(), error) })
 }
 
 /// Drops a boxed `T`; one that panics while it is dropped is left where it is.
@@ -211,6 +218,18 @@ impl TensorValue for f32 {
 
 impl TensorValue for bf16 {
     const KIND: Kind = Kind::BFloat16;
+}
+
+impl TensorValue for f64 {
+    const KIND: Kind = Kind::Double;
+}
+
+impl TensorValue for i32 {
+    const KIND: Kind = Kind::Int;
+}
+
+impl TensorValue for u8 {
+    const KIND: Kind = Kind::Uint8;
 }
 
 /// The values of a dense f32 tensor at a place of GPU memory.
