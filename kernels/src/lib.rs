@@ -58,12 +58,12 @@ pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
-    CacheHits, DeviceCache, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow, StoredRow, Widen,
-    gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
+    CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow,
+    StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
 };
 pub use norm::{
-    ColumnNorm, DeviceColumnNorm, column_moments, column_moments_on_device, layer_norm, layer_norm_backward,
-    layer_norm_backward_on_device, layer_norm_on_device,
+    ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
+    divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
 pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};

@@ -9,7 +9,7 @@
 use std::thread;
 
 use gsplit_kernels::{
-    CacheHits, DeviceCache, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost, RowStore,
+    DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost, RowStore,
     gather_on_device,
 };
 use gsplit_store::{FeatureDtype, FeatureTable};
@@ -113,8 +113,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
 /// [`DeviceRows`] of any type of values.
 trait AnyRows: Send + Sync {
     fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, f32>) -> Result<()>;
-    fn hits(&self, vertices: &[u32]) -> CacheHits;
-    fn has_cache(&self) -> bool;
+    fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
 }
 
 struct DeviceRows<'a, T: DeviceValue> {
@@ -132,12 +131,8 @@ impl<T: DeviceValue> AnyRows for DeviceRows<'_, T> {
         Ok(())
     }
 
-    fn hits(&self, vertices: &[u32]) -> CacheHits {
-        self.cache.as_ref().map(|cache| cache.hits(vertices)).unwrap_or_default()
-    }
-
-    fn has_cache(&self) -> bool {
-        self.cache.is_some()
+    fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
+        Ok(self.cache.as_ref().map(|cache| cache.hits(gpu, vertices)).transpose()?)
     }
 }
 
@@ -178,17 +173,13 @@ impl<'a> FeatureSource<'a> {
         matches!(self.place, Place::Host(_))
     }
 
-    /// Whether the GPU keeps rows in its own memory.
-    pub fn has_cache(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.has_cache())
+    /// The GPU that gathers rows itself ([`FeatureSource::gather_there`]), if one does.
+    pub fn gathering(&self) -> Option<&Gpu> {
+        self.place.gpu().filter(|_| self.rows.is_some())
     }
 
-    /// Whether [`FeatureSource::gather_there`] gives what `input` makes of rows.
-    pub fn gathers_there(&self, input: &Input) -> bool {
-        self.rows.is_some() && self.place.gpu().is_some() && input.is_plain()
-    }
-
-    /// Writes the rows of `vertices`, which are on the GPU, to `out`, `[vertices, width]`, on the stream of `gpu`. The host does not wait.
+    /// Writes what `input` makes of the rows of `vertices`, which are on the GPU, to `out`, `[vertices, width]`, on the stream of
+    /// `gpu`. The host does not wait.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) where the host has to gather, what the GPU says.
@@ -196,29 +187,35 @@ impl<'a> FeatureSource<'a> {
         &self,
         gpu: &Gpu,
         vertices: DeviceSlice<'_, u32>,
+        input: &Input,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<()> {
-        match &self.rows {
-            Some(rows) => rows.gather(gpu, vertices, out),
-            None => Err(Error::Option("feature rows that GPUs do not reach are gathered by the host".into())),
-        }
+        let Some(rows) = &self.rows else {
+            return Err(Error::Option("feature rows that GPUs do not reach are gathered by the host".into()));
+        };
+        rows.gather(gpu, vertices, out)?;
+        input.apply_there(gpu, vertices, out, self.table.dim())
     }
 
-    /// How many of the rows of `vertices` are in caches.
-    pub fn hits(&self, vertices: &[u32]) -> CacheHits {
-        self.rows.as_ref().map(|rows| rows.hits(vertices)).unwrap_or_default()
+    /// How many of the rows of `vertices`, which are on the GPU, are in caches, counted on the stream of `gpu`; `None` without any.
+    ///
+    /// # Errors
+    /// What the GPU says.
+    pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
+        self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
-    /// What `input` makes of the rows of `vertices`, f32 `[vertices, width]`; on the host, unless it leaves them as they are.
+    /// What `input` makes of the rows of `vertices`, f32 `[vertices, width]`.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
     pub fn rows(&self, vertices: &[u32], input: &Input) -> Result<Tensor> {
         let shape = [vertices.len() as i64, self.table.dim() as i64];
-        if let (Some(rows), Place::Device(gpu, device, ..), true) = (&self.rows, &self.place, input.is_plain()) {
-            let mut found = Tensor::f_empty(shape, (Kind::Float, *device))?;
+        if let Some(gpu) = self.gathering() {
+            let device = self.place.device();
+            let mut found = Tensor::f_empty(shape, (Kind::Float, device))?;
             let vertices = gpu.upload(vertices)?;
-            rows.gather(gpu, vertices.slice(), &mut device_values_mut(*device, &mut found)?)?;
+            self.gather_there(gpu, vertices.slice(), input, &mut device_values_mut(device, &mut found)?)?;
             return Ok(found);
         }
         let mut rows = Buffer::new(vertices.len() * self.table.dim())?;

@@ -4,7 +4,7 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::{Communicator, Graph};
+use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Graph};
 use tch::Tensor;
 
 use crate::autograd::device_values_of;
@@ -21,7 +21,7 @@ use crate::{Result, autograd};
 pub fn train_step(
     model: &Model,
     optimizer: &mut Optimizer,
-    batch: Loaded<'_>,
+    mut batch: Loaded<'_>,
     graph: Graph<'_>,
     targets: &Targets<'_>,
     dropout: DropoutKey,
@@ -29,6 +29,7 @@ pub fn train_step(
 ) -> Result<StepReport> {
     let started = Instant::now();
     let mut report = StepReport::default();
+    let hits = batch.hits.take();
     let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
     let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, dropout, comm)?;
     backward(pass, loss.gradient, comm, &mut report)?;
@@ -36,7 +37,7 @@ pub fn train_step(
     let update = optimizer.update(model.parameters(), comm)?;
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
     (report.counted, report.learning_rate) = (loss.counted, update.learning_rate);
-    read(model.place(), loss.numbers.as_ref(), &update, &mut report)?;
+    read(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), &mut report)?;
     report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
     Ok(report)
 }
@@ -46,6 +47,7 @@ fn read(
     place: &Place,
     numbers: Option<&Tensor>,
     update: &Update,
+    hits: Option<&DeviceHits>,
     report: &mut StepReport,
 ) -> Result<()> {
     let mut of_loss = [0.0; 2];
@@ -57,10 +59,13 @@ fn read(
             let parts = [
                 numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
                 squared.slice().as_bytes(),
+                hits.map_or(nothing.slice(), DeviceHits::bytes),
             ];
-            let [numbers, squared] = gpu.read(parts)?;
+            let [numbers, squared, hits] = gpu.read(parts)?;
             of_loss.iter_mut().zip(numbers.values::<f64>()).for_each(|(number, value)| *number = value);
             report.gradient_norm = squared.values::<f64>().iter().sum::<f64>().sqrt();
+            let CacheHits { own, peer } = DeviceHits::of(&hits);
+            (report.rows_cached, report.rows_from_peers) = (own as u64, peer as u64);
         }
         (_, norm) => {
             report.gradient_norm = norm.on_host()?;

@@ -28,7 +28,7 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress};
 use serde::Serialize;
 
-use crate::config::{FeatureNorm, Parallelism, TrainConfig};
+use crate::config::{Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job, find_partition};
 use crate::options::RunOptions;
 use crate::place::Place;
@@ -167,9 +167,6 @@ fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Resul
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
     } else if options.placement == Some(RowPlacement::Host) {
         return Ok(None);
-    } else if config.model.input_dropout > 0.0 || config.model.normalise_features != FeatureNorm::None {
-        // Nothing would read the caches.
-        format!("{flag}: with --input-dropout or --normalise-features the host reads all rows: leave one of them out")
     } else if let (Some(placement @ (RowPlacement::Peer | RowPlacement::Stored(_))), true) =
         (&options.placement, options.process.is_some())
     {

@@ -1,6 +1,6 @@
 //! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
 
-use gsplit_kernels::{Draws, Solo, Stream, StreamKey};
+use gsplit_kernels::{CacheHits, DeviceHits, Draws, Solo, Stream, StreamKey};
 use gsplit_store::{
     CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, PartitionMap, Placement, PlacementConfig,
     Presample, PresampleConfig, RowLoads,
@@ -123,7 +123,9 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
         let is_own = |v: &u32| lists[rank].contains(v);
         let own = vertices.iter().filter(|v| is_own(v)).count();
         let of_peers = |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
-        let hits = source.hits(&vertices);
+        let gpu = places[rank].gpu().unwrap();
+        let hits = source.hits(gpu, gpu.upload(&vertices).unwrap().slice()).unwrap();
+        let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
         assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
     }
 }
@@ -209,6 +211,36 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
 }
 
 #[test]
+fn rows_that_are_changed_are_read_from_caches_too() {
+    let fixture = dataset(76, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    for parallelism in [Parallelism::Split, Parallelism::Data] {
+        let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| {
+            (config.eval_every, config.epochs) = (0, 1);
+            (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.3);
+        });
+        let with = |placement: Option<RowPlacement>, prefetch| {
+            let cache = placement.as_ref().map(|_| 30 * 24);
+            let options = RunOptions { emulated: Some(1), placement, cache, prefetch, ..RunOptions::default() };
+            run(&fixture, &config, &options).unwrap()
+        };
+        let plain = with(None, 0);
+        for (placement, prefetch) in [(RowPlacement::Replicated, 0), (RowPlacement::Partitioned, 2)] {
+            let cached = with(Some(placement), prefetch);
+            assert_eq!(losses(&cached), losses(&plain), "{parallelism}");
+            let [loaded, own, _] = found(&cached);
+            assert!(own > 0 && own < loaded);
+        }
+        let mapped = RunOptions { emulated: Some(1), features: crate::FeaturePlace::Mapped, ..RunOptions::default() };
+        assert_eq!(
+            losses(&run(&fixture, &config, &mapped).unwrap()),
+            losses(&plain),
+            "the host gathers, {parallelism}"
+        );
+    }
+}
+
+#[test]
 fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     let fixture = dataset(72, 120, 4);
     let dataset = &fixture.dataset;
@@ -273,10 +305,6 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
     let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };
     refused(&data, mapped, &["--placement: ", "--load-features memory"]);
-    let dropped = changed(&data, |config| config.model.input_dropout = 0.5);
-    refused(&dropped, with("replicated"), &["--placement: with --input-dropout"]);
-    let normalised = changed(&data, |config| config.model.normalise_features = FeatureNorm::Row);
-    refused(&normalised, RunOptions { cache: Some(240), ..with("replicated") }, &["--cache: with --input-dropout"]);
     let process = || Some(std::sync::Arc::new(Process::new(Box::new(Solo), Box::new(Solo), None)));
     refused(&single, RunOptions { process: process(), ..with("peer") }, &["--placement peer", "processes"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
