@@ -3,9 +3,11 @@
 //! Returns: the rows of given vertices, as f32, at the rank's place. Input: a table of rows on the host.
 //! Idea: on the host rows are gathered where they lie. For GPUs the table is pinned once for all of them, if it lies in
 //! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
-//! memory or in that of other GPUs. A table in a mapped file is gathered by the host, and the rows are copied.
+//! memory or in that of other GPUs. Ranks that share a GPU share what they both keep. A table in a mapped file is gathered by the
+//! host, and the rows are copied.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
+use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{
@@ -66,8 +68,8 @@ struct PinnedTable<'a, T: DeviceValue> {
     values: MappedHost<'a, T>,
     scales: Option<MappedHost<'a, f32>>,
     caches: Option<&'a Caches>,
-    /// Of each rank, where this process has it.
-    stores: Vec<Option<RowStore<'a, T>>>,
+    /// Of each rank, where this process has it; ranks that share a GPU and keep the same rows share it too.
+    stores: Vec<Option<Arc<RowStore<'a, T>>>>,
 }
 
 impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
@@ -80,9 +82,16 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
             let store = RowStore::new(gpu, table.dim(), caches.of(rank), |v| table.row::<T>(v), scale);
             store.map(|store| (rank, store)).map_err(|error| Error::from(error).of_rank(rank))
         };
+        // The first rank that keeps the same on the same GPU.
+        let same = |&(rank, gpu): &(usize, &Gpu), &(other, there): &(usize, &Gpu)| {
+            gpu.is_same_device(there) && caches.of(rank) == caches.of(other)
+        };
+        let holders: Vec<usize> =
+            ranks.iter().map(|each| ranks.iter().find(|other| same(each, other)).unwrap_or(each).0).collect();
         let stores: Vec<Result<_>> = thread::scope(|scope| {
             let store = &store;
-            let threads: Vec<_> = ranks.iter().map(|each| scope.spawn(move || store(each))).collect();
+            let holding = ranks.iter().zip(&holders).filter(|((rank, _), holder)| rank == *holder);
+            let threads: Vec<_> = holding.map(|(each, _)| scope.spawn(move || store(each))).collect();
             let died = |_| Err(Error::Option("filling a cache panicked, see the line above".into()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
         });
@@ -90,7 +99,10 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         self.stores.resize_with(ranks.iter().map(|(rank, _)| rank + 1).max().unwrap_or(0), || None);
         for store in stores {
             let (rank, store) = store?;
-            self.stores[rank] = Some(store);
+            self.stores[rank] = Some(Arc::new(store));
+        }
+        for (&(rank, _), &holder) in ranks.iter().zip(&holders) {
+            self.stores[rank] = self.stores[holder].clone();
         }
         Ok(())
     }
@@ -98,7 +110,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn rows(&self, rank: usize, gpu: &Gpu) -> Result<Box<dyn AnyRows + '_>> {
         let scales = self.scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
         let table = DeviceTable { values: self.values.seen_by(gpu)?, scales, dim: self.table.dim() };
-        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
+        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_deref);
         let cache = match (store(rank), self.caches) {
             (Some(own), Some(caches)) => {
                 let peers: Vec<_> = caches.peers(rank).iter().filter_map(|&peer| store(peer)).collect();

@@ -15,7 +15,8 @@
 //! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
 //!
 //! Room: `--cache`, for each rank; left out, half of the memory that is free on its GPU when the run starts, shared by the ranks
-//! there. The other half is for the graph, the model and the mini-batches under way. A row's bytes are as it is stored.
+//! there, or theirs together where they keep the same rows (`replicated`). The other half is for the graph, the model and the
+//! mini-batches under way. A row's bytes are as it is stored.
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
@@ -85,7 +86,8 @@ impl Caches {
     ) -> Result<Option<Self>> {
         let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
-        let room = room(options, &places[options.ranks_here(ranks)], row_bytes, ranks)?;
+        let alike = placement == RowPlacement::Replicated;
+        let room = room(options, &places[options.ranks_here(ranks)], row_bytes, (ranks, alike))?;
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
             RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split && options.process.is_none(),
@@ -185,8 +187,8 @@ fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Resul
 }
 
 /// The rows that each rank has room for. `places` are those of this process's ranks: either all, or the one that asks for its
-/// own room alone.
-fn room(options: &RunOptions, places: &[Place], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
+/// own room alone. Ranks that share a GPU share its room, unless all keep rows `alike`: then one has it for all.
+fn room(options: &RunOptions, places: &[Place], row_bytes: u64, (ranks, alike): (usize, bool)) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
     if let Some(bytes) = options.cache {
@@ -199,7 +201,10 @@ fn room(options: &RunOptions, places: &[Place], row_bytes: u64, ranks: usize) ->
     }
     let free = |rank: usize| -> Result<u64> {
         let Some(gpu) = places.get(rank).or(places.first()).and_then(Place::gpu) else { return Ok(0) };
-        let sharing = places.iter().filter_map(Place::gpu).filter(|other| gpu.is_same_device(other)).count();
+        let sharing = match alike {
+            true => 1,
+            false => places.iter().filter_map(Place::gpu).filter(|other| gpu.is_same_device(other)).count(),
+        };
         Ok(gpu.memory()?.0 / 2 / sharing.max(1) as u64)
     };
     (0..ranks).map(|rank| free(rank).map(rows)).collect()
@@ -300,7 +305,9 @@ mod tests {
         let places = [one.clone(), other, one];
         let (_, all) = places[0].gpu().unwrap().memory().unwrap();
         let (half, quarter) = ((all / 2 / 100) as usize, (all / 4 / 100) as usize);
-        let room = |options: &RunOptions, row_bytes| room(options, &places, row_bytes, 3);
+        let alike = room(&RunOptions::default(), &places, 100, (3, true)).unwrap();
+        assert_eq!(alike, [half, half, half], "one has it for both");
+        let room = |options: &RunOptions, row_bytes| room(options, &places, row_bytes, (3, false));
         assert_eq!(room(&RunOptions::default(), 100).unwrap(), [quarter, half, quarter]);
         let given = RunOptions { cache: Some(250), ..RunOptions::default() };
         assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);

@@ -152,6 +152,35 @@ fn oracle_rows_and_hits_on_gpus_of_every_placement_dtype_and_room() {
     }
 }
 
+#[test]
+fn ranks_that_share_a_gpu_share_what_they_both_keep() {
+    let fixture = dataset(75, 120, 4);
+    let config = config(ModelKind::Sage, Parallelism::Data, 3);
+    let partition = store_partition(&fixture.dataset, Cut::Random, 3);
+    for (placement, stores) in [(RowPlacement::Replicated, 2), (RowPlacement::Partitioned, 3)] {
+        let config = TrainConfig { partition: Some(partition.clone()), ..config.clone() };
+        let options = RunOptions { placement: Some(placement), cache: Some(240), ..RunOptions::default() };
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+        // Ranks 0 and 2 are on one GPU.
+        let (shared, other) = (Place::emulated(0), Place::emulated(1));
+        let places = [shared.clone(), other.clone(), shared.clone()];
+        let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, &places, &NoProgress).unwrap().unwrap();
+        let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+        let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
+        pinned.fill(&caches, &gpus).unwrap();
+        let taken = [&shared, &other].map(|place| place.gpu().unwrap().counts().taken);
+        assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
+        for (rank, place) in places.iter().enumerate() {
+            let source = FeatureSource::pinned(&job.features, place, &pinned, rank).unwrap();
+            let found = source.rows(caches.of(rank), &Input::new(&config.model)).unwrap();
+            let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
+            gather_features(&job.features, caches.of(rank), &mut stored).unwrap();
+            assert_eq!(crate::step::to_rows(&found).unwrap(), stored);
+        }
+    }
+}
+
 /// Rows loaded, found in the own cache and in those of others, over all epochs.
 fn found(summary: &Summary) -> [u64; 3] {
     summary.epochs.iter().fold([0; 3], |[loaded, own, peers], epoch| {
