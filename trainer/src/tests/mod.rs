@@ -20,5 +20,6 @@ mod refusals;
 mod runs;
 mod sampling;
 mod step_log;
+mod waits;
 
 pub(crate) use fixture::{Notes, config as quick_config, on_ranks};
