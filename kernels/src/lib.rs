@@ -23,6 +23,7 @@ mod optimizer;
 mod philox;
 mod prefetch;
 mod product;
+mod reduce;
 mod sample;
 mod scan;
 pub mod schedule;
@@ -47,25 +48,28 @@ pub use comm::{
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
+#[cfg(feature = "emulation")]
+pub use cuda::GpuCounts;
 pub use cuda::{
-    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, Link, MappedHost,
-    NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
+    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, Link,
+    MappedHost, NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
-    CacheHits, DeviceCache, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow, StoredRow, Widen,
-    gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
+    CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow,
+    StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
 };
 pub use norm::{
-    ColumnNorm, DeviceColumnNorm, column_moments, column_moments_on_device, layer_norm, layer_norm_backward,
-    layer_norm_backward_on_device, layer_norm_on_device,
+    ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
+    divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
 pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_bf16, product_bf16};
+pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, DeviceWeights,
     Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
@@ -74,8 +78,8 @@ pub use segment::{
     segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,
     segment_sum, segment_sum_on_device,
 };
-pub use shuffle::{DeviceShuffle, select_on_device};
-pub use split::{DeviceSplit, Split, split_by_owner, split_on_device};
+pub use shuffle::{DeviceShuffle, concat_on_device, select_on_device};
+pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,
     aggregate_max_backward_on_device, aggregate_max_on_device,

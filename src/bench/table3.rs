@@ -10,8 +10,7 @@ use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::presample::Options;
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress};
 use gsplit_trainer::{
-    Device, EpochReport, FeatureNorm, FeaturePlace, GpuList, ModelConfig, RowPlacement, RunOptions, Summary,
-    TrainConfig, train,
+    Device, EpochReport, FeaturePlace, GpuList, ModelConfig, RowPlacement, RunOptions, Summary, TrainConfig, train,
 };
 use serde_json::{Value, json};
 
@@ -135,12 +134,6 @@ impl Args {
         }
         if self.ranks == 0 || self.ranks > 256 {
             return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
-        }
-        let changed = self.model.input_dropout > 0.0 || self.model.normalise_features != FeatureNorm::None;
-        if changed && self.device == Device::Cuda {
-            let problem =
-                "the host reads rows that are changed, and nothing is cached: leave them out, or pass --device cpu";
-            return Err(usage(format!("--input-dropout and --normalise-features: {problem}")));
         }
         let unfit = self.systems.iter().find_map(|system| Some((system, system.problem(self.device)?)));
         if let Some((system, problem)) = unfit {

@@ -87,7 +87,6 @@ fn what_cannot_be_compared_is_said() {
         ("--cache 1GiB", "--cache is for --device cuda"),
         ("--systems nothing", "possible values"),
         ("--rounds 0", "--rounds"),
-        ("--device cuda --input-dropout 0.5", "nothing is cached"),
     ] {
         let output = crate::support::gsplit(folder, &table3(more));
         let errors = String::from_utf8(output.stderr).unwrap();

@@ -33,7 +33,6 @@ pub fn train_epoch(
     for_each_batch((job, source), sampler, epoch, &order, comms, |prepared| {
         let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
         let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
-        let hits = batch.hits;
         let rows_exchanged = batch.sampled.rows_exchanged() as u64;
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
         let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
@@ -43,7 +42,6 @@ pub fn train_epoch(
         report.check(epoch, step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         (report.edges, report.rows_loaded, report.rows_exchanged) = (edges as u64, rows as u64, rows_exchanged);
-        (report.rows_cached, report.rows_from_peers) = (hits.own as u64, hits.peer as u64);
         sums.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {

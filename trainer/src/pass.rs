@@ -16,7 +16,7 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::Graph;
+use gsplit_kernels::{DeviceOwners, Graph};
 use tch::{Kind, Tensor};
 
 use crate::batch::{Loaded, SampledLayer};
@@ -24,6 +24,7 @@ use crate::comms::Ranks;
 use crate::ids::Ids;
 use crate::model::{DropoutKey, LayerEdges, Model};
 use crate::operator::{Moments, Rows};
+use crate::place::Place;
 use crate::report::StepReport;
 use crate::{Exchange, Result, autograd};
 
@@ -128,12 +129,15 @@ impl Pass<'_> {
                 let sums = body.detach().set_requires_grad(true);
                 let measuring = Instant::now();
                 let moments = match self.dropout.is_some() && self.model.needs_moments(index) {
-                    true => Some(Moments::of(self.model.place(), &sums, shares(self.layer(index), comm)?, comm.all)?),
+                    true => {
+                        let place = self.model.place();
+                        Some(Moments::of(place, &sums, shares(place, self.layer(index), comm)?, comm.all)?)
+                    }
                     false => None,
                 };
                 report.timings.exchange_s += measuring.elapsed().as_secs_f64();
                 if let Some(moments) = &moments {
-                    self.model.observe(index, moments);
+                    self.model.observe(index, moments)?;
                 }
                 let out = recorded(keep, || self.tail(index, &sums, moments.as_ref()))?;
                 rows = out.detach();
@@ -263,9 +267,9 @@ fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor>
     if keep { body() } else { tch::no_grad(body) }
 }
 
-/// How much each row of a layer counts where ranks share rows: 1 over the number of ranks that hold it. `None` where each is
-/// on one rank. Collective.
-fn shares(layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option<Vec<f32>>> {
+/// How much each row of a layer counts where ranks share rows, f32 `[rows]` at `place`: 1 over the number of ranks that hold it.
+/// `None` where each is on one rank. Collective.
+fn shares(place: &Place, layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option<Tensor>> {
     // Under a partition map each is on one rank of every group.
     let shared = if layer.exchange.is_identity() { comm.all.size() > 1 } else { comm.are_grouped() };
     if !shared {
@@ -273,10 +277,14 @@ fn shares(layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option<Vec<f32>>> {
     }
     // Somebody counts each vertex: its number decides who.
     let (comm, ranks) = (comm.all, comm.all.size());
-    let (_, exchange) = Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?;
-    let holders = exchange.backward(comm, vec![1.0; layer.frontier.len()], 1)?;
-    let holders = exchange.forward(comm, holders, 1)?;
-    Ok(Some(holders.into_iter().map(f32::recip).collect()))
+    let exchange = match place.gpu() {
+        Some(gpu) => Exchange::shuffle_on_device(gpu, comm, layer.frontier.on_gpu(gpu)?, DeviceOwners::InTurn)?.1,
+        None => Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?.1,
+    };
+    let ones = Tensor::f_ones([layer.frontier.len() as i64, 1], (Kind::Float, place.device()))?;
+    let holders = exchange.backward_at(place, comm, &ones, 1)?;
+    let holders = exchange.forward_at(place, comm, Some(&holders), 1)?;
+    Ok(Some(holders.f_reciprocal()?.f_flatten(0, -1)?))
 }
 
 /// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.

@@ -13,6 +13,7 @@ use std::str::FromStr;
 use gsplit_kernels::{Gpu, GpuError, before_out_of_memory, load_torch_cuda};
 use tch::{Kind, Tensor};
 
+use crate::autograd::{TensorValue, device_values_mut_of};
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::operator::Engine;
 use crate::options::RunOptions;
@@ -110,6 +111,17 @@ impl Place {
             Self::Host(_) => tch::Device::Cpu,
             Self::Device(_, device, _) => *device,
         }
+    }
+
+    /// `values` here, as a vector. On a GPU this waits for nothing, up to 64 KiB.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn upload<T: TensorValue + tch::kind::Element>(&self, values: &[T]) -> Result<Tensor> {
+        let Self::Device(gpu, device, _) = self else { return Ok(Tensor::from_slice(values)) };
+        let mut tensor = Tensor::f_empty([values.len() as i64], (<T as TensorValue>::KIND, *device))?;
+        device_values_mut_of(*device, &mut tensor)?.upload(gpu, values)?;
+        Ok(tensor)
     }
 
     /// `tensor` here: itself if it is here already, else a copy.

@@ -4,14 +4,16 @@
 //! Idea: on the host rows are gathered where they lie. For GPUs the table is pinned once for all of them, if it lies in
 //! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
 //! memory or in that of other GPUs. The kernel that gathers them turns what is stored into the type of the place's rows, so what is
-//! stored in 2 bytes moves in 2 bytes. A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
+//! stored in 2 bytes moves in 2 bytes; rows that are normalised or dropped are f32 until then. Ranks that share a GPU share what they
+//! both keep. A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{
-    CacheHits, DeviceBuffer, DeviceCache, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost,
+    DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost,
     RowStore, gather_on_device,
 };
 use gsplit_store::{FeatureDtype, FeatureTable};
@@ -70,8 +72,8 @@ struct PinnedTable<'a, T: DeviceValue> {
     values: MappedHost<'a, T>,
     scales: Option<MappedHost<'a, f32>>,
     caches: Option<&'a Caches>,
-    /// Of each rank, where this process has it.
-    stores: Vec<Option<RowStore<'a, T>>>,
+    /// Of each rank, where this process has it; ranks that share a GPU and keep the same rows share it too.
+    stores: Vec<Option<Arc<RowStore<'a, T>>>>,
 }
 
 impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
@@ -84,9 +86,16 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
             let store = RowStore::new(gpu, table.dim(), caches.of(rank), |v| table.row::<T>(v), scale);
             store.map(|store| (rank, store)).map_err(|error| Error::from(error).of_rank(rank))
         };
+        // The first rank that keeps the same on the same GPU.
+        let same = |&(rank, gpu): &(usize, &Gpu), &(other, there): &(usize, &Gpu)| {
+            gpu.is_same_device(there) && caches.of(rank) == caches.of(other)
+        };
+        let holders: Vec<usize> =
+            ranks.iter().map(|each| ranks.iter().find(|other| same(each, other)).unwrap_or(each).0).collect();
         let stores: Vec<Result<_>> = thread::scope(|scope| {
             let store = &store;
-            let threads: Vec<_> = ranks.iter().map(|each| scope.spawn(move || store(each))).collect();
+            let holding = ranks.iter().zip(&holders).filter(|((rank, _), holder)| rank == *holder);
+            let threads: Vec<_> = holding.map(|(each, _)| scope.spawn(move || store(each))).collect();
             let died = |_| Err(Error::Option("filling a cache panicked, see the line above".into()));
             threads.into_iter().map(|thread| thread.join().unwrap_or_else(died)).collect()
         });
@@ -94,7 +103,10 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         self.stores.resize_with(ranks.iter().map(|(rank, _)| rank + 1).max().unwrap_or(0), || None);
         for store in stores {
             let (rank, store) = store?;
-            self.stores[rank] = Some(store);
+            self.stores[rank] = Some(Arc::new(store));
+        }
+        for (&(rank, _), &holder) in ranks.iter().zip(&holders) {
+            self.stores[rank] = self.stores[holder].clone();
         }
         Ok(())
     }
@@ -102,7 +114,7 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>> {
         let scales = self.scales.as_ref().map(|scales| scales.seen_by(gpu)).transpose()?;
         let table = DeviceTable { values: self.values.seen_by(gpu)?, scales, dim: self.table.dim() };
-        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_ref);
+        let store = |rank: usize| self.stores.get(rank).and_then(Option::as_deref);
         let cache = match (store(rank), self.caches) {
             (Some(own), Some(caches)) => {
                 let peers: Vec<_> = caches.peers(rank).iter().filter_map(|&peer| store(peer)).collect();
@@ -136,12 +148,27 @@ impl<O: Row> Gathered for DeviceBuffer<O> {
     }
 }
 
+/// Rows in f32 that are to be of another type, once torch can do that.
+struct Unrounded {
+    rows: DeviceBuffer<f32>,
+    kind: Kind,
+}
+
+impl Gathered for Unrounded {
+    fn give_to(&self, gpu: &Gpu) {
+        self.rows.give_to(gpu);
+    }
+
+    fn tensor(&self, gpu: &Gpu, device: Device, dim: usize) -> Result<Tensor> {
+        Ok(Gathered::tensor(&self.rows, gpu, device, dim)?.f_to_kind(self.kind)?)
+    }
+}
+
 /// [`DeviceRows`] of any types of values.
 trait AnyRows: Send + Sync {
-    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>) -> Result<Tensor>;
-    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Box<dyn Gathered>>;
-    fn hits(&self, vertices: &[u32]) -> CacheHits;
-    fn has_cache(&self) -> bool;
+    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor>;
+    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>>;
+    fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>>;
 }
 
 /// Rows that are stored as `T` and wanted as `O`.
@@ -152,7 +179,7 @@ struct DeviceRows<'a, T: DeviceValue, O> {
 }
 
 impl<T: DeviceValue, O: Row> DeviceRows<'_, T, O> {
-    fn gather(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, O>) -> Result<()> {
+    fn gather<P: Row>(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, out: &mut DeviceSliceMut<'_, P>) -> Result<()> {
         let DeviceTable { values, scales, dim } = self.table;
         match &self.cache {
             Some(cache) => cache.gather(gpu, &self.table, vertices, out)?,
@@ -160,26 +187,43 @@ impl<T: DeviceValue, O: Row> DeviceRows<'_, T, O> {
         }
         Ok(())
     }
+
+    /// What `input` makes of the rows.
+    fn changed(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        input: &Input,
+        out: &mut DeviceSliceMut<'_, f32>,
+    ) -> Result<()> {
+        self.gather(gpu, vertices, out)?;
+        input.apply_there(gpu, vertices, out, self.table.dim)
+    }
 }
 
 impl<T: DeviceValue, O: Row> AnyRows for DeviceRows<'_, T, O> {
-    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>) -> Result<Tensor> {
+    fn tensor(&self, gpu: &Gpu, device: Device, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
         let shape = [vertices.len(), self.table.dim];
+        if !input.is_plain() {
+            let rows = filled_of::<f32>(device, &shape, |out| self.changed(gpu, vertices, input, out))?;
+            return Ok(rows.f_to_kind(O::KIND)?);
+        }
         filled_of::<O>(device, &shape, |out| self.gather(gpu, vertices, out))
     }
 
-    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Box<dyn Gathered>> {
+    fn ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
+        if !input.is_plain() {
+            let mut rows = gpu.alloc::<f32>(vertices.len() * self.table.dim)?;
+            self.changed(gpu, vertices, input, &mut rows.slice_mut())?;
+            return Ok(Box::new(Unrounded { rows, kind: O::KIND }));
+        }
         let mut rows = gpu.alloc::<O>(vertices.len() * self.table.dim)?;
         self.gather(gpu, vertices, &mut rows.slice_mut())?;
         Ok(Box::new(rows))
     }
 
-    fn hits(&self, vertices: &[u32]) -> CacheHits {
-        self.cache.as_ref().map(|cache| cache.hits(vertices)).unwrap_or_default()
-    }
-
-    fn has_cache(&self) -> bool {
-        self.cache.is_some()
+    fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
+        Ok(self.cache.as_ref().map(|cache| cache.hits(gpu, vertices)).transpose()?)
     }
 }
 
@@ -220,30 +264,26 @@ impl<'a> FeatureSource<'a> {
         matches!(self.place, Place::Host(_))
     }
 
-    /// Whether the GPU keeps rows in its own memory.
-    pub fn has_cache(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.has_cache())
+    /// The GPU that gathers rows itself ([`FeatureSource::rows_there`]), if one does.
+    pub fn gathering(&self) -> Option<&Gpu> {
+        self.place.gpu().filter(|_| self.rows.is_some())
     }
 
-    /// Whether [`FeatureSource::rows_there`] gives what `input` makes of rows.
-    pub fn gathers_there(&self, input: &Input) -> bool {
-        self.rows.is_some() && self.place.gpu().is_some() && input.is_plain()
-    }
-
-    /// The rows of `vertices`, which are on the GPU, gathered on the stream of `gpu`, which is that of torch. The host does not wait.
+    /// What `input` makes of the rows of `vertices`, which are on the GPU, gathered on the stream of `gpu`, which is that of torch. The
+    /// host does not wait.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) where the host has to gather, what the GPU says.
-    pub fn rows_there(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Tensor> {
-        self.there()?.tensor(gpu, self.place.device(), vertices)
+    pub fn rows_there(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Tensor> {
+        self.there()?.tensor(gpu, self.place.device(), vertices, input)
     }
 
     /// The same on any stream, in memory of that stream.
     ///
     /// # Errors
     /// As [`FeatureSource::rows_there`].
-    pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Box<dyn Gathered>> {
-        self.there()?.ahead(gpu, vertices)
+    pub fn rows_ahead(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>, input: &Input) -> Result<Box<dyn Gathered>> {
+        self.there()?.ahead(gpu, vertices, input)
     }
 
     fn there(&self) -> Result<&(dyn AnyRows + 'a)> {
@@ -251,18 +291,21 @@ impl<'a> FeatureSource<'a> {
         self.rows.as_deref().ok_or_else(unreached)
     }
 
-    /// How many of the rows of `vertices` are in caches.
-    pub fn hits(&self, vertices: &[u32]) -> CacheHits {
-        self.rows.as_ref().map(|rows| rows.hits(vertices)).unwrap_or_default()
+    /// How many of the rows of `vertices`, which are on the GPU, are in caches, counted on the stream of `gpu`; `None` without any.
+    ///
+    /// # Errors
+    /// What the GPU says.
+    pub fn hits(&self, gpu: &Gpu, vertices: DeviceSlice<'_, u32>) -> Result<Option<DeviceHits>> {
+        self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
-    /// What `input` makes of the rows of `vertices`, f32 `[vertices, width]`; on the host, unless it leaves them as they are.
+    /// What `input` makes of the rows of `vertices`, `[vertices, width]`, of the type of the place's rows.
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
     pub fn rows(&self, vertices: &[u32], input: &Input) -> Result<Tensor> {
-        if let (Some(rows), Place::Device(gpu, device, ..), true) = (&self.rows, &self.place, input.is_plain()) {
-            return rows.tensor(gpu, *device, gpu.upload(vertices)?.slice());
+        if let Some(gpu) = self.gathering() {
+            return self.rows_there(gpu, gpu.upload(vertices)?.slice(), input);
         }
         let mut rows = Buffer::new(vertices.len() * self.table.dim())?;
         input.read(self.table, vertices, rows.as_mut_slice())?;

@@ -1,6 +1,7 @@
 //! The group of one.
 
-use super::{Communicator, check_gather, check_parts};
+use super::{Communicator, DeviceExchange, check_gather, check_parts};
+use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
 /// A group of one rank: every collective returns at once.
@@ -54,6 +55,29 @@ impl Communicator for Solo {
         Ok(())
     }
 
+    fn devices(&self) -> Option<&dyn DeviceExchange> {
+        Some(self)
+    }
+
     /// There is nobody to tell.
     fn fail(&self, _reason: &str) {}
+}
+
+impl DeviceExchange for Solo {
+    fn device_all_to_all(
+        &self,
+        gpu: &Gpu,
+        send: DeviceSlice<'_, u8>,
+        send_bytes: &[usize],
+        mut recv: DeviceSliceMut<'_, u8>,
+        recv_bytes: &[usize],
+    ) -> Result<(), CommError> {
+        check_parts(self, "bytes to send", send_bytes, send.len())?;
+        check_parts(self, "bytes to receive", recv_bytes, recv.len())?;
+        if send.len() != recv.len() {
+            return Err(CommError::Mismatch { from: 0, to: 0, sent: send.len(), expected: recv.len() });
+        }
+        let copied = if send.is_empty() { Ok(()) } else { recv.copy_from(gpu, send) };
+        copied.map_err(|error| CommError::Gpu { rank: 0, reason: error.to_string() })
+    }
 }

@@ -147,7 +147,8 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// What the GPU reports, of earlier launches too.
     pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
         let mut values = vec![T::zeroed(); self.len];
-        gpu.backend().download(self.address, bytemuck::cast_slice_mut(&mut values))?;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
+        gpu.backend().download(&[(self.address, bytes.len())], bytes)?;
         Ok(values)
     }
 }

@@ -39,6 +39,14 @@ unsafe impl Send for Device {}
 // SAFETY: as above; the tables are behind locks.
 unsafe impl Sync for Device {}
 
+impl Device {
+    /// Makes its context the calling thread's.
+    fn enter(&self) -> Result<(), GpuError> {
+        // SAFETY: the context lives as long as `self`.
+        unsafe { result::ctx::set_current(self.context) }.map_err(refused("cuCtxSetCurrent"))
+    }
+}
+
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: the context was retained once.
@@ -52,6 +60,24 @@ pub(super) struct Driver {
     stream: sys::CUstream,
     /// Whether the stream is this one's to destroy.
     own: bool,
+    /// Where small copies to the host land.
+    landing: Mutex<Landing>,
+}
+
+/// Pinned host memory. Copies to it are made in the stream's order while the host goes on; those to other memory each wait for
+/// the stream. It is there from the start: to pin memory waits for the whole GPU, where NCCL may be waiting for another rank.
+#[derive(Debug)]
+struct Landing(usize);
+
+impl Landing {
+    const BYTES: usize = 64 << 10;
+
+    fn new(device: &Device) -> Result<Self, GpuError> {
+        device.enter()?;
+        // SAFETY: any number of bytes may be asked for; `Driver` gives them back.
+        let start = unsafe { result::malloc_host(Self::BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        start.map_err(refused("cuMemHostAlloc")).map(|start| Self(start as usize))
+    }
 }
 
 // SAFETY: as for `Device`; launches of one stream from several threads happen in some order.
@@ -86,7 +112,8 @@ impl Driver {
             functions: Mutex::default(),
             modules: Mutex::default(),
         });
-        let driver = Self { device, stream: result::stream::null(), own: false };
+        let landing = Mutex::new(Landing::new(&device)?);
+        let driver = Self { device, stream: result::stream::null(), own: false, landing };
         driver.enter()?;
         pool::keep(handle)?;
         Ok(Arc::new(driver))
@@ -100,6 +127,23 @@ impl Driver {
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
             Err(error) => Err(refused("cuMemAllocAsync")(error)),
         }
+    }
+
+    /// Starts to copy `parts`, one behind the other, to the host's memory from `to` on, which has room for them and is there until
+    /// the stream has been waited for.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn copy_down(&self, parts: &[(u64, usize)], mut to: *mut u8) -> Result<(), GpuError> {
+        for &(address, bytes) in parts.iter().filter(|(_, bytes)| *bytes > 0) {
+            // SAFETY: as the caller says; the slice on the device is as long.
+            unsafe {
+                let copied = sys::cuMemcpyDtoHAsync_v2(to.cast(), address, bytes, self.stream).result();
+                copied.map_err(refused("cuMemcpyDtoHAsync"))?;
+                to = to.add(bytes);
+            }
+        }
+        Ok(())
     }
 
     fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
@@ -176,7 +220,13 @@ pub(super) fn link(from: usize, to: usize) -> Result<Link, GpuError> {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if self.own && self.enter().is_ok() {
+        if self.enter().is_err() {
+            return;
+        }
+        let Landing(start) = *self.landing.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: who copies to it waits for the copies, so none is under way, unless the stream has failed.
+        let _ = unsafe { result::free_host(start as *mut c_void) };
+        if self.own {
             // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
             let _ = unsafe { result::stream::destroy(self.stream) };
         }
@@ -214,13 +264,22 @@ impl Backend for Driver {
         unsafe { result::memcpy_htod_async(address, from, self.stream) }.map_err(refused("cuMemcpyHtoDAsync"))
     }
 
-    fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError> {
+    fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         self.enter()?;
-        if !to.is_empty() {
-            // SAFETY: the slice on the device is as long; the copy is awaited.
-            unsafe { result::memcpy_dtoh_async(to, address, self.stream) }.map_err(refused("cuMemcpyDtoHAsync"))?;
+        if to.len() > Landing::BYTES {
+            // SAFETY: the copies are awaited.
+            unsafe { self.copy_down(parts, to.as_mut_ptr()) }?;
+            return self.synchronise();
         }
-        self.synchronise()
+        let landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = landing.0 as *mut u8;
+        // SAFETY: the memory is this lock's, and is there as long as the driver; as many bytes are written as are read.
+        unsafe {
+            self.copy_down(parts, start)?;
+            self.synchronise()?;
+            std::ptr::copy_nonoverlapping(start, to.as_mut_ptr(), to.len());
+        }
+        Ok(())
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
@@ -325,10 +384,10 @@ impl Backend for Driver {
     }
 
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
-        self.enter()?;
+        let landing = Mutex::new(Landing::new(&self.device)?);
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
         let stream = stream.map_err(refused("cuStreamCreate"))?;
-        Ok(Arc::new(Self { device: self.device.clone(), stream, own: true }))
+        Ok(Arc::new(Self { device: self.device.clone(), stream, own: true, landing }))
     }
 
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
@@ -359,8 +418,7 @@ impl Backend for Driver {
     }
 
     fn enter(&self) -> Result<(), GpuError> {
-        // SAFETY: the context lives as long as `self`.
-        unsafe { result::ctx::set_current(self.device.context) }.map_err(refused("cuCtxSetCurrent"))
+        self.device.enter()
     }
 
     fn context(&self) -> u64 {

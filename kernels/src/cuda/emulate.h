@@ -306,6 +306,8 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
 inline float __fsqrt_rn(float x) { return sqrtf(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 template <typename T> T min(T a, T b) { return b < a ? b : a; }

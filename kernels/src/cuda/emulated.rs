@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::GpuError;
-use super::gpu::{Argument, Backend, Kernel, Shape};
+use super::gpu::{Argument, Backend, GpuCounts, Kernel, STAGED_BYTES, Shape};
 
 unsafe extern "C" {
     fn emulate_launch(
@@ -33,8 +33,15 @@ pub(super) struct Emulated {
     order: u32,
     taken: AtomicU64,
     freed: AtomicU64,
+    launches: AtomicU64,
+    waits: AtomicU64,
+    bytes_down: AtomicU64,
     /// Of the device, where there is a limit.
     limited: Option<Arc<Limited>>,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Memory with a limit, in bytes.
@@ -66,14 +73,16 @@ impl Emulated {
     }
 
     fn sharing(order: u32, limited: Option<Arc<Limited>>) -> Arc<Self> {
-        Arc::new(Self { order, taken: AtomicU64::new(0), freed: AtomicU64::new(0), limited })
+        let zero = AtomicU64::default;
+        let (taken, freed, launches, waits, bytes_down) = (zero(), zero(), zero(), zero(), zero());
+        Arc::new(Self { order, taken, freed, launches, waits, bytes_down, limited })
     }
 }
 
 impl Backend for Emulated {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
         self.limited.as_ref().map_or(Ok(()), |limited| limited.take(bytes as u64))?;
-        self.taken.fetch_add(1, Ordering::Relaxed);
+        count(&self.taken);
         // SAFETY: any number of bytes may be asked for.
         let address = unsafe { emulate_alloc(bytes) } as u64;
         let needed_mib = (bytes >> 20) as u64;
@@ -81,7 +90,7 @@ impl Backend for Emulated {
     }
 
     fn free(&self, address: u64, bytes: usize) {
-        self.freed.fetch_add(1, Ordering::Relaxed);
+        count(&self.freed);
         if let Some(limited) = &self.limited {
             limited.used.fetch_sub(bytes as u64, Ordering::Relaxed);
         }
@@ -90,18 +99,27 @@ impl Backend for Emulated {
     }
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
+        count(if from.len() > STAGED_BYTES { &self.waits } else { &self.launches });
         // SAFETY: a slice of the same length, in memory of the emulation.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address as *mut u8, from.len()) };
         Ok(())
     }
 
-    fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError> {
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(address as *const u8, to.as_mut_ptr(), to.len()) };
+    fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
+        count(&self.waits);
+        let mut rest = to;
+        for &(address, bytes) in parts {
+            self.bytes_down.fetch_add(bytes as u64, Ordering::Relaxed);
+            let (part, behind) = rest.split_at_mut(bytes);
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(address as *const u8, part.as_mut_ptr(), bytes) };
+            rest = behind;
+        }
         Ok(())
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
+        count(&self.launches);
         // SAFETY: both are slices of that length.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
         Ok(())
@@ -112,6 +130,7 @@ impl Backend for Emulated {
     }
 
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
+        count(&self.launches);
         // SAFETY: a slice of that length.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
         Ok(())
@@ -128,6 +147,7 @@ impl Backend for Emulated {
     fn unmap_host(&self, _start: usize, _bytes: usize) {}
 
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
+        count(&self.launches);
         let name = CString::new(kernel.name).unwrap_or_default();
         // Values as aligned as any that a kernel takes.
         let mut values: Vec<[u64; 8]> = vec![[0; 8]; arguments.len()];
@@ -154,6 +174,7 @@ impl Backend for Emulated {
     }
 
     fn synchronise(&self) -> Result<(), GpuError> {
+        count(&self.waits);
         Ok(())
     }
 
@@ -194,8 +215,10 @@ impl Backend for Emulated {
         0
     }
 
-    fn buffers(&self) -> [u64; 2] {
-        [&self.taken, &self.freed].map(|count| count.load(Ordering::Relaxed))
+    fn counts(&self) -> GpuCounts {
+        let counters = [&self.taken, &self.freed, &self.launches, &self.waits, &self.bytes_down];
+        let [taken, freed, launches, waits, bytes_down] = counters.map(|counter| counter.load(Ordering::Relaxed));
+        GpuCounts { taken, freed, launches, waits, bytes_down }
     }
 
     fn ordinal(&self) -> Option<usize> {

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use super::module::Module;
-use super::{DeviceBuffer, GpuError, MappedHost};
+use super::{DeviceBuffer, DeviceSlice, GpuError, MappedHost};
 use crate::philox::StreamKey;
 
 /// What a GPU does, whoever does it: the CUDA driver, or the emulation of tests.
 ///
-/// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before.
+/// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before, and so may `upload` of
+/// more than [`STAGED_BYTES`].
 pub(super) trait Backend: Send + Sync + Debug {
     /// Memory of `bytes`, a multiple of 16, at an address that is one too.
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
     fn free(&self, address: u64, bytes: usize);
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
-    fn download(&self, address: u64, to: &mut [u8]) -> Result<(), GpuError>;
+    /// The bytes that `parts` (address and length) are, one behind the other; one wait for all.
+    fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// As `copy`, from memory of `source`, which may be another GPU.
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;
@@ -50,12 +52,34 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn ordinal(&self) -> Option<usize>;
     /// Lets kernels here read what `other` has allocated or will; whether the devices can do that.
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
-    /// Buffers that were taken and freed here so far, where somebody counts.
+    /// What happened here so far, where somebody counts.
     #[cfg(feature = "emulation")]
-    fn buffers(&self) -> [u64; 2] {
-        [0; 2]
+    fn counts(&self) -> GpuCounts {
+        GpuCounts::default()
     }
 }
+
+/// What the host did with one stream of an emulated GPU.
+#[cfg(feature = "emulation")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuCounts {
+    /// Buffers taken.
+    pub taken: u64,
+    /// Buffers freed.
+    pub freed: u64,
+    /// Kernels launched, and copies and fills on the device.
+    pub launches: u64,
+    /// Times that the host waited for the device: for what it copied to itself, because it was told to, or (as a driver does) for
+    /// memory to stage more than 64 KiB in on their way to the device.
+    pub waits: u64,
+    /// Bytes that came to the host.
+    pub bytes_down: u64,
+}
+
+/// So many bytes of the host's memory the driver takes with the command to copy them; for more it may wait until the stream comes to
+/// them.
+#[cfg(feature = "emulation")]
+pub(super) const STAGED_BYTES: usize = 64 << 10;
 
 /// A kernel: its file, and its name there.
 #[derive(Clone, Copy, Debug)]
@@ -132,8 +156,8 @@ argument_from! {
     &StreamKey => |key: &StreamKey| Argument::Key(key.words_of_key())
 }
 
-impl<T: Pod> From<super::DeviceSlice<'_, T>> for Argument {
-    fn from(slice: super::DeviceSlice<'_, T>) -> Self {
+impl<T: Pod> From<DeviceSlice<'_, T>> for Argument {
+    fn from(slice: DeviceSlice<'_, T>) -> Self {
         Self::Address(slice.address())
     }
 }
@@ -147,6 +171,17 @@ impl<T: Pod> From<&super::DeviceSliceMut<'_, T>> for Argument {
 impl<T: Pod> From<&DeviceBuffer<T>> for Argument {
     fn from(buffer: &DeviceBuffer<T>) -> Self {
         Self::Address(buffer.slice().address())
+    }
+}
+
+/// What [`Gpu::read`] brought to the host.
+#[derive(Clone, Debug)]
+pub struct HostBytes(Vec<u8>);
+
+impl HostBytes {
+    /// The values that they are.
+    pub fn values<T: Pod>(&self) -> Vec<T> {
+        self.0.chunks_exact(size_of::<T>().max(1)).map(bytemuck::pod_read_unaligned).collect()
     }
 }
 
@@ -229,6 +264,21 @@ impl Gpu {
         MappedHost::new(self, values)
     }
 
+    /// Each of `parts`, on the host. Waits once for what was launched before: several counts cost what one does.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn read<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<[HostBytes; N], GpuError> {
+        let mut bytes = vec![0; parts.iter().map(|part| part.len()).sum()];
+        self.0.download(&parts.map(|part| (part.address(), part.len())), &mut bytes)?;
+        let mut rest = bytes.as_slice();
+        Ok(parts.map(|part| {
+            let (first, behind) = rest.split_at(part.len());
+            rest = behind;
+            HostBytes(first.to_vec())
+        }))
+    }
+
     /// Runs a kernel. Callers check that lengths and positions are what the kernel needs.
     pub(crate) fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
         if shape.blocks == 0 { Ok(()) } else { self.0.launch(kernel, shape, arguments) }
@@ -271,16 +321,10 @@ impl Gpu {
         Ok(Self(self.0.side_stream()?))
     }
 
-    /// Buffers that were taken on this stream so far; an emulated one counts.
+    /// What happened on this stream so far; an emulated one counts.
     #[cfg(feature = "emulation")]
-    pub fn buffers_taken(&self) -> u64 {
-        self.0.buffers()[0]
-    }
-
-    /// Buffers that were freed on this stream so far; an emulated one counts.
-    #[cfg(feature = "emulation")]
-    pub fn buffers_freed(&self) -> u64 {
-        self.0.buffers()[1]
+    pub fn counts(&self) -> GpuCounts {
+        self.0.counts()
     }
 
     /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.

@@ -28,8 +28,10 @@ mod survey;
 
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
 pub use error::GpuError;
-pub use gpu::Gpu;
+#[cfg(feature = "emulation")]
+pub use gpu::GpuCounts;
 pub(crate) use gpu::{Argument, Kernel, Shape};
+pub use gpu::{Gpu, HostBytes};
 pub use library::load_torch_cuda;
 pub(crate) use module::Module;
 pub(crate) use nccl::NcclEnd;

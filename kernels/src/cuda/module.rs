@@ -32,6 +32,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::group::cuda::MODULE,
     &crate::norm::cuda::MODULE,
     &crate::optimizer::cuda::MODULE,
+    &crate::reduce::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,

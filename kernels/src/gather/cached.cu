@@ -65,3 +65,19 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
     GATHER_CACHED(bf16, Bfloat16, TO, O)                                                                                \
     GATHER_CACHED(i8, Int8, TO, O)
 FOR_ROW_TYPES(GATHER_CACHED_TO)
+
+// Adds to `hits` how many of the rows at `positions` are in the own cache, and how many in others.
+KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
+    u32 own = 0, peer = 0;
+    for (u64 i = thread_id(); i < count; i += (u64)gridDim.x * blockDim.x) {
+        const u32 position = positions[i];
+        const u32 place = position < rows ? places[position] : NOWHERE;
+        own += place != NOWHERE && (u64)place >> shift == 0;
+        peer += place != NOWHERE && (u64)place >> shift != 0;
+    }
+    own = warp_sum(own);
+    peer = warp_sum(peer);
+    if (lane_id() == 0 && own) atomicAdd(hits, (u64)own);
+    if (lane_id() == 0 && peer) atomicAdd(hits + 1, (u64)peer);
+}
+KERNEL(cache_hits)

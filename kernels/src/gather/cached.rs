@@ -4,17 +4,18 @@
 //! memory that the GPU reaches, the rows that its own cache holds, and the caches of other GPUs whose memory it reads
 //! ([`Gpu::reaches`]). Idea: a number for each row of the table, 4 bytes each on the GPU, says in which cache and in which slot of
 //! it a row is; one kernel reads it there, be it over the bus between GPUs, or in the table, and writes it in the type that is
-//! wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a row, and 5
-//! bytes for each row of the table, of which 4 are on the GPU; rows move in pieces as in [`gather_on_device`](super::gather_on_device).
+//! wanted. Where several caches hold a row the own one counts, then the first. Cost: the bytes moved, one number a row, and 4 bytes
+//! on the GPU for each row of the table; rows move in pieces as in [`gather_on_device`](super::gather_on_device). Hits are counted
+//! there too, in a pass over the numbers: a hundredth of what the rows take.
 //!
 //! The host waits when a cache has been filled, so that other GPUs may read it, and before one that reads others' is dropped.
 //!
 //! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan et al., 2023)
 //! deals them to the GPUs, which read each other's memory. Which rows these are is the caller's to say.
 
-use rayon::prelude::*;
-
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{
+    Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, HostBytes, Kernel, Module, Shape,
+};
 use crate::error::KernelError;
 
 use super::value::{DeviceRow, DeviceValue, values_at_once};
@@ -25,8 +26,8 @@ pub(crate) static MODULE: Module = Module { name: "gather_cached", source: inclu
 const THREADS: u32 = 256;
 /// Bytes of rows that are copied to the GPU at a time.
 const CHUNK_BYTES: usize = 64 << 20;
-/// Vertices that a thread of the host looks up at a time.
-const LOOK_UPS: usize = 1 << 14;
+/// Blocks for each multiprocessor that count.
+const COUNTING: usize = 8;
 /// The place of a row that is in no cache.
 const NOWHERE: u32 = u32::MAX;
 
@@ -118,20 +119,26 @@ pub struct CacheHits {
     pub peer: usize,
 }
 
-impl std::ops::Add for CacheHits {
-    type Output = Self;
+/// [`CacheHits`] that a GPU counts.
+#[derive(Debug)]
+pub struct DeviceHits(DeviceBuffer<u64>);
 
-    fn add(self, other: Self) -> Self {
-        Self { own: self.own + other.own, peer: self.peer + other.peer }
+impl DeviceHits {
+    /// The two numbers, to be read with others ([`Gpu::read`]).
+    pub fn bytes(&self) -> DeviceSlice<'_, u8> {
+        self.0.slice().as_bytes()
     }
-}
 
-/// Which cache has a row, for the host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Tier {
-    Table,
-    Own,
-    Peer,
+    /// What was read.
+    pub fn of(read: &HostBytes) -> CacheHits {
+        let number = |which: usize| read.values::<u64>().get(which).map_or(0, |&hits| hits as usize);
+        CacheHits { own: number(0), peer: number(1) }
+    }
+
+    /// Gives them to another stream ([`DeviceBuffer::give_to`]).
+    pub fn give_to(&self, gpu: &Gpu) {
+        self.0.give_to(gpu);
+    }
 }
 
 /// Where one GPU finds the rows of a table.
@@ -141,7 +148,6 @@ pub struct DeviceCache<'a, T: DeviceValue> {
     /// The addresses of their values, then those of their scales.
     addresses: DeviceBuffer<u64>,
     places: DeviceBuffer<u32>,
-    tiers: Vec<Tier>,
     shift: u32,
     /// The own one first.
     stores: Vec<&'a RowStore<'a, T>>,
@@ -162,7 +168,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let rows = table.rows()?;
         let stores: Vec<_> = std::iter::once(own).chain(peers.iter().copied()).collect();
         let (shift, most) = (shift_of(stores.len()), Self::most_rows(stores.len()));
-        let (mut places, mut tiers) = (vec![NOWHERE; rows], vec![Tier::Table; rows]);
+        let mut places = vec![NOWHERE; rows];
         for (number, store) in (0u64..).zip(&stores) {
             KernelError::check_len("values of a cached row", table.dim, store.dim)?;
             let scaled = [table.scales.is_some(), store.scales.is_some()].map(usize::from);
@@ -171,11 +177,10 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
                 let (what, expected) = ("rows of a cache, at most", most as usize);
                 return Err(KernelError::Length { what, expected, got: store.len() }.into());
             }
-            let tier = if number == 0 { Tier::Own } else { Tier::Peer };
             for (&v, slot) in store.vertices.iter().zip(0u64..) {
                 let place = places.get_mut(v as usize).ok_or(KernelError::RowOutOfRange { position: v, rows })?;
                 if *place == NOWHERE {
-                    (*place, tiers[v as usize]) = ((number << shift | slot) as u32, tier);
+                    *place = (number << shift | slot) as u32;
                 }
             }
         }
@@ -183,7 +188,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         let scales = stores.iter().map(|store| store.scales.as_ref().map_or(0, |scales| scales.slice().address()));
         let addresses: Vec<u64> = values.chain(scales).collect();
         let (addresses, places) = (gpu.upload(&addresses)?, gpu.upload(&places)?);
-        Ok(Self { gpu: gpu.clone(), addresses, places, tiers, shift, stores })
+        Ok(Self { gpu: gpu.clone(), addresses, places, shift, stores })
     }
 
     /// The most rows that each of `stores` stores may have: a place is 32 bits for both store and slot.
@@ -192,23 +197,27 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
         (1 << shift_of(stores)) - 1
     }
 
-    /// Where the rows of `vertices` are found.
-    pub fn hits(&self, vertices: &[u32]) -> CacheHits {
-        let count = |vertices: &[u32]| {
-            let mut hits = CacheHits::default();
-            for &v in vertices {
-                match self.tiers.get(v as usize) {
-                    Some(Tier::Own) => hits.own += 1,
-                    Some(Tier::Peer) => hits.peer += 1,
-                    Some(Tier::Table) | None => {}
-                }
-            }
-            hits
-        };
-        match vertices.len() {
-            ..=LOOK_UPS => count(vertices),
-            _ => vertices.par_chunks(LOOK_UPS).map(count).reduce(CacheHits::default, |a, b| a + b),
-        }
+    /// Where the rows at `positions` are found. `gpu` is the cache's, with any stream; the host does not wait.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
+        let (hits, count) = (gpu.zeros(2)?, positions.len());
+        let most = COUNTING * gpu.multiprocessors() as usize * THREADS as usize;
+        let arguments: [Argument; 6] = [
+            (&self.places).into(),
+            (self.places.len() as u64).into(),
+            self.shift.into(),
+            positions.into(),
+            (count as u64).into(),
+            (&hits).into(),
+        ];
+        gpu.launch(
+            Kernel { module: &MODULE, name: "cache_hits" },
+            Shape::per_item(count.min(most), THREADS),
+            &arguments,
+        )?;
+        Ok(DeviceHits(hits))
     }
 
     /// Row `i` of `out` (`positions.len()` × `dim`) becomes row `positions[i]` of `table`, the one that the cache was made
@@ -284,6 +293,12 @@ mod tests {
         held
     }
 
+    fn hits<T: DeviceValue>(gpu: &Gpu, cache: &DeviceCache<'_, T>, positions: &DeviceBuffer<u32>) -> CacheHits {
+        let hits = cache.hits(gpu, positions.slice()).unwrap();
+        let [hits] = gpu.read([hits.bytes()]).unwrap();
+        DeviceHits::of(&hits)
+    }
+
     fn check<T: DeviceValue, O: Rounded>(make: impl Fn(f32) -> T, scaled: bool) {
         for (order, (rows, cached, count, dim, stores)) in [
             (50, 20, 70, 8, 1),
@@ -317,9 +332,8 @@ mod tests {
             let cache = DeviceCache::new(gpu, &table, &kept[0], &peers).unwrap();
             let own = positions.iter().filter(|v| lists[0].contains(v)).count();
             let anywhere = positions.iter().filter(|v| lists.iter().any(|list| list.contains(v))).count();
-            assert_eq!(cache.hits(&positions), CacheHits { own, peer: anywhere - own });
-
             let positions = gpu.upload(&positions).unwrap();
+            assert_eq!(hits(gpu, &cache, &positions), CacheHits { own, peer: anywhere - own });
             let [mut found, mut expected] = [0, 1].map(|_| gpu.alloc::<O>(count * dim).unwrap());
             gather_on_device(gpu, table.values, table.scales, positions.slice(), dim, &mut expected.slice_mut())
                 .unwrap();
@@ -359,10 +373,11 @@ mod tests {
         cache.gather(&gpu, &table, positions.slice(), &mut out.slice_mut()).unwrap();
         let firsts: Vec<f32> = out.to_vec().unwrap().into_iter().step_by(4).collect();
         assert_eq!(firsts, [3.0, 4.0, 2.0, 1.0, 2.0]);
-        assert_eq!(cache.hits(&vertices), CacheHits { own: 2, peer: 2 });
-        // More than one thread of the host looks up at a time.
-        let many: Vec<u32> = vertices.into_iter().cycle().take(5 * LOOK_UPS).collect();
-        assert_eq!(cache.hits(&many), CacheHits { own: 2 * LOOK_UPS, peer: 2 * LOOK_UPS });
+        assert_eq!(hits(&gpu, &cache, &positions), CacheHits { own: 2, peer: 2 });
+        // Some threads look up several.
+        let many: Vec<u32> = vertices.into_iter().cycle().take(10_000).collect();
+        let many = gpu.upload(&many).unwrap();
+        assert_eq!(hits(&gpu, &cache, &many), CacheHits { own: 4000, peer: 4000 });
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod scatter;
 mod value;
 mod widen;
 
-pub use cached::{CacheHits, DeviceCache, DeviceTable, RowStore};
+pub use cached::{CacheHits, DeviceCache, DeviceHits, DeviceTable, RowStore};
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
 pub use cuda::gather_on_device;
 pub use scatter::{DeviceScatter, scatter_add_on_device};

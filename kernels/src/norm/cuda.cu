@@ -165,6 +165,20 @@ KERNEL_ENTRY void norm_narrow(const double *from, u64 count, float *out) {
 }
 KERNEL(norm_narrow)
 
+// Each row over the sum of its absolute values, in the host's order.
+KERNEL_ENTRY void norm_divide_rows(float *rows, u64 count, u32 dim) {
+    const u64 row = thread_id() / WARP;
+    if (row >= count) return;
+    float *values = rows + row * dim;
+    double sum = 0;
+    for (u32 c = lane_id(); c < dim; c += WARP) sum += (double)fabsf(values[c]);
+    sum = warp_sum(sum);
+    if (!(sum > 0)) return;
+    const double factor = 1.0 / sum;
+    for (u32 c = lane_id(); c < dim; c += WARP) values[c] = (float)((double)values[c] * factor);
+}
+KERNEL(norm_divide_rows)
+
 // --- columns ---
 
 KERNEL_ENTRY void norm_columns(const float *rows, const float *mean, const float *inverse, const float *scale, const float *shift, u64 values, u32 dim, float *out) {
@@ -194,3 +208,23 @@ KERNEL_ENTRY void norm_correct(const float *rows, const float *mean, const float
     gradient[at] = __fsub_rn(gradient[at], __fmul_rn(weights ? weights[row] : 1.0f, sum));
 }
 KERNEL(norm_correct)
+
+// --- moments of the rows of all ranks: their number, and sums of their columns and of the squares ---
+
+KERNEL_ENTRY void norm_factors(const double *sums, u32 dim, double epsilon, float *mean, float *inverse, float *unbiased) {
+    const u32 c = (u32)thread_id();
+    if (c >= dim) return;
+    const double rows = sums[0], divisor = rows > 1.0 ? rows : 1.0;
+    const double m = sums[1 + c] / divisor;
+    const double v = fmax(__dsub_rn(sums[1 + dim + c] / divisor, __dmul_rn(m, m)), 0.0);
+    mean[c] = (float)m;
+    inverse[c] = (float)(1.0 / sqrt(v + epsilon));
+    unbiased[c] = (float)(rows > 1.0 ? __dmul_rn(v, rows / (rows - 1.0)) : v);
+}
+KERNEL(norm_factors)
+
+KERNEL_ENTRY void norm_means(const double *moments, double *sums, u64 count) {
+    const u64 at = thread_id();
+    if (at < count) sums[at] /= moments[0] > 1.0 ? moments[0] : 1.0;
+}
+KERNEL(norm_means)

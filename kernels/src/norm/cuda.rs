@@ -122,6 +122,65 @@ pub fn column_moments_on_device(
     Ok(out)
 }
 
+/// Mean and variance of each column over rows of which [`column_moments_on_device`] took the sums, added up over the ranks that
+/// share them. The host sees none of it.
+#[derive(Debug)]
+pub struct DeviceMoments {
+    /// Number of rows, then the sums.
+    sums: DeviceBuffer<f64>,
+    /// Means, 1 / √(variance + ε), and variances of which the rows are a sample (divided by one row less).
+    columns: DeviceBuffer<f32>,
+}
+
+impl DeviceMoments {
+    /// What `sums` say. `epsilon` is added to the variances.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] unless they are 1 + 2 · columns; what the GPU reports.
+    pub fn new(gpu: &Gpu, sums: DeviceBuffer<f64>, epsilon: f64) -> Result<Self, GpuError> {
+        let dim = sums.len().saturating_sub(1) / 2;
+        KernelError::check_len("sums of the columns", 1 + 2 * dim, sums.len())?;
+        let moments = Self { sums, columns: gpu.alloc(3 * dim)? };
+        let [mean, inverse, unbiased] = [0, 1, 2].map(|which| moments.column(which).into());
+        let arguments =
+            [(&moments.sums).into(), (dim as u32).into(), epsilon.to_bits().into(), mean, inverse, unbiased];
+        gpu.launch(kernel("norm_factors"), Shape::per_item(dim, THREADS), &arguments)?;
+        Ok(moments)
+    }
+
+    fn column(&self, which: usize) -> DeviceSlice<'_, f32> {
+        let (all, dim) = (self.columns.slice(), self.columns.len() / 3);
+        all.part(which * dim, (which + 1) * dim).unwrap_or(all)
+    }
+
+    /// To normalise rows by.
+    pub fn norm(&self) -> DeviceColumnNorm<'_> {
+        DeviceColumnNorm { mean: self.column(0), inverse: self.column(1) }
+    }
+
+    /// For running statistics: means, and variances divided by one row less.
+    pub fn statistics(&self) -> [DeviceSlice<'_, f32>; 2] {
+        [self.column(0), self.column(2)]
+    }
+
+    /// Divides sums over the rows of all ranks by the number of these rows.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn divide(&self, gpu: &Gpu, sums: &mut DeviceSliceMut<'_, f64>) -> Result<(), GpuError> {
+        let arguments = [(&self.sums).into(), (&*sums).into(), (sums.len() as u64).into()];
+        gpu.launch(kernel("norm_means"), Shape::per_item(sums.len(), THREADS), &arguments)
+    }
+
+    /// The number of rows, on the host, which waits for it.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn num_rows(&self, gpu: &Gpu) -> Result<f64, GpuError> {
+        Ok(self.sums.slice().part(0, 1)?.to_vec(gpu)?.first().copied().unwrap_or(0.0))
+    }
+}
+
 /// Columns of rows on a GPU, with the moments to normalise them by: as [`ColumnNorm`](super::ColumnNorm).
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceColumnNorm<'a> {

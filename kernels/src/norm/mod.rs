@@ -9,12 +9,16 @@
 mod columns;
 pub(crate) mod cuda;
 mod rows;
+mod sums;
 #[cfg(test)]
 mod tests;
 
 pub use columns::{ColumnNorm, column_moments};
-pub use cuda::{DeviceColumnNorm, column_moments_on_device, layer_norm_backward_on_device, layer_norm_on_device};
+pub use cuda::{
+    DeviceColumnNorm, DeviceMoments, column_moments_on_device, layer_norm_backward_on_device, layer_norm_on_device,
+};
 pub use rows::{layer_norm, layer_norm_backward};
+pub use sums::{divide_by_row_sums, divide_by_row_sums_on_device};
 
 use rayon::prelude::*;
 

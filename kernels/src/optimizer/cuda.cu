@@ -17,17 +17,26 @@ KERNEL_ENTRY void squared_norm(u64 count, u32 dim, u32 tile, double *out, const 
 }
 KERNEL(squared_norm)
 
+// Where the values of one tensor are: from `values` on, and in the flat vectors from `start` on; `first` is the first block that
+// has any of them. Behind the last comes one of no tensor.
+struct Part {
+    float *values;
+    u64 start, first;
+};
+
 // What all rules share. The gradient is clipped if there is a norm; decay is added to it, or with `decoupled` to the change.
 struct Step {
-    float *parameters;
+    const Part *parts;
     const float *gradient;
     const double *squared_norm;
-    u64 count;
     double most;
     float rate, decay;
-    u32 decoupled, wide;
-    u64 unused;
+    u32 num_parts, decoupled;
+    u64 unused[2];
 };
+
+// Values that one block has.
+constexpr u32 PIECE = 1024;
 
 static __device__ __forceinline__ float clip_factor(const Step &step) {
     if (!step.squared_norm) return 1.0f;
@@ -35,12 +44,10 @@ static __device__ __forceinline__ float clip_factor(const Step &step) {
     return norm > step.most ? (float)(step.most / (norm + 1e-6)) : 1.0f;
 }
 
-// Applies `rule(gradient, at)`, the direction of the value at `at`, to W values.
-template <int W, class Rule> static __device__ __forceinline__ void take(const Step &step, const Rule &rule) {
-    const u64 at = thread_id() * W;
-    if (at >= step.count) return;
-    const float factor = clip_factor(step);
-    Packed<float, W> values = *(const Packed<float, W> *)(step.parameters + at);
+// Changes W values at `place`, those from `at` on of the flat vectors.
+template <int W, class Rule>
+static __device__ __forceinline__ void take(const Step &step, const Rule &rule, float factor, float *place, u64 at) {
+    Packed<float, W> values = *(const Packed<float, W> *)place;
     Packed<float, W> gradient = *(const Packed<float, W> *)(step.gradient + at);
     const bool coupled = step.decay != 0.0f && !step.decoupled, decoupled = step.decay != 0.0f && step.decoupled;
 #pragma unroll
@@ -54,7 +61,28 @@ template <int W, class Rule> static __device__ __forceinline__ void take(const S
         if (decoupled) change.value[k] = __fadd_rn(change.value[k], __fmul_rn(step.decay, values.value[k]));
         values.value[k] = __fsub_rn(values.value[k], __fmul_rn(step.rate, change.value[k]));
     }
-    *(Packed<float, W> *)(step.parameters + at) = values;
+    *(Packed<float, W> *)place = values;
+}
+
+// Changes the values of this block by `rule`.
+template <class Rule> static __device__ __forceinline__ void update(const Step &step, const Rule &rule) {
+    // The last part that begins with this block or before. None is empty.
+    u32 low = 0, high = step.num_parts;
+    while (high - low > 1) {
+        const u32 middle = (low + high) / 2;
+        if (step.parts[middle].first <= blockIdx.x) low = middle;
+        else high = middle;
+    }
+    const Part part = step.parts[low];
+    const u64 from = (blockIdx.x - part.first) * PIECE, length = step.parts[low + 1].start - part.start;
+    const u32 count = (u32)(length - from < PIECE ? length - from : PIECE);
+    float *const values = part.values + from;
+    const u64 at = part.start + from;
+    const float factor = clip_factor(step);
+    const bool wide = ((u64)values | (u64)(step.gradient + at) | rule.places(at)) % 16 == 0;
+    const u32 packed = wide ? count / 4 * 4 : 0;
+    for (u32 i = threadIdx.x * 4; i < packed; i += blockDim.x * 4) take<4>(step, rule, factor, values + i, at + i);
+    for (u32 i = packed + threadIdx.x; i < count; i += blockDim.x) take<1>(step, rule, factor, values + i, at + i);
 }
 
 // The first moment over the root of the second, both without their bias towards zero.
@@ -62,6 +90,8 @@ struct Adam {
     float *first, *second;
     // 1 - beta1; beta2; 1 - beta2; what the bias leaves of the first and of the root of the second.
     float moves, keeps, takes, epsilon, left_first, left_root;
+
+    __device__ __forceinline__ u64 places(u64 at) const { return (u64)(first + at) | (u64)(second + at); }
 
     template <int W> __device__ __forceinline__ Packed<float, W> direction(const Packed<float, W> &gradient, u64 at) const {
         Packed<float, W> m = *(const Packed<float, W> *)(first + at), v = *(const Packed<float, W> *)(second + at), change;
@@ -80,9 +110,7 @@ struct Adam {
 };
 
 KERNEL_ENTRY void update_adam(Step step, float *first, float *second, float moves, float keeps, float takes, float epsilon, float left_first, float left_root) {
-    const Adam rule{first, second, moves, keeps, takes, epsilon, left_first, left_root};
-    if (step.wide) take<4>(step, rule);
-    else take<1>(step, rule);
+    update(step, Adam{first, second, moves, keeps, takes, epsilon, left_first, left_root});
 }
 KERNEL(update_adam)
 
@@ -91,6 +119,8 @@ struct Sgd {
     float *kept;
     float momentum;
     u32 nesterov;
+
+    __device__ __forceinline__ u64 places(u64 at) const { return kept ? (u64)(kept + at) : 0; }
 
     template <int W> __device__ __forceinline__ Packed<float, W> direction(const Packed<float, W> &gradient, u64 at) const {
         if (!kept) return gradient;
@@ -106,8 +136,6 @@ struct Sgd {
 };
 
 KERNEL_ENTRY void update_sgd(Step step, float *kept, float momentum, u32 nesterov) {
-    const Sgd rule{kept, momentum, nesterov};
-    if (step.wide) take<4>(step, rule);
-    else take<1>(step, rule);
+    update(step, Sgd{kept, momentum, nesterov});
 }
 KERNEL(update_sgd)

@@ -1,8 +1,14 @@
-//! Updates in one launch.
+//! Updates of all parameters in one launch.
 //!
-//! Returns: parameters and state, changed in place. Input: vectors of one length; for several tensors, one call each with the norm
-//! of all. Cost: a read and a write of parameters and state, a read of the gradient; the norm stays on the device, so the
-//! host does not wait.
+//! Returns: parameters and state, changed in place. Input: the tensors that the parameters are, each at a place of its own; the gradient
+//! of all of them and the state as flat vectors. Idea: a block has up to 1024 values of one tensor, which it finds by bisection in
+//! a list of the tensors. Cost: a read and a write of parameters and state, a read of the gradient, all in 16-byte pieces where a
+//! tensor begins at a multiple of four values; the list, some bytes a tensor, goes up with each launch. The norm stays on the
+//! device, so the host does not wait.
+//!
+//! Why not a CUDA graph of one launch a tensor: it saves the host the launches, not the GPU their starts and ends, and a model has
+//! more tensors of some hundred values than large ones. Nothing else of a training step could be captured, as the shapes of
+//! mini-batches change from one to the next.
 
 use crate::columns::ColumnSums;
 use crate::cuda::{DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
@@ -12,6 +18,10 @@ pub(crate) static MODULE: Module = Module { name: "optimizer", source: include_s
 
 /// Threads of a block.
 const THREADS: u32 = 256;
+/// Values that one block has, as in `cuda.cu`.
+const PIECE: usize = 1024;
+/// Words of what `cuda.cu` calls a part.
+const PART_WORDS: usize = 3;
 
 /// How a gradient becomes a change.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,18 +73,18 @@ pub struct DeviceUpdate<'a> {
 }
 
 impl DeviceUpdate<'_> {
-    /// Changes `parameters` and the rule's `state` by `gradient`.
+    /// Changes `parameters`, tensors, and the rule's `state` by `gradient`: the flat vectors have their values one behind the other.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a vector has another length, or the state other vectors; what the GPU reports.
     pub fn apply(
         &self,
         gpu: &Gpu,
-        parameters: &mut DeviceSliceMut<'_, f32>,
+        parameters: &mut [DeviceSliceMut<'_, f32>],
         gradient: DeviceSlice<'_, f32>,
         state: &mut [DeviceSliceMut<'_, f32>],
     ) -> Result<(), GpuError> {
-        let count = parameters.len();
+        let count = parameters.iter().map(|tensor| tensor.len()).sum();
         KernelError::check_len("gradient of the parameters", count, gradient.len())?;
         KernelError::check_len("vectors of the optimizer's state", self.rule.num_states(), state.len())?;
         for vector in &*state {
@@ -83,23 +93,23 @@ impl DeviceUpdate<'_> {
         if let Some((norm, _)) = self.clip {
             KernelError::check_len("norm of the gradient", 1, norm.len())?;
         }
-        let vectors = [parameters.address(), gradient.address()];
-        let mut vectors = vectors.into_iter().chain(state.iter().map(|vector| vector.address()));
-        let wide = count.is_multiple_of(4) && vectors.all(|address| address.is_multiple_of(16));
+        let (parts, blocks) = parts(parameters);
+        let there = gpu.upload(&parts)?;
+        let num_parts = parts.len() / PART_WORDS - 1;
         let (norm, most) = self.clip.map_or((0, 0.0), |(norm, most)| (norm.address(), most));
         let decoupled = matches!(self.rule, UpdateRule::Adam { decoupled: true, .. });
         let bits = |value: f64| u64::from((value as f32).to_bits());
         let step = [
-            parameters.address(),
+            there.slice().address(),
             gradient.address(),
             norm,
-            count as u64,
             most.to_bits(),
             bits(self.rate) | bits(self.weight_decay) << 32,
-            u64::from(decoupled) | u64::from(wide) << 32,
+            num_parts as u64 | u64::from(decoupled) << 32,
+            0,
             0,
         ];
-        let shape = Shape::per_item(if wide { count / 4 } else { count }, THREADS);
+        let shape = Shape::per_item(blocks * THREADS as usize, THREADS);
         let kernel = |name| Kernel { module: &MODULE, name };
         let state: Vec<u64> = state.iter().map(|vector| vector.address()).collect();
         match self.rule {
@@ -117,6 +127,19 @@ impl DeviceUpdate<'_> {
             }
         }
     }
+}
+
+/// The list of the tensors as the kernels have it, and how many blocks have values of any.
+fn parts(parameters: &[DeviceSliceMut<'_, f32>]) -> (Vec<u64>, usize) {
+    let (mut start, mut blocks) = (0, 0);
+    let mut parts = Vec::with_capacity(PART_WORDS * (parameters.len() + 1));
+    for tensor in parameters.iter().filter(|tensor| !tensor.is_empty()) {
+        parts.extend([tensor.address(), start as u64, blocks as u64]);
+        start += tensor.len();
+        blocks += tensor.len().div_ceil(PIECE);
+    }
+    parts.extend([0, start as u64, blocks as u64]);
+    (parts, blocks)
 }
 
 /// The sum of the squares of `values`, in f64: one value, on the device. Sums of several vectors are added up by the caller.
@@ -186,7 +209,7 @@ mod tests {
                     let clip = most.map(|most| (norm.slice(), most));
                     let update = DeviceUpdate { rule, rate: 0.05, weight_decay, steps, clip };
                     let mut state: Vec<_> = states.iter_mut().map(|state| state.slice_mut()).collect();
-                    update.apply(&gpu, &mut parameters.slice_mut(), device.slice(), &mut state).unwrap();
+                    update.apply(&gpu, &mut [parameters.slice_mut()], device.slice(), &mut state).unwrap();
                     naive(&update, most, &mut expected, &gradient, &mut expected_states);
                 }
                 let name = format!("{rule:?}, {count} values, decay {weight_decay}, clipped to {most:?}");
@@ -199,23 +222,55 @@ mod tests {
     }
 
     #[test]
-    fn parts_one_by_one_are_the_whole() {
-        let (gpu, count, cut) = (Gpu::under_test(1), 200, 41);
-        let rule = UpdateRule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: true };
-        let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.01, steps: 1, clip: None };
-        let gradient = gpu.upload(&values(2, count)).unwrap();
-        let run = |parts: &[(usize, usize)]| {
-            let mut parameters = gpu.upload(&values(1, count)).unwrap();
-            let [mut first, mut second] = [gpu.zeros(count).unwrap(), gpu.zeros(count).unwrap()];
-            for &(start, end) in parts {
-                let (whole, m, v) = (parameters.slice_mut(), first.slice_mut(), second.slice_mut());
-                let state = &mut [m.part(start, end).unwrap(), v.part(start, end).unwrap()];
-                let part = gradient.slice().part(start, end).unwrap();
-                update.apply(&gpu, &mut whole.part(start, end).unwrap(), part, state).unwrap();
+    fn tensors_are_changed_as_one_vector_is() {
+        let adam = UpdateRule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, decoupled: true };
+        let sgd = UpdateRule::Sgd { momentum: 0.9, nesterov: true };
+        for (case, lengths) in [
+            vec![200],
+            vec![41, 159],
+            vec![0, 5, 0, 0, 1024, 0, 3000, 1, 0],
+            vec![1025, 1, 2, 3, 4096, 64, 64, 10_000, 7],
+            vec![0, 0],
+            vec![],
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (gpu, count): (_, usize) = (Gpu::under_test(case as u32 % 4), lengths.iter().sum());
+            let start = values(1, count);
+            let gradient = gpu.upload(&values(2, count)).unwrap();
+            let norm = squared_norm_on_device(&gpu, gradient.slice()).unwrap();
+            for rule in [adam, sgd] {
+                let clip = Some((norm.slice(), 0.5));
+                let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.01, steps: 1, clip };
+                let states = || (0..rule.num_states()).map(|_| gpu.zeros::<f32>(count).unwrap()).collect::<Vec<_>>();
+                let run = |lengths: &[usize]| {
+                    let mut rest = start.as_slice();
+                    let mut tensors: Vec<_> = lengths
+                        .iter()
+                        .map(|&length| {
+                            let (first, behind) = rest.split_at(length);
+                            rest = behind;
+                            gpu.upload(first).unwrap()
+                        })
+                        .collect();
+                    let mut states = states();
+                    let mut state: Vec<_> = states.iter_mut().map(|vector| vector.slice_mut()).collect();
+                    let mut given: Vec<_> = tensors.iter_mut().map(|tensor| tensor.slice_mut()).collect();
+                    let before = gpu.counts();
+                    update.apply(&gpu, &mut given, gradient.slice(), &mut state).unwrap();
+                    let after = gpu.counts();
+                    assert_eq!(after.waits, before.waits);
+                    // The list, and the kernel.
+                    assert!(after.launches <= before.launches + 2, "{lengths:?}");
+                    let found: Vec<f32> = tensors.iter().flat_map(|tensor| tensor.to_vec().unwrap()).collect();
+                    (found, states.iter().map(|vector| vector.to_vec().unwrap()).collect::<Vec<_>>())
+                };
+                let (found, whole) = (run(&lengths), run(&[count]));
+                assert!(found == whole, "{lengths:?}, {rule:?}");
+                assert!(count == 0 || found.0 != start);
             }
-            parameters.to_vec().unwrap()
-        };
-        assert_eq!(run(&[(0, cut), (cut, count)]), run(&[(0, count)]));
+        }
     }
 
     #[test]
@@ -237,9 +292,9 @@ mod tests {
         let rule = UpdateRule::Sgd { momentum: 0.9, nesterov: false };
         let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.0, steps: 1, clip: None };
         let length = |result| matches!(result, Err(GpuError::Input(KernelError::Length { .. })));
-        assert!(length(update.apply(&gpu, &mut p.slice_mut(), g.slice(), &mut [])));
-        assert!(length(update.apply(&gpu, &mut p.slice_mut(), g.slice(), &mut [few.slice_mut()])));
+        assert!(length(update.apply(&gpu, &mut [p.slice_mut()], g.slice(), &mut [])));
+        assert!(length(update.apply(&gpu, &mut [p.slice_mut()], g.slice(), &mut [few.slice_mut()])));
         let short = few.slice();
-        assert!(length(update.apply(&gpu, &mut p.slice_mut(), short, &mut [])));
+        assert!(length(update.apply(&gpu, &mut [p.slice_mut()], short, &mut [])));
     }
 }

@@ -50,7 +50,8 @@ pub struct DeviceShuffle {
 }
 
 impl DeviceShuffle {
-    /// `order` are the positions of the mixed frontier, grouped by owner, this rank's in `own`. `local` are positions in the local
+    /// `order` are the positions of the mixed frontier, grouped by owner, this rank's in `own`; `receive` are those of the others
+    /// alone ([`concat_on_device`]). `local` are positions in the local
     /// frontier of `rows` vertices: those of the mixed frontier's own, in the order of `order`, then of those that other ranks ask
     /// for, by rank.
     ///
@@ -60,16 +61,17 @@ impl DeviceShuffle {
         gpu: &Gpu,
         order: DeviceSlice<'_, u32>,
         own: Range<usize>,
+        receive: DeviceBuffer<u32>,
         local: DeviceSlice<'_, u32>,
         rows: usize,
     ) -> Result<Self, GpuError> {
         let (mixed, mine) = (order.len(), own.len());
         let ours = order.part(own.start, own.end)?;
         let asked = local.part(mine, local.len())?;
+        KernelError::check_len("positions of what others own", mixed - mine, receive.len())?;
         let most = rows.max(mixed) + asked.len().max(mixed);
         u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
-        let send = copied(gpu, &[asked])?;
-        let receive = copied(gpu, &[order.part(0, own.start)?, order.part(own.end, mixed)?])?;
+        let send = concat_on_device(gpu, &[asked])?;
         let source = gpu.alloc::<u32>(mixed)?;
         let ends = [(own.start as u64).into(), (own.end as u64).into()];
         let arguments = [
@@ -100,10 +102,13 @@ impl DeviceShuffle {
 }
 
 /// The lists, one behind the other.
-fn copied(gpu: &Gpu, lists: &[DeviceSlice<'_, u32>]) -> Result<DeviceBuffer<u32>, GpuError> {
+///
+/// # Errors
+/// [`GpuError::OutOfMemory`]; what the GPU reports.
+pub fn concat_on_device(gpu: &Gpu, lists: &[DeviceSlice<'_, u32>]) -> Result<DeviceBuffer<u32>, GpuError> {
     let mut out = gpu.alloc(lists.iter().map(|list| list.len()).sum())?;
     let mut from = 0;
-    for list in lists {
+    for list in lists.iter().filter(|list| !list.is_empty()) {
         out.slice_mut().part(from, from + list.len())?.copy_from(gpu, *list)?;
         from += list.len();
     }
@@ -135,8 +140,10 @@ mod tests {
             let local: Vec<u32> = (0..mine).chain((0..asked).map(|_| draws.below(mine + 7))).collect();
             let rows = local.iter().map(|&row| row as usize + 1).max().unwrap_or(0);
             let [order_there, local_there] = [&order, &local].map(|list| gpu.upload(list).unwrap());
-            let shuffle =
-                DeviceShuffle::new(&gpu, order_there.slice(), own.clone(), local_there.slice(), rows).unwrap();
+            let there = order_there.slice();
+            let others = [there.part(0, own.start).unwrap(), there.part(own.end, mixed as usize).unwrap()];
+            let others = concat_on_device(&gpu, &others).unwrap();
+            let shuffle = DeviceShuffle::new(&gpu, there, own.clone(), others, local_there.slice(), rows).unwrap();
             let received: Vec<u32> = [&order[..own.start], &order[own.end..]].concat();
             assert_eq!(shuffle.send.to_vec().unwrap(), local[own.len()..], "case {case}");
             assert_eq!(shuffle.receive.to_vec().unwrap(), received, "case {case}");
@@ -167,9 +174,9 @@ mod tests {
     fn lists_that_do_not_fit_are_refused() {
         let gpu = Gpu::under_test(0);
         let list = gpu.upload(&[0u32, 1, 2]).unwrap();
-        for (own, local) in [(0..4, 3), (0..3, 2)] {
-            let local = list.slice().part(0, local).unwrap();
-            let error = DeviceShuffle::new(&gpu, list.slice(), own, local, 3).unwrap_err();
+        for (own, others, local) in [(0..4, 0, 3), (0..3, 0, 2), (0..2, 0, 3)] {
+            let (others, local) = (gpu.zeros(others).unwrap(), list.slice().part(0, local).unwrap());
+            let error = DeviceShuffle::new(&gpu, list.slice(), own, others, local, 3).unwrap_err();
             assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");
         }
     }

@@ -11,6 +11,7 @@ struct Owner {
     bool known;
 };
 
+// Without `owners`, vertices are dealt to the ranks in turn.
 __device__ __forceinline__ Owner owner_of(const u32 *ids, u64 at, u64 len, const u16 *owners, u64 num_vertices, u32 ranks, u64 *status) {
     if (at >= len) return {0xFFFFFFFFu, false};
     const u32 vertex = ids[at];
@@ -18,7 +19,7 @@ __device__ __forceinline__ Owner owner_of(const u32 *ids, u64 at, u64 len, const
         atomicMax(status, ~(at << 3 | OUT_OF_RANGE));
         return {0xFFFFFFFFu, false};
     }
-    const u32 rank = owners[vertex];
+    const u32 rank = owners ? owners[vertex] : vertex % ranks;
     if (rank >= ranks) atomicMax(status, ~(at << 3 | NO_RANK));
     return {rank, rank < ranks};
 }

@@ -63,6 +63,7 @@ unsafe extern "C" {
         drop: Drop,
         error: *mut c_char,
     ) -> c_int;
+    fn gsplit_forget_gradient(leaf: *const c_void, error: *mut c_char) -> c_int;
     fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char) -> c_int;
     fn gsplit_adopt(
         data: *mut f32,
@@ -127,6 +128,12 @@ pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
 pub fn give_back_memory() -> Result<()> {
     // SAFETY: touches what nobody uses.
     checked(|error| unsafe { gsplit_give_back_memory(error) })
+}
+
+/// Leaves `leaf` without a gradient.
+pub fn forget_gradient(leaf: &Tensor) -> Result<()> {
+    // SAFETY: the tensor outlives the call.
+    checked(|error| unsafe { gsplit_forget_gradient(leaf.as_ptr().cast(), error) })
 }
 
 /// Drops a boxed `T`; one that panics while it is dropped is left where it is.
@@ -222,6 +229,18 @@ impl TensorValue for bf16 {
 
 impl TensorValue for f16 {
     const KIND: Kind = Kind::Half;
+}
+
+impl TensorValue for f64 {
+    const KIND: Kind = Kind::Double;
+}
+
+impl TensorValue for i32 {
+    const KIND: Kind = Kind::Int;
+}
+
+impl TensorValue for u8 {
+    const KIND: Kind = Kind::Uint8;
 }
 
 /// The values of a dense f32 tensor at a place of GPU memory.

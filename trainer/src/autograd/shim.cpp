@@ -1,5 +1,5 @@
 // What tch lacks of torch's C++ interface: a graph node whose backward is a Rust function, a backward pass that starts
-// from a given gradient, and tensors on memory that Rust owns. Called by raw.rs alone, which documents the contract.
+// from a given gradient, leaves whose gradient is taken away, and tensors on memory that Rust owns. Called by raw.rs alone, which documents the contract.
 // No exception leaves: each function returns 0, or 1 with a message in `error`.
 
 #include <torch/csrc/autograd/autograd.h>
@@ -120,6 +120,11 @@ int gsplit_attach(
       node->saved.emplace_back(*saved[i], is_output);
     }
   });
+}
+
+// Leaves a leaf without a gradient, as `zero_grad(set_to_none=True)` does.
+int gsplit_forget_gradient(const Tensor* leaf, char* error) {
+  return guarded(error, [&] { leaf->mutable_grad() = Tensor(); });
 }
 
 int gsplit_backward(const Tensor* output, const Tensor* gradient, char* error) {

@@ -4,9 +4,11 @@
 //! on every rank that reads it, and in whichever way it got there. Plain rows need not be copied: where nothing is to be
 //! done, a layer may read them where they are stored.
 
-use gsplit_kernels::{Epilogue, Stream, StreamKey};
+use gsplit_kernels::{
+    DeviceEpilogue, DeviceSlice, DeviceSliceMut, Epilogue, Gpu, Stream, StreamKey, divide_by_row_sums,
+    divide_by_row_sums_on_device,
+};
 use gsplit_store::FeatureTable;
-use rayon::prelude::*;
 
 use crate::Result;
 use crate::config::{FeatureNorm, ModelConfig};
@@ -47,19 +49,30 @@ impl Input {
         let dim = features.dim();
         match self.normalise {
             FeatureNorm::None => {}
-            FeatureNorm::Row => out.par_chunks_exact_mut(dim.max(1)).for_each(to_sum_1),
+            FeatureNorm::Row => divide_by_row_sums(out, dim)?,
         }
         let dropout = self.dropout.map(|(probability, key)| (vertices, probability, key));
         Ok(Epilogue { dropout, ..Epilogue::default() }.apply(out, dim)?)
     }
-}
 
-/// Divides `row` by the sum of its absolute values, unless that is zero.
-fn to_sum_1(row: &mut [f32]) {
-    let sum: f64 = row.iter().map(|value| f64::from(value.abs())).sum();
-    if sum > 0.0 {
-        let factor = sum.recip();
-        row.iter_mut().for_each(|value| *value = (f64::from(*value) * factor) as f32);
+    /// Makes of `rows`, those of `vertices` as they are stored, what [`Input::read`] gives, to the bit, on the stream of `gpu`. The
+    /// host does not wait.
+    ///
+    /// # Errors
+    /// As [`Input::read`]; what the GPU reports.
+    pub fn apply_there(
+        &self,
+        gpu: &Gpu,
+        vertices: DeviceSlice<'_, u32>,
+        rows: &mut DeviceSliceMut<'_, f32>,
+        dim: usize,
+    ) -> Result<()> {
+        match self.normalise {
+            FeatureNorm::None => {}
+            FeatureNorm::Row => divide_by_row_sums_on_device(gpu, rows, dim)?,
+        }
+        let dropout = self.dropout.map(|(probability, key)| (vertices, probability, key));
+        Ok(DeviceEpilogue { dropout, ..DeviceEpilogue::default() }.apply(gpu, rows, dim)?)
     }
 }
 
@@ -101,6 +114,14 @@ mod tests {
         let expected: Vec<f32> = plain.iter().zip(&mask).map(|(value, factor)| value * factor).collect();
         assert_eq!(read(training, &[2, 1, 0]), expected);
         assert_eq!(read(training, &[0, 0]), [&expected[10..], &expected[10..]].concat());
+        for input in [Input::new(&config), training] {
+            let gpu = Gpu::under_test(1);
+            let stored: Vec<f32> = [rows[2], rows[1], rows[0]].concat();
+            let (vertices, mut there) = (gpu.upload(&[2u32, 1, 0]).unwrap(), gpu.upload(&stored).unwrap());
+            input.apply_there(&gpu, vertices.slice(), &mut there.slice_mut(), 5).unwrap();
+            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            assert_eq!(bits(there.to_vec().unwrap()), bits(read(input, &[2, 1, 0])));
+        }
         assert!(mask.contains(&0.0) && mask.contains(&2.0));
     }
 }

@@ -4,11 +4,12 @@
 //! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
 //! rows are not used as they are stored.
 //!
-//! On a GPU that sampled the mini-batch, the rows are gathered by the vertices there. Ahead of time this happens on the sampler's
-//! stream, into memory of that stream, and one copy within the GPU makes them torch's when they are needed: torch's own
-//! memory cannot be written by another stream than its own without waiting for all that it was told to do.
+//! A GPU that reaches the rows gathers them by the vertices there, makes of them what is asked for, and counts which were in caches.
+//! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
+//! within the GPU makes them torch's when they are needed: torch's own memory cannot be written by another stream than its own
+//! without waiting for all that it was told to do.
 
-use gsplit_kernels::{CacheHits, Gpu};
+use gsplit_kernels::{DeviceHits, Gpu};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
@@ -25,8 +26,8 @@ pub struct Loaded<'a> {
     pub sampled: Sampled<'a>,
     /// One feature row for each vertex of [`Sampled::input`].
     pub input_rows: InputRows,
-    /// How many of the input rows were in caches.
-    pub hits: CacheHits,
+    /// How many of the input rows were in caches, where there are any.
+    pub hits: Option<DeviceHits>,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
@@ -69,6 +70,9 @@ impl Loaded<'_> {
         if let InputRows::Gathered(rows) = &self.input_rows {
             rows.give_to(gpu);
         }
+        if let Some(hits) = &self.hits {
+            hits.give_to(gpu);
+        }
         Ok(())
     }
 }
@@ -80,25 +84,27 @@ pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input,
         && !ahead
         && input.is_plain()
         && sampled.layers.last().is_some_and(|layer| layer.exchange.is_identity());
-    let input_rows = match &sampled.there {
-        Some(there) if source.gathers_there(input) => gathered(source, &there.gpu, &sampled.input, ahead)?,
-        _ if stays => InputRows::Stored,
-        _ => InputRows::Here(source.rows(sampled.input.on_host()?, input)?),
+    let features = source.table();
+    let Some(computing) = source.gathering() else {
+        let input_rows = match stays {
+            true => InputRows::Stored,
+            false => InputRows::Here(source.rows(sampled.input.on_host()?, input)?),
+        };
+        return Ok(Loaded { sampled, input_rows, hits: None, features });
     };
-    // The host reads rows that are changed.
-    let hits = match source.has_cache() && input.is_plain() {
-        true => source.hits(sampled.input.on_host()?),
-        false => CacheHits::default(),
-    };
-    Ok(Loaded { sampled, input_rows, hits, features: source.table() })
+    let sampling = sampled.there.as_ref().map(|there| &there.gpu);
+    let gpu = sampling.unwrap_or(computing);
+    let input_rows = gathered(source, gpu, &sampled.input, input, ahead && sampling.is_some())?;
+    let hits = source.hits(gpu, sampled.input.on_gpu(gpu)?)?;
+    Ok(Loaded { sampled, input_rows, hits, features })
 }
 
-/// The rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
-fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, ahead: bool) -> Result<InputRows> {
+/// What `input` makes of the rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
+fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, input: &Input, ahead: bool) -> Result<InputRows> {
     let vertices = vertices.on_gpu(gpu)?;
     match ahead {
-        true => source.rows_ahead(gpu, vertices).map(InputRows::Gathered),
-        false => source.rows_there(gpu, vertices).map(InputRows::Here),
+        true => source.rows_ahead(gpu, vertices, input).map(InputRows::Gathered),
+        false => source.rows_there(gpu, vertices, input).map(InputRows::Here),
     }
 }
 

@@ -17,8 +17,8 @@
 use std::sync::Arc;
 
 use gsplit_kernels::{
-    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceSampler, DeviceSlice,
-    EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, Uniform,
+    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceOwners,
+    DeviceSampler, DeviceSlice, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, Uniform,
 };
 
 use super::Ownership;
@@ -168,7 +168,8 @@ impl<'a> BatchSampler<'a> {
         match (ownership, &self.how) {
             (Ownership::Mine, _) => Ok((mixed.clone(), Exchange::Identity)),
             (Ownership::Map(_), How::Device { gpu, there: OnDevice { owners: Some(owners), .. }, .. }) => {
-                let (below, exchange) = Exchange::shuffle_on_device(gpu, comm, mixed.on_gpu(gpu)?, *owners)?;
+                let (below, exchange) =
+                    Exchange::shuffle_on_device(gpu, comm, mixed.on_gpu(gpu)?, DeviceOwners::Map(*owners))?;
                 Ok((Ids::on_device(below), exchange))
             }
             (Ownership::Map(part), how) => {

@@ -16,7 +16,7 @@
 //! ranks (`--groups`) each keeps the rows of all parts, and those of all devices of a KEY; `peer` knows no groups.
 //!
 //! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
-//! there. A row's bytes are as it is stored.
+//! there, or theirs together where they keep the same rows (`replicated`). A row's bytes are as it is stored.
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
@@ -29,7 +29,7 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress};
 use serde::Serialize;
 
-use crate::config::{FeatureNorm, Parallelism, TrainConfig};
+use crate::config::{Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job, find_partition};
 use crate::options::RunOptions;
 use crate::place::Place;
@@ -88,7 +88,9 @@ impl Caches {
     ) -> Result<Option<Self>> {
         let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
-        let room = room(options, left, row_bytes, ranks)?;
+        let alike = placement == RowPlacement::Replicated;
+        let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
+        let room = room(options, &left, row_bytes, ranks)?;
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
             RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split && options.process.is_none(),
@@ -173,9 +175,6 @@ pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> R
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
     } else if options.placement == Some(RowPlacement::Host) {
         return Ok(None);
-    } else if config.model.input_dropout > 0.0 || config.model.normalise_features != FeatureNorm::None {
-        // Nothing would read the caches.
-        format!("{flag}: with --input-dropout or --normalise-features the host reads all rows: leave one of them out")
     } else if let (Some(placement @ (RowPlacement::Peer | RowPlacement::Stored(_))), true) =
         (&options.placement, options.process.is_some())
     {
@@ -187,6 +186,14 @@ pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> R
         return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config.parallelism))));
     };
     Err(Error::Option(problem))
+}
+
+/// The bytes that each rank has where those which share a GPU keep the same rows: what they have together, of which `left` says the
+/// share of each.
+fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
+    let sharing = |gpu: &Gpu| places.iter().filter_map(Place::gpu).filter(|other| gpu.is_same_device(other)).count();
+    let of = |(place, bytes): (&Place, &u64)| place.gpu().map_or(0, |gpu| bytes.saturating_mul(sharing(gpu) as u64));
+    places.iter().zip(left).map(of).collect()
 }
 
 /// The rows that each of `ranks` has room for, where `left` says the bytes of those of this process: either all, or the one that
@@ -298,6 +305,9 @@ mod tests {
 
     #[test]
     fn room_is_what_is_given_or_what_is_left() {
+        let [one, other] = [0, 1].map(Place::emulated);
+        let places = [one.clone(), other, one];
+        assert_eq!(together(&places, &[100, 350, 100]), [200, 350, 200], "one has it for both");
         let room = |options: &RunOptions, row_bytes| room(options, &[1000, 350, 99], row_bytes, 3);
         assert_eq!(room(&RunOptions::default(), 100).unwrap(), [10, 3, 0]);
         // A process asks for itself.

@@ -12,16 +12,16 @@
 //! Cost: one copy of the rows in and out beside the gathers. The host waits for the other ranks' threads, and for the
 //! rows themselves where these go by way of the host or over NCCL.
 //!
-//! Where the mixed frontier is on the GPU, the index is made there, and is that of the host. Vertices that others own go down to
-//! be sent, those that others ask for come up, and nothing else crosses the bus; the host waits for the numbers by owner, for the
-//! vertices to send, and for the size of the local frontier.
+//! Where the mixed frontier is on the GPU, the index is made there, and is that of the host. Vertices go from GPU to GPU as rows
+//! do, and nothing but counts comes to the host, which waits twice: for the numbers of vertices by owner, and for the size of the
+//! local frontier.
 
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceShuffle, DeviceSlice, Edges, Gpu, Reduce,
-    all_to_all_counts, all_to_all_v, device_all_to_all_v, gather_on_device, select_on_device, split_on_device,
-    unique_on_device,
+    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceOwners, DeviceShuffle, DeviceSlice,
+    Edges, Gpu, Reduce, all_to_all_counts, concat_on_device, device_all_to_all_v, gather_on_device,
+    select_on_device, split_on_device, unique_on_device,
 };
 use tch::{Device, Tensor};
 
@@ -99,28 +99,29 @@ fn back(index: &Index, rows_in: usize) -> Result<Edges> {
 }
 
 impl Exchange {
-    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are there too: a rank for every vertex of the graph. Collective.
+    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are there too. Collective.
     pub fn shuffle_on_device(
         gpu: &Gpu,
         comm: &dyn Communicator,
         mixed: DeviceSlice<'_, u32>,
-        owners: DeviceSlice<'_, u16>,
+        owners: DeviceOwners<'_>,
     ) -> Result<(DeviceBuffer<u32>, Exchange)> {
         let me = comm.rank();
         let split = split_on_device(gpu, mixed, owners, comm.size())?;
         let start: usize = split.counts[..me].iter().sum();
         let own = start..start + split.counts[me];
-        let needed = select_on_device(gpu, mixed, split.order.slice())?;
-        let part = |from: usize, to: usize| needed.slice().part(from, to);
+        let order = split.order.slice();
         // A rank's own vertices stay where they are.
-        let others = [part(0, own.start)?.to_vec(gpu)?, part(own.end, mixed.len())?.to_vec(gpu)?].concat();
-        let receive = Counts::without(split.counts.clone(), me);
+        let ours = select_on_device(gpu, mixed, order.part(own.start, own.end)?)?;
+        let of_others = concat_on_device(gpu, &[order.part(0, own.start)?, order.part(own.end, mixed.len())?])?;
+        let needed = select_on_device(gpu, mixed, of_others.slice())?;
+        let receive = Counts::without(split.counts, me);
         let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
-        let asked: Vec<u32> = all_to_all_v(comm, &others, &receive.0, &send.0)?;
-        let asked = gpu.upload(&asked)?;
-        let (local_frontier, local) = unique_on_device(gpu, &[part(own.start, own.end)?, asked.slice()])?;
+        let mut asked = gpu.alloc(send.0.iter().sum())?;
+        device_all_to_all_v(comm, gpu, needed.slice(), &receive.0, &mut asked.slice_mut(), &send.0)?;
+        let (local_frontier, local) = unique_on_device(gpu, &[ours.slice(), asked.slice()])?;
         let rows_in = local_frontier.len();
-        let index = DeviceShuffle::new(gpu, split.order.slice(), own, local.slice(), rows_in)?;
+        let index = DeviceShuffle::new(gpu, order, own, of_others, local.slice(), rows_in)?;
         let (on_host, on_device) = (OnceLock::new(), OnDevice(Box::new(index).into()));
         let shuffle = Shuffle { rows_in, rows_out: mixed.len(), send, receive, on_host, on_device };
         Ok((local_frontier, Exchange::Shuffle(Box::new(shuffle))))

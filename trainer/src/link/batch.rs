@@ -88,8 +88,7 @@ impl LinkBatch {
         let scored = model.pair_scorer().loss(mixed, dim, pairs, scale / self.total as f32, Some(dropout))?;
         let gradient = self.exchange.backward(comm, scored.gradient, dim)?;
         Ok(Loss {
-            value: scored.loss / self.total as f64,
-            correct: scored.correct,
+            numbers: Some(Tensor::from_slice(&[scored.loss / self.total as f64, scored.correct as f64])),
             counted: sources.len() as u64,
             gradient: match seeds {
                 0 => None,

@@ -72,22 +72,18 @@ impl Norm {
     }
 
     /// Takes the moments of a mini-batch into the running ones.
-    pub fn observe(&self, moments: &Moments) {
-        let Self::Batch { mean, variance, .. } = self else { return };
-        // A mini-batch that overflowed in f16 is left out, here too.
-        if !moments.mean.iter().chain(&moments.variance).all(|moment| moment.is_finite()) {
-            return;
-        }
-        let rows = moments.rows;
-        let unbiased = if rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
-        let mix = |running: &Tensor, new: &[f64], factor: f64| {
-            let new: Vec<f32> = new.iter().map(|value| (value * factor) as f32).collect();
-            let mixed = running * (1.0 - MOMENTUM) + Tensor::from_slice(&new).to_device(running.device()) * MOMENTUM;
-            running.shallow_clone().copy_(&mixed);
-        };
+    pub fn observe(&self, place: &Place, moments: &Moments) -> Result<()> {
+        let Self::Batch { mean, variance, .. } = self else { return Ok(()) };
+        let statistics = moments.statistics(place)?;
         tch::no_grad(|| {
-            mix(mean, &moments.mean, 1.0);
-            mix(variance, &moments.variance, unbiased);
-        });
+            // A mini-batch that overflowed in f16 is left out, here too.
+            let [means, variances] = statistics.each_ref().map(|new| new.isfinite().all());
+            let whole = means.f_logical_and(&variances)?;
+            for (running, new) in [mean, variance].into_iter().zip(statistics) {
+                let mixed = running.f_mul_scalar(1.0 - MOMENTUM)?.f_add_(&new.f_mul_scalar(MOMENTUM)?)?;
+                running.shallow_clone().f_copy_(&mixed.f_where_self(&whole, running)?)?;
+            }
+            Ok(())
+        })
     }
 }

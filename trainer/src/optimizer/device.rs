@@ -1,17 +1,17 @@
-//! The update on a GPU: a kernel for each parameter, after one that takes the norm of all gradients. Where these are of a scaled loss
-//! (`scale.rs`) and not finite, nothing is updated.
+//! The update on a GPU: one kernel for all parameters, after those that take the norm of all gradients. Where these are of a scaled
+//! loss (`scale.rs`) the host reads the norm, and where it is not finite nothing is updated.
 
 use gsplit_kernels::{DeviceSliceMut, DeviceUpdate, Gpu, UpdateRule, squared_norm_on_device};
 use tch::{Device, Tensor};
 
-use super::{Optimizer, Update};
+use super::{GradientNorm, Optimizer, Update, norm_of};
 use crate::Result;
-use crate::autograd::{device_values, device_values_mut};
+use crate::autograd::{device_values, device_values_mut, forget_gradient};
 use crate::config::{OptimizerConfig, OptimizerKind};
 use crate::model::Parameters;
 
 impl Optimizer {
-    /// As [`Optimizer::update`], from the gradient of all ranks. The host waits for its norm.
+    /// As [`Optimizer::update`], from the gradient of all ranks. The host waits for nothing, unless losses are scaled.
     pub(super) fn update_there(
         &mut self,
         (gpu, device): (&Gpu, Device),
@@ -23,15 +23,15 @@ impl Optimizer {
         }
         let gradient = device_values(device, &gradient)?;
         let squared = squared_norm_on_device(gpu, gradient)?;
-        let gradient_norm = squared.to_vec()?.iter().sum::<f64>().sqrt();
         let learning_rate = self.rate.at(self.steps);
         self.steps += 1;
-        let clear = || parameters.iter().for_each(|(_, tensor)| tensor.shallow_clone().zero_grad());
+        let forget = || parameters.iter().try_for_each(|(_, tensor)| forget_gradient(tensor));
         if let Some(scaling) = &mut self.scaling {
-            scaling.follow(gradient_norm.is_finite())?;
-            if !gradient_norm.is_finite() {
-                clear();
-                return Ok(Update { gradient_norm: 0.0, learning_rate, skipped: true });
+            let finite = norm_of(&squared)?.is_finite();
+            scaling.follow(finite)?;
+            if !finite {
+                forget()?;
+                return Ok(Update { gradient_norm: GradientNorm::Squared(squared), learning_rate, skipped: true });
             }
         }
         let skipped = self.scaling.map_or(0, |scaling| scaling.skipped);
@@ -44,18 +44,11 @@ impl Optimizer {
         };
         let mut state = self.state.iter_mut().map(|(_, vector)| device_values_mut(device, vector));
         let mut state: Vec<DeviceSliceMut<'_, f32>> = state.by_ref().collect::<Result<_>>()?;
-        let mut start = 0;
-        for (_, tensor) in parameters.iter() {
-            let end = start + tensor.numel();
-            let mut tensor = tensor.detach();
-            let parts = state.iter_mut().map(|vector| vector.reborrow().part(start, end));
-            let mut parts = parts.collect::<Result<Vec<_>, _>>()?;
-            let values = &mut device_values_mut(device, &mut tensor)?;
-            update.apply(gpu, values, gradient.part(start, end)?, &mut parts)?;
-            start = end;
-        }
-        clear();
-        Ok(Update { gradient_norm, learning_rate, skipped: false })
+        let mut tensors: Vec<Tensor> = parameters.iter().map(|(_, tensor)| tensor.detach()).collect();
+        let values = tensors.iter_mut().map(|tensor| device_values_mut(device, tensor));
+        update.apply(gpu, &mut values.collect::<Result<Vec<_>>>()?, gradient, &mut state)?;
+        forget()?;
+        Ok(Update { gradient_norm: GradientNorm::Squared(squared), learning_rate, skipped: false })
     }
 }
 

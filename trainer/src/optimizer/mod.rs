@@ -3,10 +3,10 @@
 //! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
 //! is clipped, and the optimizer's state is a few vectors like it. Formulas are those of torch's optimizers of the
 //! same names; they are written with tensor operations, because `tch` cannot save the state of its own, and on a GPU as one kernel
-//! (`device.rs`). Every rank makes
+//! (`device.rs`), for which the host does not wait. Every rank makes
 //! the same update from the same bits, and no number depends on how many threads there are.
 
-use gsplit_kernels::Communicator;
+use gsplit_kernels::{Communicator, DeviceBuffer, device_all_reduce_sum};
 use tch::{Kind, TchError, Tensor};
 
 use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
@@ -41,15 +41,42 @@ pub struct Optimizer {
 }
 
 /// What an update was like.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Debug)]
 pub struct Update {
     /// Norm of the gradient, over all ranks and parameters, before clipping. Not finite where a gradient was not: then the
     /// parameters are worth nothing.
-    pub gradient_norm: f64,
+    pub gradient_norm: GradientNorm,
     /// The learning rate.
     pub learning_rate: f64,
-    /// Whether the parameters stayed as they were, because a gradient in f16 was not finite; the norm is 0 then.
+    /// Whether the parameters stayed as they were, because a gradient in f16 was not finite.
     pub skipped: bool,
+}
+
+/// The norm of a gradient, where it was computed.
+#[derive(Debug)]
+pub enum GradientNorm {
+    /// On the host.
+    Here(f64),
+    /// Its square, on a GPU.
+    Squared(DeviceBuffer<f64>),
+}
+
+impl GradientNorm {
+    /// The norm. Waits for a GPU that computes it.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn on_host(&self) -> Result<f64> {
+        match self {
+            Self::Here(norm) => Ok(*norm),
+            Self::Squared(squared) => norm_of(squared),
+        }
+    }
+}
+
+/// The norm whose square is `squared`, in parts. Waits for it.
+fn norm_of(squared: &DeviceBuffer<f64>) -> Result<f64> {
+    Ok(squared.to_vec()?.iter().sum::<f64>().sqrt())
 }
 
 impl Optimizer {
@@ -117,7 +144,7 @@ impl Optimizer {
             let change = self.change(parameters, gradient, learning_rate)?;
             subtract(parameters, &change)
         })?;
-        Ok(Update { gradient_norm, learning_rate, skipped: false })
+        Ok(Update { gradient_norm: GradientNorm::Here(gradient_norm), learning_rate, skipped: false })
     }
 
     /// What is to be subtracted from the flat parameters; moves the state on.
@@ -205,12 +232,16 @@ fn summed_gradient(parameters: &Parameters, comm: &dyn Communicator) -> Result<T
             _ => tensor.detach().zeros_like().flatten(0, -1),
         })
         .collect();
-    let local = Tensor::f_cat(&parts, 0)?;
+    let mut local = Tensor::f_cat(&parts, 0)?;
     if comm.size() == 1 {
+        return Ok(local);
+    }
+    if let Place::Device(gpu, device, ..) = parameters.place() {
+        device_all_reduce_sum(comm, gpu, &mut autograd::device_values_mut(*device, &mut local)?)?;
         return Ok(local);
     }
     let mut values = vec![0f32; local.numel()];
     local.f_copy_data(&mut values, local.numel())?;
     comm.all_reduce_sum_f32(&mut values)?;
-    Ok(Tensor::from_slice(&values).f_to_device(parameters.place().device())?)
+    Ok(Tensor::from_slice(&values))
 }

@@ -55,7 +55,7 @@ impl Targets<'_> {
         comm: &dyn Communicator,
     ) -> Result<Loss> {
         match self {
-            Self::Nodes(targets) => targets.loss(rows, seeds, scale),
+            Self::Nodes(targets) => targets.loss(model.place(), rows, seeds, scale),
             Self::Links(batch) => batch.loss(model, rows, (dropout, scale), comm),
         }
     }
@@ -64,11 +64,10 @@ impl Targets<'_> {
 /// What came of a mini-batch on this rank.
 #[derive(Debug, Default)]
 pub struct Loss {
-    /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
-    pub value: f64,
-    /// Decisions that were right: a class for each labelled seed; yes or no for each of its classes where it can have
-    /// several, and for each pair of vertices.
-    pub correct: u64,
+    /// f64 `[2]`, where the rows are or on the host; both are 0 if it is `None`. This rank's share of the global mini-batch's mean
+    /// loss: the shares add up to it. Then the decisions that were right: a class for each labelled seed; yes or no for each of its
+    /// classes where it can have several, and for each pair of vertices. To read them is to wait for them.
+    pub numbers: Option<Tensor>,
     /// Decisions.
     pub counted: u64,
     /// Gradient of the rows, of the scaled loss; `None` where this rank has no seeds.

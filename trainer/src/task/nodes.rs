@@ -5,6 +5,7 @@ use tch::{Kind, Reduction, Tensor};
 
 use super::{Labels, Loss};
 use crate::Result;
+use crate::place::Place;
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
@@ -27,25 +28,25 @@ impl<'a> NodeTargets<'a> {
 }
 
 impl NodeTargets<'_> {
-    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`, and the gradient of `scale` times the loss.
-    pub fn loss(&self, rows: &Tensor, seeds: &[u32], scale: f32) -> Result<Loss> {
+    /// The loss of `seeds`, whose logits are `rows`, f32 `[seeds, classes]`, at `place`, and the gradient of `scale` times the loss.
+    pub fn loss(&self, place: &Place, rows: &Tensor, seeds: &[u32], scale: f32) -> Result<Loss> {
         if seeds.is_empty() {
             return Ok(Loss::default());
         }
         let rows = rows.detach().set_requires_grad(true);
         let (sum, correct, counted) = match self.labels {
             Labels::One { class, .. } => {
-                let classes: Vec<i64> = seeds.iter().map(|&v| i64::from(class[v as usize])).collect();
-                let counted = classes.iter().filter(|&&label| label != UNLABELLED).count() as u64;
-                let classes = Tensor::from_slice(&classes).f_to_device(rows.device())?;
+                let classes: Vec<i32> = seeds.iter().map(|&v| class[v as usize]).collect();
+                let counted = classes.iter().filter(|&&label| i64::from(label) != UNLABELLED).count() as u64;
+                let classes = place.upload(&classes)?.f_to_kind(Kind::Int64)?;
                 let sum = rows.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0)?;
                 (sum, rows.argmax(1, false).eq_tensor(&classes), counted)
             }
             Labels::Several(labels) => {
                 let classes = labels.num_classes();
-                let has = |&v: &u32| (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))));
-                let wanted: Vec<f32> = seeds.iter().flat_map(has).collect();
-                let wanted = Tensor::from_slice(&wanted).f_to_device(rows.device())?;
+                let has = |&v: &u32| (0..classes).map(move |class| u8::from(labels.has(v, class)));
+                let wanted: Vec<u8> = seeds.iter().flat_map(has).collect();
+                let wanted = place.upload(&wanted)?.f_to_kind(Kind::Float)?;
                 let wanted = wanted.view([seeds.len() as i64, i64::from(classes)]);
                 let sum = rows.f_binary_cross_entropy_with_logits::<Tensor>(&wanted, None, None, Reduction::Sum)?;
                 (sum, rows.gt(0.0).eq_tensor(&wanted.gt(0.5)), seeds.len() as u64 * u64::from(classes))
@@ -57,7 +58,7 @@ impl NodeTargets<'_> {
         if scale != 1.0 {
             let _ = gradient.f_mul_scalar_(f64::from(scale))?;
         }
-        let correct = correct.sum(Kind::Int64).int64_value(&[]) as u64;
-        Ok(Loss { value: loss.double_value(&[]), correct, counted, gradient: Some(gradient) })
+        let numbers = [loss.detach().f_to_kind(Kind::Double)?, correct.f_sum(Kind::Double)?];
+        Ok(Loss { numbers: Some(Tensor::f_stack(&numbers, 0)?), counted, gradient: Some(gradient) })
     }
 }

@@ -257,21 +257,21 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         let batch = load(&source, sampled, &Input::training(&config.model, at), true).unwrap();
         let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
-        let taken = side.buffers_taken();
+        let taken = side.counts().taken;
         assert!(taken > 8 * config.fanouts.len() as u64);
         batch.hand_over(place.gpu()).unwrap();
-        let before = side.buffers_freed();
+        let before = side.counts().freed;
         drop(batch);
-        let of_the_batch = side.buffers_freed() - before;
+        let of_the_batch = side.counts().freed - before;
         drop(sampler);
-        (taken, side.buffers_freed(), of_the_batch)
+        (taken, side.counts().freed, of_the_batch)
     });
     for (taken, freed, of_the_batch) in frees {
         assert_eq!(of_the_batch, 0, "the stream that sampled frees nothing of the mini-batch");
         // Its own memory it does free: what is missing is the mini-batch.
         assert!(freed > 0 && freed < taken, "{freed} of {taken}");
     }
-    assert!(gpu.buffers_freed() > 0);
+    assert!(gpu.counts().freed > 0);
 }
 
 /// What a run says beside its numbers.

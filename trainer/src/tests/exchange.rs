@@ -1,6 +1,6 @@
 //! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
 
-use gsplit_kernels::{Draws, Stream, StreamKey};
+use gsplit_kernels::{DeviceOwners, Draws, Stream, StreamKey};
 
 use super::fixture::{Cut, on_ranks};
 use crate::Exchange;
@@ -84,7 +84,8 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             // The index of the host, and one that was made on the GPU.
             let gpu = place.gpu().unwrap();
             let (vertices, owners) = (gpu.upload(&mixed).unwrap(), gpu.upload(&part).unwrap());
-            let (found, there) = Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners.slice()).unwrap();
+            let shuffled = |owners| Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners).unwrap();
+            let (found, there) = shuffled(DeviceOwners::Map(owners.slice()));
             assert_eq!(found.to_vec().unwrap(), frontier, "{ranks} ranks, {cut:?}");
             assert_eq!(there.rows_received(), exchange.rows_received());
             for exchange in [&exchange, &there] {
@@ -95,6 +96,8 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             }
             let on_host = (there.forward(comm, x, DIM).unwrap(), there.backward(comm, y, DIM).unwrap());
             assert_eq!(on_host, expected, "{ranks} ranks, {cut:?}");
+            let (in_turn, _) = Exchange::shuffle(comm, &mixed, |v| v as usize % ranks).unwrap();
+            assert_eq!(shuffled(DeviceOwners::InTurn).0.to_vec().unwrap(), in_turn);
         });
     }
 }

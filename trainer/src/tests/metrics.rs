@@ -32,6 +32,7 @@ use tempfile::TempDir;
 use super::fixture::provenance;
 use crate::Metric;
 use crate::metric::Scorer;
+use crate::place::Place;
 use crate::step::{from_rows, to_rows};
 use crate::task::{Labels, NodeTargets};
 
@@ -126,7 +127,12 @@ fn oracle_the_loss_of_several_classes_is_its_formula() {
     let seeds: Vec<u32> = (0..VERTICES as u32).step_by(3).collect();
     let logits = &g.logits(60, 3)[..seeds.len() * 3];
     let targets = NodeTargets { labels: &labels, labelled: 50 };
-    let found = targets.loss(&from_rows(logits.to_vec(), seeds.len(), 3).unwrap(), &seeds, 1.0).unwrap();
+    let logits_there = from_rows(logits.to_vec(), seeds.len(), 3).unwrap();
+    let found = targets.loss(&Place::host(), &logits_there, &seeds, 1.0).unwrap();
+    let place = Place::under_test(1);
+    let on_gpu = targets.loss(&place, &place.bring(&logits_there).unwrap(), &seeds, 1.0).unwrap();
+    let numbers = Vec::<f64>::try_from(found.numbers.unwrap()).unwrap();
+    assert_eq!(Vec::<f64>::try_from(on_gpu.numbers.unwrap()).unwrap(), numbers);
     let gradient = to_rows(found.gradient.as_ref().unwrap()).unwrap();
     let (mut loss, mut right) = (0.0, 0);
     for (i, &logit) in logits.iter().enumerate() {
@@ -137,8 +143,8 @@ fn oracle_the_loss_of_several_classes_is_its_formula() {
         let slope = (sigmoid - f64::from(u8::from(has))) / 50.0;
         assert!((f64::from(gradient[i]) - slope).abs() < 1e-7, "{i}: {}, expected {slope}", gradient[i]);
     }
-    assert!((found.value - loss / 50.0).abs() < 1e-5 * loss, "{}, expected {}", found.value, loss / 50.0);
-    assert_eq!((found.correct, found.counted), (right, 60));
+    assert!((numbers[0] - loss / 50.0).abs() < 1e-5 * loss, "{}, expected {}", numbers[0], loss / 50.0);
+    assert_eq!((numbers[1], found.counted), (right as f64, 60));
 }
 
 #[test]

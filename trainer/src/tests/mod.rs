@@ -22,5 +22,6 @@ mod refusals;
 mod runs;
 mod sampling;
 mod step_log;
+mod waits;
 
 pub(crate) use fixture::{config as quick_config, on_ranks};

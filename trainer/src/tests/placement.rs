@@ -1,6 +1,6 @@
 //! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
 
-use gsplit_kernels::{Draws, Solo, Stream, StreamKey};
+use gsplit_kernels::{CacheHits, DeviceHits, Draws, Solo, Stream, StreamKey};
 use gsplit_store::{
     CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap, Placement, PlacementConfig,
     Presample, PresampleConfig, RowLoads,
@@ -123,7 +123,9 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
         let is_own = |v: &u32| lists[rank].contains(v);
         let own = vertices.iter().filter(|v| is_own(v)).count();
         let of_peers = |v: &&u32| crosses && !is_own(v) && lists.iter().any(|list| list.contains(v));
-        let hits = source.hits(&vertices);
+        let gpu = places[rank].gpu().unwrap();
+        let hits = source.hits(gpu, gpu.upload(&vertices).unwrap().slice()).unwrap();
+        let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
         assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
     }
 }
@@ -146,6 +148,35 @@ fn oracle_rows_and_hits_on_gpus_of_every_placement_dtype_and_room() {
                     check(&fixture, dim, row_bytes, ranks, placement, rows);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn ranks_that_share_a_gpu_share_what_they_both_keep() {
+    let fixture = dataset(75, 120, 4);
+    let config = config(ModelKind::Sage, Parallelism::Data, 3);
+    let partition = store_partition(&fixture.dataset, Cut::Random, 3);
+    for (placement, stores) in [(RowPlacement::Replicated, 2), (RowPlacement::Partitioned, 3)] {
+        let config = TrainConfig { partition: Some(partition.clone()), ..config.clone() };
+        let options = RunOptions { placement: Some(placement), cache: Some(240), ..RunOptions::default() };
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+        // Ranks 0 and 2 are on one GPU.
+        let (shared, other) = (Place::emulated(0), Place::emulated(1));
+        let places = [shared.clone(), other.clone(), shared.clone()];
+        let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, &places, &NoProgress).unwrap().unwrap();
+        let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+        let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
+        pinned.fill(&caches, &gpus).unwrap();
+        let taken = [&shared, &other].map(|place| place.gpu().unwrap().counts().taken);
+        assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
+        for (rank, place) in places.iter().enumerate() {
+            let source = FeatureSource::pinned(&job.features, place, &pinned, rank).unwrap();
+            let found = source.rows(caches.of(rank), &Input::new(&config.model)).unwrap();
+            let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
+            gather_features(&job.features, caches.of(rank), &mut stored).unwrap();
+            assert_eq!(crate::step::to_rows(&found).unwrap(), stored);
         }
     }
 }
@@ -205,6 +236,36 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
             assert!(few.0[1] > 0 && few.0[1] + few.0[2] < all.0[1] + all.0[2], "{what}: {few:?}");
             assert_eq!(all.1.rows.iter().sum::<usize>() == 400, placement == "replicated", "{what}");
         }
+    }
+}
+
+#[test]
+fn rows_that_are_changed_are_read_from_caches_too() {
+    let fixture = dataset(76, 200, 5);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    for parallelism in [Parallelism::Split, Parallelism::Data] {
+        let config = changed(&config(ModelKind::Sage, parallelism, 2), |config| {
+            (config.eval_every, config.epochs) = (0, 1);
+            (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.3);
+        });
+        let with = |placement: Option<RowPlacement>, prefetch| {
+            let cache = placement.as_ref().map(|_| 30 * 24);
+            let options = RunOptions { emulated: Some(1), placement, cache, prefetch, ..RunOptions::default() };
+            run(&fixture, &config, &options).unwrap()
+        };
+        let plain = with(None, 0);
+        for (placement, prefetch) in [(RowPlacement::Replicated, 0), (RowPlacement::Partitioned, 2)] {
+            let cached = with(Some(placement), prefetch);
+            assert_eq!(losses(&cached), losses(&plain), "{parallelism}");
+            let [loaded, own, _] = found(&cached);
+            assert!(own > 0 && own < loaded);
+        }
+        let mapped = RunOptions { emulated: Some(1), features: crate::FeaturePlace::Mapped, ..RunOptions::default() };
+        assert_eq!(
+            losses(&run(&fixture, &config, &mapped).unwrap()),
+            losses(&plain),
+            "the host gathers, {parallelism}"
+        );
     }
 }
 
@@ -273,10 +334,6 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
     let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };
     refused(&data, mapped, &["--placement: ", "--load-features memory"]);
-    let dropped = changed(&data, |config| config.model.input_dropout = 0.5);
-    refused(&dropped, with("replicated"), &["--placement: with --input-dropout"]);
-    let normalised = changed(&data, |config| config.model.normalise_features = FeatureNorm::Row);
-    refused(&normalised, RunOptions { cache: Some(240), ..with("replicated") }, &["--cache: with --input-dropout"]);
     let process = || Some(std::sync::Arc::new(Process::new(Box::new(Solo), Box::new(Solo), None)));
     refused(&single, RunOptions { process: process(), ..with("peer") }, &["--placement peer", "processes"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);

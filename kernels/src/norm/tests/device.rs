@@ -4,8 +4,8 @@ use super::{SHAPES, inputs};
 use crate::spmm::tests::device::assert_same;
 use crate::spmm::tests::values;
 use crate::{
-    ColumnNorm, DeviceColumnNorm, Gpu, GpuError, KernelError, column_moments, column_moments_on_device, layer_norm,
-    layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
+    ColumnNorm, DeviceColumnNorm, DeviceMoments, Gpu, GpuError, KernelError, column_moments, column_moments_on_device,
+    layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
 
 const EPSILON: f32 = 1e-5;
@@ -74,6 +74,25 @@ fn batch_norm_is_that_of_the_host() {
                 assert!((found - expected).abs() <= 1e-12 * expected.abs().max(1.0), "{name}: {found}, {expected}");
             }
 
+            let given = gpu.upload(&sums).unwrap();
+            let moments = DeviceMoments::new(&gpu, given, f64::from(EPSILON)).unwrap();
+            let total = sums[0].max(1.0);
+            let means: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / total).collect();
+            let variances = sums[1 + dim..].iter().zip(&means).map(|(sum, mean)| (sum / total - mean * mean).max(0.0));
+            let unbiased = if sums[0] > 1.0 { sums[0] / (sums[0] - 1.0) } else { 1.0 };
+            let variances: Vec<f64> = variances.collect();
+            let inverse = |variance: &f64| (1.0 / (variance + f64::from(EPSILON)).sqrt()) as f32;
+            let expected = [narrow(&means), narrow(&variances.iter().map(|v| v * unbiased).collect::<Vec<_>>())];
+            assert_eq!(moments.statistics().map(|values| values.to_vec(&gpu).unwrap()), expected, "{name}");
+            assert_eq!(moments.norm().mean.to_vec(&gpu).unwrap(), expected[0], "{name}");
+            let inverses: Vec<f32> = variances.iter().map(inverse).collect();
+            assert_eq!(moments.norm().inverse.to_vec(&gpu).unwrap(), inverses, "{name}");
+            assert_eq!(moments.num_rows(&gpu).unwrap(), sums[0]);
+            let mut divided = gpu.upload(&sums).unwrap();
+            moments.divide(&gpu, &mut divided.slice_mut()).unwrap();
+            assert_eq!(divided.to_vec().unwrap(), sums.iter().map(|sum| sum / total).collect::<Vec<_>>());
+            let given = weighted.then_some(&weights[..]);
+
             let [mean, inverse] = [values(5, dim), values(6, dim)];
             let host = ColumnNorm { mean: &mean, inverse: &inverse };
             let [m, i] = [&mean, &inverse].map(|values| gpu.upload(values).unwrap());
@@ -118,6 +137,7 @@ fn wrong_sizes_are_refused() {
     assert!(length(layer_norm_on_device(&gpu, slice(4), [slice(2); 2], EPSILON, two, four)), "two rows, four moments");
     assert!(length(layer_norm_backward_on_device(&gpu, slice(4), slice(2), slice(4), slice(2), four)));
     assert!(length(column_moments_on_device(&gpu, slice(3), None, 2)));
+    assert!(length(DeviceMoments::new(&gpu, gpu.zeros(4).unwrap(), 1e-5)));
     assert!(length(column_moments_on_device(&gpu, slice(4), Some(slice(1)), 2)));
     let norm = DeviceColumnNorm { mean: slice(2), inverse: slice(2) };
     assert!(length(norm.forward(&gpu, slice(3), [slice(2); 2], four)));

@@ -1,12 +1,15 @@
 //! Layer norm and batch norm on a GPU.
 
+use std::sync::Arc;
+
 use gsplit_kernels::{
-    DeviceBuffer, DeviceColumnNorm, Gpu, column_moments_on_device, layer_norm_backward_on_device, layer_norm_on_device,
+    Communicator, DeviceBuffer, DeviceColumnNorm, DeviceMoments, DeviceSlice, Gpu, column_moments_on_device,
+    device_all_reduce_sum, layer_norm_backward_on_device, layer_norm_on_device,
 };
 use tch::{Device, Kind, Tensor};
 
 use super::super::{Finish, filled_on, shape};
-use super::{EPSILON, Moments};
+use super::{Columns, EPSILON};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut};
 use crate::config::Dtype;
@@ -56,68 +59,86 @@ fn tensor_of((gpu, device): There<'_>, values: &DeviceBuffer<f32>) -> Result<Ten
     filled_on(device, &[values.len()], |out| Ok(out.copy_from(gpu, values.slice())?))
 }
 
-/// The sums that [`Moments::of`] begins with.
-pub(super) fn moments((gpu, device): There<'_>, rows: &Tensor, weights: Option<&[f32]>) -> Result<Vec<f64>> {
+/// [`Moments::of`](super::Moments::of).
+pub(super) fn moments(
+    (gpu, device): There<'_>,
+    rows: &Tensor,
+    weights: Option<&Tensor>,
+    comm: &dyn Communicator,
+) -> Result<DeviceMoments> {
     let x = rows.detach().contiguous();
     let (_, dim) = shape("rows to normalise", &x)?;
-    let weights = weights.map(|weights| gpu.upload(weights)).transpose()?;
-    let weights = weights.as_ref().map(DeviceBuffer::slice);
-    Ok(column_moments_on_device(gpu, device_values(device, &x)?, weights, dim)?.to_vec()?)
+    let weights = weights.map(|weights| device_values(device, weights)).transpose()?;
+    let mut sums = column_moments_on_device(gpu, device_values(device, &x)?, weights, dim)?;
+    device_all_reduce_sum(comm, gpu, &mut sums.slice_mut())?;
+    Ok(DeviceMoments::new(gpu, sums, EPSILON)?)
+}
+
+/// [`Moments::statistics`](super::Moments::statistics).
+pub(super) fn statistics((gpu, device): There<'_>, moments: &DeviceMoments) -> Result<[Tensor; 2]> {
+    let [mean, variance] = moments.statistics();
+    let tensor =
+        |values: DeviceSlice<'_, f32>| filled_on(device, &[values.len()], |out| Ok(out.copy_from(gpu, values)?));
+    Ok([tensor(mean)?, tensor(variance)?])
+}
+
+/// [`Moments::correct`](super::Moments::correct) of rows and gradient, with weights.
+pub(super) fn correct(
+    (gpu, device): There<'_>,
+    moments: &DeviceMoments,
+    [rows, gradient]: [&Tensor; 2],
+    weights: Option<&Tensor>,
+    comm: &dyn Communicator,
+) -> Result<Tensor> {
+    let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
+    let (count, dim) = shape("rows to normalise", &x)?;
+    let (norm, weights) = (moments.norm(), weights.map(|weights| device_values(device, weights)).transpose()?);
+    let [x, direct] = [device_values(device, &x)?, device_values(device, &direct)?];
+    let mut means = norm.products(gpu, x, direct)?;
+    device_all_reduce_sum(comm, gpu, &mut means.slice_mut())?;
+    moments.divide(gpu, &mut means.slice_mut())?;
+    filled_on(device, &[count, dim], |out| {
+        out.copy_from(gpu, direct)?;
+        Ok(norm.correct(gpu, x, weights, means.slice(), out)?)
+    })
 }
 
 /// Mean and inverse deviation of each column.
-pub(super) struct Factors {
-    mean: DeviceBuffer<f32>,
-    inverse: DeviceBuffer<f32>,
+pub(super) enum Factors {
+    /// Of the mini-batch.
+    Found(Arc<DeviceMoments>),
+    /// Known to the host before.
+    Given { mean: DeviceBuffer<f32>, inverse: DeviceBuffer<f32> },
 }
 
 impl Factors {
-    pub(super) fn of(gpu: &Gpu, moments: &Moments) -> Result<Self> {
-        let (mean, inverse) = moments.factors();
-        Ok(Self { mean: gpu.upload(&mean)?, inverse: gpu.upload(&inverse)? })
+    pub(super) fn of(gpu: &Gpu, columns: &Columns) -> Result<Self> {
+        Ok(match columns {
+            Columns::There(moments) => Self::Found(moments.clone()),
+            Columns::Here(moments) => {
+                let (mean, inverse) = moments.factors();
+                Self::Given { mean: gpu.upload(&mean)?, inverse: gpu.upload(&inverse)? }
+            }
+        })
     }
 
     fn norm(&self) -> DeviceColumnNorm<'_> {
-        DeviceColumnNorm { mean: self.mean.slice(), inverse: self.inverse.slice() }
-    }
-
-    /// The sums over this rank's rows that the gradient is corrected by.
-    pub(super) fn products(&self, (gpu, device): There<'_>, rows: &Tensor, gradient: &Tensor) -> Result<Vec<f64>> {
-        let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
-        let [x, direct] = [device_values(device, &x)?, device_values(device, &direct)?];
-        Ok(self.norm().products(gpu, x, direct)?.to_vec()?)
-    }
-
-    /// The gradient of `rows` less what `means`, the products over all ranks' rows, say.
-    pub(super) fn correct(
-        &self,
-        (gpu, device): There<'_>,
-        rows: &Tensor,
-        weights: Option<&[f32]>,
-        means: &[f64],
-        gradient: &Tensor,
-    ) -> Result<Tensor> {
-        let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
-        let (count, dim) = shape("rows to normalise", &x)?;
-        let weights = weights.map(|weights| gpu.upload(weights)).transpose()?;
-        let (weights, means) = (weights.as_ref().map(DeviceBuffer::slice), gpu.upload(means)?);
-        filled_on(device, &[count, dim], |out| {
-            out.copy_from(gpu, device_values(device, &direct)?)?;
-            Ok(self.norm().correct(gpu, device_values(device, &x)?, weights, means.slice(), out)?)
-        })
+        match self {
+            Self::Found(moments) => moments.norm(),
+            Self::Given { mean, inverse } => DeviceColumnNorm { mean: mean.slice(), inverse: inverse.slice() },
+        }
     }
 }
 
 /// [`standardise`](super::standardise) of rows, scale and shift.
 pub(super) fn standardise(
     (gpu, device): There<'_>,
-    moments: &Moments,
+    factors: Factors,
     inputs: [&Tensor; 3],
     finish: Finish,
 ) -> Result<Tensor> {
     let [x, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
-    let factors = Factors::of(gpu, moments)?;
     let normed = filled_on(device, &[rows, dim], |out| {
         let [x, a, b] = [device_values(device, &x)?, device_values(device, &a)?, device_values(device, &b)?];
         Ok(factors.norm().forward(gpu, x, [a, b], out)?)

@@ -6,8 +6,11 @@
 
 mod device;
 
+use std::sync::Arc;
+
 use gsplit_kernels::{
-    ColumnNorm, Communicator, column_moments, layer_norm as rows_norm, layer_norm_backward as rows_norm_backward,
+    ColumnNorm, Communicator, DeviceMoments, column_moments, layer_norm as rows_norm,
+    layer_norm_backward as rows_norm_backward,
 };
 use tch::Tensor;
 
@@ -51,36 +54,58 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
 }
 
 /// Mean and variance of each column over the rows of all ranks.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Moments {
+    columns: Columns,
+    /// How much each row of this rank counts, f32 `[my rows]`; 1 when `None`.
+    weights: Option<Tensor>,
+}
+
+/// Moments, where rows are: a GPU's do not come to the host.
+#[derive(Debug)]
+enum Columns {
+    Here(HostMoments),
+    There(Arc<DeviceMoments>),
+}
+
+#[derive(Debug)]
+struct HostMoments {
     /// Rows, those that several ranks hold counted once.
-    pub rows: f64,
+    rows: f64,
     /// Of each column.
-    pub mean: Vec<f64>,
+    mean: Vec<f64>,
     /// Of each column; divided by the number of rows.
-    pub variance: Vec<f64>,
-    /// How much each row of this rank counts; 1 when `None`.
-    weights: Option<Vec<f32>>,
+    variance: Vec<f64>,
+}
+
+impl HostMoments {
+    /// Mean and 1 / √(variance + ε) of each column.
+    fn factors(&self) -> (Vec<f32>, Vec<f32>) {
+        let inverse = |&variance: &f64| (1.0 / (variance + EPSILON).sqrt()) as f32;
+        (self.mean.iter().map(|&mean| mean as f32).collect(), self.variance.iter().map(inverse).collect())
+    }
 }
 
 impl Moments {
-    /// The moments of `rows`, f32 `[my rows, width]`, of all ranks together. A row that several ranks hold has `weights` on
-    /// them that add up to 1. Collective: a rank without rows calls it too.
+    /// The moments of `rows`, f32 `[my rows, width]`, of all ranks together. A row that several ranks hold has `weights`, f32
+    /// `[my rows]` at `place`, on them that add up to 1. Collective: a rank without rows calls it too.
     ///
     /// # Errors
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
-    pub fn of(place: &Place, rows: &Tensor, weights: Option<Vec<f32>>, comm: &dyn Communicator) -> Result<Self> {
+    pub fn of(place: &Place, rows: &Tensor, weights: Option<Tensor>, comm: &dyn Communicator) -> Result<Self> {
+        if let Place::Device(gpu, there, ..) = place {
+            let moments = device::moments((gpu, *there), rows, weights.as_ref(), comm)?;
+            return Ok(Self { columns: Columns::There(Arc::new(moments)), weights });
+        }
         let (_, dim) = shape("rows to normalise", rows)?;
-        let mut sums = match place {
-            Place::Host(_) => column_moments(values(&rows.detach().contiguous())?, weights.as_deref(), dim)?,
-            Place::Device(gpu, there, ..) => device::moments((gpu, *there), rows, weights.as_deref())?,
-        };
+        let given = weights.as_ref().map(values).transpose()?;
+        let mut sums = column_moments(values(&rows.detach().contiguous())?, given, dim)?;
         comm.all_reduce_sum_f64(&mut sums)?;
         let rows = sums[0];
         let mean: Vec<f64> = sums[1..=dim].iter().map(|sum| sum / rows.max(1.0)).collect();
         let squares = sums[1 + dim..].iter().zip(&mean);
         let variance = squares.map(|(sum, mean)| (sum / rows.max(1.0) - mean * mean).max(0.0)).collect();
-        Ok(Self { rows, mean, variance, weights })
+        Ok(Self { columns: Columns::Here(HostMoments { rows, mean, variance }), weights })
     }
 
     /// Moments that are known: `mean` and `variance`, f32 `[width]`.
@@ -91,7 +116,36 @@ impl Moments {
         let wide = |tensor: &Tensor| {
             Ok::<_, crate::Error>(values(&on_host(tensor)?)?.iter().map(|&value| value.into()).collect())
         };
-        Ok(Self { rows: 0.0, mean: wide(mean)?, variance: wide(variance)?, weights: None })
+        let columns = HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? };
+        Ok(Self { columns: Columns::Here(columns), weights: None })
+    }
+
+    /// What running statistics take in, f32 `[width]` each at `place`: means, and variances divided by one row less.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
+    pub fn statistics(&self, place: &Place) -> Result<[Tensor; 2]> {
+        match (&self.columns, place) {
+            (Columns::There(moments), Place::Device(gpu, there, ..)) => device::statistics((gpu, *there), moments),
+            (Columns::There(_), Place::Host(_)) => Err(elsewhere()),
+            (Columns::Here(HostMoments { rows, mean, variance }), _) => {
+                let unbiased = if *rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
+                let narrow = |values: &[f64], factor: f64| -> Vec<f32> {
+                    values.iter().map(|value| (value * factor) as f32).collect()
+                };
+                Ok([place.upload(&narrow(mean, 1.0))?, place.upload(&narrow(variance, unbiased))?])
+            }
+        }
+    }
+
+    /// Number of rows, those that several ranks hold counted once.
+    #[cfg(test)]
+    pub fn num_rows(&self, place: &Place) -> f64 {
+        match (&self.columns, place.gpu()) {
+            (Columns::Here(moments), _) => moments.rows,
+            (Columns::There(moments), Some(gpu)) => moments.num_rows(gpu).unwrap(),
+            (Columns::There(_), None) => panic!("moments on a GPU"),
+        }
     }
 
     /// Turns the gradient, at `place`, of `rows` that [`standardise`] gave, f32 `[my rows, width]`, into the one that knows that the moments
@@ -100,32 +154,30 @@ impl Moments {
     /// # Errors
     /// As [`Moments::of`].
     pub fn correct(&self, place: &Place, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
-        let over_all = |mut sums: Vec<f64>| -> Result<Vec<f64>> {
-            comm.all_reduce_sum_f64(&mut sums)?;
-            sums.iter_mut().for_each(|sum| *sum /= self.rows.max(1.0));
-            Ok(sums)
+        let moments = match (&self.columns, place) {
+            (Columns::Here(moments), _) => moments,
+            (Columns::There(moments), Place::Device(gpu, there, ..)) => {
+                return device::correct((gpu, *there), moments, [rows, gradient], self.weights.as_ref(), comm);
+            }
+            (Columns::There(_), Place::Host(_)) => return Err(elsewhere()),
         };
-        if let Place::Device(gpu, there, ..) = place {
-            let (there, factors) = ((gpu, *there), Factors::of(gpu, self)?);
-            let means = over_all(factors.products(there, rows, gradient)?)?;
-            return factors.correct(there, rows, self.weights.as_deref(), &means, gradient);
-        }
         let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
         let (count, dim) = shape("rows to normalise", &x)?;
-        let (mean, inverse) = self.factors();
+        let (mean, inverse) = moments.factors();
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
-        let means = over_all(norm.products(values(&x)?, values(&direct)?)?)?;
+        let mut means = norm.products(values(&x)?, values(&direct)?)?;
+        comm.all_reduce_sum_f64(&mut means)?;
+        means.iter_mut().for_each(|sum| *sum /= moments.rows.max(1.0));
+        let weights = self.weights.as_ref().map(values).transpose()?;
         filled(&[count, dim], |out| {
             out.copy_from_slice(values(&direct)?);
-            Ok(norm.correct(values(&x)?, self.weights.as_deref(), &means, out)?)
+            Ok(norm.correct(values(&x)?, weights, &means, out)?)
         })
     }
+}
 
-    /// Mean and 1 / √(variance + ε) of each column.
-    fn factors(&self) -> (Vec<f32>, Vec<f32>) {
-        let inverse = |&variance: &f64| (1.0 / (variance + EPSILON).sqrt()) as f32;
-        (self.mean.iter().map(|&mean| mean as f32).collect(), self.variance.iter().map(inverse).collect())
-    }
+fn elsewhere() -> crate::Error {
+    crate::Error::Option("moments that a GPU has were asked for on the host".into())
 }
 
 /// `finish`(`scale` · x̂ + `shift`), f32 `[rows, width]`, with x̂ the columns normalised by `moments`, which are constants
@@ -141,9 +193,14 @@ pub fn standardise(
     shift: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    if let Place::Device(gpu, there, ..) = place {
-        return device::standardise((gpu, *there), moments, [input, scale, shift], finish);
-    }
+    let moments = match (&moments.columns, place) {
+        (columns, Place::Device(gpu, there, ..)) => {
+            let factors = Factors::of(gpu, columns)?;
+            return device::standardise((gpu, *there), factors, [input, scale, shift], finish);
+        }
+        (Columns::Here(moments), Place::Host(_)) => moments,
+        (Columns::There(_), Place::Host(_)) => return Err(elsewhere()),
+    };
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
     let (mean, inverse) = moments.factors();

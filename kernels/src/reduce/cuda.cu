@@ -1,0 +1,17 @@
+// Sums over ranks, in their order.
+#include "device.cuh"
+
+// `parts` are `ranks` lists of `len` values; each of as many lists of `out` becomes their sum.
+template <typename T> static __device__ __forceinline__ void sum_ranks(const T *parts, u64 len, u32 ranks, T *out) {
+    const u64 i = thread_id();
+    if (i >= len) return;
+    T sum = parts[i];
+    for (u32 rank = 1; rank < ranks; rank++) sum += parts[rank * len + i];
+    for (u32 rank = 0; rank < ranks; rank++) out[rank * len + i] = sum;
+}
+
+KERNEL_ENTRY void sum_ranks_f32(const float *parts, u64 len, u32 ranks, float *out) { sum_ranks(parts, len, ranks, out); }
+KERNEL(sum_ranks_f32)
+
+KERNEL_ENTRY void sum_ranks_f64(const double *parts, u64 len, u32 ranks, double *out) { sum_ranks(parts, len, ranks, out); }
+KERNEL(sum_ranks_f64)

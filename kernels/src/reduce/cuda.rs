@@ -1,0 +1,162 @@
+//! Sums over all ranks of what is on their GPUs.
+//!
+//! Returns: to every rank the bits of [`Communicator::all_reduce_sum_f32`] and its kin. Input: as many values on every rank. Idea:
+//! rank `r` gets the `r`-th share of the values of all, adds them up by rank and hands the sum round, from GPU to GPU. Cost: each
+//! value crosses twice, as with a ring; a launch. The host waits for what [`device_all_to_all_v`] waits for, and for the values
+//! where the group cannot move them without it.
+//! Why not `ncclAllReduce`: its order of addition depends on the number of ranks, the size and the links.
+
+use bytemuck::Pod;
+
+use crate::comm::{Communicator, device_all_to_all_v};
+use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::error::CommError;
+
+pub(crate) static MODULE: Module = Module { name: "reduce", source: include_str!("cuda.cu") };
+
+const THREADS: u32 = 256;
+
+/// A type that GPUs sum up over ranks.
+pub trait DeviceAddend: Pod {
+    /// The kernel that adds.
+    #[doc(hidden)]
+    const KERNEL: &'static str;
+    /// The same by way of the host.
+    #[doc(hidden)]
+    fn on_host(comm: &dyn Communicator, values: &mut [Self]) -> Result<(), CommError>;
+}
+
+impl DeviceAddend for f32 {
+    const KERNEL: &'static str = "sum_ranks_f32";
+    fn on_host(comm: &dyn Communicator, values: &mut [Self]) -> Result<(), CommError> {
+        comm.all_reduce_sum_f32(values)
+    }
+}
+
+impl DeviceAddend for f64 {
+    const KERNEL: &'static str = "sum_ranks_f64";
+    fn on_host(comm: &dyn Communicator, values: &mut [Self]) -> Result<(), CommError> {
+        comm.all_reduce_sum_f64(values)
+    }
+}
+
+/// Replaces `values`, on `gpu`, this rank's, by their sums over the ranks. Collective.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub fn device_all_reduce_sum<T: DeviceAddend>(
+    comm: &dyn Communicator,
+    gpu: &Gpu,
+    values: &mut DeviceSliceMut<'_, T>,
+) -> Result<(), CommError> {
+    let (rank, size, len) = (comm.rank(), comm.size(), values.len());
+    if size == 1 {
+        return Ok(());
+    }
+    let failure = |error: GpuError| {
+        comm.fail(&error.to_string());
+        CommError::Gpu { rank, reason: error.to_string() }
+    };
+    if comm.devices().is_none() {
+        let mut there = values.as_slice().to_vec(gpu).map_err(failure)?;
+        T::on_host(comm, &mut there)?;
+        return values.upload(gpu, &there).map_err(failure);
+    }
+    let shares: Vec<usize> = (0..size).map(|rank| len * (rank + 1) / size - len * rank / size).collect();
+    let mine = shares[rank];
+    let room = || gpu.alloc::<T>(mine * size).map_err(failure);
+    let (mut parts, sums) = (room()?, room()?);
+    device_all_to_all_v(comm, gpu, values.as_slice(), &shares, &mut parts.slice_mut(), &vec![mine; size])?;
+    let arguments = [(&parts).into(), (mine as u64).into(), (size as u32).into(), (&sums).into()];
+    let kernel = Kernel { module: &MODULE, name: T::KERNEL };
+    gpu.launch(kernel, Shape::per_item(mine, THREADS), &arguments).map_err(failure)?;
+    device_all_to_all_v(comm, gpu, sums.slice(), &vec![mine; size], values, &shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::comm::{Solo, Threads};
+    use crate::philox::{Draws, Stream, StreamKey};
+
+    /// A group that cannot move what is on GPUs.
+    struct HostOnly(Threads);
+
+    impl Communicator for HostOnly {
+        fn rank(&self) -> usize {
+            self.0.rank()
+        }
+        fn size(&self) -> usize {
+            self.0.size()
+        }
+        fn barrier(&self) -> Result<(), CommError> {
+            self.0.barrier()
+        }
+        fn all_to_all_bytes(
+            &self,
+            send: &[u8],
+            send_bytes: &[usize],
+            recv: &mut [u8],
+            recv_bytes: &[usize],
+        ) -> Result<(), CommError> {
+            self.0.all_to_all_bytes(send, send_bytes, recv, recv_bytes)
+        }
+        fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
+            self.0.all_reduce_sum_f32(values)
+        }
+        fn all_reduce_sum_f64(&self, values: &mut [f64]) -> Result<(), CommError> {
+            self.0.all_reduce_sum_f64(values)
+        }
+        fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError> {
+            self.0.all_reduce_sum_u64(values)
+        }
+        fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
+            self.0.all_gather_bytes(send, recv)
+        }
+        fn fail(&self, reason: &str) {
+            self.0.fail(reason);
+        }
+    }
+
+    fn values(rank: usize, len: usize) -> Vec<f64> {
+        let mut draws = Draws::new(&StreamKey::new(9, Stream::Generate), rank as u32);
+        (0..len).map(|_| f64::from(draws.unit_f32()) - 0.5).collect()
+    }
+
+    fn check(comm: &dyn Communicator, other: &dyn Communicator, len: usize) {
+        let gpu = Gpu::under_test(comm.rank() as u32 % 4);
+        let mut wide = values(comm.rank(), len);
+        let mut narrow: Vec<f32> = wide.iter().map(|&value| value as f32).collect();
+        for comm in [comm, other] {
+            let (mut f64s, mut f32s) = (gpu.upload(&wide).unwrap(), gpu.upload(&narrow).unwrap());
+            device_all_reduce_sum(comm, &gpu, &mut f64s.slice_mut()).unwrap();
+            device_all_reduce_sum(comm, &gpu, &mut f32s.slice_mut()).unwrap();
+            let (mut expected, mut narrower) = (wide.clone(), narrow.clone());
+            comm.all_reduce_sum_f64(&mut expected).unwrap();
+            comm.all_reduce_sum_f32(&mut narrower).unwrap();
+            assert_eq!(f64s.to_vec().unwrap(), expected);
+            let bits = |values: Vec<f32>| values.into_iter().map(f32::to_bits).collect::<Vec<_>>();
+            assert_eq!(bits(f32s.to_vec().unwrap()), bits(narrower));
+        }
+        // The sum of minus zeros is one, and that of nothing is nothing.
+        (wide, narrow) = (vec![], vec![-0.0; 3]);
+        let (mut f64s, mut f32s) = (gpu.upload(&wide).unwrap(), gpu.upload(&narrow).unwrap());
+        device_all_reduce_sum(comm, &gpu, &mut f64s.slice_mut()).unwrap();
+        device_all_reduce_sum(comm, &gpu, &mut f32s.slice_mut()).unwrap();
+        assert!(f32s.to_vec().unwrap().iter().all(|sum| sum.to_bits() == (-0.0f32).to_bits()));
+    }
+
+    #[test]
+    fn sums_over_gpus_are_those_over_hosts() {
+        check(&Solo, &Solo, 5);
+        for (ranks, len) in [(2, 1), (2, 7), (3, 1000), (4, 3), (8, 5000)] {
+            thread::scope(|scope| {
+                for (comm, other) in Threads::group(ranks).into_iter().zip(Threads::group(ranks)) {
+                    scope.spawn(move || check(&comm, &HostOnly(other), len));
+                }
+            });
+        }
+    }
+}

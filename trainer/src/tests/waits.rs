@@ -1,0 +1,129 @@
+//! What a training step on GPUs brings to the host, and for what the host waits: the counts that the next launch needs, and the
+//! step's numbers at its end. Launches are those of kernels, copies and fills through `Gpu`, not torch's own.
+
+use clap::ValueEnum;
+use gsplit_kernels::GpuCounts;
+use gsplit_store::NoProgress;
+
+use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
+use crate::batch::{Input, load, sample};
+use crate::cache::Caches;
+use crate::config::{FeatureNorm, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::job::{Artifacts, Job};
+use crate::model::{DropoutKey, Model};
+use crate::optimizer::Optimizer;
+use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
+use crate::step::train_step;
+use crate::topology::{Copied, Topology, TopologyPlace};
+use crate::{RowPlacement, RunOptions};
+
+/// Steps before the one that is counted.
+const WARM_UP: u32 = 2;
+
+/// What each rank does in one step, after some others.
+fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
+    let fixture = dataset(81, 300, 6);
+    let ranks = config.num_ranks();
+    let partition =
+        (config.parallelism == Parallelism::Split).then(|| store_partition(&fixture.dataset, Cut::Random, ranks));
+    let config = &TrainConfig { partition, ..config.clone() };
+    let options = RunOptions {
+        topology: TopologyPlace::Device,
+        placement: Some(RowPlacement::Replicated),
+        cache: Some(50 * 24),
+        ..RunOptions::default()
+    };
+    let artifacts = Artifacts::open(&fixture.dataset, config).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
+    let places: Vec<Place> = (0..ranks).map(|rank| Place::emulated(rank as u32)).collect();
+    let copied = Copied::default();
+    let topology = Topology::new(&job, &places, &options, &copied, &NoProgress).unwrap();
+    let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, &places, &NoProgress).unwrap().unwrap();
+    let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
+    let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
+    pinned.fill(&caches, &gpus).unwrap();
+    on_ranks(ranks, |comm| {
+        tch::set_num_threads(1);
+        let place = &places[comm.rank()];
+        let gpu = place.gpu().unwrap();
+        let source = FeatureSource::pinned(&job.features, place, &pinned, comm.rank()).unwrap();
+        let mut sampler = topology.sampler(&job, place).unwrap();
+        let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
+        let mut optimizer = Optimizer::new(model.parameters(), config, 10).unwrap();
+        let mut counts = gpu.counts();
+        for step in 0..=WARM_UP {
+            let before = gpu.counts();
+            let at = (config.seed, 1, step);
+            let (seeds, targets) = job.batch(&job.train[..60], at, comm).unwrap();
+            let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+            let batch = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
+            let dropout = DropoutKey { probability: config.model.dropout, at };
+            let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm).unwrap();
+            assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.rows_cached > 0);
+            let after = gpu.counts();
+            counts = GpuCounts {
+                taken: after.taken - before.taken,
+                freed: after.freed - before.freed,
+                launches: after.launches - before.launches,
+                waits: after.waits - before.waits,
+                bytes_down: after.bytes_down - before.bytes_down,
+            };
+        }
+        counts
+    })
+}
+
+/// Checks each rank's launches and waits in one step of each of `cases`, and that no more than counts come to the host.
+fn check(cases: &[(TrainConfig, u64, u64)]) {
+    let mut problems = Vec::new();
+    for (config, waits, launches) in cases {
+        for counts in one_step(config) {
+            let few = counts.bytes_down <= 64 * waits && counts.launches <= *launches;
+            if counts.waits != *waits || !few {
+                let TrainConfig { parallelism, model, .. } = config;
+                problems.push(format!("{:?}, {parallelism}, {:?}: {counts:?}", model.kind, model.norm));
+            }
+        }
+    }
+    assert!(problems.is_empty(), "{problems:#?}");
+}
+
+fn three_layers(kind: ModelKind, parallelism: Parallelism, ranks: usize, norm: Option<NormKind>) -> TrainConfig {
+    changed(&config(kind, parallelism, ranks), |config| {
+        config.fanouts = "4,3,2".parse().unwrap();
+        config.model.norm = norm;
+    })
+}
+
+/// Three layers: a wait each for the numbers of edges and of new vertices, and one at the end of the step. Where vertices are
+/// split, two more a layer: how many each rank owns, and how many the local frontier has. Rows that are changed add launches alone.
+#[test]
+fn a_step_waits_for_the_counts_of_its_layers_and_at_its_end() {
+    use Parallelism::{Data, Single, Split};
+    let sage = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, None);
+    let changed_rows = changed(&sage(Single, 1), |config| {
+        (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
+    });
+    check(&[
+        (sage(Single, 1), 3 + 1, 67),
+        (changed_rows, 3 + 1, 69),
+        (sage(Data, 2), 3 + 1, 72),
+        (sage(Split, 1), 3 * 3 + 1, 160),
+        (sage(Split, 2), 3 * 3 + 1, 187),
+    ]);
+}
+
+/// Batch norm over ranks adds the exchange that counts who holds a row, where ranks share rows, and nothing else.
+#[test]
+fn batch_norm_waits_for_no_sums() {
+    use Parallelism::{Data, Single, Split};
+    let normed = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, Some(NormKind::Batch));
+    check(&[(normed(Single, 1), 3 + 1, 97), (normed(Data, 2), 3 + 2 * 2 + 1, 198), (normed(Split, 2), 3 * 3 + 1, 237)]);
+}
+
+#[test]
+fn no_model_waits_for_more() {
+    let single = |&kind: &ModelKind| (three_layers(kind, Parallelism::Single, 1, None), 3 + 1, 119);
+    check(&ModelKind::value_variants().iter().map(single).collect::<Vec<_>>());
+}
