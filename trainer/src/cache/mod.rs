@@ -30,6 +30,7 @@ use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement,
 use serde::Serialize;
 
 use crate::config::{Parallelism, TrainConfig};
+use crate::dry_run::sharing;
 use crate::job::{Artifacts, Job, find_partition};
 use crate::options::RunOptions;
 use crate::place::Place;
@@ -191,8 +192,11 @@ pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> R
 /// The bytes that each rank has where those which share a GPU keep the same rows: what they have together, of which `left` says the
 /// share of each.
 fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
-    let sharing = |gpu: &Gpu| places.iter().filter_map(Place::gpu).filter(|other| gpu.is_same_device(other)).count();
-    let of = |(place, bytes): (&Place, &u64)| place.gpu().map_or(0, |gpu| bytes.saturating_mul(sharing(gpu) as u64));
+    let gpus = sharing(places);
+    let of = |(place, bytes): (&Place, &u64)| {
+        let ranks = place.gpu().and_then(|gpu| gpus.iter().find(|(other, _)| other.is_same_device(gpu)));
+        bytes.saturating_mul(ranks.map_or(1, |(_, ranks)| *ranks))
+    };
     places.iter().zip(left).map(of).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Training on a GPU, which is emulated: the same losses and weights as on the host, for every model, parallelism and rank
 //! count, and checkpoints that either reads.
 
-use gsplit_store::{Dataset, NoProgress, Split};
+use gsplit_store::{Dataset, NoProgress, Notes, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
 use super::fixture::{
@@ -90,7 +90,7 @@ fn several_ranks_share_a_gpu_and_learn_the_same() {
             |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
         for batch in [&train[..30], &train[..2]] {
             let host = at(&Place::host(), dataset, &with(Parallelism::Single, 1), batch);
-            for ranks in [1, 2, 4] {
+            for ranks in [1, 2, 3, 8] {
                 let place = Place::under_test(ranks as u32 % 4);
                 let data = at(&place, dataset, &with(Parallelism::Data, ranks), batch);
                 assert_same(&host, &data, &format!("{kind:?}, data on {ranks}"));
@@ -274,20 +274,6 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     assert!(gpu.counts().freed > 0);
 }
 
-/// What a run says beside its numbers.
-#[derive(Default)]
-struct Notes(std::sync::Mutex<Vec<String>>);
-
-impl gsplit_store::Progress for Notes {
-    fn stage(&self, _: &str, _: Option<u64>, _: gsplit_store::Unit) -> Box<dyn gsplit_store::Stage> {
-        Box::new(NoProgress)
-    }
-
-    fn note(&self, text: &str) {
-        self.0.lock().unwrap().push(text.to_string());
-    }
-}
-
 #[test]
 fn where_the_graph_is_sampled_from_changes_no_loss() {
     let fixture = dataset(49, 200, 5);
@@ -339,7 +325,7 @@ fn the_graph_goes_where_there_is_room() {
         let notes = Notes::default();
         let summary =
             crate::train(&fixture.dataset, &quick, &options, &notes, &|_| {}).map_err(|error| error.to_string());
-        (summary.map(|summary| summary.topology), notes.0.into_inner().unwrap().join("; "))
+        (summary.map(|summary| summary.topology), notes.lines().join("; "))
     };
     let device = RunOptions { emulated: Some(0), ..RunOptions::default() };
     let (chosen, notes) = choose(device.clone());

@@ -1,8 +1,8 @@
 //! GPUs of little memory, emulated: where the graph and feature rows go then, and that it changes no number.
 
-use gsplit_store::{Counters, Dataset, NoProgress, Presample, PresampleConfig};
+use gsplit_store::{Counters, Dataset, NoProgress, Notes, Presample, PresampleConfig};
 
-use super::fixture::{Cut, Fixture, Notes, changed, config, dataset, store_partition};
+use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use super::runs::losses;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::dry_run::DeviceRoom;

@@ -9,6 +9,7 @@ use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
 use crate::batch::{Input, load, sample};
 use crate::cache::Caches;
 use crate::config::{FeatureNorm, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::dry_run::DeviceRoom;
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
@@ -38,8 +39,9 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
     let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::emulated(rank as u32)).collect();
     let copied = Copied::default();
-    let topology = Topology::new(&job, &places, &options, &copied, &NoProgress).unwrap();
-    let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, &places, &NoProgress).unwrap().unwrap();
+    let room = DeviceRoom::given(1 << 30, ranks);
+    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
+    let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
     let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
     let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
     pinned.fill(&caches, &gpus).unwrap();
@@ -48,7 +50,7 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
         let place = &places[comm.rank()];
         let gpu = place.gpu().unwrap();
         let source = FeatureSource::pinned(&job.features, place, &pinned, comm.rank()).unwrap();
-        let mut sampler = topology.sampler(&job, place).unwrap();
+        let mut sampler = topology.sampler(&job, place, comm.rank()).unwrap();
         let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
         let mut optimizer = Optimizer::new(model.parameters(), config, 10).unwrap();
         let mut counts = gpu.counts();
@@ -59,7 +61,7 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
             let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
             let batch = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
             let dropout = DropoutKey { probability: config.model.dropout, at };
-            let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm).unwrap();
+            let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm.into()).unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.rows_cached > 0);
             let after = gpu.counts();
             counts = GpuCounts {
