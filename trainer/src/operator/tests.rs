@@ -397,14 +397,14 @@ fn products_in_tiles_are_those_of_whole_matrices() {
 }
 
 #[test]
-fn products_in_bf16_are_off_by_their_rounding() {
+fn rounded_products_are_off_by_their_rounding() {
     for rows in [1, 64, 1025, 17_001] {
         // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts, a small
         // error may let a gradient of any size through.
         let expected = tall_product(&TORCH, rows);
         let mut found = vec![tall_product(&BF16, rows)];
         if rows < 2000 {
-            found.push(tall_product(&device_in_bf16(rows as u32 % 4), rows));
+            found.extend([Dtype::Bf16, Dtype::F16].map(|dtype| tall_product(&device_in(dtype, rows as u32 % 4), rows)));
         }
         assert!(found.iter().all(|found| found[0] != expected[0]));
         for (rounded, whole) in found.iter().flat_map(|found| found.iter().zip(&expected)) {
@@ -416,19 +416,19 @@ fn products_in_bf16_are_off_by_their_rounding() {
     }
 }
 
-fn device_in_bf16(order: u32) -> Place {
-    Place::emulated(order).with_dtype(Dtype::Bf16)
+fn device_in(dtype: Dtype, order: u32) -> Place {
+    Place::emulated(order).with_dtype(dtype)
 }
 
-/// Eighths from -4 to 4, which bf16 holds, and whose sums of products f32 does.
+/// Eighths from -4 to 4, which bf16 and f16 hold, and whose sums of products f32 does.
 fn eighths(seed: u32, shape: [usize; 2]) -> Tensor {
     (random(seed, shape) * 64.0).round() / 8.0
 }
 
-/// On a GPU that computes in bf16, numbers which it holds give the products of f32; gradients of the weights stay f32, those of
+/// On a GPU that computes in bf16 or f16, numbers which it holds give the products of f32; gradients of the weights stay f32, those of
 /// rows have their type.
 #[test]
-fn products_of_numbers_that_bf16_holds_are_exact() {
+fn products_of_numbers_that_the_type_holds_are_exact() {
     for (rows, input, output) in [(1, 1, 1), (70, 33, 17), (0, 5, 3), (6, 0, 4), (20, 8, 40)] {
         let gradient = eighths(4, [rows, output]);
         let run = |place: &Place, kind: Kind, dtype: Dtype| {
@@ -441,11 +441,12 @@ fn products_of_numbers_that_bf16_holds_are_exact() {
             [y.detach(), x.grad(), w.grad(), b.grad()]
         };
         let expected = run(&TORCH, Kind::Float, Dtype::F32);
-        for kind in [Kind::Float, Kind::BFloat16] {
-            for dtype in [Dtype::F32, Dtype::Bf16] {
-                let found = run(&device_in_bf16(1), kind, dtype);
-                let of_rows = if dtype == Dtype::Bf16 { Kind::BFloat16 } else { Kind::Float };
-                let kinds = [of_rows, kind, Kind::Float, Kind::Float];
+        for narrow in [Dtype::Bf16, Dtype::F16] {
+            for (kind, dtype) in
+                [(Kind::Float, Dtype::F32), (Kind::Float, narrow), (narrow.kind(), Dtype::F32), (narrow.kind(), narrow)]
+            {
+                let found = run(&device_in(narrow, 1), kind, dtype);
+                let kinds = [dtype.kind(), kind, Kind::Float, Kind::Float];
                 for ((found, expected), kind) in found.iter().zip(&expected).zip(kinds) {
                     assert_eq!(found.kind(), kind);
                     assert_eq!(found, &expected.to_kind(kind), "{rows} rows, {input} to {output}, {dtype:?}");
@@ -459,30 +460,75 @@ fn products_of_numbers_that_bf16_holds_are_exact() {
 }
 
 #[test]
-fn rows_of_bf16_are_aggregated_as_those_of_f32() {
-    let device = device_in_bf16(2);
+fn rounded_rows_are_aggregated_as_those_of_f32() {
+    [Dtype::Bf16, Dtype::F16].into_iter().for_each(rounded_rows_are_aggregated);
+}
+
+fn rounded_rows_are_aggregated(dtype: Dtype) {
+    let (device, kind) = (device_in(dtype, 2), dtype.kind());
     for (targets, sources, degree, dim) in [(1, 1, 0, 3), (50, 70, 5, 12), (30, 30, 3, 16)] {
         let (edges, wide) =
             (edges(&device, targets, sources, degree), edges(&Place::emulated(1), targets, sources, degree));
-        let rows = random(1, [sources as usize, dim]).to_kind(Kind::BFloat16);
+        let rows = random(1, [sources as usize, dim]).to_kind(kind);
         let weights = random(2, [edges.num_edges(), 1]).view([-1]);
-        let gradient = random(3, [targets, 2 * dim]).to_kind(Kind::BFloat16);
+        let gradient = random(3, [targets, 2 * dim]).to_kind(kind);
         let leaf = |tensor: &Tensor, kind| tensor.to_kind(kind).copy().set_requires_grad(true);
         for reduce in [Reduce::Sum, Reduce::Mean] {
             let (x, w) = (leaf(&rows, Kind::Float), leaf(&weights, Kind::Float));
             let y = aggregate(&wide, reduce, &x, Some(&w), true).unwrap();
             backward(&y, &gradient.to_kind(Kind::Float)).unwrap();
             for for_product in [false, true] {
-                let (narrow, v) = (leaf(&rows, Kind::BFloat16), leaf(&weights, Kind::Float));
+                let (narrow, v) = (leaf(&rows, kind), leaf(&weights, Kind::Float));
                 let found = match for_product {
                     true => aggregate_for_product(&edges, reduce, &narrow, Some(&v), true).unwrap(),
                     false => aggregate(&edges, reduce, &narrow, Some(&v), true).unwrap(),
                 };
-                assert_eq!(found.kind(), if for_product { Kind::BFloat16 } else { Kind::Float });
+                assert_eq!(found.kind(), if for_product { kind } else { Kind::Float });
                 assert_eq!(found.detach(), y.detach().to_kind(found.kind()));
                 backward(&found, &gradient.to_kind(found.kind())).unwrap();
-                assert_eq!(narrow.grad(), x.grad().to_kind(Kind::BFloat16));
+                assert_eq!(narrow.grad(), x.grad().to_kind(kind));
                 assert_eq!(v.grad(), w.grad());
+            }
+        }
+        let gradient = gradient.narrow(1, 0, dim as i64);
+        let (x, narrow) = (leaf(&rows, Kind::Float), leaf(&rows, kind));
+        let (y, found) = (aggregate_max(&wide, &x).unwrap(), aggregate_max(&edges, &narrow).unwrap());
+        assert_eq!(found.detach(), y.detach().to_kind(kind));
+        backward(&y, &gradient.to_kind(Kind::Float)).unwrap();
+        backward(&found, &gradient).unwrap();
+        assert_eq!(narrow.grad(), x.grad().to_kind(kind));
+    }
+}
+
+/// Attention over rounded rows is that over the same rows in f32, its gradients rounded once.
+#[test]
+fn rounded_rows_are_attended_to_as_those_of_f32() {
+    for (dtype, dynamic) in [Dtype::Bf16, Dtype::F16].into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
+        let kind = dtype.kind();
+        let rows = [random(1, [70, 12]), random(2, [50, 12])].map(|rows| rows.to_kind(kind));
+        let vectors = [random(3, [3, 4]), random(4, [3, 4]), random(5, [1, 12]).view([-1])];
+        let gradient = random(6, [50, 12]).to_kind(kind);
+        let run = |place: &Place, kind: Kind, finish: Finish| {
+            let edges = edges(place, 50, 70, 5);
+            let leaf = |tensor: &Tensor, kind| tensor.to_kind(kind).copy().set_requires_grad(true);
+            let ([x, own], [v, w, b]) =
+                (rows.each_ref().map(|rows| leaf(rows, kind)), vectors.each_ref().map(|v| leaf(v, Kind::Float)));
+            let y = match dynamic {
+                true => dynamic_attention(&edges, &x, &own, &v, &b, finish).unwrap(),
+                false => attention(&edges, &x, &v, &w, &b, finish).unwrap(),
+            };
+            backward(&y, &gradient.to_kind(y.kind())).unwrap();
+            let last = if dynamic { own.grad() } else { w.grad() };
+            [y.detach(), x.grad(), last, v.grad(), b.grad()]
+        };
+        let expected = run(&Place::emulated(1), Kind::Float, Finish::default());
+        let place = device_in(dtype, 3);
+        for finish in [Finish::default(), Finish::rounding(&place)] {
+            let of_rows = finish.dtype.kind();
+            let found = run(&place, kind, finish);
+            let kinds = [of_rows, kind, if dynamic { kind } else { Kind::Float }, Kind::Float, Kind::Float];
+            for (which, ((found, expected), kind)) in found.iter().zip(&expected).zip(kinds).enumerate() {
+                assert_eq!(found, &expected.to_kind(kind), "{which}, {dtype:?}, dynamic {dynamic}");
             }
         }
     }

@@ -1,17 +1,22 @@
-//! Training in bf16 on a GPU, which is emulated: products, hidden rows and their gradients rounded, all else as in f32.
+//! Training in bf16 and f16 on a GPU, which is emulated: factors of products, rows from the features to the last layer, what ranks
+//! exchange and the gradients of all of these rounded, all else as in f32.
 
-use gsplit_store::{NoProgress, Split};
+use gsplit_store::{FeatureDtype, NoProgress, Split};
 
 use super::device::at;
-use super::fixture::{Cut, changed, communities, config, dataset, models, store_partition};
+use super::fixture::{Cut, changed, communities, config, dataset, models, store_partition, stored_as};
 use super::links::link_config;
 use super::runs::{losses, run};
+use crate::batch::Input;
 use crate::config::{Dtype, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
 use crate::{InferConfig, RunOptions};
 
-fn in_bf16(order: u32) -> Place {
-    Place::under_test(order % 4).with_dtype(Dtype::Bf16)
+const NARROW: [Dtype; 2] = [Dtype::Bf16, Dtype::F16];
+
+fn within(dtype: Dtype, order: u32) -> Place {
+    Place::under_test(order % 4).with_dtype(dtype)
 }
 
 /// The cosine of two gradients, and the ratio of their norms.
@@ -31,33 +36,42 @@ fn loss_and_gradient_are_nearly_those_of_f32_for_every_model() {
             config.model = ModelConfig { hidden: 32, ..model.clone() };
         });
         let (loss, gradient) = at(&Place::host(), &fixture.dataset, &config, &train);
-        let (rounded, found) = at(&in_bf16(order), &fixture.dataset, &config, &train);
-        assert!(rounded != loss && (rounded - loss).abs() <= 0.02 * loss, "{model:?}: {rounded}, in f32 {loss}");
-        let (cosine, ratio) = compare(&found, &gradient);
-        assert!(cosine > 0.99 && (ratio - 1.0).abs() < 0.05, "{model:?}: cosine {cosine}, norms {ratio}");
-        if order % 3 != 0 {
-            continue;
+        for dtype in NARROW {
+            let what = format!("{model:?} in {dtype:?}");
+            let (rounded, found) = at(&within(dtype, order), &fixture.dataset, &config, &train);
+            assert!(rounded != loss && (rounded - loss).abs() <= 0.02 * loss, "{what}: {rounded}, in f32 {loss}");
+            let (cosine, ratio) = compare(&found, &gradient);
+            // With features of bf16 more values change sides where ReLU cuts than with those of f16.
+            let least = if dtype == Dtype::Bf16 { 0.98 } else { 0.99 };
+            assert!(cosine > least && (ratio - 1.0).abs() < 0.05, "{what}: cosine {cosine}, norms {ratio}");
+            if (order + dtype as u32).is_multiple_of(4) {
+                let again = changed(&config, |config| config.model.checkpoint_activations = true);
+                let again = at(&within(dtype, order), &fixture.dataset, &again, &train);
+                assert_eq!(again, (rounded, found), "{what}: checkpointing changes nothing");
+            }
         }
-        let again = changed(&config, |config| config.model.checkpoint_activations = true);
-        let again = at(&in_bf16(order), &fixture.dataset, &again, &train);
-        assert_eq!(again, (rounded, found), "{model:?}: checkpointing changes nothing");
     }
 }
 
 #[test]
-fn ranks_that_share_rows_in_bf16_learn_the_same_up_to_rounding() {
+fn ranks_that_share_rounded_rows_learn_the_same_up_to_rounding() {
     let fixture = dataset(62, 200, 5);
     let dataset = &fixture.dataset;
     let train = dataset.split(Split::Train).unwrap();
-    for (kind, norm) in [(ModelKind::Sage, NormKind::None), (ModelKind::Gcn, NormKind::Batch)] {
+    for (dtype, kind, norm) in [
+        (Dtype::Bf16, ModelKind::Sage, NormKind::None),
+        (Dtype::Bf16, ModelKind::Gcn, NormKind::Batch),
+        (Dtype::F16, ModelKind::Gat, NormKind::None),
+        (Dtype::F16, ModelKind::SagePool, NormKind::Layer),
+    ] {
         let with =
             |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
-        let (loss, gradient) = at(&in_bf16(1), dataset, &with(Parallelism::Single, 1), &train[..30]);
+        let (loss, gradient) = at(&within(dtype, 1), dataset, &with(Parallelism::Single, 1), &train[..30]);
         for ranks in [2, 4] {
             let partition = Some(store_partition(dataset, Cut::Random, ranks));
             let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
             for config in [with(Parallelism::Data, ranks), split] {
-                let (other, found) = at(&in_bf16(2), dataset, &config, &train[..30]);
+                let (other, found) = at(&within(dtype, 2), dataset, &config, &train[..30]);
                 assert!((other - loss).abs() <= 0.01 * loss, "{kind:?}, {} on {ranks}: {other}", config.parallelism);
                 let (cosine, ratio) = compare(&found, &gradient);
                 assert!(cosine > 0.99 && (ratio - 1.0).abs() < 0.05, "{kind:?} on {ranks}: {cosine}, {ratio}");
@@ -66,42 +80,169 @@ fn ranks_that_share_rows_in_bf16_learn_the_same_up_to_rounding() {
     }
 }
 
+/// Wherever rows lie, and whatever they are stored as.
 #[test]
-fn a_run_in_bf16_scores_as_one_in_f32_and_either_reads_its_checkpoint() {
-    let fixture = dataset(63, 500, 6);
-    let config = |dtype| {
-        changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
-            (config.epochs, config.model.hidden, config.model.dropout) = (8, 16, 0.0);
-            (config.model.dtype, config.optimizer.lr, config.eval_every) = (dtype, 0.03, 8);
-        })
-    };
-    let checkpoint = fixture.folder.path().join("run");
-    let options = RunOptions { emulated: Some(0), ..RunOptions::default() };
-    let exact = run(&fixture, &config(Dtype::F32), &options).unwrap();
-    let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..options };
-    let rounded = run(&fixture, &config(Dtype::Bf16), &kept).unwrap();
-    for ((epoch, exact, ..), (_, rounded, ..)) in losses(&exact).iter().zip(losses(&rounded)) {
-        assert!(*exact != rounded && (exact - rounded).abs() < 0.05 * exact, "epoch {epoch}: {exact}, {rounded}");
+fn features_arrive_in_the_type_of_the_run() {
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    for (order, stored) in (0..).zip([FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8]) {
+        let fixture = stored_as(stored, 66, 60, 3, 8);
+        let features = fixture.dataset.features().unwrap().in_memory().unwrap();
+        let (vertices, plain) = ([5u32, 0, 59, 7, 7], Input::new(&config.model));
+        let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, &plain).unwrap();
+        for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
+            let place = within(dtype, order);
+            let gpu = place.gpu().unwrap();
+            let pinned = Pinned::new(&features, gpu).unwrap().unwrap();
+            let there = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
+            let by_host = FeatureSource::new(&features, &place);
+            let on_gpu = gpu.upload(&vertices).unwrap();
+            let ahead = there.rows_ahead(gpu, on_gpu.slice()).unwrap();
+            for found in [
+                there.rows(&vertices, &plain).unwrap(),
+                there.rows_there(gpu, on_gpu.slice()).unwrap(),
+                ahead.tensor(gpu, place.device(), features.dim()).unwrap(),
+                by_host.rows(&vertices, &plain).unwrap(),
+            ] {
+                assert_eq!(found.kind(), place.row_kind());
+                assert_eq!(found.to_device(tch::Device::Cpu), exact.to_kind(place.row_kind()), "{stored} as {dtype:?}");
+            }
+        }
     }
-    let [of_exact, of_rounded] = [&exact, &rounded].map(|summary| summary.epochs.last().unwrap().valid.unwrap());
-    assert!(of_exact > 0.5, "{of_exact}: nothing was learnt");
-    assert!((of_exact - of_rounded).abs() < 0.06, "{of_exact} in f32, {of_rounded} in bf16");
-    let weights = checkpoint.join("best/model.safetensors");
-    for (name, tensor) in tch::Tensor::read_safetensors(weights).unwrap() {
-        assert_eq!(tensor.kind(), tch::Kind::Float, "{name}");
-    }
-    for (emulated, dtype) in [(None, None), (None, Some(Dtype::F32)), (Some(1), Some(Dtype::F32)), (Some(2), None)] {
-        let config = InferConfig { checkpoint: checkpoint.clone(), emulated, dtype, ..InferConfig::default() };
-        let found = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
-        let valid = found.scores[1].1.unwrap();
-        assert!((valid - of_rounded).abs() < 0.03, "{dtype:?}, on a GPU {}: {valid}", emulated.is_some());
+    let fixture = stored_as(FeatureDtype::Bf16, 67, 150, 4, 8);
+    let config = changed(&config, |config| config.model.dtype = Dtype::Bf16);
+    let options = RunOptions { emulated: Some(1), prefetch: 0, ..RunOptions::default() };
+    let expected = losses(&run(&fixture, &config, &options).unwrap());
+    for options in [
+        RunOptions { prefetch: 2, ..options.clone() },
+        RunOptions { cache: Some(50 * 8 * 2), ..options.clone() },
+        RunOptions { features: crate::FeaturePlace::Mapped, ..options.clone() },
+    ] {
+        let found = run(&fixture, &config, &options).unwrap();
+        assert_eq!(losses(&found), expected, "{options:?}");
+        assert_eq!(found.cache.map(|cache| (cache.row_bytes, cache.rows)), options.cache.map(|_| (16, vec![50])));
     }
 }
 
+/// A small run that learns, and ends with an evaluation.
+fn learning(kind: ModelKind, dtype: Dtype, seed: u64) -> TrainConfig {
+    changed(&config(kind, Parallelism::Single, 1), |config| {
+        (config.epochs, config.model.hidden, config.model.dropout, config.seed) = (8, 16, 0.0, seed);
+        (config.model.dtype, config.optimizer.lr, config.eval_every) = (dtype, 0.03, 8);
+    })
+}
+
+fn valid(summary: &crate::Summary) -> f64 {
+    summary.epochs.last().unwrap().valid.unwrap()
+}
+
 #[test]
-fn links_are_learnt_in_bf16() {
+fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
+    let fixture = dataset(63, 500, 6);
+    let options = RunOptions { emulated: Some(0), ..RunOptions::default() };
+    let exact = run(&fixture, &learning(ModelKind::Sage, Dtype::F32, 7), &options).unwrap();
+    assert!(valid(&exact) > 0.5, "{}: nothing was learnt", valid(&exact));
+    for dtype in NARROW {
+        let checkpoint = fixture.folder.path().join(format!("{dtype:?}"));
+        let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..options.clone() };
+        let rounded = run(&fixture, &learning(ModelKind::Sage, dtype, 7), &kept).unwrap();
+        for ((epoch, exact, ..), (_, rounded, ..)) in losses(&exact).iter().zip(losses(&rounded)) {
+            let near = *exact != rounded && (exact - rounded).abs() < 0.05 * exact;
+            assert!(near, "{dtype:?}, epoch {epoch}: {exact}, {rounded}");
+        }
+        let of_rounded = valid(&rounded);
+        assert!((valid(&exact) - of_rounded).abs() < 0.06, "{} in f32, {of_rounded} in {dtype:?}", valid(&exact));
+        let last = rounded.epochs.last().unwrap();
+        assert_eq!((last.loss_scale, last.skipped), ((dtype == Dtype::F16).then_some(65536.0), 0));
+        let weights = checkpoint.join("best/model.safetensors");
+        for (name, tensor) in tch::Tensor::read_safetensors(weights).unwrap() {
+            assert_eq!(tensor.kind(), tch::Kind::Float, "{name}");
+        }
+        for (emulated, dtype) in [
+            (None, None),
+            (None, Some(Dtype::F32)),
+            (Some(1), Some(Dtype::F32)),
+            (Some(2), None),
+            (Some(3), Some(Dtype::F16)),
+        ] {
+            let config = InferConfig { checkpoint: checkpoint.clone(), emulated, dtype, ..InferConfig::default() };
+            let found = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
+            let valid = found.scores[1].1.unwrap();
+            assert!((valid - of_rounded).abs() < 0.03, "{dtype:?}, on a GPU {}: {valid}", emulated.is_some());
+        }
+        let config = InferConfig { checkpoint, dtype: Some(Dtype::F16), ..InferConfig::default() };
+        let refused = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
+        assert!(refused.contains("--dtype f16 is for --device cuda"), "{refused}");
+    }
+    let refused = run(&fixture, &learning(ModelKind::Sage, Dtype::F16, 7), &RunOptions::default()).unwrap_err();
+    assert!(refused.to_string().contains("on a CPU choose bf16"), "{refused}");
+}
+
+/// Means over seeds, which scatter by more than the types do.
+#[test]
+fn accuracy_in_every_type_is_equal_within_noise() {
+    let fixture = dataset(64, 400, 6);
+    for (order, kind) in (0..).zip([ModelKind::Sage, ModelKind::Gat]) {
+        let mean = |dtype| {
+            let of = |seed| {
+                let options = RunOptions { emulated: Some(order % 4), ..RunOptions::default() };
+                valid(&run(&fixture, &learning(kind, dtype, seed), &options).unwrap())
+            };
+            let scores = [1, 2].map(of);
+            (scores.iter().sum::<f64>() / scores.len() as f64, scores)
+        };
+        let (exact, scores) = mean(Dtype::F32);
+        assert!(exact > 0.5, "{kind:?}: {scores:?}, nothing was learnt");
+        for dtype in NARROW {
+            let (rounded, of_rounded) = mean(dtype);
+            assert!((exact - rounded).abs() < 0.06, "{kind:?}: {scores:?} in f32, {of_rounded:?} in {dtype:?}");
+        }
+    }
+}
+
+/// Mini-batches of one seed, of whose rows dropout makes gradients ten times as large: too large for f16 at the scale that runs begin
+/// with.
+#[test]
+fn a_run_in_f16_leaves_out_what_overflows_and_resumes_exactly() {
+    let fixture = dataset(65, 60, 3);
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    let config = |epochs| {
+        changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
+            (config.epochs, config.batch_size, config.model.dtype, config.eval_every) = (epochs, 1, Dtype::F16, 2);
+            (config.model.hidden, config.model.dropout) = (32, 0.9);
+        })
+    };
+    let log = fixture.folder.path().join("log.jsonl");
+    let options = RunOptions { emulated: Some(2), log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
+    let straight = run(&fixture, &config(2), &options).unwrap();
+    let mut scale = 65536.0;
+    for line in std::fs::read_to_string(&log).unwrap().lines() {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        if record.get("step").is_some() {
+            scale /= 2f64.powi(record["skipped"].as_u64().unwrap() as i32);
+            assert_eq!(record["loss_scale"].as_f64(), Some(scale), "{record}");
+        }
+    }
+    let scaling = |summary: &crate::Summary| {
+        summary.epochs.iter().map(|epoch| (epoch.loss_scale, epoch.skipped)).collect::<Vec<_>>()
+    };
+    let found = scaling(&straight);
+    let skipped: u64 = found.iter().map(|(_, skipped)| skipped).sum();
+    assert!(skipped > 0 && found.last().unwrap().0 == Some(scale), "{found:?}");
+    assert_eq!(scale, 65536.0 / 2f64.powi(skipped as i32));
+    assert!(straight.epochs.iter().all(|epoch| epoch.loss > 0.0 && epoch.gradient_norm > 0.0));
+
+    let checkpoint = Some(fixture.folder.path().join("run"));
+    let kept = RunOptions { checkpoint, log: None, log_every: 0, ..options };
+    let before = run(&fixture, &config(1), &kept).unwrap();
+    let after = run(&fixture, &config(2), &RunOptions { resume: true, ..kept }).unwrap();
+    assert_eq!([losses(&before), losses(&after)].concat(), losses(&straight));
+    assert_eq!([scaling(&before), scaling(&after)].concat(), found);
+}
+
+#[test]
+fn links_are_learnt_in_every_type() {
     let fixture = communities(100, 4);
-    let scores = [Dtype::F32, Dtype::Bf16].map(|dtype| {
+    let scores = [Dtype::F32, Dtype::Bf16, Dtype::F16].map(|dtype| {
         let config = changed(&link_config(ModelKind::Gat, Parallelism::Single, 1), |config| {
             (config.model.dtype, config.model.hidden) = (dtype, 8);
             (config.epochs, config.batch_size, config.eval_every) = (2, 200, 2);
@@ -112,7 +253,9 @@ fn links_are_learnt_in_bf16() {
         let last = summary.epochs.last().unwrap();
         (last.loss, last.valid.unwrap())
     });
-    let [(exact, _), (rounded, _)] = scores;
-    assert!(exact != rounded && (exact - rounded).abs() < 0.05 * exact, "{scores:?}");
-    assert!((scores[0].1 - scores[1].1).abs() < 0.1, "{scores:?}");
+    let [(exact, of_exact), rounded @ ..] = scores;
+    for (loss, score) in rounded {
+        assert!(exact != loss && (exact - loss).abs() < 0.05 * exact, "{scores:?}");
+        assert!((of_exact - score).abs() < 0.1, "{scores:?}");
+    }
 }

@@ -6,10 +6,11 @@ use tch::{Device, Tensor};
 
 use super::fixture::{changed, config, on_ranks};
 use crate::config::{
-    ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
+    Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
 };
 use crate::model::{Model, Parameters};
 use crate::optimizer::Optimizer;
+use crate::place::Place;
 use crate::step::to_rows;
 
 const STEPS: u32 = 12;
@@ -256,4 +257,43 @@ fn options_of_another_optimizer_or_schedule_are_refused() {
     let model = Model::new(&late, 6, 4);
     let message = Optimizer::new(model.parameters(), &late, 10).unwrap_err().to_string();
     assert!(message.contains("--warmup-steps 20: the schedule is over after 20"), "{message}");
+}
+
+/// A gradient that is not finite on one rank alone leaves all of them as they were.
+#[test]
+fn an_overflow_on_one_rank_is_left_out_on_all() {
+    let base = OptimizerConfig { lr: 0.02, weight_decay: 0.01, clip_norm: Some(0.5), ..Default::default() };
+    for kind in [OptimizerKind::Adam, OptimizerKind::Sgd] {
+        let config = with(OptimizerConfig { kind, ..base.clone() });
+        let plain = Place::emulated(1);
+        let f16 = plain.clone().with_dtype(Dtype::F16);
+        let run = |place: &Place, overflow: Option<u32>| {
+            on_ranks(2, |comm| {
+                let model = Model::with_layers(place, &config, 6, 4, None);
+                let parameters = model.parameters();
+                let mut optimizer = Optimizer::new(parameters, &config, 10).unwrap();
+                let mut seen = Vec::new();
+                for step in 0..6 {
+                    if Some(step) == overflow {
+                        give_gradients(parameters, step, f64::from(f32::MAX) * (1.0 - comm.rank() as f64) * 4.0);
+                        let before = (values(parameters), to_rows(optimizer.state()[0].1).unwrap());
+                        let update = optimizer.update(parameters, comm).unwrap();
+                        assert!(update.skipped && update.gradient_norm == 0.0, "{update:?}");
+                        assert_eq!(before, (values(parameters), to_rows(optimizer.state()[0].1).unwrap()));
+                    }
+                    give_gradients(parameters, step, f64::from(optimizer.loss_scale()));
+                    seen.push(optimizer.update(parameters, comm).unwrap());
+                }
+                (values(parameters), seen, optimizer.loss_scale(), optimizer.steps)
+            })
+        };
+        let exact = run(&plain, None).remove(0);
+        for (overflow, scale, steps) in [(None, 65536.0, 6), (Some(0), 32768.0, 7), (Some(3), 32768.0, 7)] {
+            for found in run(&f16, overflow) {
+                assert_eq!((&found.0, &found.1), (&exact.0, &exact.1), "{kind:?}, overflow at {overflow:?}");
+                assert_eq!((found.2, found.3), (scale, steps));
+            }
+        }
+        assert_eq!((exact.2, exact.3), (1.0, 6));
+    }
 }
