@@ -216,8 +216,8 @@ impl Run<'_> {
                     .reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
-            // Rank 0 evaluates and writes alone, for as long as that takes.
-            comm.suspend_timeout(true);
+            // Rank 0 evaluates and writes alone, for as long as that takes. It finds the others waiting for it, or does not wait long.
+            comm.suspend_timeout(comm.rank() > 0);
             if comm.rank() == 0 {
                 self.evaluate(&mut report, &model, &source)?;
             }
