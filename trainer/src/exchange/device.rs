@@ -19,9 +19,9 @@
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceOwners, DeviceShuffle, DeviceSlice,
-    Edges, Gpu, Reduce, all_to_all_counts, concat_on_device, device_all_to_all_v, gather_on_device,
-    select_on_device, split_on_device, unique_on_device,
+    Communicator, DeviceAggregation, DeviceBuffer, DeviceEdges, DeviceOwners, DeviceShuffle, DeviceSlice, Edges, Gpu,
+    Reduce, all_to_all_counts, concat_on_device, device_all_to_all_v, gather_on_device, select_on_device,
+    split_on_device, unique_on_device,
 };
 use tch::{Device, Tensor};
 

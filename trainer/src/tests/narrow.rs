@@ -8,7 +8,7 @@ use super::fixture::{Cut, changed, communities, config, dataset, models, store_p
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::batch::Input;
-use crate::config::{Dtype, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::place::Place;
 use crate::source::{FeatureSource, Pinned};
 use crate::{InferConfig, RunOptions};
@@ -87,39 +87,31 @@ fn features_arrive_in_the_type_of_the_run() {
     for (order, stored) in (0..).zip([FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8]) {
         let fixture = stored_as(stored, 66, 60, 3, 8);
         let features = fixture.dataset.features().unwrap().in_memory().unwrap();
-        let (vertices, plain) = ([5u32, 0, 59, 7, 7], Input::new(&config.model));
-        let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, &plain).unwrap();
-        for dtype in [Dtype::F32, Dtype::Bf16, Dtype::F16] {
+        let vertices = [5u32, 0, 59, 7, 7];
+        let normalised =
+            ModelConfig { normalise_features: FeatureNorm::Row, input_dropout: 0.3, ..config.model.clone() };
+        let inputs = [Input::new(&config.model), Input::training(&normalised, (1, 2, 3))];
+        for (input, dtype) in
+            inputs.iter().flat_map(|input| [Dtype::F32, Dtype::Bf16, Dtype::F16].map(|dtype| (input, dtype)))
+        {
+            let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
             let pinned = Pinned::new(&features, gpu).unwrap().unwrap();
             let there = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();
-            let ahead = there.rows_ahead(gpu, on_gpu.slice()).unwrap();
+            let ahead = there.rows_ahead(gpu, on_gpu.slice(), input).unwrap();
             for found in [
-                there.rows(&vertices, &plain).unwrap(),
-                there.rows_there(gpu, on_gpu.slice()).unwrap(),
+                there.rows(&vertices, input).unwrap(),
+                there.rows_there(gpu, on_gpu.slice(), input).unwrap(),
                 ahead.tensor(gpu, place.device(), features.dim()).unwrap(),
-                by_host.rows(&vertices, &plain).unwrap(),
+                by_host.rows(&vertices, input).unwrap(),
             ] {
                 assert_eq!(found.kind(), place.row_kind());
                 assert_eq!(found.to_device(tch::Device::Cpu), exact.to_kind(place.row_kind()), "{stored} as {dtype:?}");
             }
         }
-    }
-    let fixture = stored_as(FeatureDtype::Bf16, 67, 150, 4, 8);
-    let config = changed(&config, |config| config.model.dtype = Dtype::Bf16);
-    let options = RunOptions { emulated: Some(1), prefetch: 0, ..RunOptions::default() };
-    let expected = losses(&run(&fixture, &config, &options).unwrap());
-    for options in [
-        RunOptions { prefetch: 2, ..options.clone() },
-        RunOptions { cache: Some(50 * 8 * 2), ..options.clone() },
-        RunOptions { features: crate::FeaturePlace::Mapped, ..options.clone() },
-    ] {
-        let found = run(&fixture, &config, &options).unwrap();
-        assert_eq!(losses(&found), expected, "{options:?}");
-        assert_eq!(found.cache.map(|cache| (cache.row_bytes, cache.rows)), options.cache.map(|_| (16, vec![50])));
     }
 }
 

@@ -165,7 +165,8 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         // Ranks 0 and 2 are on one GPU.
         let (shared, other) = (Place::emulated(0), Place::emulated(1));
         let places = [shared.clone(), other.clone(), shared.clone()];
-        let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
+        let caches =
+            Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
         let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
         pinned.fill(&caches, &gpus).unwrap();

@@ -41,7 +41,8 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
     let copied = Copied::default();
     let room = DeviceRoom::given(1 << 30, ranks);
     let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
-    let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
+    let caches =
+        Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
     let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
     let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
     pinned.fill(&caches, &gpus).unwrap();
