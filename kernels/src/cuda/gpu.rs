@@ -12,7 +12,7 @@ use crate::philox::StreamKey;
 /// What a GPU does, whoever does it: the CUDA driver, or the emulation of tests.
 ///
 /// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before, and so may `upload` of
-/// more than [`STAGED_BYTES`].
+/// more than 64 KiB.
 pub(super) trait Backend: Send + Sync + Debug {
     /// Memory of `bytes`, a multiple of 16, at an address that is one too.
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
