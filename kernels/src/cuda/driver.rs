@@ -14,8 +14,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
+use super::facts::count;
 use super::gpu::{Argument, Backend, Kernel, Shape};
-use super::survey::{GpuFacts, Link};
+use super::landing::Landing;
 use super::{GpuError, compile, library, pool};
 
 /// What the streams of one device share.
@@ -64,22 +65,6 @@ pub(super) struct Driver {
     landing: Mutex<Landing>,
 }
 
-/// Pinned host memory. Copies to it are made in the stream's order while the host goes on; those to other memory each wait for
-/// the stream. It is there from the start: to pin memory waits for the whole GPU, where NCCL may be waiting for another rank.
-#[derive(Debug)]
-struct Landing(usize);
-
-impl Landing {
-    const BYTES: usize = 64 << 10;
-
-    fn new(device: &Device) -> Result<Self, GpuError> {
-        device.enter()?;
-        // SAFETY: any number of bytes may be asked for; `Driver` gives them back.
-        let start = unsafe { result::malloc_host(Self::BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
-        start.map_err(refused("cuMemHostAlloc")).map(|start| Self(start as usize))
-    }
-}
-
 // SAFETY: as for `Device`; launches of one stream from several threads happen in some order.
 unsafe impl Send for Driver {}
 // SAFETY: as above.
@@ -112,9 +97,9 @@ impl Driver {
             functions: Mutex::default(),
             modules: Mutex::default(),
         });
-        let landing = Mutex::new(Landing::new(&device)?);
+        device.enter()?;
+        let landing = Mutex::new(Landing::new()?);
         let driver = Self { device, stream: result::stream::null(), own: false, landing };
-        driver.enter()?;
         pool::keep(handle)?;
         Ok(Arc::new(driver))
     }
@@ -172,60 +157,13 @@ impl Driver {
     }
 }
 
-/// How many GPUs the driver shows.
-pub(super) fn count() -> Result<usize, GpuError> {
-    library::driver()?;
-    result::init().map_err(refused("cuInit"))?;
-    Ok(result::device::get_count().map_err(refused("cuDeviceGetCount"))? as usize)
-}
-
-/// What there is to know of GPU `ordinal` without using it.
-pub(super) fn describe(ordinal: usize) -> Result<GpuFacts, GpuError> {
-    use sys::CUdevice_attribute as Attribute;
-    let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
-    let attribute = |which| {
-        // SAFETY: the device exists.
-        unsafe { result::device::get_attribute(handle, which) }.map_err(refused("cuDeviceGetAttribute"))
-    };
-    Ok(GpuFacts {
-        name: result::device::get_name(handle).map_err(refused("cuDeviceGetName"))?,
-        compute_capability: (
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? as u32,
-            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
-        ),
-        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
-        shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)? as u32,
-        most_shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as u32,
-    })
-}
-
-/// How GPU `from` reaches GPU `to`.
-pub(super) fn link(from: usize, to: usize) -> Result<Link, GpuError> {
-    use sys::CUdevice_P2PAttribute as Attribute;
-    let handle = |ordinal: usize| result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"));
-    let (from, to) = (handle(from)?, handle(to)?);
-    let attribute = |which| {
-        let mut value = 0;
-        // SAFETY: both devices exist.
-        let asked = unsafe { sys::cuDeviceGetP2PAttribute(&mut value, which, from, to) }.result();
-        asked.map(|()| value != 0).map_err(refused("cuDeviceGetP2PAttribute"))
-    };
-    if !attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)? {
-        return Ok(Link::ThroughHost);
-    }
-    // PCIe has no atomic operations between GPUs.
-    let atomics = attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)?;
-    Ok(if atomics { Link::NvLink } else { Link::Pcie })
-}
-
 impl Drop for Driver {
     fn drop(&mut self) {
         if self.enter().is_err() {
             return;
         }
-        let Landing(start) = *self.landing.get_mut().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: who copies to it waits for the copies, so none is under way, unless the stream has failed.
-        let _ = unsafe { result::free_host(start as *mut c_void) };
+        unsafe { self.landing.get_mut().unwrap_or_else(PoisonError::into_inner).free() };
         if self.own {
             // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
             let _ = unsafe { result::stream::destroy(self.stream) };
@@ -272,7 +210,7 @@ impl Backend for Driver {
             return self.synchronise();
         }
         let landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = landing.0 as *mut u8;
+        let start = landing.start();
         // SAFETY: the memory is this lock's, and is there as long as the driver; as many bytes are written as are read.
         unsafe {
             self.copy_down(parts, start)?;
@@ -384,7 +322,8 @@ impl Backend for Driver {
     }
 
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
-        let landing = Mutex::new(Landing::new(&self.device)?);
+        self.enter()?;
+        let landing = Mutex::new(Landing::new()?);
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
         let stream = stream.map_err(refused("cuStreamCreate"))?;
         Ok(Arc::new(Self { device: self.device.clone(), stream, own: true, landing }))

@@ -11,6 +11,7 @@
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
+//! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
 //! ```
 
 mod buffer;
@@ -19,7 +20,9 @@ mod driver;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
+mod facts;
 mod gpu;
+mod landing;
 mod library;
 mod module;
 mod nccl;

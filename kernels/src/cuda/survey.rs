@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use super::{Gpu, GpuError, compile, driver, library};
+use super::{Gpu, GpuError, compile, facts, library};
 
 /// A library of CUDA's that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl CudaSurvey {
             driver: library::driver().map(|()| ask("libcuda.so", "cuDriverGetVersion", &cuda)),
             compiler: library::compiler().map(compiler),
             nccl: library::nccl().map(|()| ask("libnccl.so", "ncclGetVersion", &nccl)),
-            gpus: driver::count().and_then(|count| (0..count).map(driver::describe).collect()),
+            gpus: facts::count().and_then(|count| (0..count).map(facts::describe).collect()),
         }
     }
 
@@ -86,7 +86,7 @@ impl CudaSurvey {
     /// # Errors
     /// What the driver says.
     pub fn link(&self, from: usize, to: usize) -> Result<Link, GpuError> {
-        driver::link(from, to)
+        facts::link(from, to)
     }
 }
 

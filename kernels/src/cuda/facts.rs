@@ -1,0 +1,56 @@
+//! What the driver says of GPUs without using them.
+//!
+//! Unsafe code of this file: calls of the driver's C functions.
+#![allow(unsafe_code)]
+
+use cudarc::driver::{result, sys};
+
+use super::driver::refused;
+use super::survey::{GpuFacts, Link};
+use super::{GpuError, library};
+
+/// How many GPUs the driver shows.
+pub(super) fn count() -> Result<usize, GpuError> {
+    library::driver()?;
+    result::init().map_err(refused("cuInit"))?;
+    Ok(result::device::get_count().map_err(refused("cuDeviceGetCount"))? as usize)
+}
+
+/// What there is to know of GPU `ordinal` without using it.
+pub(super) fn describe(ordinal: usize) -> Result<GpuFacts, GpuError> {
+    use sys::CUdevice_attribute as Attribute;
+    let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
+    let attribute = |which| {
+        // SAFETY: the device exists.
+        unsafe { result::device::get_attribute(handle, which) }.map_err(refused("cuDeviceGetAttribute"))
+    };
+    Ok(GpuFacts {
+        name: result::device::get_name(handle).map_err(refused("cuDeviceGetName"))?,
+        compute_capability: (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)? as u32,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)? as u32,
+        ),
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as u32,
+        shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK)? as u32,
+        most_shared_bytes: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as u32,
+    })
+}
+
+/// How GPU `from` reaches GPU `to`.
+pub(super) fn link(from: usize, to: usize) -> Result<Link, GpuError> {
+    use sys::CUdevice_P2PAttribute as Attribute;
+    let handle = |ordinal: usize| result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"));
+    let (from, to) = (handle(from)?, handle(to)?);
+    let attribute = |which| {
+        let mut value = 0;
+        // SAFETY: both devices exist.
+        let asked = unsafe { sys::cuDeviceGetP2PAttribute(&mut value, which, from, to) }.result();
+        asked.map(|()| value != 0).map_err(refused("cuDeviceGetP2PAttribute"))
+    };
+    if !attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED)? {
+        return Ok(Link::ThroughHost);
+    }
+    // PCIe has no atomic operations between GPUs.
+    let atomics = attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)?;
+    Ok(if atomics { Link::NvLink } else { Link::Pcie })
+}

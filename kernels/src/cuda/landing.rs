@@ -1,0 +1,44 @@
+//! Pinned host memory in which small copies from a GPU land.
+//!
+//! Copies to it are made in the stream's order while the host goes on; those to other memory each wait for the stream. It is there
+//! from the start: to pin memory waits for the whole GPU, where NCCL may be waiting for another rank.
+//!
+//! Unsafe code of this file: calls of the driver's C functions.
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+
+use cudarc::driver::{result, sys};
+
+use super::GpuError;
+use super::driver::refused;
+
+/// The memory, until [`Landing::free`].
+#[derive(Debug)]
+pub(super) struct Landing(usize);
+
+impl Landing {
+    /// Its length.
+    pub(super) const BYTES: usize = 64 << 10;
+
+    /// For the GPU whose context is the calling thread's.
+    pub(super) fn new() -> Result<Self, GpuError> {
+        // SAFETY: any number of bytes may be asked for.
+        let start = unsafe { result::malloc_host(Self::BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        start.map_err(refused("cuMemHostAlloc")).map(|start| Self(start as usize))
+    }
+
+    /// Where it starts.
+    pub(super) fn start(&self) -> *mut u8 {
+        self.0 as *mut u8
+    }
+
+    /// Gives it back; the context is the calling thread's.
+    ///
+    /// # Safety
+    /// No copy to it is under way, and it is not used any more.
+    pub(super) unsafe fn free(&mut self) {
+        // SAFETY: as the caller promises.
+        let _ = unsafe { result::free_host(self.0 as *mut c_void) };
+    }
+}
