@@ -88,11 +88,13 @@ train() {
     names=(f32 no-prefetch bf16)
     if [ "$device" = cuda ]; then
         run cached 3 "${single[@]}" --placement replicated --cache 256MiB || return
+        run f16 3 "${single[@]}" --dtype f16 || return
+        run hot 3 "${single[@]}" --topology hot || return
         run pinned 3 "${single[@]}" --topology pinned || return
         run host 3 "${single[@]}" --topology host || return
         run gat 3 "${single[@]}" --model gat --heads 4 || return
         run cpu 1 --parallelism single --device cpu || return
-        names+=(cached pinned host gat cpu)
+        names+=(cached f16 hot pinned host gat cpu)
     fi
     compared "${names[@]/%/.jsonl}"
 }

@@ -48,7 +48,17 @@ fn unsafe_code_is_in_its_room() {
     let word = ["un", "safe"].concat();
     let mut rooms = vec!["store/src/mmap.rs", "kernels/src/prefetch.rs", "trainer/src/autograd/raw.rs"];
     rooms.extend(["kernels/src/product/cpu.rs", "kernels/src/product/x86.rs", "kernels/src/comm/mpi.rs"]);
-    rooms.extend(["buffer.rs", "compile.rs", "driver.rs", "emulated.rs", "library.rs", "nccl.rs"]);
+    rooms.extend([
+        "buffer.rs",
+        "compile.rs",
+        "driver.rs",
+        "emulated.rs",
+        "facts.rs",
+        "landing.rs",
+        "library.rs",
+        "nccl.rs",
+    ]);
+    rooms.push("pool.rs");
     let in_its_room = |path: &Path| {
         let gpu = path.parent().is_some_and(|folder| folder.ends_with("kernels/src/cuda"));
         rooms.iter().any(|room| path.ends_with(room) && (room.contains('/') || gpu))
