@@ -41,6 +41,8 @@ pub use attention::{
     DynamicGradient, DynamicRows, head_products, head_products_backward, head_products_backward_on_device,
     head_products_on_device,
 };
+#[cfg(feature = "emulation")]
+pub use comm::ByHost;
 pub use comm::{
     Alarm, Communicator, DeviceExchange, Nccl, Seat, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
     device_all_to_all_v,

@@ -6,7 +6,9 @@
 //! What is learnt lies in `task` (labels and losses) and `link` (edges to predict), how it is scored in `metric`; `infer` runs
 //! a model over a whole graph, for [`infer()`] and for the evaluation while training.
 //!
-//! Where a rank computes says its `place`, the host or a GPU; `source` and `cache` say where its feature rows come from.
+//! Where a rank computes says its `place`, the host or a GPU; `source` and `cache` say where its feature rows come from, `topology`
+//! where its GPU reads the graph, `dry_run` how much memory there is for both. Ranks are threads (`ranks`) or processes (`process`,
+//! `rendezvous`) on one host or several (`hosts`), and talk through their `comms`.
 //!
 //! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4

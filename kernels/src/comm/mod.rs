@@ -9,8 +9,11 @@
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! mpi.rs        processes, on CPUs             nccl/         processes, a GPU each
 //! wait.rs       how long a rank waits          typed.rs      slices of any type
+//! by_host.rs    for tests (feature `emulation`)
 //! ```
 
+#[cfg(feature = "emulation")]
+mod by_host;
 mod copies;
 mod exchange;
 #[cfg(feature = "mpi")]
@@ -24,6 +27,8 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "emulation")]
+pub use by_host::ByHost;
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};
 pub use nccl::{Alarm, Nccl};

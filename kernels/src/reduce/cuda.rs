@@ -78,47 +78,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::comm::{Solo, Threads};
+    use crate::comm::{ByHost, Solo, Threads};
     use crate::philox::{Draws, Stream, StreamKey};
-
-    /// A group that cannot move what is on GPUs.
-    struct HostOnly(Threads);
-
-    impl Communicator for HostOnly {
-        fn rank(&self) -> usize {
-            self.0.rank()
-        }
-        fn size(&self) -> usize {
-            self.0.size()
-        }
-        fn barrier(&self) -> Result<(), CommError> {
-            self.0.barrier()
-        }
-        fn all_to_all_bytes(
-            &self,
-            send: &[u8],
-            send_bytes: &[usize],
-            recv: &mut [u8],
-            recv_bytes: &[usize],
-        ) -> Result<(), CommError> {
-            self.0.all_to_all_bytes(send, send_bytes, recv, recv_bytes)
-        }
-        fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
-            self.0.all_reduce_sum_f32(values)
-        }
-        fn all_reduce_sum_f64(&self, values: &mut [f64]) -> Result<(), CommError> {
-            self.0.all_reduce_sum_f64(values)
-        }
-        fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError> {
-            self.0.all_reduce_sum_u64(values)
-        }
-        fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-            self.0.all_gather_bytes(send, recv)
-        }
-        fn fail(&self, reason: &str) {
-            self.0.fail(reason);
-        }
-    }
 
     fn values(rank: usize, len: usize) -> Vec<f64> {
         let mut draws = Draws::new(&StreamKey::new(9, Stream::Generate), rank as u32);
@@ -154,7 +115,7 @@ mod tests {
         for (ranks, len) in [(2, 1), (2, 7), (3, 1000), (4, 3), (8, 5000)] {
             thread::scope(|scope| {
                 for (comm, other) in Threads::group(ranks).into_iter().zip(Threads::group(ranks)) {
-                    scope.spawn(move || check(&comm, &HostOnly(other), len));
+                    scope.spawn(move || check(&comm, &ByHost::new(&other), len));
                 }
             });
         }

@@ -1,8 +1,6 @@
 //! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use gsplit_kernels::{CommError, Communicator, DeviceOwners, Draws, Stream, StreamKey};
+use gsplit_kernels::{ByHost, Communicator, DeviceOwners, Draws, Stream, StreamKey};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
@@ -105,54 +103,6 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
     }
 }
 
-/// Passes bytes by way of the host, and counts those for other ranks.
-struct Counting<'a>(&'a dyn Communicator, AtomicUsize);
-
-impl Communicator for Counting<'_> {
-    fn rank(&self) -> usize {
-        self.0.rank()
-    }
-
-    fn size(&self) -> usize {
-        self.0.size()
-    }
-
-    fn barrier(&self) -> Result<(), CommError> {
-        self.0.barrier()
-    }
-
-    fn all_to_all_bytes(
-        &self,
-        send: &[u8],
-        send_bytes: &[usize],
-        recv: &mut [u8],
-        recv_bytes: &[usize],
-    ) -> Result<(), CommError> {
-        self.1.fetch_add(send.len(), Ordering::Relaxed);
-        self.0.all_to_all_bytes(send, send_bytes, recv, recv_bytes)
-    }
-
-    fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
-        self.0.all_reduce_sum_f32(values)
-    }
-
-    fn all_reduce_sum_f64(&self, values: &mut [f64]) -> Result<(), CommError> {
-        self.0.all_reduce_sum_f64(values)
-    }
-
-    fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError> {
-        self.0.all_reduce_sum_u64(values)
-    }
-
-    fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-        self.0.all_gather_bytes(send, recv)
-    }
-
-    fn fail(&self, reason: &str) {
-        self.0.fail(reason);
-    }
-}
-
 /// Rows of bf16 and f16 move as they are, in half the bytes; sums of their gradients are those in f32, rounded once.
 #[test]
 fn differential_rounded_rows_move_as_those_of_f32() {
@@ -168,20 +118,20 @@ fn differential_rounded_rows_move_as_those_of_f32() {
                 from_rows(values, rows, DIM).unwrap().to_kind(kind)
             };
             let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
-            let by_host = Counting(comm, AtomicUsize::new(0));
+            let by_host = ByHost::new(comm);
             let run = |comm: &dyn Communicator, kind: Kind| {
                 let forward = exchange.forward_at(&place, comm, Some(&x.to_kind(kind)), DIM).unwrap();
                 (forward, exchange.backward_at(&place, comm, &y.to_kind(kind), DIM).unwrap())
             };
             let expected = run(&by_host, Kind::Float);
-            let wide_bytes = by_host.1.swap(0, Ordering::Relaxed);
+            let wide_bytes = by_host.take_sent();
             for comm in [comm, &by_host] {
                 let (forward, backward) = run(comm, kind);
                 assert_eq!((forward.kind(), backward.kind()), (kind, kind));
                 assert_eq!(forward, expected.0.to_kind(kind), "{ranks} ranks, {kind:?}");
                 assert_eq!(backward, expected.1.to_kind(kind), "{ranks} ranks, {kind:?}");
             }
-            assert_eq!(2 * by_host.1.load(Ordering::Relaxed), wide_bytes);
+            assert_eq!(2 * by_host.take_sent(), wide_bytes);
             assert!(wide_bytes > 0, "nothing was sent");
         });
     }

@@ -2,7 +2,7 @@
 //! for each group does.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use gsplit_store::{Dataset, Split};
 use super::device::at;
 use super::equivalence::distance;
 use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_partition};
-use super::processes::before;
+use super::processes::{before, lose_first};
 use super::runs::{losses, run};
 use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
 use crate::place::Place;
@@ -194,22 +194,14 @@ fn processes_in_groups_train_as_threads_do() {
     assert!(message.contains("--groups 2: the processes form groups of 1"), "{message}");
 }
 
-/// One rank of all loses its GPU.
-fn lose() -> crate::Result<()> {
-    static LOST: AtomicBool = AtomicBool::new(true);
-    match LOST.swap(false, Ordering::SeqCst) {
-        true => Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()),
-        false => Ok(()),
-    }
-}
-
 #[test]
 fn a_rank_that_fails_ends_all_groups() {
+    static LEFT: AtomicBool = AtomicBool::new(true);
     let fixture = dataset(86, 120, 4);
     let base = changed(&config(ModelKind::Sage, Parallelism::Split, 6), |config| config.eval_every = 0);
     let config = grouped(&fixture.dataset, &base, 3, 2, Cut::Random);
     let options = RunOptions {
-        layer: Some(before(lose)),
+        layer: Some(before(|| lose_first(&LEFT))),
         timeout: Some(Duration::from_secs(60)),
         prefetch: 1,
         ..RunOptions::default()

@@ -141,10 +141,9 @@ fn work_of_the_first_rank_alone_does_not_count() {
     assert_eq!(summary.epochs.len(), 2);
 }
 
-/// The first rank that comes loses its GPU.
-fn lose() -> crate::Result<()> {
-    static LOST: AtomicBool = AtomicBool::new(true);
-    match LOST.swap(false, Ordering::SeqCst) {
+/// The first rank that comes loses its GPU; `left` says that none has yet.
+pub fn lose_first(left: &AtomicBool) -> crate::Result<()> {
+    match left.swap(false, Ordering::SeqCst) {
         true => Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()),
         false => Ok(()),
     }
@@ -152,10 +151,11 @@ fn lose() -> crate::Result<()> {
 
 #[test]
 fn an_error_of_a_rank_stops_the_others_with_its_reason() {
+    static LEFT: AtomicBool = AtomicBool::new(true);
     let fixture = dataset(75, 120, 4);
     let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.eval_every = 0);
     let timeout = Some(Duration::from_secs(60));
-    let options = RunOptions { layer: Some(before(lose)), timeout, ..RunOptions::default() };
+    let options = RunOptions { layer: Some(before(|| lose_first(&LEFT))), timeout, ..RunOptions::default() };
     let started = Instant::now();
     let error = run(&fixture, &config, &options).unwrap_err();
     assert!(matches!(error, Error::Comm(CommError::Gpu { rank: 9, .. })), "{error}");

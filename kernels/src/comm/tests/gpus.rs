@@ -91,39 +91,6 @@ fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec
     })
 }
 
-/// A group without a way from GPU to GPU.
-struct ByHost(Threads);
-
-impl Communicator for ByHost {
-    fn rank(&self) -> usize {
-        Communicator::rank(&self.0)
-    }
-    fn size(&self) -> usize {
-        Communicator::size(&self.0)
-    }
-    fn barrier(&self) -> Result<(), CommError> {
-        self.0.barrier()
-    }
-    fn all_to_all_bytes(&self, send: &[u8], to: &[usize], recv: &mut [u8], from: &[usize]) -> Result<(), CommError> {
-        self.0.all_to_all_bytes(send, to, recv, from)
-    }
-    fn all_reduce_sum_f32(&self, values: &mut [f32]) -> Result<(), CommError> {
-        self.0.all_reduce_sum_f32(values)
-    }
-    fn all_reduce_sum_f64(&self, values: &mut [f64]) -> Result<(), CommError> {
-        self.0.all_reduce_sum_f64(values)
-    }
-    fn all_reduce_sum_u64(&self, values: &mut [u64]) -> Result<(), CommError> {
-        self.0.all_reduce_sum_u64(values)
-    }
-    fn all_gather_bytes(&self, send: &[u8], recv: &mut [u8]) -> Result<(), CommError> {
-        self.0.all_gather_bytes(send, recv)
-    }
-    fn fail(&self, reason: &str) {
-        self.0.fail(reason);
-    }
-}
-
 #[test]
 fn ranks_with_a_gpu_each_conform() {
     for size in [1, 2, 3, 4] {
@@ -166,8 +133,7 @@ fn differential_device_memory_moves_alike_in_every_group_of_gpus() {
     for size in [1, 2, 3, 4] {
         run(size, |comm| moves_device_memory(comm, &Gpu::under_test(comm.rank as u32 % 4)));
         on_each(wired(size, None), |comm| moves_device_memory(&comm, &Gpu::under_test(0)));
-        let by_host = Threads::group(size).into_iter().map(ByHost).collect();
-        on_each(by_host, |comm| moves_device_memory(&comm, &Gpu::under_test(0)));
+        on_each(Threads::group(size), |comm| moves_device_memory(&ByHost::new(&comm), &Gpu::under_test(0)));
     }
     moves_device_memory(&Solo, &Gpu::under_test(0));
 }
