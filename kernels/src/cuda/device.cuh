@@ -18,6 +18,13 @@ typedef long long i64;
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type *name = (type *)name##_bytes
 #endif
 
+// Memory that other threads may write meanwhile by atomics, or by `relaxed_store` the same: some value that was there, whole, and for the
+// compiler no reason to keep it.
+#ifndef EMULATED
+template <typename T> __device__ __forceinline__ T relaxed_load(const T *at) { return *(const volatile T *)at; }
+template <typename T> __device__ __forceinline__ void relaxed_store(T *at, T value) { *(volatile T *)at = value; }
+#endif
+
 #define WARP 32
 #define FULL 0xFFFFFFFFu
 

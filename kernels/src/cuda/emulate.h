@@ -1,7 +1,8 @@
 // CUDA C on the host, for tests: a launch runs its blocks one after another, and a block's threads as fibers that
 // change places where they wait for each other. Every thread sees what a GPU would show it, in an order that a GPU
 // might take; `emulate_order` chooses among several, so that a missing barrier shows itself. Device memory ends at a page that
-// cannot be touched, so that an access beyond a buffer ends the process.
+// cannot be touched, so that an access beyond a buffer ends the process. Accesses that nothing puts in order are found whatever
+// the order (hazards.h).
 //
 // Stricter than a GPU: waiting for a lane that has returned is an error, and so is a barrier that not all reach.
 #pragma once
@@ -9,14 +10,20 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <link.h>
 #include <map>
+#include <memory>
+#include <setjmp.h>
 #include <string>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
+
+#include "hazards.h"
 
 struct uint3 {
     unsigned x, y, z;
@@ -50,9 +57,12 @@ struct Warp {
 
 struct Fiber {
     ucontext_t context;
+    jmp_buf place;
     uint3 thread;
     unsigned index;
-    bool returned, at_barrier;
+    bool begun, returned;
+    // How many __syncwarp it has passed.
+    uint32_t warp_syncs;
 };
 
 struct Launch {
@@ -67,45 +77,111 @@ struct State {
     std::vector<Warp> warps;
     std::vector<char> stacks;
     std::vector<unsigned char> shared;
-    ucontext_t scheduler;
-    Fiber *fiber = nullptr;
+    jmp_buf scheduler;
     void (*body)(void *) = nullptr;
     void *arguments = nullptr;
     uint64_t progress = 0;
+    // Threads of the block that have returned, and that wait for the others; how often all have come.
+    uint32_t returned = 0, at_barrier = 0, barriers = 0;
     unsigned order = 0;
-    const char *kernel = "";
+    // Of the launch: its stream, its number, the number of its block among all, what is known of shared memory.
+    uint32_t stream = 0, number = 0;
+    uint64_t block_number = 0;
+    std::vector<Granule> dynamic_granules, static_granules;
+    // What went wrong.
+    std::string failure;
 };
 
-inline thread_local State state;
+// The calling thread's. A plain pointer, since each use of anything else begins with a question whether it is there yet, which
+// would be watched.
+static thread_local State *current = nullptr;
+UNWATCHED inline State &make_current() {
+    static thread_local const std::unique_ptr<State> kept(new State);
+    return *(current = kept.get());
+}
+// The thread of an emulated block that the calling thread is at, if any.
+static thread_local Fiber *running = nullptr;
 
-[[noreturn]] inline void fail(const char *what) {
-    const uint3 b = state.block_index;
-    fprintf(stderr, "kernel %s, block %u, thread %u: %s\n", state.kernel, b.x, state.fiber ? state.fiber->index : 0, what);
-    abort();
+// `_setjmp` leaves the mask of signals alone, for which `swapcontext` asks the system.
+UNWATCHED inline void pause() {
+    watching = false;
+    if (_setjmp(running->place) == 0) _longjmp(current->scheduler, 1);
+    watching = true;
 }
 
-inline void pause() { swapcontext(&state.fiber->context, &state.scheduler); }
-
-inline Warp &warp() { return state.warps[state.fiber->index / LANES]; }
-
-inline void block_barrier() {
-    Fiber &mine = *state.fiber;
-    mine.at_barrier = true;
-    bool all = true;
-    for (Fiber &fiber : state.fibers) {
-        if (fiber.returned) fail("__syncthreads after a thread of the block has returned");
-        all &= fiber.at_barrier;
+// Goes to a fiber, until it pauses.
+UNWATCHED inline void go_on(Fiber &fiber) {
+    running = &fiber;
+    if (_setjmp(current->scheduler) == 0) {
+        if (fiber.begun) _longjmp(fiber.place, 1);
+        fiber.begun = true;
+        setcontext(&fiber.context);
     }
-    if (all) {
-        for (Fiber &fiber : state.fibers) fiber.at_barrier = false;
-        state.progress++;
-        return;
-    }
-    while (mine.at_barrier) pause();
+    running = nullptr;
 }
 
-inline void warp_barrier(uint32_t mask) {
-    const unsigned lane = state.fiber->index % LANES;
+UNWATCHED inline void tell(const char *format, ...) {
+    char text[512];
+    const int start = snprintf(text, sizeof text, "block %u, thread %u: ", current->block_index.x, running->index);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + start, sizeof text - start, format, arguments);
+    va_end(arguments);
+    current->failure = text;
+}
+
+[[noreturn]] UNWATCHED inline void leave() {
+    for (;;) pause();
+}
+
+[[noreturn]] UNWATCHED inline void fail(const char *what) {
+    tell("%s", what);
+    leave();
+}
+
+UNWATCHED inline uint32_t launch_number() { return current->number; }
+
+UNWATCHED inline Here here(Kind kind) {
+    const State &s = *current;
+    const Fiber &fiber = *running;
+    const uint16_t thread = (uint16_t)fiber.index;
+    return {{s.number, s.stream, s.block_index.x, s.barriers, fiber.warp_syncs, thread, 0, kind}, false, s.block_number};
+}
+
+// Finds the memory that this thread has of its own in the program that this is part of, where `__shared__` variables are.
+UNWATCHED inline void find_static_memory() {
+    if (static_memory.start) return;
+    dl_iterate_phdr(
+        [](dl_phdr_info *object, size_t, void *) {
+            for (int i = 0; i < object->dlpi_phnum; i++) {
+                const size_t bytes = object->dlpi_phdr[i].p_memsz;
+                const size_t offset = (size_t)((char *)&running - (char *)object->dlpi_tls_data);
+                if (object->dlpi_phdr[i].p_type != PT_TLS || !object->dlpi_tls_data || offset >= bytes) continue;
+                current->static_granules.assign(bytes / 4 + 1, Granule{});
+                static_memory = {(char *)object->dlpi_tls_data, bytes, current->static_granules.data()};
+                return 1;
+            }
+            return 0;
+        },
+        nullptr);
+}
+
+UNWATCHED inline Warp &warp() { return current->warps[running->index / LANES]; }
+
+UNWATCHED inline void block_barrier() {
+    State &s = *current;
+    if (s.returned) fail("__syncthreads after a thread of the block has returned");
+    const uint32_t passed = s.barriers;
+    if (++s.at_barrier == s.launch.block.x) {
+        s.at_barrier = 0;
+        s.barriers++;
+        s.progress++;
+    }
+    while (s.barriers == passed) pause();
+}
+
+UNWATCHED inline void warp_barrier(uint32_t mask) {
+    const unsigned lane = running->index % LANES;
     if (!(mask >> lane & 1)) fail("a lane outside the mask");
     Warp &w = warp();
     w.arrived |= 1u << lane;
@@ -116,17 +192,17 @@ inline void warp_barrier(uint32_t mask) {
         if ((w.arrived & mask) == mask) {
             w.arrived &= ~mask;
             w.released |= mask;
-            state.progress++;
+            current->progress++;
             return;
         }
         pause();
     }
 }
 
-template <typename T> T exchange(uint32_t mask, T value, unsigned from) {
+template <typename T> UNWATCHED T exchange(uint32_t mask, T value, unsigned from) {
     static_assert(sizeof(T) <= 8);
     Warp &w = warp();
-    const unsigned lane = state.fiber->index % LANES;
+    const unsigned lane = running->index % LANES;
     memcpy(&w.value[lane], &value, sizeof(T));
     warp_barrier(mask);
     if (!(mask >> from % LANES & 1)) fail("a shuffle from a lane outside the mask");
@@ -137,9 +213,9 @@ template <typename T> T exchange(uint32_t mask, T value, unsigned from) {
 }
 
 // The lanes of the mask whose values are `wanted`.
-template <typename W> uint32_t lanes_with(uint32_t mask, W wanted, uint64_t value) {
+template <typename W> UNWATCHED uint32_t lanes_with(uint32_t mask, W wanted, uint64_t value) {
     Warp &w = warp();
-    w.value[state.fiber->index % LANES] = value;
+    w.value[running->index % LANES] = value;
     warp_barrier(mask);
     uint32_t found = 0;
     for (unsigned lane = 0; lane < LANES; lane++) found |= (uint32_t)(mask >> lane & 1 && wanted(w.value[lane])) << lane;
@@ -147,25 +223,33 @@ template <typename W> uint32_t lanes_with(uint32_t mask, W wanted, uint64_t valu
     return found;
 }
 
-inline void enter() {
-    state.body(state.arguments);
-    Fiber &fiber = *state.fiber;
+UNWATCHED inline void enter() {
+    watching = true;
+    current->body(current->arguments);
+    watching = false;
+    Fiber &fiber = *running;
     fiber.returned = true;
-    state.warps[fiber.index / LANES].returned |= 1u << fiber.index % LANES;
-    state.progress++;
+    current->returned++;
+    current->warps[fiber.index / LANES].returned |= 1u << fiber.index % LANES;
+    current->progress++;
     pause();
 }
 
-inline void run_block(uint3 index) {
-    State &s = state;
+UNWATCHED inline void run_block(uint3 index) {
+    static uint64_t blocks = 0;
+    State &s = *current;
     const unsigned threads = s.launch.block.x;
     s.block_index = index;
+    s.returned = s.at_barrier = s.barriers = 0;
+    s.block_number = __atomic_add_fetch(&blocks, 1, __ATOMIC_RELAXED);
     s.fibers.assign(threads, Fiber{});
     s.warps.assign((threads + LANES - 1) / LANES, Warp{});
     // Lanes beyond the block's end have returned, as far as masks are concerned.
     for (unsigned i = threads; i < s.warps.size() * LANES; i++) s.warps[i / LANES].returned |= 1u << i % LANES;
     s.stacks.resize(threads * STACK);
     s.shared.assign(s.launch.shared + 16, 0xCD);
+    if (s.dynamic_granules.size() < s.shared.size() / 4 + 1) s.dynamic_granules.assign(s.shared.size() / 4 + 1, Granule{});
+    dynamic_memory = {(char *)s.shared.data(), s.shared.size(), s.dynamic_granules.data()};
     for (unsigned i = 0; i < threads; i++) {
         Fiber &fiber = s.fibers[i];
         fiber.thread = {i, 0, 0};
@@ -185,14 +269,16 @@ inline void run_block(uint3 index) {
             if (s.order >= 2 && threads % 7) at = (at * 7u) % threads;
             Fiber &fiber = s.fibers[at];
             if (!fiber.returned) {
-                s.fiber = &fiber;
-                swapcontext(&s.scheduler, &fiber.context);
+                go_on(fiber);
+                if (!s.failure.empty()) return;
             }
             done += fiber.returned;
         }
-        if (s.progress == before) fail("no thread can go on: a barrier is not reached by all");
+        if (s.progress == before) {
+            s.failure = "block " + std::to_string(index.x) + ": no thread can go on: a barrier is not reached by all";
+            return;
+        }
     }
-    s.fiber = nullptr;
 }
 
 struct Kernel {
@@ -200,7 +286,7 @@ struct Kernel {
     std::vector<size_t> sizes;
 };
 
-inline std::map<std::string, Kernel> &kernels() {
+UNWATCHED inline std::map<std::string, Kernel> &kernels() {
     static std::map<std::string, Kernel> all;
     return all;
 }
@@ -247,16 +333,27 @@ inline uint16_t float_to_half(float value) {
 #define KERNEL(name)                                                                                                      \
     static emulate::Register registered_##name(                                                                           \
         #name, [](void **arguments) { emulate::call(name, arguments); }, emulate::sizes(name));
-#define DYNAMIC_SHARED(type, name)                                                                                        \
-    type *name = (type *)(((uintptr_t)emulate::state.shared.data() + 15) / 16 * 16)
+#define DYNAMIC_SHARED(type, name) type *name = (type *)emulate::dynamic_shared()
 
-#define threadIdx (emulate::state.fiber->thread)
-#define blockIdx (emulate::state.block_index)
-#define blockDim (emulate::state.launch.block)
-#define gridDim (emulate::state.launch.grid)
+namespace emulate {
+UNWATCHED inline void *dynamic_shared() { return (void *)(((uintptr_t)current->shared.data() + 15) / 16 * 16); }
+UNWATCHED inline uint3 thread_index() { return running->thread; }
+UNWATCHED inline uint3 block_index() { return current->block_index; }
+UNWATCHED inline uint3 block_size() { return current->launch.block; }
+UNWATCHED inline uint3 grid_size() { return current->launch.grid; }
+} // namespace emulate
+
+#define threadIdx (emulate::thread_index())
+#define blockIdx (emulate::block_index())
+#define blockDim (emulate::block_size())
+#define gridDim (emulate::grid_size())
 
 inline void __syncthreads() { emulate::block_barrier(); }
-inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) { emulate::warp_barrier(mask); }
+UNWATCHED inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu) {
+    emulate::warp_barrier(mask);
+    // A part of a warp is taken for none.
+    if (mask == 0xFFFFFFFFu) emulate::running->warp_syncs++;
+}
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
@@ -279,15 +376,30 @@ template <typename T> uint32_t __match_any_sync(uint32_t mask, T value) {
 inline int __any_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
 inline int __all_sync(uint32_t mask, int predicate) { return __ballot_sync(mask, predicate) == mask; }
 
-template <typename T, typename U> T atomicAdd(T *at, U value) { T old = *at; *at = old + (T)value; return old; }
-template <typename T, typename U> T atomicMin(T *at, U value) { T old = *at; if ((T)value < old) *at = value; return old; }
-template <typename T, typename U> T atomicMax(T *at, U value) { T old = *at; if ((T)value > old) *at = value; return old; }
-template <typename T, typename U> T atomicOr(T *at, U value) { T old = *at; *at = old | (T)value; return old; }
-template <typename T, typename U> T atomicExch(T *at, U value) { T old = *at; *at = value; return old; }
-template <typename T, typename U, typename V> T atomicCAS(T *at, U expected, V value) {
-    T old = *at;
-    if (old == (T)expected) *at = value;
+// A read, a change and a write that nobody comes between: `changed` makes the new value of the old.
+namespace emulate {
+template <typename T, typename C> UNWATCHED T at_once(T *at, C changed) {
+    watch(at, sizeof(T), true, true, ATOMIC);
+    const T old = *at;
+    *at = changed(old);
     return old;
+}
+} // namespace emulate
+template <typename T, typename U> T atomicAdd(T *at, U value) { return emulate::at_once(at, [=](T old) { return old + (T)value; }); }
+template <typename T, typename U> T atomicMin(T *at, U value) { return emulate::at_once(at, [=](T old) { return (T)value < old ? (T)value : old; }); }
+template <typename T, typename U> T atomicMax(T *at, U value) { return emulate::at_once(at, [=](T old) { return (T)value > old ? (T)value : old; }); }
+template <typename T, typename U> T atomicOr(T *at, U value) { return emulate::at_once(at, [=](T old) { return old | (T)value; }); }
+template <typename T, typename U> T atomicExch(T *at, U value) { return emulate::at_once(at, [=](T) { return (T)value; }); }
+template <typename T, typename U, typename V> T atomicCAS(T *at, U expected, V value) {
+    return emulate::at_once(at, [=](T old) { return old == (T)expected ? (T)value : old; });
+}
+template <typename T> UNWATCHED T relaxed_load(const T *at) {
+    emulate::watch(at, sizeof(T), false, true, emulate::RELAXED);
+    return *at;
+}
+template <typename T> UNWATCHED void relaxed_store(T *at, T value) {
+    emulate::watch(at, sizeof(T), true, false, emulate::RELAXED);
+    *at = value;
 }
 
 template <typename T> T __ldg(const T *at) { return *at; }
@@ -316,8 +428,11 @@ template <typename T> T max(T a, T b) { return a < b ? b : a; }
 // --- for Rust ---
 
 extern "C" {
-// Runs a kernel; 1 where there is none of this name, 2 where the arguments are not of its sizes.
-int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t shared, void **arguments, const size_t *sizes, size_t count) {
+// The stream of the calling thread's launches from now on.
+void emulate_on(uint32_t stream) { emulate::make_current().stream = stream; }
+
+// Runs a kernel; 1 where there is none of this name, 2 where the arguments are not of its sizes, 3 where it went wrong.
+UNWATCHED int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t shared, void **arguments, const size_t *sizes, size_t count) {
     const auto found = emulate::kernels().find(name);
     if (found == emulate::kernels().end()) return 1;
     if (found->second.sizes != std::vector<size_t>(sizes, sizes + count)) return 2;
@@ -325,32 +440,92 @@ int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t s
         void (*run)(void **);
         void **arguments;
     } call = {found->second.run, arguments};
-    emulate::State &s = emulate::state;
-    s.kernel = found->first.c_str();
+    emulate::State &s = emulate::make_current();
+    emulate::find_static_memory();
+    s.number = emulate::streams().launch(s.stream);
+    s.failure.clear();
     s.launch = {{blocks, 1, 1}, {threads, 1, 1}, shared};
     s.body = [](void *call) { ((Call *)call)->run(((Call *)call)->arguments); };
     s.arguments = &call;
-    for (unsigned block = 0; block < blocks; block++) emulate::run_block({block, 0, 0});
-    return 0;
+    for (unsigned block = 0; block < blocks && s.failure.empty(); block++) emulate::run_block({block, 0, 0});
+    return s.failure.empty() ? 0 : 3;
+}
+
+// What went wrong in the calling thread's last launch.
+const char *emulate_failure() { return emulate::make_current().failure.c_str(); }
+
+// A copy or a fill by the calling thread's stream: 3 where it went wrong.
+UNWATCHED int emulate_touch(const void *at, size_t bytes, int writes) {
+    emulate::State &s = emulate::make_current();
+    emulate::Granule *const granule = emulate::arena_granule(at);
+    if (!granule || bytes == 0) return 0;
+    s.number = emulate::streams().launch(s.stream);
+    const emulate::Here here = {{s.number, s.stream, 0, 0, 0, 0, 0, emulate::PLAIN}, false, 0};
+    emulate::Wrong wrong;
+    if (emulate::touch_all(granule, (uintptr_t)at, bytes, here, writes, false, wrong)) return 0;
+    char who[96];
+    emulate::describe(wrong.then, who, sizeof who);
+    s.failure = "stream " + std::to_string(s.stream) + " " + wrong.what + who;
+    return 3;
+}
+
+// A new stream's number.
+UNWATCHED uint32_t emulate_stream() {
+    emulate::Streams &streams = emulate::streams();
+    const std::lock_guard<std::mutex> guard(streams.lock);
+    streams.waited.emplace_back();
+    streams.completed.push_back(0);
+    streams.last.push_back(0);
+    return streams.last.size() - 1;
+}
+
+// What is launched on `stream` from now on comes after what was launched on `other`.
+UNWATCHED void emulate_wait(uint32_t stream, uint32_t other) {
+    emulate::Streams &streams = emulate::streams();
+    const std::lock_guard<std::mutex> guard(streams.lock);
+    std::map<uint32_t, uint32_t> known = streams.waited[other];
+    known[other] = streams.last[other];
+    for (const auto &[of, launch] : known) {
+        uint32_t &mine = streams.waited[stream][of];
+        mine = mine > launch ? mine : launch;
+    }
+}
+
+// The host has waited for what was launched on `stream`.
+UNWATCHED void emulate_completed(uint32_t stream) {
+    emulate::Streams &streams = emulate::streams();
+    const std::lock_guard<std::mutex> guard(streams.lock);
+    std::map<uint32_t, uint32_t> known = streams.waited[stream];
+    known[stream] = streams.last[stream];
+    for (const auto &[of, launch] : known) {
+        uint32_t &done = streams.completed[of];
+        done = done > launch ? done : launch;
+    }
 }
 
 // Which thread of a block goes first in the calling thread's launches.
-void emulate_order(unsigned order) { emulate::state.order = order; }
-
-static const size_t PAGE = 4096;
+void emulate_order(unsigned order) { emulate::make_current().order = order; }
 
 // Memory of `bytes`, a multiple of 16, that ends where touching it ends the process; 0 where there is none left.
-void *emulate_alloc(size_t bytes) {
-    const size_t pages = (bytes + PAGE - 1) / PAGE * PAGE;
-    char *start = (char *)mmap(nullptr, pages + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED) return nullptr;
-    mprotect(start + pages, PAGE, PROT_NONE);
+UNWATCHED void *emulate_alloc(size_t bytes) {
+    if (bytes > emulate::ARENA) return nullptr;
+    const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
+    emulate::open_arena();
+    const size_t at = __atomic_fetch_add(&emulate::arena_used, pages + emulate::PAGE, __ATOMIC_RELAXED);
+    if (at + pages > emulate::ARENA) return nullptr;
+    char *start = emulate::arena_start + at;
+    if (mprotect(start, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
     memset(start, 0xCD, pages);
     return start + (pages - bytes);
 }
 
-void emulate_free(void *at, size_t bytes) {
-    const size_t pages = (bytes + PAGE - 1) / PAGE * PAGE;
-    munmap((char *)at + bytes - pages, pages + PAGE);
+UNWATCHED void emulate_free(void *at, size_t bytes) {
+    const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
+    char *start = (char *)at + bytes - pages;
+    mmap(start, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    // Whole pages of what was known of it.
+    const uintptr_t page = emulate::PAGE, from = ((uintptr_t)emulate::arena_granule(start) + page - 1) / page * page;
+    const uintptr_t to = (uintptr_t)emulate::arena_granule(start + pages) / page * page;
+    if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
 }
 }

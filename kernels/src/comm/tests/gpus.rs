@@ -64,7 +64,8 @@ impl Transport for Wire {
             }
             *arrived = !stuck.contains(from);
         }
-        Ok(stuck.is_empty())
+        // As NCCL does it: what has arrived was waited for.
+        Ok(stuck.is_empty() && gpu.is_done()?)
     }
 
     fn abort(&self) {
