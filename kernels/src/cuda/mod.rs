@@ -12,6 +12,7 @@
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
+//! emulate.h     kernels on the host         hazards.h     what a GPU would not forgive
 //! ```
 
 mod buffer;
@@ -21,6 +22,8 @@ mod driver;
 mod emulated;
 mod error;
 mod facts;
+#[cfg(all(test, feature = "emulation"))]
+mod faults;
 mod gpu;
 mod landing;
 mod library;
