@@ -170,7 +170,7 @@ UNWATCHED inline Warp &warp() { return current->warps[running->index / LANES]; }
 
 UNWATCHED inline void block_barrier() {
     State &s = *current;
-    if (s.returned) fail("__syncthreads after a thread of the block has returned");
+    if (s.returned) fail("a barrier is not reached by all: a thread of the block has returned");
     const uint32_t passed = s.barriers;
     if (++s.at_barrier == s.launch.block.x) {
         s.at_barrier = 0;
