@@ -12,6 +12,7 @@
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
+//! fake/         a driver for tests (feature `emulation`)
 //! ```
 
 mod buffer;
@@ -21,6 +22,8 @@ mod driver;
 mod emulated;
 mod error;
 mod facts;
+#[cfg(test)]
+mod fake;
 mod gpu;
 mod landing;
 mod library;
