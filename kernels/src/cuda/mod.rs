@@ -12,7 +12,7 @@
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
-//! fake/         a driver for tests (feature `emulation`)
+//! event.rs      points in a stream's work   fake/         a driver for tests (feature `emulation`)
 //! ```
 
 mod buffer;
@@ -21,6 +21,7 @@ mod driver;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
+mod event;
 mod facts;
 #[cfg(test)]
 mod fake;

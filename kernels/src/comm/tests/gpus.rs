@@ -222,6 +222,15 @@ fn memory_is_its_owners_again_when_a_rank_fails_between_the_gates() {
 }
 
 #[test]
+fn real_gpus_copy_to_each_other() {
+    if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
+        return;
+    }
+    let size = CudaSurvey::new().gpus.unwrap().len();
+    run(size, |comm| moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap()));
+}
+
+#[test]
 fn real_gpus_are_joined_by_nccl() {
     if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
         return;

@@ -13,6 +13,7 @@
 //   FAKE_CUDA_READ_ONLY=0      cannot register host memory for reading alone
 //   FAKE_CUDA_ASKS=n           how many times work is said to be under way before it is begun [3]
 //   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
+//   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
 #include <csetjmp>
 #include <csignal>
 
@@ -36,6 +37,15 @@ enum { NON_BLOCKING = 1, DISABLE_TIMING = 2, PORTABLE = 1, DEVICEMAP = 2, READ_O
 
 enum Needs { NOTHING, INITIALISED, CONTEXT };
 
+// Whether a test wants this call to be refused.
+bool is_unlucky(const char *name) {
+    static const char *wanted = getenv("FAKE_CUDA_REFUSE");
+    static unsigned calls = 0;
+    const size_t length = strlen(name);
+    if (!wanted || strncmp(wanted, name, length) || wanted[length] != ':') return false;
+    return ++calls == strtoul(wanted + length + 1, nullptr, 10);
+}
+
 // Every entry point begins with one: it holds the lock, and has the error where the call cannot be served.
 struct Call {
     std::unique_lock<std::recursive_mutex> lock;
@@ -43,6 +53,7 @@ struct Call {
 
     Call(const char *name, Needs needs) : lock(state.lock) {
         calling = name;
+        if (is_unlucky(name)) code = OUT_OF_MEMORY;
         if (needs >= INITIALISED && !state.initialised) code = refuse(NOT_INITIALIZED, "before cuInit");
         if (needs < CONTEXT || code) return;
         if (!current) {
@@ -86,7 +97,10 @@ void faulted(int, siginfo_t *info, void *) {
         sigaction(SIGSEGV, &previous, nullptr);
         return;
     }
-    fprintf(stderr, "fake libcuda.so: kernel %s touches %p, which is not its\n", running, info->si_addr);
+    // The stack of a handler is too small for a stream.
+    char line[200];
+    const int length = snprintf(line, sizeof line, "fake libcuda.so: kernel %s touches %p, which is not its\n", running, info->si_addr);
+    if (write(2, line, length) < 0) _exit(97);
     siglongjmp(before_kernel, 1);
 }
 
@@ -526,6 +540,12 @@ int cuStreamSynchronize(void *handle) {
     return wait(on);
 }
 
+int cuCtxSynchronize() {
+    CALL("cuCtxSynchronize", CONTEXT);
+    for (const auto &stream : std::vector<std::shared_ptr<Stream>>(current->streams)) wait(stream);
+    return current->failed;
+}
+
 int cuStreamQuery(void *handle) {
     CALL("cuStreamQuery", CONTEXT);
     STREAM(handle);
@@ -564,6 +584,16 @@ int cuEventRecord(void *event_handle, void *handle) {
     event->recorded = true;
     event->point = {on, on->queued};
     return SUCCESS;
+}
+
+int cuEventQuery(void *handle) {
+    CALL("cuEventQuery", CONTEXT);
+    Event *event = (Event *)handle;
+    if (!current->events.count(event)) return refuse(INVALID_HANDLE, "no event of the current context");
+    const std::shared_ptr<Stream> on = event->point.stream;
+    if (!event->recorded) undefined("the event was not recorded");
+    if (on->done < event->point.at && (++on->asked <= state.asks || !run(on, event->point.at))) return NOT_READY;
+    return current->failed;
 }
 
 int cuEventDestroy_v2(void *handle) {
