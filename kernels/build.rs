@@ -49,7 +49,9 @@ fn fake(sources: &Path, out: &Path) {
     let folder = out.join("fake");
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let emulation = ["-Wl,--whole-archive", "-L.", "-lgsplit_emulation", "-Wl,--no-whole-archive"];
-    for (library, source, with) in [("libcuda.so", "driver.cpp", &emulation[..])] {
+    for (library, source, with) in
+        [("libcuda.so", "driver.cpp", &emulation[..]), ("libnccl.so.2", "nccl.cpp", &["-ldl"])]
+    {
         let mut compiler = cc::Build::new();
         let compiler = compiler.cpp(true).std("c++17").opt_level(1).warnings(true).get_compiler();
         let mut link = compiler.to_command();

@@ -99,7 +99,7 @@ fn ranks_with_a_gpu_each_conform() {
 }
 
 /// Sends random messages, often empty, to and from a GPU's memory and compares with what every rank can work out.
-fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
+pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
     let (me, size) = (comm.rank(), comm.size());
     for round in 0..20 {
         let outgoing: Vec<Vec<u32>> = (0..size).map(|to| message(round, me, to)).collect();

@@ -16,6 +16,7 @@
 //   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
 #include <csetjmp>
 #include <csignal>
+#include <utility>
 
 #include "image.h"
 #include "memory.h"
@@ -549,6 +550,7 @@ int cuCtxSynchronize() {
 int cuStreamQuery(void *handle) {
     CALL("cuStreamQuery", CONTEXT);
     STREAM(handle);
+    pass_waits(*on);
     if (on->done < on->queued && (++on->asked <= state.asks || !run(on, on->queued))) return NOT_READY;
     on->asked = 0;
     return current->failed;
@@ -563,7 +565,7 @@ int cuStreamWaitEvent(void *handle, void *event_handle, unsigned flags) {
     }
     if (!event || flags) return refuse(INVALID_HANDLE, "no event, or flags");
     if (!event->recorded) undefined("the event was not recorded, so nothing is waited for");
-    launch(on, {calling, [] { return true; }, {}, {event->point}});
+    launch(on, {calling, nullptr, {}, {event->point}});
     return SUCCESS;
 }
 
@@ -671,5 +673,37 @@ int cuLaunchKernel(void *handle, unsigned blocks, unsigned blocks_y, unsigned bl
         return true;
     }, pointed_to(*function, arguments)});
     return SUCCESS;
+}
+
+// --- for NCCL (nccl.cpp) ---
+
+// The current context; the number of its device, or -1 without one.
+int fake_cuda_current(void **context) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    *context = current;
+    return current && current->retained ? current->device->ordinal : -1;
+}
+
+// Launches what `step` does, with memory of the context.
+int fake_cuda_launch(void *context, void *handle, const char *what, const std::function<bool()> &step,
+                     const std::vector<std::pair<u64, size_t>> &ranges) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    Context *before = std::exchange(current, (Context *)context);
+    const std::shared_ptr<Stream> on = stream(handle);
+    std::vector<Part> uses;
+    Code code = on ? current->failed : INVALID_HANDLE;
+    for (size_t at = 0; at < ranges.size() && !code; at++) {
+        uses.emplace_back();
+        code = reached(ranges[at].first, ranges[at].second, *current, "of a message", uses.back());
+    }
+    if (!code) launch(on, {what, step, uses});
+    current = before;
+    return code;
+}
+
+// Goes on with all streams of the context as far as they come.
+void fake_cuda_run(void *context) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    for (const auto &stream : std::vector<std::shared_ptr<Stream>>(((Context *)context)->streams)) run(stream, stream->queued);
 }
 }

@@ -6,6 +6,7 @@
 mod failures;
 mod order;
 mod pairs;
+mod ranks;
 
 use std::path::PathBuf;
 use std::process::Command;

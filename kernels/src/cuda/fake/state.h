@@ -65,7 +65,7 @@ struct Point {
 
 struct Operation {
     std::string what;
-    // Whether it has ended; another rank may be awaited.
+    // Whether it has ended; another rank may be awaited. None where it only waits for `after`.
     std::function<bool()> step;
     std::vector<Part> uses = {};
     std::vector<Point> after = {};

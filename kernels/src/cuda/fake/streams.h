@@ -32,12 +32,23 @@ inline bool run(const std::shared_ptr<Stream> &stream, u64 until) {
         }
         if (stream->context->failed) continue;
         check_uses(next);
-        if (!next.step()) return false;
+        if (next.step && !next.step()) return false;
         if (stream->context->failed) continue;
         stream->waiting.pop_front();
         stream->done++;
     }
     return true;
+}
+
+// Waits for what has long been done take no time.
+inline void pass_waits(Stream &stream) {
+    const auto is_reached = [](const Point &point) { return point.stream->done >= point.at; };
+    while (!stream.waiting.empty() && !stream.waiting.front().step) {
+        const std::vector<Point> &after = stream.waiting.front().after;
+        if (!std::all_of(after.begin(), after.end(), is_reached)) return;
+        stream.waiting.pop_front();
+        stream.done++;
+    }
 }
 
 // Some of what waits, of some of the streams.
