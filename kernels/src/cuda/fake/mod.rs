@@ -1,4 +1,4 @@
-//! CUDA's driver and NCCL without a GPU, for tests of the code that calls them: what `driver.cpp` and `nccl.cpp` are built to.
+//! CUDA's driver and NCCL without a GPU, for tests of the code that calls them: what `driver.cpp` and `nccl.cpp` are built to by `build.rs`.
 //!
 //! Idea: a test starts its own program again with `LD_LIBRARY_PATH` such that they are found, and passes if that does. NVRTC is the
 //! real one, and makes the cubins that the fake driver takes kernels' names and needs from; without NVRTC nothing is run.
@@ -8,7 +8,7 @@ mod order;
 mod pairs;
 mod ranks;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::library;
@@ -23,6 +23,9 @@ const ALONE: &str = "GSPLIT_TEST_ALONE";
 fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
     if let Err(missing) = library::compiler() {
         return eprintln!("skipped: {missing}");
+    }
+    if !Path::new(LIBRARIES).is_dir() {
+        return eprintln!("skipped: {LIBRARIES} is not here, where this program was built to find it");
     }
     let mut program = Command::new(std::env::current_exe().unwrap());
     let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
