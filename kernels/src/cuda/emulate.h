@@ -334,6 +334,14 @@ int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t s
     return 0;
 }
 
+// The sizes of a kernel's arguments; null where there is none of this name.
+const size_t *emulate_sizes(const char *name, size_t *count) {
+    const auto found = emulate::kernels().find(name);
+    if (found == emulate::kernels().end()) return nullptr;
+    *count = found->second.sizes.size();
+    return found->second.sizes.data();
+}
+
 // Which thread of a block goes first in the calling thread's launches.
 void emulate_order(unsigned order) { emulate::state.order = order; }
 
