@@ -41,6 +41,27 @@ fn emulation() {
         .include(root.join("src/cuda"))
         .file(&unit)
         .compile("gsplit_emulation");
+    #[cfg(feature = "emulation")]
+    fake(&root.join("src/cuda/fake"), &out);
+}
+
+/// CUDA's libraries as tests have them, over the emulation: in folder `fake`, found by `LD_LIBRARY_PATH`.
+#[cfg(feature = "emulation")]
+fn fake(sources: &Path, out: &Path) {
+    let folder = out.join("fake");
+    fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let emulation = ["-Wl,--whole-archive", "-L.", "-lgsplit_emulation", "-Wl,--no-whole-archive"];
+    let driver = ["driver.cpp", "copies.cpp", "kernels.cpp", "streams.cpp"];
+    for (library, files, with) in
+        [("libcuda.so", &driver[..], &emulation[..]), ("libnccl.so.2", &["nccl.cpp"], &["-ldl"])]
+    {
+        let mut compiler = cc::Build::new();
+        let compiler = compiler.cpp(true).std("c++17").opt_level(1).warnings(true).get_compiler();
+        let mut link = compiler.to_command();
+        link.current_dir(out).args(["-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"]).arg(folder.join(library));
+        let status = link.args(files.iter().map(|file| sources.join(file))).args(with).status();
+        assert!(status.as_ref().is_ok_and(|status| status.success()), "{library} does not build: {status:?}");
+    }
 }
 
 fn kernels(folder: &Path, found: &mut Vec<PathBuf>) {

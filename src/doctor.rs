@@ -187,7 +187,8 @@ fn say_libraries(survey: &CudaSurvey, ui: &Ui) {
                 let path = path.as_deref().map(|path| format!(", {}", path.display())).unwrap_or_default();
                 ui.say(format_args!("  {name:<10} {version}{path}"));
             }
-            Err(_) => ui.say(format_args!("  {name:<10} not found")),
+            Err(GpuError::Missing { .. }) => ui.say(format_args!("  {name:<10} not found")),
+            Err(error) => ui.say(format_args!("  {name:<10} {error}")),
         }
     }
     if let (Ok(_), Err(error)) = (&survey.driver, &survey.gpus) {

@@ -25,7 +25,7 @@ mod typed;
 mod wait;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(feature = "emulation")]
 pub use by_host::ByHost;

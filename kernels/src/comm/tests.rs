@@ -1,6 +1,6 @@
 //! One suite for every implementation, and what happens when a rank goes wrong.
 
-mod gpus;
+pub(crate) mod gpus;
 mod timeouts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,7 @@ fn addends(round: u32, rank: usize, len: usize) -> Vec<f32> {
 }
 
 /// Every collective, checked against what it is defined to return.
-fn conformance(comm: &dyn Communicator, rounds: u32) {
+pub(crate) fn conformance(comm: &dyn Communicator, rounds: u32) {
     let (rank, size) = (comm.rank(), comm.size());
     for round in 0..rounds {
         let outgoing: Vec<Vec<u32>> = (0..size).map(|to| message(round, rank, to)).collect();

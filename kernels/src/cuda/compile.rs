@@ -11,6 +11,7 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
 use std::{env, fs, process, ptr};
 
+use bytemuck::pod_read_unaligned;
 use cudarc::nvrtc::result::NvrtcError;
 use cudarc::nvrtc::sys;
 use xxhash_rust::xxh3::Xxh3;
@@ -127,6 +128,18 @@ pub(super) fn version() -> (i32, i32) {
     (major, minor)
 }
 
+/// Whether the driver, which must be there, loads what NVRTC, which must be there too, makes: CUDA's versions of the same first number
+/// go together, and later drivers with all earlier ones.
+pub(super) fn check_driver() -> Result<(), GpuError> {
+    let (driver, (major, _)) = (library::driver_version(), version());
+    match driver < (major as u32, 0) {
+        true => {
+            Err(GpuError::OldDriver { driver, needed: (major as u32, 0), by: "NVRTC, which compiles the kernels," })
+        }
+        false => Ok(()),
+    }
+}
+
 /// A name that changes with the source, its headers, the options and the compiler.
 fn file_name(module: &Module, architecture: u32) -> String {
     let mut hash = Xxh3::new();
@@ -146,9 +159,15 @@ fn cache_folder() -> Option<PathBuf> {
     Some(root.join("gsplit/kernels"))
 }
 
-/// Whether it starts as an ELF file does: a file that a full disk cut off at 0 does not.
+/// Whether it is an ELF file of 64 bits with all that its header speaks of: the driver is told no length, and reads beyond the end of a
+/// file that was cut off.
 fn is_cubin(bytes: &[u8]) -> bool {
-    bytes.starts_with(b"\x7fELF")
+    let long = |at: usize| bytes.get(at..at + 8).map(pod_read_unaligned::<u64>);
+    let short = |at: usize| bytes.get(at..at + 2).map(pod_read_unaligned::<u16>);
+    // Where the table of segments, or of sections, starts, the bytes of an entry, and how many there are.
+    let end = |(start, entry, count)| long(start)?.checked_add(u64::from(short(entry)?) * u64::from(short(count)?));
+    let ends = [(0x20, 0x36, 0x38), (0x28, 0x3A, 0x3C)].map(end);
+    bytes.starts_with(b"\x7fELF\x02") && ends.iter().all(|end| end.is_some_and(|end| end <= bytes.len() as u64))
 }
 
 /// Whole or not at all.
@@ -184,6 +203,17 @@ mod tests {
                 assert!(is_cubin(&cubin), "{} for sm_{architecture}", module.name);
             }
         });
+    }
+
+    #[test]
+    fn a_cubin_that_was_cut_off_is_none() {
+        if let Err(missing) = library::compiler() {
+            return eprintln!("skipped: {missing}");
+        }
+        let cubin =
+            compile(&Module { name: "m", source: "extern \"C\" __global__ void f(int *x) { *x = 1; }" }, 90).unwrap();
+        assert!(is_cubin(&cubin));
+        assert!((0..cubin.len()).step_by(7).all(|bytes| !is_cubin(&cubin[..bytes])));
     }
 
     #[test]

@@ -10,14 +10,20 @@
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
+use super::event::Event;
 use super::facts::count;
 use super::gpu::{Argument, Backend, Kernel, Shape};
 use super::landing::Landing;
 use super::{GpuError, compile, library, pool};
+
+/// How long an allocation for which there is too little waits for what other streams are about to free.
+const FREEING: Duration = Duration::from_secs(2);
 
 /// What the streams of one device share.
 #[derive(Debug)]
@@ -29,6 +35,8 @@ struct Device {
     multiprocessors: u32,
     functions: Mutex<HashMap<(&'static str, &'static str), Function>>,
     modules: Mutex<HashMap<&'static str, Function>>,
+    /// The null stream, and the side streams that are there.
+    streams: Mutex<Vec<u64>>,
 }
 
 /// A handle of the driver's, of a kernel or of a file of them, which lives as long as the context.
@@ -45,6 +53,27 @@ impl Device {
     fn enter(&self) -> Result<(), GpuError> {
         // SAFETY: the context lives as long as `self`.
         unsafe { result::ctx::set_current(self.context) }.map_err(refused("cuCtxSetCurrent"))
+    }
+
+    /// Waits until every stream has come to what it was told to free until now, but not for ever: NCCL may keep one waiting for another
+    /// rank.
+    fn let_others_free(&self) -> Result<(), GpuError> {
+        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: a stream is taken from the list before it is destroyed.
+        let events = streams.iter().map(|&stream| unsafe { Event::record(stream as sys::CUstream) });
+        let mut events = events.collect::<Result<Vec<_>, _>>()?;
+        drop(streams);
+        let deadline = Instant::now() + FREEING;
+        while let Some(event) = events.last() {
+            if event.is_over()? {
+                events.pop();
+            } else if Instant::now() > deadline {
+                break;
+            } else {
+                thread::sleep(Duration::from_micros(100));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -74,6 +103,7 @@ impl Driver {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
         let devices = count()?;
         library::compiler()?;
+        compile::check_driver()?;
         if ordinal >= devices {
             return Err(GpuError::NoDevice { ordinal, devices });
         }
@@ -96,6 +126,7 @@ impl Driver {
             multiprocessors: multiprocessors as u32,
             functions: Mutex::default(),
             modules: Mutex::default(),
+            streams: Mutex::new(vec![0]),
         });
         device.enter()?;
         let landing = Mutex::new(Landing::new()?);
@@ -165,6 +196,7 @@ impl Drop for Driver {
         // SAFETY: who copies to it waits for the copies, so none is under way, unless the stream has failed.
         unsafe { self.landing.get_mut().unwrap_or_else(PoisonError::into_inner).free() };
         if self.own {
+            self.device.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|&at| at != self.stream as u64);
             // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
             let _ = unsafe { result::stream::destroy(self.stream) };
         }
@@ -179,6 +211,7 @@ impl Backend for Driver {
         }
         // What is kept for later here and by torch goes back to the device.
         self.synchronise()?;
+        self.device.let_others_free()?;
         pool::reclaim(self.device.handle)?;
         self.take(bytes)?.ok_or_else(|| {
             let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
@@ -205,9 +238,9 @@ impl Backend for Driver {
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         self.enter()?;
         if to.len() > Landing::BYTES {
-            // SAFETY: the copies are awaited.
-            unsafe { self.copy_down(parts, to.as_mut_ptr()) }?;
-            return self.synchronise();
+            // SAFETY: the copies are awaited, those before one that failed too: `to` may be pinned.
+            let copied = unsafe { self.copy_down(parts, to.as_mut_ptr()) };
+            return self.synchronise().and(copied);
         }
         let landing = self.landing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = landing.start();
@@ -265,7 +298,7 @@ impl Backend for Driver {
                 register.map_err(refused("cuMemHostRegister"))?;
             }
         }
-        self.host_address(start as usize)
+        self.host_address(start as usize).inspect_err(|_| self.unmap_host(start as usize, bytes.len()))
     }
 
     fn host_address(&self, start: usize) -> Result<u64, GpuError> {
@@ -277,8 +310,8 @@ impl Backend for Driver {
     }
 
     fn unmap_host(&self, start: usize, bytes: usize) {
-        if bytes > 0 && self.enter().is_ok() && self.synchronise().is_ok() {
-            // SAFETY: registered by `map_host`; nothing reads it any more.
+        if bytes > 0 && self.synchronise_all().is_ok() {
+            // SAFETY: registered by `map_host`; nothing reads it any more, of any stream.
             let _ = unsafe { sys::cuMemHostUnregister(start as *mut c_void) };
         }
     }
@@ -294,6 +327,11 @@ impl Backend for Driver {
         let launched =
             unsafe { result::launch_kernel(function, grid, block, shape.shared, self.stream, &mut arguments) };
         launched.map_err(refused(kernel.name))
+    }
+
+    fn synchronise_all(&self) -> Result<(), GpuError> {
+        self.enter()?;
+        result::ctx::synchronize().map_err(refused("cuCtxSynchronize"))
     }
 
     fn synchronise(&self) -> Result<(), GpuError> {
@@ -324,36 +362,27 @@ impl Backend for Driver {
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
         self.enter()?;
         let landing = Mutex::new(Landing::new()?);
+        let mut side = Self { device: self.device.clone(), stream: result::stream::null(), own: false, landing };
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
-        let stream = stream.map_err(refused("cuStreamCreate"))?;
-        Ok(Arc::new(Self { device: self.device.clone(), stream, own: true, landing }))
+        side.stream = stream.map_err(refused("cuStreamCreate"))?;
+        side.own = true;
+        self.device.streams.lock().unwrap_or_else(PoisonError::into_inner).push(side.stream as u64);
+        Ok(Arc::new(side))
     }
 
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
-        let event = other.record()? as sys::CUevent;
-        let waits = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: the stream and the event are alive; a destroyed event is kept by the driver until nothing waits for it.
+        // SAFETY: it was handed on just now; the stream is alive.
         unsafe {
-            let outcome = self.enter().and_then(|()| {
-                result::stream::wait_event(self.stream, event, waits).map_err(refused("cuStreamWaitEvent"))
-            });
-            let _ = result::event::destroy(event);
-            outcome
+            let event = Event::from_handle(other.record()?);
+            self.enter()?;
+            event.hold(self.stream)
         }
     }
 
     fn record(&self) -> Result<u64, GpuError> {
         self.enter()?;
-        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
-        let event = event.map_err(refused("cuEventCreate"))?;
-        // SAFETY: the event and the stream are of this context; an event that is not handed on is destroyed here.
-        unsafe {
-            result::event::record(event, self.stream).map_err(|error| {
-                let _ = result::event::destroy(event);
-                refused("cuEventRecord")(error)
-            })?;
-        }
-        Ok(event as u64)
+        // SAFETY: the stream is alive.
+        unsafe { Event::record(self.stream) }.map(Event::into_handle)
     }
 
     fn enter(&self) -> Result<(), GpuError> {

@@ -106,7 +106,7 @@ static thread_local Fiber *running = nullptr;
 UNWATCHED inline void pause() {
     watching = false;
     if (_setjmp(running->place) == 0) _longjmp(current->scheduler, 1);
-    watching = true;
+    watching = watched;
 }
 
 // Goes to a fiber, until it pauses.
@@ -224,7 +224,7 @@ template <typename W> UNWATCHED uint32_t lanes_with(uint32_t mask, W wanted, uin
 }
 
 UNWATCHED inline void enter() {
-    watching = true;
+    watching = watched;
     current->body(current->arguments);
     watching = false;
     Fiber &fiber = *running;
@@ -428,6 +428,9 @@ template <typename T> T max(T a, T b) { return a < b ? b : a; }
 // --- for Rust ---
 
 extern "C" {
+// Whether what kernels do is watched; it is unless this says otherwise.
+void emulate_watch(int is) { emulate::watched = is; }
+
 // The stream of the calling thread's launches from now on.
 void emulate_on(uint32_t stream) { emulate::make_current().stream = stream; }
 
@@ -501,6 +504,14 @@ UNWATCHED void emulate_completed(uint32_t stream) {
         uint32_t &done = streams.completed[of];
         done = done > launch ? done : launch;
     }
+}
+
+// The sizes of a kernel's arguments; null where there is none of this name.
+const size_t *emulate_sizes(const char *name, size_t *count) {
+    const auto found = emulate::kernels().find(name);
+    if (found == emulate::kernels().end()) return nullptr;
+    *count = found->second.sizes.size();
+    return found->second.sizes.data();
 }
 
 // Which thread of a block goes first in the calling thread's launches.

@@ -14,6 +14,16 @@ pub enum GpuError {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// A driver that cannot run what is compiled for it.
+    #[error("NVIDIA's driver runs CUDA up to {}.{}, but {by} needs {}.{} or later: update the driver", driver.0, driver.1, needed.0, needed.1)]
+    OldDriver {
+        /// The newest CUDA that it runs, as (12, 4).
+        driver: (u32, u32),
+        /// What it has to run.
+        needed: (u32, u32),
+        /// Whose need that is.
+        by: &'static str,
+    },
     /// A device that is not there.
     #[error("GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); ask for fewer ranks")]
     NoDevice {

@@ -31,6 +31,10 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn unmap_host(&self, start: usize, bytes: usize);
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
     fn synchronise(&self) -> Result<(), GpuError>;
+    /// Waits for every stream of the device; where all has happened when a call returns, for nothing.
+    fn synchronise_all(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
     /// Whether everything that was launched has ended.
     fn is_done(&self) -> Result<bool, GpuError>;
     fn multiprocessors(&self) -> u32;

@@ -234,6 +234,7 @@ struct SharedMemory {
 static thread_local SharedMemory dynamic_memory, static_memory;
 // Whether the calling thread runs a kernel, and not something of the emulation's own.
 static thread_local bool watching = false;
+static bool watched = true;
 
 // In brackets, who that was; nothing of nobody.
 UNWATCHED inline void describe(const Access &then, char *text, size_t size) {

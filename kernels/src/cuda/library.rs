@@ -14,17 +14,29 @@ use libloading::Library;
 
 use super::GpuError;
 
-/// Whether there is a driver.
+/// Whether there is a driver, with all functions that are called: `cudarc` panics without one of them. The newest is `cuMemAllocAsync`.
 pub(super) fn driver() -> Result<(), GpuError> {
+    const NEEDED: (u32, u32) = (11, 2);
     static FOUND: OnceLock<bool> = OnceLock::new();
     // SAFETY: the driver's initialiser is what every CUDA program runs.
     match *FOUND.get_or_init(|| unsafe { cudarc::driver::sys::is_culib_present() }) {
-        true => Ok(()),
+        true => match driver_version() {
+            driver if driver < NEEDED => Err(GpuError::OldDriver { driver, needed: NEEDED, by: "gsplit" }),
+            _ => Ok(()),
+        },
         false => Err(GpuError::Missing {
             library: "NVIDIA's driver (libcuda.so)",
             remedy: "install it, or run with --device cpu",
         }),
     }
+}
+
+/// The newest CUDA that the driver runs, as (13, 0); it must be there.
+pub(super) fn driver_version() -> (u32, u32) {
+    let mut number = 0;
+    // SAFETY: the number is written, or stays 0.
+    let _ = unsafe { cudarc::driver::sys::cuDriverGetVersion(&mut number) };
+    (number as u32 / 1000, number as u32 % 1000 / 10)
 }
 
 /// Whether there is NVRTC, which compiles the kernels.

@@ -12,6 +12,7 @@
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
+//! event.rs      points in a stream's work   fake/         a driver for tests (feature `emulation`)
 //! emulate.h     kernels on the host         hazards.h     what a GPU would not forgive
 //! ```
 
@@ -21,7 +22,10 @@ mod driver;
 #[cfg(feature = "emulation")]
 mod emulated;
 mod error;
+mod event;
 mod facts;
+#[cfg(test)]
+mod fake;
 #[cfg(all(test, feature = "emulation"))]
 mod faults;
 mod gpu;

@@ -171,6 +171,8 @@ impl Nccl {
                 .and_then(|()| receives(me, heard.slice_mut().into_bytes(), &one_each, &mut messages))
                 .and_then(|()| sends(me, send, outgoing, &mut messages))
                 .and_then(|()| receives(me, recv, expected, &mut messages));
+            // Who looks finds what was written, and nothing of the collective before.
+            let prepared = prepared.and_then(|()| self.watch.wait_for(gpu));
             let started = prepared.and_then(|()| self.transport.start(gpu, &mut messages));
             started.map_err(|error| self.failure(error))?;
             self.finish(gpu, called, &expected.bytes, &mut messages)
@@ -205,7 +207,8 @@ impl Nccl {
         }
     }
 
-    /// Checks the announcements that have come; returns the ranks whose have not.
+    /// Checks the announcements that have come; returns the ranks whose have not, or none while the GPU has yet to come to the
+    /// collective.
     fn look(
         &self,
         called: &'static str,
@@ -213,6 +216,9 @@ impl Nccl {
         messages: &[Message<'_>],
     ) -> Result<Vec<usize>, CommError> {
         let mut missing = Vec::new();
+        if !self.watch.is_done().map_err(|error| self.failure(error))? {
+            return Ok(missing);
+        }
         let announced = messages.iter().filter_map(|message| match message {
             Message::Receive { from, bytes } => Some((*from, bytes.as_slice())),
             Message::Send { .. } => None,

@@ -100,7 +100,7 @@ fn ranks_with_a_gpu_each_conform() {
 }
 
 /// Sends random messages, often empty, to and from a GPU's memory and compares with what every rank can work out.
-fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
+pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
     let (me, size) = (comm.rank(), comm.size());
     for round in 0..20 {
         let outgoing: Vec<Vec<u32>> = (0..size).map(|to| message(round, me, to)).collect();
@@ -220,6 +220,15 @@ fn memory_is_its_owners_again_when_a_rank_fails_between_the_gates() {
         assert_eq!(results[0], CommError::Mismatch { from: 1, to: 0, sent: 2, expected: 1 });
         assert!(results[1..].iter().all(|error| matches!(error, CommError::PeerFailed { .. })), "{results:?}");
     }
+}
+
+#[test]
+fn real_gpus_copy_to_each_other() {
+    if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
+        return;
+    }
+    let size = CudaSurvey::new().gpus.unwrap().len();
+    run(size, |comm| moves_device_memory(comm, &Gpu::open(comm.rank).unwrap().side_stream().unwrap()));
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Points in the order of a stream's work.
+//!
+//! Unsafe code of this file: calls of the driver's C functions.
+#![allow(unsafe_code)]
+
+use cudarc::driver::{result, sys};
+
+use super::GpuError;
+use super::driver::refused;
+
+/// After what a stream was told to do until now. The driver keeps the point itself for who waits for it.
+#[derive(Debug)]
+pub(super) struct Event(sys::CUevent);
+
+impl Event {
+    /// Of `stream`, whose context is the calling thread's.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    pub(super) unsafe fn record(stream: sys::CUstream) -> Result<Self, GpuError> {
+        let event = result::event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        let event = Self(event.map_err(refused("cuEventCreate"))?);
+        // SAFETY: the event was created in the stream's context; the stream is alive.
+        unsafe { result::event::record(event.0, stream) }.map_err(refused("cuEventRecord"))?;
+        Ok(event)
+    }
+
+    /// To hand on: [`Event::from_handle`] takes it back.
+    pub(super) fn into_handle(self) -> u64 {
+        std::mem::ManuallyDrop::new(self).0 as u64
+    }
+
+    /// That of [`Event::into_handle`].
+    ///
+    /// # Safety
+    /// Taken back once.
+    pub(super) unsafe fn from_handle(handle: u64) -> Self {
+        Self(handle as sys::CUevent)
+    }
+
+    /// What `stream`, of the calling thread's context, is told from now on comes after this, which may be of another context.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    pub(super) unsafe fn hold(&self, stream: sys::CUstream) -> Result<(), GpuError> {
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both are alive.
+        unsafe { result::stream::wait_event(stream, self.0, flags) }.map_err(refused("cuStreamWaitEvent"))
+    }
+
+    /// Whether the stream has come there; its context is the calling thread's.
+    pub(super) fn is_over(&self) -> Result<bool, GpuError> {
+        // SAFETY: the event is alive.
+        match unsafe { sys::cuEventQuery(self.0) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            outcome => outcome.result().map(|()| true).map_err(refused("cuEventQuery")),
+        }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: it was created, and is destroyed once.
+        let _ = unsafe { result::event::destroy(self.0) };
+    }
+}

@@ -1,0 +1,234 @@
+// A CUDA driver without a GPU, for tests of what calls the driver: libcuda.so with the entry points that this crate uses, whose
+// devices are the host. It loads the cubins that NVRTC made, and launches the kernels of the same names that are compiled for the
+// host (../emulate.h).
+//
+// Stricter than the real one: what its documentation forbids is refused with the error that it names, or ends the process with
+// a line where it leaves open what happens. Nothing happens before it must (streams.h). What is not given back when a context
+// goes, or when the process ends, ends the process too.
+//
+//   FAKE_CUDA_DEVICES=n        devices [1]; of 0, cuInit says that there is none
+//   FAKE_CUDA_LINK=none|pcie   how they reach each other [nvlink]
+//   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
+//   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
+//   FAKE_CUDA_READ_ONLY=0      cannot register host memory for reading alone
+//   FAKE_CUDA_ASKS=n           how many times work is said to be under way before it is begun [3]
+//   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
+//   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
+#include <utility>
+
+#include "call.h"
+
+using namespace fake;
+
+namespace {
+
+constexpr int ARCHITECTURE[] = {9, 0};
+
+void say_leaks(const Context &context) {
+    calling = "at the end of a context";
+    if (!context.events.empty()) undefined("%zu events were not destroyed", context.events.size());
+    if (context.streams.size() > 1) undefined("%zu streams were not destroyed", context.streams.size() - 1);
+    for (const auto &entry : state.memory) {
+        const Memory &part = *entry.second;
+        if (part.context != &context || part.gone) continue;
+        const char *kinds[] = {"on the device were not freed", "of pinned host memory were not freed", "of host memory were not unregistered"};
+        undefined("%zu bytes %s", part.bytes, kinds[part.kind]);
+    }
+}
+
+} // namespace
+
+State::~State() {
+    for (const Context &context : contexts) {
+        calling = "at the end of the process";
+        if (context.retained && !context.failed) {
+            fprintf(stderr, "fake libcuda.so: the context of device %d was retained and not released\n", context.device->ordinal);
+            fflush(stderr);
+            _exit(98);
+        }
+    }
+}
+
+extern "C" {
+
+// --- the driver and its devices ---
+
+int cuInit(unsigned flags) {
+    CALL("cuInit", NOTHING);
+    if (flags) return refuse(INVALID_VALUE, "flags");
+    const u64 devices = number("FAKE_CUDA_DEVICES", 1);
+    if (devices == 0) return NO_DEVICE;
+    if (state.initialised) return SUCCESS;
+    // What kernels do is watched where nothing is copied behind the emulation's back.
+    emulate_watch(0);
+    state.asks = number("FAKE_CUDA_ASKS", 3);
+    state.hasty = getenv("FAKE_CUDA_HASTE");
+    state.chance.seed(number("FAKE_CUDA_HASTE", 0));
+    for (int at = 0; at < (int)devices; at++) {
+        Device device = {at};
+        device.total = number("FAKE_CUDA_MEMORY_MIB", 1024) << 20;
+        device.readers.insert(at);
+        state.devices.push_back(device);
+        state.contexts.push_back(Context{&state.devices.back()});
+    }
+    catch_faults();
+    state.initialised = true;
+    return SUCCESS;
+}
+
+int cuDriverGetVersion(int *version) {
+    *version = number("FAKE_CUDA_VERSION", 13000);
+    return SUCCESS;
+}
+
+int cuGetErrorName(int code, const char **name) {
+    (void)code;
+    *name = nullptr;
+    return INVALID_VALUE;
+}
+
+int cuGetErrorString(int code, const char **text) {
+    switch (code) {
+    case INVALID_VALUE: *text = "invalid argument"; break;
+    case OUT_OF_MEMORY: *text = "out of memory"; break;
+    case NOT_INITIALIZED: *text = "initialization error"; break;
+    case NO_DEVICE: *text = "no CUDA-capable device is detected"; break;
+    case INVALID_DEVICE: *text = "invalid device ordinal"; break;
+    case INVALID_IMAGE: *text = "device kernel image is invalid"; break;
+    case INVALID_CONTEXT: *text = "invalid device context"; break;
+    case INVALID_HANDLE: *text = "invalid resource handle"; break;
+    case NOT_FOUND: *text = "named symbol not found"; break;
+    case ILLEGAL_ADDRESS: *text = "an illegal memory access was encountered"; break;
+    case LAUNCH_OUT_OF_RESOURCES: *text = "too many resources requested for launch"; break;
+    case CONTEXT_IS_DESTROYED: *text = "context is destroyed"; break;
+    case HOST_MEMORY_ALREADY_REGISTERED: *text = "part or all of the requested memory range is already mapped"; break;
+    case HOST_MEMORY_NOT_REGISTERED: *text = "pointer does not correspond to a registered memory region"; break;
+    case NOT_SUPPORTED: *text = "operation not supported"; break;
+    default: *text = nullptr; return INVALID_VALUE;
+    }
+    return SUCCESS;
+}
+
+int cuDeviceGetCount(int *count) {
+    CALL("cuDeviceGetCount", INITIALISED);
+    *count = state.devices.size();
+    return SUCCESS;
+}
+
+int cuDeviceGet(int *handle, int ordinal) {
+    CALL("cuDeviceGet", INITIALISED);
+    if (!device(ordinal)) return refuse(INVALID_DEVICE, "device %d", ordinal);
+    *handle = ordinal;
+    return SUCCESS;
+}
+
+int cuDeviceGetName(char *name, int bytes, int at) {
+    CALL("cuDeviceGetName", INITIALISED);
+    if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
+    snprintf(name, bytes, "Fake GPU %d", at);
+    return SUCCESS;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int at) {
+    CALL("cuDeviceGetAttribute", INITIALISED);
+    if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
+    const std::map<int, int> values = {
+        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {97, 227 << 10}, {99, 1}, {113, (int)number("FAKE_CUDA_READ_ONLY", 1)},
+    };
+    const auto found = values.find(attribute);
+    if (found == values.end()) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
+    *value = found->second;
+    return SUCCESS;
+}
+
+int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
+    CALL("cuDeviceGetP2PAttribute", INITIALISED);
+    if (!device(from) || !device(to) || from == to) return refuse(INVALID_DEVICE, "devices %d and %d", from, to);
+    const char *link = getenv("FAKE_CUDA_LINK");
+    const std::string by = link ? link : "nvlink";
+    // Access, and atomic operations.
+    if (attribute != 2 && attribute != 3) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
+    *value = attribute == 2 ? by != "none" : by == "nvlink";
+    return SUCCESS;
+}
+
+int cuDeviceCanAccessPeer(int *can, int from, int to) {
+    CALL("cuDeviceCanAccessPeer", INITIALISED);
+    if (!device(from) || !device(to)) return refuse(INVALID_DEVICE, "devices %d and %d", from, to);
+    *can = 0;
+    return from == to ? SUCCESS : cuDeviceGetP2PAttribute(can, 2, from, to);
+}
+
+// --- contexts ---
+
+int cuDevicePrimaryCtxRetain(void **handle, int at) {
+    CALL("cuDevicePrimaryCtxRetain", INITIALISED);
+    if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
+    Context &context = state.contexts[at];
+    if (context.retained++ == 0) {
+        context.failed = SUCCESS;
+        context.null.reset(new Stream{&context, true});
+        context.streams = {context.null};
+    }
+    *handle = &context;
+    return SUCCESS;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int at) {
+    CALL("cuDevicePrimaryCtxRelease", INITIALISED);
+    if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
+    Context &context = state.contexts[at];
+    if (!context.retained) return refuse(INVALID_CONTEXT, "released more often than retained");
+    if (--context.retained) return SUCCESS;
+    for (const auto &stream : context.streams) wait(stream);
+    if (!context.failed) say_leaks(context);
+    context.modules.clear();
+    context.streams.clear();
+    context.null.reset();
+    forget(0);
+    return SUCCESS;
+}
+
+int cuCtxSetCurrent(void *handle) {
+    CALL("cuCtxSetCurrent", INITIALISED);
+    for (Context &context : state.contexts) {
+        if (&context == handle && context.retained) {
+            current = &context;
+            return SUCCESS;
+        }
+    }
+    return refuse(INVALID_CONTEXT, "no context that is there");
+}
+
+// --- for NCCL (nccl.cpp) ---
+
+// The current context; the number of its device, or -1 without one.
+int fake_cuda_current(void **context) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    *context = current;
+    return current && current->retained ? current->device->ordinal : -1;
+}
+
+// Launches what `step` does, with memory of the context.
+int fake_cuda_launch(void *context, void *handle, const char *what, const std::function<bool()> &step,
+                     const std::vector<std::pair<u64, size_t>> &ranges) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    Context *before = std::exchange(current, (Context *)context);
+    const std::shared_ptr<Stream> on = stream(handle);
+    std::vector<Part> uses;
+    Code code = on ? current->failed : INVALID_HANDLE;
+    for (size_t at = 0; at < ranges.size() && !code; at++) {
+        uses.emplace_back();
+        code = reached(ranges[at].first, ranges[at].second, *current, "of a message", uses.back());
+    }
+    if (!code) launch(on, {what, step, uses});
+    current = before;
+    return code;
+}
+
+// Goes on with all streams of the context as far as they come.
+void fake_cuda_run(void *context) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    for (const auto &stream : std::vector<std::shared_ptr<Stream>>(((Context *)context)->streams)) run(stream, stream->queued);
+}
+}

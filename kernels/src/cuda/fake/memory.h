@@ -1,0 +1,139 @@
+// Memory of the fake driver: pools with a limit, pages that can be touched from allocation to free alone, pinned memory.
+#pragma once
+#include <sys/mman.h>
+
+#include "streams.h"
+
+extern "C" {
+void *emulate_alloc(size_t bytes);
+void emulate_free(void *at, size_t bytes);
+void emulate_watch(int is);
+}
+
+namespace fake {
+
+constexpr u64 PAGE = 4096;
+// Freed ranges that nobody can touch before the addresses are used again.
+constexpr size_t REMEMBERED = 256;
+
+// Lets memory of a device be touched, or not.
+inline void open(const Memory &part, bool touched) {
+    const u64 first = part.start / PAGE * PAGE;
+    mprotect((void *)first, part.start + part.bytes - first, touched ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+// What holds `bytes` from `at` on; none if nothing does that is not freed.
+inline Part find(u64 at, size_t bytes) {
+    auto next = state.memory.upper_bound(at);
+    if (next == state.memory.begin()) return nullptr;
+    const Part &part = std::prev(next)->second;
+    return part->holds(at, bytes) && !part->freed ? part : nullptr;
+}
+
+// Why `context` may not touch `part`; none if it may.
+inline const char *barred(const Part &part, const Context &context) {
+    if (!part) return "no memory that is there";
+    if (part->kind != Memory::DEVICE) {
+        const bool portable = part->flags & 1;
+        return portable || part->context == &context ? nullptr : "host memory of another context that is not portable";
+    }
+    const Device &owner = *part->context->device;
+    return owner.readers.count(context.device->ordinal) ? nullptr : "memory of another device that was not shown to this one";
+}
+
+inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, size_t bytes, u64 *address) {
+    Device &device = *context.device;
+    const u64 taken = (bytes + 511) / 512 * 512;
+    if (taken > device.kept) {
+        if (device.total < device.used + device.kept + taken) return OUT_OF_MEMORY;
+    } else {
+        device.kept -= taken;
+    }
+    void *start = emulate_alloc((bytes + 15) / 16 * 16);
+    if (!start) return OUT_OF_MEMORY;
+    device.used += taken;
+    Part part(new Memory{Memory::DEVICE, (u64)start, (bytes + 15) / 16 * 16, &context});
+    part->exists = false;
+    open(*part, false);
+    state.memory[part->start] = part;
+    launch(stream, {"cuMemAllocAsync", [part] {
+        part->exists = true;
+        open(*part, true);
+        return true;
+    }});
+    *address = part->start;
+    return SUCCESS;
+}
+
+// The addresses of what was freed long ago may be used again.
+inline void forget(size_t but) {
+    for (; state.remembered.size() > but; state.remembered.pop_front()) {
+        const Part &oldest = state.remembered.front();
+        state.memory.erase(oldest->start);
+        emulate_free((void *)oldest->start, oldest->bytes);
+    }
+}
+
+inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
+    const auto found = state.memory.find(address);
+    if (found == state.memory.end() || found->second->kind != Memory::DEVICE) {
+        return refuse(INVALID_VALUE, "%#lx is not what was allocated", address);
+    }
+    const Part part = found->second;
+    if (part->freed) undefined("%#lx is freed twice", address);
+    if (part->context != stream->context) return refuse(INVALID_VALUE, "memory of another context");
+    part->freed = true;
+    launch(stream, {"cuMemFreeAsync", [part] {
+        if (!part->exists) undefined("freed on a stream that nothing made wait for the one that allocates it");
+        std::string by;
+        if (is_pending(part, by)) undefined("memory is freed before %s, launched on another stream, which nothing waits for", by.c_str());
+        part->gone = true;
+        open(*part, false);
+        Device &device = *part->context->device;
+        const u64 taken = (part->bytes + 511) / 512 * 512;
+        device.used -= taken;
+        device.kept += taken;
+        state.remembered.push_back(part);
+        forget(REMEMBERED);
+        return true;
+    }});
+    return SUCCESS;
+}
+
+// Whether the process may read, and write, all of the range.
+inline bool is_mapped(u64 start, size_t bytes, bool written) {
+    FILE *maps = fopen("/proc/self/maps", "r");
+    u64 at = start, from, to;
+    char may[8], line[512];
+    while (maps && at < start + bytes && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, may) != 3 || to <= at) continue;
+        if (from > at || may[0] != 'r' || (written && may[1] != 'w')) break;
+        at = to;
+    }
+    if (maps) fclose(maps);
+    return at >= start + bytes;
+}
+
+inline Code pin(Context &context, u64 start, size_t bytes, unsigned flags, Memory::Kind kind) {
+    auto next = state.memory.lower_bound(start);
+    const bool behind = next != state.memory.end() && next->first < start + bytes;
+    const bool before = next != state.memory.begin() && std::prev(next)->second->start + std::prev(next)->second->bytes > start;
+    if (behind || before) return HOST_MEMORY_ALREADY_REGISTERED;
+    state.memory[start] = Part(new Memory{kind, start, bytes, &context, flags});
+    return SUCCESS;
+}
+
+inline Code unpin(u64 start, Memory::Kind kind) {
+    const auto found = state.memory.find(start);
+    if (found == state.memory.end()) {
+        return refuse(kind == Memory::PINNED ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED, "%#lx is not pinned", start);
+    }
+    const Part part = found->second;
+    if (part->kind != kind) return refuse(INVALID_VALUE, "%#lx was pinned in another way", start);
+    std::string by;
+    if (!part->context->failed && is_pending(part, by)) undefined("host memory that %s, launched before, has yet to use", by.c_str());
+    state.memory.erase(found);
+    return SUCCESS;
+}
+
+} // namespace fake

@@ -1,0 +1,171 @@
+// What the fake driver knows: devices, contexts, streams with what waits on them, and memory.
+#pragma once
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+typedef uint64_t u64;
+
+// Those of CUresult that are given here.
+enum Code : int {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    NO_DEVICE = 100,
+    INVALID_DEVICE = 101,
+    INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
+    INVALID_HANDLE = 400,
+    NOT_FOUND = 500,
+    NOT_READY = 600,
+    ILLEGAL_ADDRESS = 700,
+    LAUNCH_OUT_OF_RESOURCES = 701,
+    CONTEXT_IS_DESTROYED = 709,
+    HOST_MEMORY_ALREADY_REGISTERED = 712,
+    HOST_MEMORY_NOT_REGISTERED = 713,
+    NOT_SUPPORTED = 801,
+};
+
+struct Context;
+
+// A range that the driver knows.
+struct Memory {
+    enum Kind { DEVICE, PINNED, REGISTERED } kind;
+    u64 start;
+    size_t bytes;
+    Context *context;
+    unsigned flags = 0;
+    // In its stream's order: whether it is there yet, and not any more. On the device alone.
+    bool exists = true, gone = false;
+    // The host has asked for its end.
+    bool freed = false;
+    bool holds(u64 at, size_t length) const { return start <= at && at + length <= start + bytes; }
+};
+typedef std::shared_ptr<Memory> Part;
+
+struct Stream;
+// Reached once so many of the stream's operations have ended.
+struct Point {
+    std::shared_ptr<Stream> stream;
+    u64 at;
+};
+
+struct Operation {
+    std::string what;
+    // Whether it has ended; another rank may be awaited. None where it only waits for `after`.
+    std::function<bool()> step;
+    std::vector<Part> uses = {};
+    std::vector<Point> after = {};
+};
+
+struct Stream {
+    Context *context;
+    // Waits for the null stream, and that for it.
+    bool blocking;
+    std::deque<Operation> waiting = {};
+    u64 queued = 0, done = 0;
+    // Times in a row that somebody asked whether it is done.
+    unsigned asked = 0;
+};
+
+struct Event {
+    Context *context;
+    bool recorded = false;
+    Point point = {};
+};
+
+struct Device {
+    int ordinal;
+    u64 total = 0;
+    // Of its pool: in use, and kept for later, of which more than the threshold goes when the host waits.
+    u64 used = 0, kept = 0, threshold = 0;
+    // Devices that its pool is shown to.
+    std::set<int> readers = {};
+};
+
+struct Function {
+    std::string name;
+    std::vector<size_t> sizes;
+    unsigned most_threads, registers, shared;
+};
+
+struct Module {
+    Context *context;
+    std::vector<char> image = {};
+    std::map<std::string, std::unique_ptr<Function>> functions = {};
+};
+
+struct Context {
+    Device *device;
+    int retained = 0;
+    // What every call returns once a kernel has failed.
+    Code failed = SUCCESS;
+    std::shared_ptr<Stream> null = {};
+    std::vector<std::shared_ptr<Stream>> streams = {};
+    std::set<Event *> events = {};
+    std::vector<std::unique_ptr<Module>> modules = {};
+};
+
+struct State {
+    std::recursive_mutex lock;
+    bool initialised = false;
+    std::deque<Device> devices;
+    std::deque<Context> contexts;
+    std::map<u64, Part> memory;
+    std::deque<Part> remembered;
+    u64 launches = 0;
+    // How many times work that waits is said not to be done before it is begun.
+    unsigned asks = 3;
+    // Where streams go on by themselves, by chance; otherwise nothing happens before somebody waits for it.
+    bool hasty = false;
+    std::mt19937 chance;
+    ~State();
+};
+
+inline State state;
+inline thread_local Context *current = nullptr;
+inline thread_local const char *calling = "";
+
+inline u64 number(const char *variable, u64 otherwise) {
+    const char *value = getenv(variable);
+    return value && *value ? strtoull(value, nullptr, 10) : otherwise;
+}
+
+inline void say(const char *what, va_list values) {
+    fprintf(stderr, "fake libcuda.so: %s: ", calling);
+    vfprintf(stderr, what, values);
+    fputc('\n', stderr);
+}
+
+// An error that the real driver would return, too.
+inline Code refuse(Code code, const char *what, ...) {
+    va_list values;
+    va_start(values, what);
+    say(what, values);
+    va_end(values);
+    return code;
+}
+
+// What the real driver's documentation leaves open.
+[[noreturn]] inline void undefined(const char *what, ...) {
+    va_list values;
+    va_start(values, what);
+    say(what, values);
+    va_end(values);
+    abort();
+}
+
+} // namespace fake

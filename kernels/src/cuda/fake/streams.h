@@ -1,0 +1,117 @@
+// Streams of the fake driver: what is launched waits, and is done when somebody waits for it and not before, or, with
+// FAKE_CUDA_HASTE, at any time. So host memory that is used too early, an event that is missing, and a buffer that is freed
+// too early show.
+#pragma once
+#include <algorithm>
+#include <unistd.h>
+
+#include "state.h"
+
+namespace fake {
+
+// An operation whose turn has come finds its memory there, or nothing made it wait.
+inline void check_uses(const Operation &operation) {
+    for (const Part &part : operation.uses) {
+        if (!part->exists) undefined("%s uses memory that another stream has not allocated yet: nothing makes it wait", operation.what.c_str());
+        if (part->gone) undefined("%s uses memory that was freed before its turn came", operation.what.c_str());
+    }
+}
+
+// Does what `stream` has up to its operation `until`; whether all of it is done.
+inline bool run(const std::shared_ptr<Stream> &stream, u64 until) {
+    while (stream->done < until) {
+        // A context that has failed does nothing any more.
+        if (stream->context->failed) {
+            stream->waiting.clear();
+            stream->done = stream->queued;
+            return true;
+        }
+        Operation &next = stream->waiting.front();
+        for (const Point &point : next.after) {
+            if (!run(point.stream, point.at)) return false;
+        }
+        if (stream->context->failed) continue;
+        check_uses(next);
+        if (next.step && !next.step()) return false;
+        if (stream->context->failed) continue;
+        stream->waiting.pop_front();
+        stream->done++;
+    }
+    return true;
+}
+
+// Waits for what has long been done take no time.
+inline void pass_waits(Stream &stream) {
+    const auto is_reached = [](const Point &point) { return point.stream->done >= point.at; };
+    while (!stream.waiting.empty() && !stream.waiting.front().step) {
+        const std::vector<Point> &after = stream.waiting.front().after;
+        if (!std::all_of(after.begin(), after.end(), is_reached)) return;
+        stream.waiting.pop_front();
+        stream.done++;
+    }
+}
+
+// Some of what waits, of some of the streams.
+inline void hurry() {
+    if (!state.hasty) return;
+    for (Context &context : state.contexts) {
+        for (const auto &stream : std::vector<std::shared_ptr<Stream>>(context.streams)) {
+            if (stream->done < stream->queued && state.chance() % 4 == 0) {
+                run(stream, stream->done + 1 + state.chance() % (stream->queued - stream->done));
+            }
+        }
+    }
+}
+
+inline void launch(const std::shared_ptr<Stream> &stream, Operation operation) {
+    Context &context = *stream->context;
+    for (const auto &other : context.streams) {
+        const bool waits = stream == context.null ? other->blocking : stream->blocking && other == context.null;
+        if (waits && other != stream && other->done < other->queued) operation.after.push_back({other, other->queued});
+    }
+    stream->waiting.push_back(std::move(operation));
+    stream->queued++;
+    hurry();
+}
+
+// What the pool keeps beyond its threshold goes back to the device.
+inline void trim(Device &device, u64 keep) {
+    if (device.kept > keep) device.kept = keep;
+}
+
+// Waits until `stream` has done what it has now. The others may go on meanwhile.
+inline Code wait(const std::shared_ptr<Stream> &stream) {
+    std::vector<Point> points = {{stream, stream->queued}};
+    for (const auto &other : stream->context->streams) {
+        if (stream == stream->context->null && other->blocking) points.push_back({other, other->queued});
+    }
+    const u64 patience = number("FAKE_CUDA_PATIENCE_MS", 120000) * 1000;
+    u64 waited = 0;
+    for (const Point &point : points) {
+        while (!run(point.stream, point.at)) {
+            if (waited > patience) undefined("waits for ever for %s", point.stream->waiting.front().what.c_str());
+            state.lock.unlock();
+            usleep(200);
+            waited += 200;
+            state.lock.lock();
+        }
+    }
+    trim(*stream->context->device, stream->context->device->threshold);
+    return stream->context->failed;
+}
+
+inline bool is_pending(const Part &part, std::string &by) {
+    for (const Context &context : state.contexts) {
+        for (const auto &stream : context.streams) {
+            for (const Operation &operation : stream->waiting) {
+                if (std::find(operation.uses.begin(), operation.uses.end(), part) != operation.uses.end()) {
+                    by = operation.what;
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+} // namespace fake
