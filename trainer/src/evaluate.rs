@@ -7,8 +7,8 @@
 //!
 //! Why processes do not share it: each would keep a table of its own of all hidden rows, on a host of eight GPUs eight times what
 //! one evaluation takes, where that of a large graph fills the host; and all rows of all layers would go from each to all others.
-//! Threads share one table. A graph that takes long to evaluate is better trained on with threads, or scored by
-//! `gsplit infer` on a checkpoint.
+//! Threads share one table. What is left are graphs whose rows fit every GPU, on several hosts: there `gsplit infer` scores
+//! checkpoints beside the training.
 
 use gsplit_store::{Split, Stage};
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gsplit_kernels::Graph;
 
-use super::hidden::{Slot, Slots};
+use super::hidden::{Cell, Slot, Slots};
 use crate::Result;
 
 /// Edges of a chunk, unless a single vertex has more.
@@ -70,19 +70,19 @@ impl Bounds<'_> {
 }
 
 /// The chunks of a layer.
-pub struct Chunks<'t> {
+pub struct Chunks<'t, T> {
     bounds: Bounds<'t>,
-    left: Mutex<Left<'t>>,
+    left: Mutex<Left<'t, T>>,
     turn: Mutex<Turn<'t>>,
     passed: Condvar,
 }
 
 /// Chunks that nobody has taken yet.
-struct Left<'t> {
+struct Left<'t, T> {
     number: usize,
     start: usize,
     /// Room for the rows, and their width, where they are kept.
-    slots: Option<(Slots<'t>, usize)>,
+    slots: Option<(Slots<'t, T>, usize)>,
 }
 
 /// Whose chunk is shown next, and to whom.
@@ -92,22 +92,22 @@ struct Turn<'t> {
 }
 
 /// A chunk that a worker has taken.
-pub struct Claim<'t> {
+pub struct Claim<'t, T> {
     /// How many were before it.
     pub number: usize,
     /// Its vertices.
     pub vertices: Vec<u32>,
     /// Room for its rows, where they are kept.
-    pub slot: Option<Slot<'t>>,
+    pub slot: Option<Slot<'t, T>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<'t> Chunks<'t> {
+impl<'t, T: Cell> Chunks<'t, T> {
     /// Those of `bounds`, whose rows go to `slots`, of the width given, and are shown to `visit`.
-    pub fn new(bounds: Bounds<'t>, slots: Option<(Slots<'t>, usize)>, visit: Option<&'t mut Visit<'t>>) -> Self {
+    pub fn new(bounds: Bounds<'t>, slots: Option<(Slots<'t, T>, usize)>, visit: Option<&'t mut Visit<'t>>) -> Self {
         Self {
             bounds,
             left: Mutex::new(Left { number: 0, start: 0, slots }),
@@ -120,7 +120,7 @@ impl<'t> Chunks<'t> {
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) where there is not room for the rows.
-    pub fn claim(&self) -> Result<Option<Claim<'t>>> {
+    pub fn claim(&self) -> Result<Option<Claim<'t, T>>> {
         let mut left = lock(&self.left);
         let range = self.bounds.chunk_at(left.start);
         if range.is_empty() {

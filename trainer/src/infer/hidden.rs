@@ -3,7 +3,8 @@
 //!
 //! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and a slot is written by whoever has
 //! it. On several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own, so that layers above
-//! read rows at home: a layer reads each row once an edge and chunk, but it is written once.
+//! read rows at home: a layer reads each row once an edge and chunk, but it is written once. Rows lie in the type of the place's
+//! rows, as they do in training, and are read as f32.
 //! The file has no name any more once it is written: it goes with the map, whatever becomes of the process. GPUs read rows
 //! in the host's memory over the bus where the driver can pin them; other rows are gathered by the host.
 
@@ -11,14 +12,17 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use bytemuck::Pod;
 use gsplit_kernels::{
-    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, gather_f32, gather_on_device,
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen, gather_on_device,
+    gather_rows,
 };
 use gsplit_store::{Error as StoreError, MappedFile};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{Buffer, device_values, device_values_mut, values};
-use crate::place::{Place, on_host};
+use crate::autograd::{Buffer, device_values_mut, device_values_of};
+use crate::operator::Row;
+use crate::place::Place;
 use crate::{Error, Result};
 
 /// Where the rows of a finished layer are to lie.
@@ -32,49 +36,57 @@ pub enum Home<'a> {
     Disk(&'a Path),
 }
 
+/// A type in which rows lie.
+pub trait Cell: Row + Widen {}
+
+impl<T: Row + Widen> Cell for T {}
+
 /// All rows on one GPU.
-pub struct OnGpu {
+pub struct OnGpu<T: Pod> {
     gpu: Gpu,
-    rows: DeviceBuffer<f32>,
+    rows: DeviceBuffer<T>,
     /// Where other GPUs' rows arrive, which does not wait for what is computed here.
     arriving: Gpu,
 }
 
-impl Drop for OnGpu {
+impl<T: Pod> Drop for OnGpu<T> {
     /// The memory is freed in the order of `gpu`, behind what still arrives.
     fn drop(&mut self) {
         let _ = self.gpu.wait_for(&self.arriving);
     }
 }
 
-/// f32 rows of all vertices, one after the other.
-pub enum Hidden {
+/// Room for so many values in the host's memory, of which the system hands out a page when it is first written.
+pub struct InMemory(Vec<u32>, usize);
+
+/// Rows of all vertices, one after the other.
+pub enum Hidden<T: Pod> {
     /// On each of these GPUs.
-    Device(Vec<OnGpu>),
+    Device(Vec<OnGpu<T>>),
     /// In memory.
-    Memory(Vec<f32>),
+    Memory(InMemory),
     /// In a file.
     Mapped(MappedFile),
 }
 
-impl Hidden {
+impl<T: Cell> Hidden<T> {
     /// The values, row after row; none if they are on GPUs.
-    pub fn values(&self) -> &[f32] {
+    pub fn values(&self) -> &[T] {
         match self {
             Self::Device(_) => &[],
-            Self::Memory(values) => values,
+            Self::Memory(InMemory(words, len)) => &bytemuck::cast_slice(words)[..*len],
             // Maps begin with a page, so they are aligned.
             Self::Mapped(file) => bytemuck::try_cast_slice(file).unwrap_or_default(),
         }
     }
 
     /// For reading at `place`, and at others of its kind.
-    pub fn reader(&self, place: &Place) -> HiddenReader<'_> {
+    pub fn reader(&self, place: &Place) -> HiddenReader<'_, T> {
         match (self, place.gpu()) {
             (Self::Device(tables), _) => HiddenReader::Device(tables),
-            (Self::Memory(values), Some(gpu)) => match gpu.map_host(values) {
+            (Self::Memory(_), Some(gpu)) => match gpu.map_host(self.values()) {
                 Ok(pinned) => HiddenReader::Pinned(pinned),
-                Err(_) => HiddenReader::Host(values),
+                Err(_) => HiddenReader::Host(self.values()),
             },
             _ => HiddenReader::Host(self.values()),
         }
@@ -82,16 +94,16 @@ impl Hidden {
 }
 
 /// How chunks of a layer read the rows of the one below.
-pub enum HiddenReader<'a> {
+pub enum HiddenReader<'a, T: Pod> {
     /// By each GPU, in its memory.
-    Device(&'a [OnGpu]),
+    Device(&'a [OnGpu<T>]),
     /// By GPUs, in the host's memory.
-    Pinned(MappedHost<'a, f32>),
+    Pinned(MappedHost<'a, T>),
     /// By the host.
-    Host(&'a [f32]),
+    Host(&'a [T]),
 }
 
-impl HiddenReader<'_> {
+impl<T: Cell> HiddenReader<'_, T> {
     /// The rows of `vertices`, of `dim` values each, at `place`: f32 `[vertices, dim]`.
     ///
     /// # Errors
@@ -100,7 +112,8 @@ impl HiddenReader<'_> {
         let shape = [vertices.len() as i64, dim as i64];
         if let Self::Host(values) = self {
             let mut rows = Buffer::new(vertices.len() * dim)?;
-            gather_f32(values, dim, vertices, rows.as_mut_slice())?;
+            let row = |v: u32| values.get(v as usize * dim..).and_then(|row| row.get(..dim)).unwrap_or_default();
+            gather_rows(row, vertices, dim, rows.as_mut_slice())?;
             return place.bring(&rows.into_tensor(&shape)?);
         }
         let elsewhere = || Error::Option("rows on a GPU that the model is not on".into());
@@ -113,7 +126,7 @@ impl HiddenReader<'_> {
     }
 
     /// All rows, where `gpu` reads them.
-    fn seen_by(&self, gpu: &Gpu) -> Result<Option<DeviceSlice<'_, f32>>> {
+    fn seen_by(&self, gpu: &Gpu) -> Result<Option<DeviceSlice<'_, T>>> {
         match self {
             Self::Device(tables) => Ok(table_of(tables, gpu).map(|table| table.rows.slice())),
             Self::Pinned(pinned) => Ok(Some(pinned.seen_by(gpu)?)),
@@ -122,21 +135,21 @@ impl HiddenReader<'_> {
     }
 }
 
-fn table_of<'a>(tables: &'a [OnGpu], gpu: &Gpu) -> Option<&'a OnGpu> {
+fn table_of<'a, T: Pod>(tables: &'a [OnGpu<T>], gpu: &Gpu) -> Option<&'a OnGpu<T>> {
     tables.iter().find(|table| table.gpu.is_same_device(gpu))
 }
 
 /// [`Hidden`] rows under way.
-pub enum HiddenWriter {
+pub enum HiddenWriter<T: Pod> {
     /// On each of these GPUs.
-    Device(Vec<OnGpu>),
+    Device(Vec<OnGpu<T>>),
     /// In memory.
-    Memory(Vec<f32>),
+    Memory(InMemory),
     /// In the file at this path.
     File(PathBuf, File),
 }
 
-impl HiddenWriter {
+impl<T: Cell> HiddenWriter<T> {
     /// Begins `len` values of layer `layer` at their home, for workers at `places`; in the host's memory where a GPU has not as
     /// much left as it said.
     ///
@@ -145,7 +158,7 @@ impl HiddenWriter {
     pub fn begin(home: Home<'_>, places: &[Place], layer: usize, len: usize) -> Result<Self> {
         match home {
             Home::Disk(folder) => {
-                let path = folder.join(format!("layer-{layer}.f32"));
+                let path = folder.join(format!("layer-{layer}"));
                 let file = File::create(&path).map_err(StoreError::io(&path))?;
                 Ok(Self::File(path, file))
             }
@@ -163,30 +176,31 @@ impl HiddenWriter {
     /// # Errors
     /// [`Error::Option`] where the machine would never have it.
     pub fn in_memory(len: usize) -> Result<Self> {
-        let gib = len as f64 * size_of::<f32>() as f64 / f64::from(1 << 30);
+        let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
         let refused = |_| {
             let remedy = "pass --eval-every 0, and run `gsplit infer` afterwards";
             Error::Option(format!("--eval-every: evaluation takes {gib:.0} GiB, more than there is: {remedy}"))
         };
-        Vec::<f32>::new().try_reserve_exact(len).map_err(refused)?;
-        // Pages of zeros, which whoever writes them first takes.
-        Ok(Self::Memory(vec![0.0; len]))
+        let words = len.saturating_mul(size_of::<T>()).div_ceil(size_of::<u32>());
+        Vec::<u32>::new().try_reserve_exact(words).map_err(refused)?;
+        Ok(Self::Memory(InMemory(vec![0; words], len)))
     }
 
     /// The room for the rows, to be handed out.
-    pub fn slots(&mut self) -> Slots<'_> {
+    pub fn slots(&mut self) -> Slots<'_, T> {
         match self {
             Self::Device(tables) => {
-                let slots = tables.iter_mut().map(|OnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
+                let slots =
+                    tables.iter_mut().map(|OnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
                 Slots::Device(slots.collect())
             }
-            Self::Memory(values) => Slots::Memory(values),
+            Self::Memory(InMemory(words, len)) => Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len]),
             Self::File(path, file) => Slots::File { path, file, next: 0 },
         }
     }
 
     /// All rows, to be read, once every slot was written.
-    pub fn finish(self) -> Result<Hidden> {
+    pub fn finish(self) -> Result<Hidden<T>> {
         match self {
             Self::Device(tables) => {
                 // What is computed here next comes after what arrived.
@@ -204,8 +218,8 @@ impl HiddenWriter {
 }
 
 /// Room for `len` values on each GPU of `places`.
-fn on_gpus(places: &[Place], len: usize) -> Result<Vec<OnGpu>, GpuError> {
-    let mut tables: Vec<OnGpu> = Vec::new();
+fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<OnGpu<T>>, GpuError> {
+    let mut tables: Vec<OnGpu<T>> = Vec::new();
     for gpu in places.iter().filter_map(Place::gpu) {
         if table_of(&tables, gpu).is_none() {
             let (rows, arriving) = (gpu.alloc(len)?, gpu.side_stream()?);
@@ -217,11 +231,11 @@ fn on_gpus(places: &[Place], len: usize) -> Result<Vec<OnGpu>, GpuError> {
 }
 
 /// What of [`HiddenWriter`]'s room is left.
-pub enum Slots<'t> {
+pub enum Slots<'t, T> {
     /// On each GPU: it, the stream on which rows arrive from others, and the room.
-    Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, f32>)>),
+    Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
     /// In memory.
-    Memory(&'t mut [f32]),
+    Memory(&'t mut [T]),
     /// In a file, from value `next` on.
     File {
         /// Where it is.
@@ -233,12 +247,12 @@ pub enum Slots<'t> {
     },
 }
 
-impl<'t> Slots<'t> {
+impl<'t, T: Cell> Slots<'t, T> {
     /// The room for the next `len` values.
     ///
     /// # Errors
     /// [`Error::Kernel`] where there is not as much left.
-    pub fn take(&mut self, len: usize) -> Result<Slot<'t>> {
+    pub fn take(&mut self, len: usize) -> Result<Slot<'t, T>> {
         match self {
             Self::Device(rests) => {
                 let mut parts = Vec::with_capacity(rests.len());
@@ -266,25 +280,25 @@ impl<'t> Slots<'t> {
 }
 
 /// Room for the rows of a chunk.
-pub enum Slot<'t> {
+pub enum Slot<'t, T> {
     /// On each GPU, as in [`Slots::Device`].
-    Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, f32>)>),
+    Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
     /// In memory.
-    Memory(&'t mut [f32]),
+    Memory(&'t mut [T]),
     /// In a file, from this value on.
     File(&'t Path, &'t File, u64),
 }
 
-impl Slot<'_> {
-    /// Fills it with `rows`, which are at `place`.
+impl<T: Cell> Slot<'_, T> {
+    /// Fills it with `rows`, which are at `place`, rounded if need be.
     ///
     /// # Errors
     /// [`Error::Kernel`] if they are more or fewer values; what the GPU or the file system says.
     pub fn write(self, place: &Place, rows: &Tensor) -> Result<()> {
+        let rows = rows.f_to_kind(T::KIND)?.f_contiguous()?;
         match (self, place) {
             (Self::Device(parts), Place::Device(gpu, device, _)) => {
-                let rows = rows.contiguous();
-                let rows = device_values(*device, &rows)?;
+                let rows = device_values_of::<T>(*device, &rows)?;
                 for (there, arriving, mut part) in parts {
                     match there.is_same_device(gpu) {
                         true => part.copy_from(gpu, rows)?,
@@ -296,15 +310,14 @@ impl Slot<'_> {
                 return Err(Error::Option("rows of the host for a table on GPUs".into()));
             }
             (Self::Memory(part), _) => {
-                let rows = on_host(rows)?;
-                let rows = values(&rows)?;
-                KernelError::check_len("values of a chunk", part.len(), rows.len())?;
-                part.copy_from_slice(rows);
+                KernelError::check_len("values of a chunk", part.len(), rows.numel())?;
+                let values = part.len();
+                rows.f_copy_data_u8(bytemuck::cast_slice_mut(part), values)?;
             }
             (Self::File(path, file, start), _) => {
-                let rows = on_host(rows)?;
-                let bytes: &[u8] = bytemuck::cast_slice(values(&rows)?);
-                file.write_all_at(bytes, start * size_of::<f32>() as u64).map_err(StoreError::io(path))?;
+                let mut bytes = vec![0; rows.numel() * size_of::<T>()];
+                rows.f_copy_data_u8(&mut bytes, rows.numel())?;
+                file.write_all_at(&bytes, start * size_of::<T>() as u64).map_err(StoreError::io(path))?;
             }
         }
         Ok(())

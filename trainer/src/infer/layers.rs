@@ -10,7 +10,8 @@
 //! what it has left, and the host waits for the rows that somebody looks at alone, so it prepares a chunk while another is
 //! computed.
 //! Cost: one pass over the edges a layer, and one row a sampled edge and chunk read from memory or disk. Memory: a chunk's
-//! rows for each worker, and 4 · n · (width below + width above) bytes where they fit, on every GPU if there.
+//! rows for each worker, and 4 · n · (width below + width above) bytes where they fit (half of that for rows of bf16 or f16, on
+//! GPUs), on every GPU if there.
 //! Results do not depend on the number of workers and threads, nor on where the rows lie. A budget below a few hundred
 //! megabytes for each worker makes the chunks smaller, which may change the last bits: a layer chooses the cheaper order of its
 //! products by the shapes.
@@ -23,11 +24,11 @@ use gsplit_store::Stage;
 
 use super::Team;
 use super::chunks::{Bounds, Chunk, Chunks, Visit};
-use super::hidden::{Hidden, HiddenReader, HiddenWriter, Home};
+use super::hidden::{Cell, Hidden, HiddenReader, HiddenWriter, Home};
 use crate::autograd::values;
 use crate::dry_run::sharing;
 use crate::model::{LayerEdges, Model};
-use crate::operator::Rows;
+use crate::operator::{Rows, with_row};
 use crate::place::on_host;
 use crate::source::FeatureSource;
 use crate::{Error, Result};
@@ -114,52 +115,53 @@ impl<'a> LayerWise<'a> {
         stage: &dyn Stage,
         visit: &mut Visit<'_>,
     ) -> Result<()> {
-        self.layers(wanted, None, stage, (lowest, visit)).map(drop)
+        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(wanted, None, stage, (lowest, visit)).map(drop))
     }
 
-    /// Runs all layers; returns the rows of the last of all vertices, in the host's memory. `stage` counts [`Self::num_rows`].
+    /// Runs all layers; returns the rows of the last, f32 `[vertices, width]`, in the host's memory. `stage` counts
+    /// [`Self::num_rows`].
     ///
     /// # Errors
     /// As [`Self::run`]; [`Error::Option`] where the machine would never have the memory.
-    pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden>> {
-        let layers = self.model().num_layers();
-        self.layers(None, Some(Home::Memory), stage, (layers, &mut |_| Ok(())))
+    pub fn rows(&mut self, stage: &dyn Stage) -> Result<Option<Hidden<f32>>> {
+        let shown: (usize, &mut Visit<'_>) = (self.model().num_layers(), &mut |_| Ok(()));
+        with_row!(self.model().place().row_kind(), |T| self.layers::<T>(None, Some(Home::Memory), stage, shown))
     }
 
-    /// Runs all layers, and returns the rows of the last if they are to have a home.
-    fn layers(
+    /// Runs all layers, with rows of `T` between them; returns the rows of the last, if they are to have a home.
+    fn layers<T: Cell>(
         &mut self,
         wanted: Option<&[u32]>,
         last: Option<Home<'_>>,
         stage: &dyn Stage,
         (lowest, visit): (usize, &mut Visit<'_>),
-    ) -> Result<Option<Hidden>> {
-        let (layers, hidden_home) = (self.model().num_layers(), self.home());
-        let mut below: Option<Hidden> = None;
-        for layer in 0..layers {
-            let top = layer + 1 == layers;
-            let (wanted, home) = if top { (wanted, last) } else { (None, Some(hidden_home)) };
+    ) -> Result<Option<Hidden<f32>>> {
+        let (top, home, remedy) = (self.model().num_layers() - 1, self.home(), self.room.remedy);
+        let mut below: Option<Hidden<T>> = None;
+        for layer in 0..top {
             let visit: Option<&mut Visit<'_>> = if layer >= lowest { Some(&mut *visit) } else { None };
-            let finished = self.layer(layer, below.as_ref(), (wanted, home), stage, visit);
-            below = finished.map_err(|error| error.of_inference(layer + 1, self.room.remedy))?;
+            let finished = self.layer::<T, T>(layer, below.as_ref(), (None, Some(home)), stage, visit);
+            below = finished.map_err(|error| error.of_inference(layer + 1, remedy))?;
         }
-        Ok(below)
+        let visit = if top >= lowest { Some(visit) } else { None };
+        let finished = self.layer::<T, f32>(top, below.as_ref(), (wanted, last), stage, visit);
+        finished.map_err(|error| error.of_inference(top + 1, remedy))
     }
 
     /// Computes one layer; returns its rows if they are to have a home.
-    fn layer(
+    fn layer<B: Cell, A: Cell>(
         &mut self,
         layer: usize,
-        below: Option<&Hidden>,
+        below: Option<&Hidden<B>>,
         (wanted, home): (Option<&[u32]>, Option<Home<'_>>),
         stage: &dyn Stage,
         visit: Option<&mut Visit<'_>>,
-    ) -> Result<Option<Hidden>> {
+    ) -> Result<Option<Hidden<A>>> {
         let (in_dim, out_dim) = (self.in_dim(layer), self.model().out_dim(layer));
         let bounds = Bounds { graph: self.graph, wanted, limit: self.limit(layer)? };
         let below = below.map(|below| below.reader(self.model().place()));
         let begin = |home| HiddenWriter::begin(home, &self.team.places(), layer, bounds.count() * out_dim);
-        let mut above = home.map(begin).transpose()?;
+        let mut above: Option<HiddenWriter<A>> = home.map(begin).transpose()?;
         let visit = visit.map(|visit| -> &mut Visit<'_> { visit });
         let chunks = Chunks::new(bounds, above.as_mut().map(|above| (above.slots(), out_dim)), visit);
         let (graph, stop, below) = (self.graph, self.stop, below.as_ref());
@@ -203,7 +205,8 @@ impl<'a> LayerWise<'a> {
         let hidden = model.num_layers() - 1;
         let widths: Vec<u64> = (0..hidden).map(|layer| model.out_dim(layer) as u64).collect();
         let widest = widths.windows(2).map(|pair| pair[0] + pair[1]).chain(widths.iter().copied()).max().unwrap_or(0);
-        let bytes = widest.saturating_mul(self.graph.num_vertices() as u64 * size_of::<f32>() as u64);
+        let bytes = widest
+            .saturating_mul(self.graph.num_vertices() as u64 * model.place().row_kind().elt_size_in_bytes() as u64);
         match (self.device, self.room.scratch) {
             (Some((device_bytes, _)), _) if bytes <= device_bytes / 2 => Home::Device,
             (_, Some(folder)) if bytes > self.room.bytes / 2 => Home::Disk(folder),
@@ -215,16 +218,19 @@ impl<'a> LayerWise<'a> {
     fn limit(&self, layer: usize) -> Result<u64> {
         let width = self.in_dim(layer).max(self.model().out_dim(layer)) as u64;
         let row = COPIES * size_of::<f32>() as u64 * width + POSITIONS;
-        let device_bytes = self.device.map_or(u64::MAX, |(bytes, workers)| bytes / workers);
-        let bytes = self.room.bytes / self.team.places().len() as u64;
-        let limit = bytes.min(device_bytes) / 2 / row;
+        let (device_bytes, on_gpu) = self.device.unwrap_or((u64::MAX, 1));
+        let on_host = self.team.places().len() as u64;
+        // Whose share for a worker is smaller.
+        let of_gpu = device_bytes / on_gpu < self.room.bytes / on_host;
+        let (bytes, workers) = if of_gpu { (device_bytes, on_gpu) } else { (self.room.bytes, on_host) };
+        let limit = bytes / workers / 2 / row;
         let degrees = self.graph.indptr.windows(2).map(|pair| pair[1] - pair[0]);
         let (largest, v) = degrees.zip(0u32..).max().unwrap_or((0, 0));
         if largest < limit {
             return Ok(limit);
         }
-        let (needed, number) = (((largest + 1) * row * 2).div_ceil(1 << 20), layer + 1);
-        Err(match device_bytes < bytes {
+        let (needed, number) = (((largest + 1) * row * 2 * workers).div_ceil(1 << 20), layer + 1);
+        Err(match of_gpu {
             true => Error::Inference {
                 layer: number,
                 what: format!(
@@ -260,17 +266,17 @@ pub fn check_stop(stop: Option<&'static AtomicBool>) -> Result<()> {
 }
 
 /// One of those who compute `layer`.
-struct Worker<'w> {
+struct Worker<'w, T: Cell> {
     model: &'w Model,
     source: &'w FeatureSource<'w>,
     graph: Graph<'w>,
     layer: usize,
-    below: Option<&'w HiddenReader<'w>>,
+    below: Option<&'w HiddenReader<'w, T>>,
     /// Width of the rows below.
     in_dim: usize,
 }
 
-impl Worker<'_> {
+impl<T: Cell> Worker<'_, T> {
     /// The rows of `frontier`, at the model's place.
     fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
         let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledLayer::default());

@@ -195,9 +195,7 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
             check_host_dtype(dtype)?;
             Ok(vec![Place::host().with_dtype(dtype)])
         }
-        (Device::Cpu, Some(_)) => {
-            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
-        }
+        (Device::Cpu, Some(_)) => Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into())),
         (Device::Cuda, _) => gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect(),
     }
 }

@@ -21,11 +21,6 @@ pub struct Team<'a> {
 }
 
 impl<'a> Team<'a> {
-    /// One worker.
-    pub fn alone(model: &'a Model, source: &'a FeatureSource<'a>) -> Self {
-        Self { first: model, others: Vec::new(), sources: std::slice::from_ref(source) }
-    }
-
     /// A worker for each of `sources`, which give feature rows at the places of the models: of `first`, then of `others`. All models
     /// have the same parameters.
     pub fn new(first: &'a Model, others: Vec<Model>, sources: &'a [FeatureSource<'a>]) -> Self {

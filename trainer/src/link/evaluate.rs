@@ -10,8 +10,8 @@ use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
 use gsplit_store::{Split, Stage};
 use rayon::prelude::*;
 
-use super::split::in_neighbours;
 use super::LinkSplit;
+use super::split::in_neighbours;
 use crate::Result;
 use crate::config::TaskConfig;
 use crate::infer::{Hidden, LayerWise, check_stop};

@@ -1,5 +1,6 @@
 //! Evaluation and inference by several workers: the bits of one, wherever the rows lie, and an end when one of them ends.
 
+use std::slice::from_ref;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -39,7 +40,9 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
     let model = |place| Model::with_layers(place, job.config, job.features.dim(), job.outputs, None);
     let first = model(&places[0]);
     // Parameters that are not the initial ones, of the first alone.
-    tch::no_grad(|| first.parameters().state().for_each(|(_, tensor)| drop(tensor.shallow_clone().g_add_scalar_(0.01))));
+    tch::no_grad(|| {
+        first.parameters().state().for_each(|(_, tensor)| drop(tensor.shallow_clone().g_add_scalar_(0.01)))
+    });
     let others = places[1..].iter().map(|place| {
         let other = model(place);
         other.parameters().copy_from(first.parameters()).unwrap();
@@ -87,21 +90,21 @@ fn little(bytes: u64, workers: usize) -> Room<'static> {
 
 #[test]
 fn workers_on_the_host_compute_what_one_does_to_the_bit() {
-    let fixture = dataset(91, 300, 4);
+    let fixture = dataset(91, 400, 4);
     let folder = tempfile::tempdir().unwrap();
     for (at, shape) in models().into_iter().enumerate() {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         with_job(&fixture.dataset, &config, |job| {
-            let subset: Vec<u32> = (0..300).step_by(7).collect();
-            let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[299][..])][at % 4];
-            let expected = rows(job, &[Place::host()], little(30_000, 1), wanted).0;
+            let subset: Vec<u32> = (0..400).step_by(7).collect();
+            let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[399][..])][at % 4];
+            let expected = rows(job, &[Place::host()], little(12_000, 1), wanted).0;
             // Three, a number of workers that most chunks are not, and more than there are chunks.
             for workers in [3, 50] {
                 let places = vec![Place::host(); workers];
-                let found = rows(job, &places, little(30_000, workers), wanted).0;
+                let found = rows(job, &places, little(12_000, workers), wanted).0;
                 assert!(found == expected, "{shape:?}, {workers} workers");
-                let on_disk = Room { scratch: Some(folder.path()), ..little(30_000, workers) };
-                // Two tables of so many workers fit again.
+                let on_disk = Room { scratch: Some(folder.path()), ..little(12_000, workers) };
+                // What so many workers have is room for two tables again.
                 let (found, spilled) = rows(job, &places, on_disk, wanted);
                 assert!(found == expected && spilled == (workers == 3), "{shape:?}, {workers} workers, {spilled}");
             }
@@ -125,18 +128,47 @@ fn workers_on_gpus_compute_what_one_does_to_the_bit() {
                 scratch: Some(folder.path()),
                 ..little(bytes, workers)
             };
-            let expected = rows(job, &[first.clone()], with(1 << 30, 16_000, 1), None).0;
+            let expected = rows(job, from_ref(&first), with(1 << 30, 12_000, 1), None).0;
             let apart = [first.clone(), second.clone()];
             let shared = [first.clone(), second.clone(), second.clone(), first.clone()];
             for (places, device_bytes, bytes) in
-                [(&apart[..], 1 << 30, 16_000), (&shared, 1 << 30, 16_000), (&apart, 16_000, 1 << 30)]
+                [(&apart[..], 1 << 30, 12_000), (&shared, 1 << 30, 12_000), (&apart, 12_000, 1 << 30)]
             {
                 let (found, spilled) = rows(job, places, with(device_bytes, bytes, places.len()), None);
                 assert!(found == expected && !spilled, "{kind:?}, {} workers, {device_bytes}", places.len());
             }
-            let on_disk = Room { bytes: 32_000, ..with(16_000, 0, 1) };
-            let (found, spilled) = rows(job, &apart, on_disk, None);
-            assert!(found == expected && spilled, "{kind:?} on disk");
+            let (found, spilled) = rows(job, &apart, with(12_000, 12_000, 2), None);
+            assert!(found == expected && spilled == (dtype == Dtype::F32), "{kind:?} on disk");
+        });
+    }
+}
+
+/// What lies between layers is rounded as in training, and takes 2 bytes a value wherever it lies.
+#[test]
+fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
+    let fixture = dataset(99, 120, 4);
+    let folder = tempfile::tempdir().unwrap();
+    for (order, shape) in (0..).zip(models()) {
+        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
+        with_job(&fixture.dataset, &config, |job| {
+            let exact = rows(job, &[Place::under_test(order % 4)], Room::UNLIMITED, None).0;
+            let scale = exact[1].iter().fold(0f32, |most, value| most.max(value.abs()));
+            for dtype in [Dtype::Bf16, Dtype::F16] {
+                let place = Place::under_test(order % 4).with_dtype(dtype);
+                let (found, _) = rows(job, from_ref(&place), Room::UNLIMITED, None);
+                let off = found[1].iter().zip(&exact[1]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+                let most = if dtype == Dtype::Bf16 { 0.1 } else { 0.02 };
+                assert!(found != exact && off < most * scale, "{shape:?} in {dtype:?}: {off} of {scale}");
+                // Room for two tables of 2 bytes a value, not of 4, and less than a chunk's on the GPU.
+                let widths = with_team(job, from_ref(&place), |team| {
+                    (0..2).map(|layer| team.model().out_dim(layer)).sum::<usize>()
+                });
+                let bytes = 2 * 120 * widths as u64 * 3;
+                let room =
+                    Room { bytes, scratch: Some(folder.path()), device_bytes: Some(bytes / 2), ..Room::UNLIMITED };
+                assert!(!rows(job, &[place], room, None).1, "{shape:?} in {dtype:?}");
+                assert!(rows(job, &[Place::under_test(0)], room, None).1, "{shape:?} in f32");
+            }
         });
     }
 }
@@ -149,7 +181,8 @@ fn scores_do_not_depend_on_the_number_of_workers() {
             config.task.metric = Some(metric.parse().unwrap());
         })
     };
-    let links = |scorer| changed(&link_config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.task.scorer = scorer);
+    let links =
+        |scorer| changed(&link_config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.task.scorer = scorer);
     let cases: [(&Fixture, TrainConfig); 6] = [
         (&one, nodes("accuracy")),
         (&one, nodes("macro-f1")),
@@ -182,7 +215,9 @@ fn scores_do_not_depend_on_the_number_of_workers() {
 fn runs_on_any_number_of_ranks_score_what_inference_does() {
     let fixture = dataset(95, 250, 5);
     store_partition(&fixture.dataset, Cut::Lopsided, 4);
-    for (parallelism, emulated) in [(Parallelism::Split, None), (Parallelism::Data, None), (Parallelism::Split, Some(1))] {
+    for (parallelism, emulated) in
+        [(Parallelism::Split, None), (Parallelism::Data, None), (Parallelism::Split, Some(1))]
+    {
         let config = changed(&config(ModelKind::Gat, parallelism, 4), |config| config.epochs = 1);
         let checkpoint = fixture.folder.path().join(format!("{parallelism}-{emulated:?}"));
         let options = RunOptions { checkpoint: Some(checkpoint.clone()), emulated, ..RunOptions::default() };
@@ -317,9 +352,8 @@ fn a_stop_or_a_failure_in_the_evaluation_of_a_worker_ends_all_ranks_with_its_rea
     });
     assert!(error.to_string().contains("the GPU is lost") && FAILED.load(Ordering::Relaxed), "{error}");
 
-    let error = evaluated(&fixture, &IN_PANICKED, None, || {
-        unless_first(&IN_PANICKED, &PANICKED, || panic!("a wrong index"))
-    });
+    let error =
+        evaluated(&fixture, &IN_PANICKED, None, || unless_first(&IN_PANICKED, &PANICKED, || panic!("a wrong index")));
     assert!(matches!(&error, Error::Rank { rank: 1 | 2, reason } if reason == "a wrong index"), "{error}");
 }
 

@@ -1,6 +1,7 @@
 //! `gsplit infer` against a forward pass over the whole graph, and what it refuses.
 
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
@@ -62,7 +63,7 @@ fn layers_on_disk_change_nothing() {
 
 /// What [`LayerWise`] hands out of a model's last two layers, and whether it needed the disk.
 fn last_two(model: &Model, job: &Job<'_>, source: &FeatureSource<'_>, room: Room<'_>) -> ([Vec<f32>; 2], bool) {
-    let mut pass = LayerWise::new(Team::alone(model, source), job.graph, room, None).unwrap();
+    let mut pass = LayerWise::new(Team::new(model, Vec::new(), from_ref(source)), job.graph, room, None).unwrap();
     let (mut rows, lowest) = ([Vec::new(), Vec::new()], model.num_layers() - 2);
     let mut visit = |chunk: Chunk<'_>| {
         rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
@@ -158,7 +159,7 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
     let source = FeatureSource::new(&job.features, model.place());
     let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };
-    let mut pass = LayerWise::new(Team::alone(&model, &source), job.graph, room, None).unwrap();
+    let mut pass = LayerWise::new(Team::new(&model, Vec::new(), from_ref(&source)), job.graph, room, None).unwrap();
     let message = pass.run(2, None, &NoProgress, &mut |_| Ok(())).unwrap_err().to_string();
     assert!(message.starts_with("layer 1 over all vertices: vertex "), "{message}");
     assert!(message.contains("in-edges") && message.contains("--device cpu"), "{message}");
