@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use bytemuck::Pod;
 use gsplit_kernels::{
-    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen, gather_on_device,
-    gather_rows,
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen, gather_f32,
+    gather_on_device, gather_rows,
 };
 use gsplit_store::{Error as StoreError, MappedFile};
 use tch::{Kind, Tensor};
@@ -113,7 +113,10 @@ impl<T: Cell> HiddenReader<'_, T> {
         if let Self::Host(values) = self {
             let mut rows = Buffer::new(vertices.len() * dim)?;
             let row = |v: u32| values.get(v as usize * dim..).and_then(|row| row.get(..dim)).unwrap_or_default();
-            gather_rows(row, vertices, dim, rows.as_mut_slice())?;
+            match bytemuck::try_cast_slice(values) {
+                Ok(values) if T::KIND == Kind::Float => gather_f32(values, dim, vertices, rows.as_mut_slice())?,
+                _ => gather_rows(row, vertices, dim, rows.as_mut_slice())?,
+            }
             return place.bring(&rows.into_tensor(&shape)?);
         }
         let elsewhere = || Error::Option("rows on a GPU that the model is not on".into());
