@@ -83,6 +83,11 @@ fn with_job<R>(dataset: &Dataset, config: &TrainConfig, body: impl FnOnce(&Job<'
     body(&Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap())
 }
 
+/// Values that lie between the layers for a vertex, both tables together.
+fn hidden_widths(job: &Job<'_>) -> u64 {
+    with_team(job, &[Place::host()], |team| (0..2).map(|layer| team.model().out_dim(layer) as u64).sum())
+}
+
 /// Room for chunks of a few vertices, the same for any number of workers.
 fn little(bytes: u64, workers: usize) -> Room<'static> {
     Room { bytes: bytes * workers as u64, ..Room::UNLIMITED }
@@ -92,6 +97,7 @@ fn little(bytes: u64, workers: usize) -> Room<'static> {
 fn workers_on_the_host_compute_what_one_does_to_the_bit() {
     let fixture = dataset(91, 400, 4);
     let folder = tempfile::tempdir().unwrap();
+    let mut on_disks = 0;
     for (at, shape) in models().into_iter().enumerate() {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         with_job(&fixture.dataset, &config, |job| {
@@ -104,13 +110,14 @@ fn workers_on_the_host_compute_what_one_does_to_the_bit() {
                 let found = rows(job, &places, little(12_000, workers), wanted).0;
                 assert!(found == expected, "{shape:?}, {workers} workers");
                 let on_disk = Room { scratch: Some(folder.path()), ..little(12_000, workers) };
-                // What so many workers have is room for two tables again.
                 let (found, spilled) = rows(job, &places, on_disk, wanted);
-                assert!(found == expected && spilled == (workers == 3), "{shape:?}, {workers} workers, {spilled}");
+                let small = hidden_widths(job) * 400 * 4 <= 12_000 * workers as u64 / 2;
+                assert!(found == expected && spilled != small, "{shape:?}, {workers} workers, {spilled}");
+                on_disks += u32::from(spilled);
             }
         });
     }
-    assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none());
+    assert!(on_disks > 0 && std::fs::read_dir(folder.path()).unwrap().next().is_none());
 }
 
 /// GPUs of their own, two workers on each, and one alone; rows on the GPUs, in the host's memory which they read, and on disk.
@@ -153,22 +160,19 @@ fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
         with_job(&fixture.dataset, &config, |job| {
             let exact = rows(job, &[Place::under_test(order % 4)], Room::UNLIMITED, None).0;
             let scale = exact[1].iter().fold(0f32, |most, value| most.max(value.abs()));
-            for dtype in [Dtype::Bf16, Dtype::F16] {
-                let place = Place::under_test(order % 4).with_dtype(dtype);
-                let (found, _) = rows(job, from_ref(&place), Room::UNLIMITED, None);
-                let off = found[1].iter().zip(&exact[1]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-                let most = if dtype == Dtype::Bf16 { 0.1 } else { 0.02 };
-                assert!(found != exact && off < most * scale, "{shape:?} in {dtype:?}: {off} of {scale}");
-                // Room for two tables of 2 bytes a value, not of 4, and less than a chunk's on the GPU.
-                let widths = with_team(job, from_ref(&place), |team| {
-                    (0..2).map(|layer| team.model().out_dim(layer)).sum::<usize>()
-                });
-                let bytes = 2 * 120 * widths as u64 * 3;
-                let room =
-                    Room { bytes, scratch: Some(folder.path()), device_bytes: Some(bytes / 2), ..Room::UNLIMITED };
-                assert!(!rows(job, &[place], room, None).1, "{shape:?} in {dtype:?}");
-                assert!(rows(job, &[Place::under_test(0)], room, None).1, "{shape:?} in f32");
-            }
+            let dtype = [Dtype::Bf16, Dtype::F16][order as usize % 2];
+            let place = Place::under_test(order % 4).with_dtype(dtype);
+            let (found, _) = rows(job, from_ref(&place), Room::UNLIMITED, None);
+            let off = found[1].iter().zip(&exact[1]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            let most = if dtype == Dtype::Bf16 { 0.1 } else { 0.02 };
+            assert!(found != exact && off < most * scale, "{shape:?} in {dtype:?}: {off} of {scale}");
+            // In the host's memory is room for two tables of 2 bytes a value, not of 4; on the GPU for chunks alone.
+            let widths = hidden_widths(job);
+            let device_bytes = Some(470 * widths);
+            let bytes = 120 * widths * 2 * 3;
+            let room = Room { bytes, scratch: Some(folder.path()), device_bytes, ..Room::UNLIMITED };
+            assert!(!rows(job, &[place], room, None).1, "{shape:?} in {dtype:?}");
+            assert!(rows(job, &[Place::under_test(0)], room, None).1, "{shape:?} in f32");
         });
     }
 }
