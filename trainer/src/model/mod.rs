@@ -107,7 +107,8 @@ type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + 
 pub struct OwnLayer(Arc<MakeLayer>);
 
 impl OwnLayer {
-    /// `make` is called for each layer on each rank, from the features upwards, and for evaluation on each rank but the first again. Parameters get the layer's name before their own.
+    /// `make` is called for each layer on each rank, from the features upwards, and for evaluation on each rank but the first again.
+    /// Parameters get the layer's name before their own.
     pub fn new(make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
