@@ -120,7 +120,7 @@ impl DeviceAttention<'_> {
         let whole = [read[0], vectors[0], vectors[1], out.rows.address()].iter().all(|at| at.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
         let lists = [self.edges.indptr().into(), (&by.targets).into(), (&by.edges).into()];
-        let keep = self.softmax(None).keep().into();
+        let keep = self.keep().into();
         let rest = [of, lists[0], lists[1], lists[2], keep, (&out.rows).into(), u32::from(wide).into()];
         let name = T::of(["attended_sources_f32", "attended_sources_bf16", "attended_sources_f16"]);
         let width = if wide { 4 } else { 1 };
@@ -150,6 +150,11 @@ impl DeviceAttention<'_> {
         SegmentSoftmax { segments, columns, own, scores, dropout: self.dropout }
     }
 
+    /// What dropout multiplies the shares with that it does not drop.
+    pub(super) fn keep(&self) -> f32 {
+        self.softmax(None).keep()
+    }
+
     /// `out` becomes Σ what dropout left of the share · row of each target's edges.
     pub(super) fn sum_shares<T: DeviceRow>(
         &self,
@@ -161,7 +166,7 @@ impl DeviceAttention<'_> {
         let over = Over::Targets(self.edges.by_target(), Some(self.edges.sources()));
         let table = Table::matrix(rows, self.edges.num_sources(), self.dim());
         let kernel = f32::of(T::SUM);
-        let factors = self.factors(shares, self.softmax(None).keep());
+        let factors = self.factors(shares, self.keep());
         SumRows { over, kernel, table, factors, dim: self.dim() }.launch(gpu, out, [self.dim(), 0])
     }
 

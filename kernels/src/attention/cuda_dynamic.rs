@@ -110,7 +110,7 @@ impl DeviceAttention<'_> {
         let width = if wide { 4 } else { 1 };
         let shape = |list: u64, order: u64| -> Argument {
             let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));
-            let keep = u64::from(self.softmax(None).keep().to_bits());
+            let keep = u64::from(self.keep().to_bits());
             [edges.indptr().address(), list, order, slope | own << 32, u64::from(wide) | keep << 32, 0, 0, 0].into()
         };
         let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
