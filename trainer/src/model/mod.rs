@@ -220,6 +220,8 @@ impl Model {
         if frontier.is_empty() {
             return self.rounded(index, !self.has_tail(index), self.no_rows(index));
         }
+        let trained = dropout.map(|dropout| edges.trained_at(dropout.at, index));
+        let edges = trained.as_ref().unwrap_or(edges);
         let rows = self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))?;
         self.rounded(index, !self.has_tail(index), rows)
     }

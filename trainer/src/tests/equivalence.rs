@@ -183,6 +183,13 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let off = distance(&forward, &inferred);
         assert!(off < 1e-5, "{:?}: off by {off}", config.model);
         assert!(trained.iter().all(|value| value.is_finite()));
+        // All else is the same in these: dropout of attention alone is drawn by seed, epoch and step, and in training only.
+        let drawn = |at| pass(&seeds, Some(DropoutKey { probability: 0.0, at }));
+        let once = drawn((1, 1, 1));
+        assert_eq!(once, drawn((1, 1, 1)));
+        for other in [(2, 1, 1), (1, 2, 1), (1, 1, 2)] {
+            assert_eq!(drawn(other) == once, config.model.attention_dropout == 0.0, "{:?}", config.model);
+        }
     }
 }
 
