@@ -18,15 +18,15 @@ use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
 /// written in the dataset's order with the original ids beside them: NAME.npy with NAME.ids.npy (NAME.ids.arrow where the
 /// ids were strings), or NAME.parquet with a column `id`. Finished layers that do not fit the memory lie on disk until the
 /// next is done. The dataset need not be the one the model was trained on, as long as its features have the same width.
-/// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, with the same results up to
-/// rounding; --memory is then the host's, and finished layers stay on the GPU where they fit half of its free memory.
+/// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, or several, with the same results up
+/// to rounding; --memory is then the host's, and finished layers stay on the GPUs where they fit half of their free memory.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit infer products --checkpoint runs/split --out classes.parquet
   gsplit infer products --checkpoint runs/split --split test --predict probabilities --out test.npy
   gsplit infer papers --checkpoint runs/papers --embeddings hidden.npy --memory 4GiB --scratch /ssd/tmp
-  gsplit infer products --checkpoint runs/split --device cuda --gpu 1 --out classes.parquet
+  gsplit infer products --checkpoint runs/split --device cuda --gpus 0,1 --out classes.parquet
 
 Ctrl-C leaves nothing behind: files appear when they are whole.")]
 pub struct Args {

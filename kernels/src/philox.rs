@@ -72,7 +72,7 @@ pub enum Stream {
     Split = 6,
     /// Random assignment of vertices to parts.
     Assign = 7,
-    /// Seeds of the sequences that continue one of [`Stream::Sample`] which is too short, by vertex.
+    /// Seeds of the sequences that continue one which is too short, by vertex.
     Pages = 8,
     /// Choice of the edges that link prediction holds out, by pair of vertices.
     Links = 9,
@@ -80,6 +80,8 @@ pub enum Stream {
     Negatives = 10,
     /// Dropout masks of what scores pairs of vertices, by pair.
     Pairs = 11,
+    /// Dropout masks of the shares of attention, by target.
+    Attention = 12,
 }
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).
@@ -115,6 +117,17 @@ impl StreamKey {
 }
 
 impl StreamKey {
+    /// The key whose sequence of `item` continues the one under this key, for the `page`th time: each holds
+    /// [`DRAWS_PER_ITEM`] words. Page 0 is that of this key.
+    #[inline]
+    pub(crate) fn page(&self, item: u32, page: u16) -> Self {
+        if page == 0 {
+            return *self;
+        }
+        let [low, high, ..] = Self { stream: Stream::Pages, ..*self }.block(item, page);
+        Self { seed: u64::from(high) << 32 | u64::from(low), ..*self }
+    }
+
     /// The key as kernels of GPUs take it, whose `what` leaves room for the block.
     pub(crate) fn words_of_key(&self) -> [u32; 5] {
         let what = (self.stream as u32) << 24 | u32::from(self.layer) << 16;

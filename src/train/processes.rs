@@ -23,7 +23,7 @@ pub struct Args {
     #[arg(long)]
     mpi: bool,
     /// Seconds that a rank waits for the others, in a collective and while they start; then the run ends and says for whom.
-    /// What rank 0 evaluates and writes alone does not count
+    /// Evaluation and checkpoints, for which the others wait for rank 0, do not count
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
     timeout: u64,
     /// Where processes on GPUs meet: host and port of rank 0 [default: MASTER_ADDR and the port after MASTER_PORT; under srun

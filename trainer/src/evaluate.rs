@@ -1,12 +1,21 @@
 //! Scores of the valid and test splits, by exact inference.
+//!
+//! The ranks of a process share the work: rank 0's thread leads, and for every other rank of the process a thread computes at that
+//! rank's place, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So what fails or stops
+//! does so on rank 0, and the others are told as always. Scores are counted as chunks come in, in the order of the vertices.
+//! Of ranks that are processes rank 0 evaluates alone, with the threads of its process or its GPU.
+//!
+//! Why processes do not share it: each would keep a table of its own of all hidden rows, on a host of eight GPUs eight times what
+//! one evaluation takes, where that of a large graph fills the host; and all rows of all layers would go from each to all others.
+//! Threads share one table. What is left are graphs whose rows fit every GPU, on several hosts: there `gsplit infer` scores
+//! checkpoints beside the training.
 
 use gsplit_store::{Split, Stage};
 
-use crate::infer::{LayerWise, Room};
+use crate::infer::{LayerWise, Room, Team};
 use crate::job::Job;
 use crate::metric::{Metric, Scorer};
 use crate::model::Model;
-use crate::source::FeatureSource;
 use crate::task::{Labels, Task};
 use crate::{Result, link};
 
@@ -62,24 +71,21 @@ pub fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     (last > 0).then(|| (job.graph.num_vertices() * (model.num_layers() - 1) + last) as u64)
 }
 
-/// The scores of the valid and test splits that there are; `None` where a score is not defined. `source` gives the feature rows
-/// at the model's place.
-pub fn evaluate(
-    model: &Model,
-    job: &Job<'_>,
-    source: &FeatureSource<'_>,
-    stage: &dyn Stage,
-) -> Result<Vec<(Split, Option<f64>)>> {
-    let pass = LayerWise::new(model, job.graph, source, Room::UNLIMITED, job.stop)?;
+/// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
+pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
+    let mut pass = LayerWise::new(team, job.graph, Room::UNLIMITED, job.stop)?;
     let labels = match &job.task {
         Task::Nodes(labels) => labels,
-        Task::Links(links) => return link::evaluate(&pass, links, &job.whole, &job.config.task, job.metric, stage),
+        Task::Links(links) => {
+            return link::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage);
+        }
     };
     let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];
     let splits = splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)));
     let mut scores = Scores::new(job.metric, labels, splits)?;
     let vertices = scores.vertices();
-    pass.run(model.num_layers() - 1, Some(&vertices), stage, &mut |chunk| {
+    let last = pass.model().num_layers() - 1;
+    pass.run(last, Some(&vertices), stage, &mut |chunk| {
         let rows = chunk.rows.chunks_exact(job.outputs);
         chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
         Ok(())

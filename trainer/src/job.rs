@@ -1,7 +1,7 @@
 //! Everything the ranks of a run share, opened and checked before the first mini-batch.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
@@ -9,6 +9,7 @@ use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
 
 use crate::batch::{Ownership, Seeds};
 use crate::config::{Parallelism, TaskKind, TrainConfig};
+use crate::infer::check_stop;
 use crate::link::{LinkBatch, LinkSplit};
 use crate::metric::Metric;
 use crate::options::RunOptions;
@@ -251,10 +252,7 @@ impl Job<'_> {
 
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
-        match self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            true => Err(Error::Interrupted),
-            false => Ok(()),
-        }
+        check_stop(self.stop)
     }
 }
 

@@ -68,7 +68,7 @@ pub struct RunOptions {
     pub process: Option<Arc<Process>>,
     /// How long a rank that is a thread waits for others before the run fails with
     /// [`CommError::Timeout`](gsplit_kernels::CommError::Timeout); without limit when `None`. Those that are processes were given
-    /// theirs. Evaluation and checkpoints, which rank 0 does alone, do not count.
+    /// theirs. Evaluation and checkpoints, for which the others wait for rank 0, do not count.
     pub timeout: Option<Duration>,
     /// What ends the program when one rank has failed and another does not return within ten seconds: a thread that hangs
     /// cannot be ended, and the run cannot return before it. The run waits for it when `None`.

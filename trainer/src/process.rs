@@ -1,6 +1,6 @@
 //! One rank of a run whose ranks are processes, perhaps on several hosts.
 //!
-//! Every process opens the dataset by itself and computes as a rank that is a thread does; the first alone writes
+//! Every process opens the dataset by itself and computes as a rank that is a thread does; the first alone evaluates and writes
 //! checkpoints and logs. The numbers are the same bits. On CPUs MPI connects the ranks; on GPUs NCCL does, or MPI with the
 //! rows by way of the host. Processes of one host are ranks that follow each other under every launcher's usual order, so that
 //! `--groups` of as many ranks as a host has keep rows within it.

@@ -4,6 +4,7 @@
 //! collectives then fail with its reason, so all end within one collective. One that hangs cannot be told: its thread cannot
 //! be ended either, so the program is, where the caller has said how.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -66,13 +67,17 @@ pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Resu
             result
         }
         Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            let reason = first_line(text).to_string();
+            let reason = panic_reason(&*panic);
             comms.fail(&reason);
             Err(Error::Rank { rank: comms.all().rank(), reason })
         }
     }
+}
+
+/// The first line of what a thread said that panicked.
+pub fn panic_reason(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    first_line(text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message")).to_string()
 }
 
 /// The ends of each of `ranks`, in `groups` equal groups.

@@ -1,5 +1,6 @@
 //! A training run: epochs, evaluation, checkpoints.
 
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -13,6 +14,7 @@ use crate::comms::Comms;
 use crate::dry_run::DeviceRoom;
 use crate::epoch::train_epoch;
 use crate::evaluate::{evaluate, num_rows};
+use crate::infer::Team;
 use crate::job::{Artifacts, Job};
 use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, check_size};
@@ -71,6 +73,11 @@ pub fn train(
     let left = topology.left_of(&room);
     let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
     let pinned = pinned_rows(&job, caches.as_ref(), options, &places, progress)?;
+    let sources = options.ranks_here(places.len()).map(|rank| match &pinned {
+        Some(pinned) => FeatureSource::pinned(&job.features, &places[rank], pinned, rank).map_err(|e| e.of_rank(rank)),
+        None => Ok(FeatureSource::new(&job.features, &places[rank])),
+    });
+    let sources = sources.collect::<Result<Vec<_>>>()?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let done = history.len();
     let metric = job.metric;
@@ -88,7 +95,7 @@ pub fn train(
         compute_threads,
         job,
         places,
-        pinned,
+        sources,
         topology,
         options,
         resume,
@@ -154,8 +161,8 @@ struct Run<'a> {
     job: &'a Job<'a>,
     /// Of each rank.
     places: Vec<Place>,
-    /// The feature rows, where GPUs read them themselves.
-    pinned: Option<Pinned<'a>>,
+    /// The feature rows of each rank of this process.
+    sources: Vec<FeatureSource<'a>>,
     topology: Topology<'a>,
     options: &'a RunOptions,
     resume: Option<Resume>,
@@ -182,18 +189,14 @@ type RankResult = Result<(Vec<EpochReport>, usize)>;
 impl Run<'_> {
     fn epochs(&self, comms: &Comms) -> RankResult {
         let (job, config, comm) = (self.job, self.job.config, comms.all());
-        set_torch_threads(self.compute_threads / self.options.ranks_here(comm.size()).len());
+        set_torch_threads(self.compute_threads / self.here().len());
         if self.options.process.is_some() {
             hosts::note(comm, config, self.progress)?;
         }
         let place = &self.places[comm.rank()];
-        let source = match &self.pinned {
-            Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, comm.rank())?,
-            None => FeatureSource::new(&job.features, place),
-        };
+        let source = &self.sources[comm.rank() - self.here().start];
         let mut sampler = self.topology.sampler(job, place, comm.rank())?;
-        let own = self.options.layer.as_ref();
-        let model = Model::with_layers(place, config, job.features.dim(), job.outputs, own);
+        let model = self.model(place);
         let steps = job.num_steps();
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
         let mut reports = Vec::new();
@@ -212,14 +215,15 @@ impl Run<'_> {
             let write = |record: &StepRecord| self.logs().write_step(record);
             let log = StepLog { every: self.options.log_every, write: &write };
             let sums =
-                train_epoch((job, &source), &mut sampler, epoch, (&model, &mut optimizer), comms, stage.as_ref(), log)?
+                train_epoch((job, source), &mut sampler, epoch, (&model, &mut optimizer), comms, stage.as_ref(), log)?
                     .reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
-            // Rank 0 evaluates and writes alone, for as long as that takes. It finds the others waiting for it, or does not wait long.
+            // Rank 0 leads the evaluation and writes, for as long as that takes. It finds the others waiting for it, or does not wait
+            // long.
             comm.suspend_timeout(comm.rank() > 0);
             if comm.rank() == 0 {
-                self.evaluate(&mut report, &model, &source)?;
+                self.evaluate(&mut report, &model)?;
             }
             share_metrics(&mut report, comm)?;
             reports.push(report);
@@ -257,8 +261,28 @@ impl Run<'_> {
         }
     }
 
-    /// Fills in the scores, when it is time to: rank 0 alone, while the others wait.
-    fn evaluate(&self, report: &mut EpochReport, model: &Model, source: &FeatureSource<'_>) -> Result<()> {
+    /// Ranks of this process.
+    fn here(&self) -> Range<usize> {
+        self.options.ranks_here(self.places.len())
+    }
+
+    /// A model at `place` with its first parameters.
+    fn model(&self, place: &Place) -> Model {
+        let job = self.job;
+        Model::with_layers(place, job.config, job.features.dim(), job.outputs, self.options.layer.as_ref())
+    }
+
+    /// Those who evaluate `model`, which is rank 0's: a worker for each rank of this process.
+    fn team<'m>(&'m self, model: &'m Model) -> Result<Team<'m>> {
+        let others = self.places[self.here()][1..].iter().map(|place| {
+            let other = self.model(place);
+            other.parameters().copy_from(model.parameters()).map(|()| other)
+        });
+        Ok(Team::new(model, others.collect::<Result<_>>()?, &self.sources))
+    }
+
+    /// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait.
+    fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
         let (job, config) = (self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
@@ -266,13 +290,13 @@ impl Run<'_> {
         let started = Instant::now();
         set_torch_threads(self.threads);
         let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-        for (split, score) in evaluate(model, job, source, stage.as_ref())? {
+        for (split, score) in evaluate(self.team(model)?, job, stage.as_ref())? {
             match split {
                 Split::Test => report.test = score,
                 _ => report.valid = score,
             }
         }
-        set_torch_threads(self.compute_threads / self.options.ranks_here(config.num_ranks()).len());
+        set_torch_threads(self.compute_threads / self.here().len());
         report.evaluate_s = started.elapsed().as_secs_f64();
         match (config.watches_valid(), report.valid) {
             (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),

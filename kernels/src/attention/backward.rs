@@ -25,7 +25,8 @@ pub struct AttentionGradient<'a> {
 
 impl Attention<'_> {
     /// Fills `out` with the gradients of what [`Attention::forward`] read, where `gradient` (targets ×
-    /// [`Attention::dim`]) is that of its output and `shares` what it returned. `scratch` is as long as `shares`.
+    /// [`Attention::dim`]) is that of its output and `shares` what it returned, which tell what was dropped. `scratch` is as long
+    /// as `shares`.
     /// The gradient of the rows is that of the weighted sum alone: scores may come from anywhere.
     ///
     /// # Errors
@@ -69,7 +70,7 @@ impl Attention<'_> {
             return Ok(());
         }
         rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(|(row, of_scores)| {
-            vectorised(|| self.add_heads(of_scores, vector, row));
+            vectorised(|| self.add_heads(of_scores.iter().copied(), vector, row));
         });
         Ok(())
     }
@@ -84,7 +85,7 @@ impl Attention<'_> {
         of_scores: &mut [f32],
         of_targets: &mut [f32],
     ) {
-        let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
+        let (edges, dim, heads, keep) = (self.edges, self.dim(), self.heads, self.keep());
         let row = |source: u32| &rows[source as usize * dim..][..dim];
         let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (of_targets, of_scores)| {
@@ -104,7 +105,7 @@ impl Attention<'_> {
                         mine.iter_mut().zip(pairs).for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
                     }
                     let shares = &shares[self.start(target) * heads..][..mine.len()];
-                    softmax_backward(shares, mine, heads);
+                    softmax_backward(shares, mine, heads, keep);
                     total.fill(0.0);
                     for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
                         let from_source = &from_source[self.source(target, i) as usize * heads..][..heads];
@@ -129,7 +130,7 @@ impl Attention<'_> {
         of_rows: &mut [f32],
         of_sources: &mut [f32],
     ) {
-        let (by_source, dim, heads) = (self.edges.by_source(), self.dim(), self.heads);
+        let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
         let parts = (Part::rows(of_rows, dim), Part::rows(of_sources, heads));
         for_balanced_rows(&by_source.indptr, dim, parts, &|sources, (of_rows, of_sources)| {
@@ -140,7 +141,7 @@ impl Attention<'_> {
                     of_row.fill(0.0);
                     of_source.fill(0.0);
                     let mut add = |target: u32, edge: usize| {
-                        self.add_heads(&shares[edge * heads..][..heads], row(target), of_row);
+                        self.add_shares(&shares[edge * heads..][..heads], keep, row(target), of_row);
                         let of_scores = &of_scores[edge * heads..][..heads];
                         of_source.iter_mut().zip(of_scores).for_each(|(sum, value)| *sum += value);
                     };

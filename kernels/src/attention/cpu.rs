@@ -6,10 +6,12 @@
 
 use rayon::prelude::*;
 
+use crate::dropout::RowMask;
 use crate::edges::{Edges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::gather::StoredRow;
-use crate::segment::softmax;
+use crate::philox::StreamKey;
+use crate::segment::{kept, softmax};
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
 /// Attention over a layer's edges.
@@ -25,17 +27,20 @@ pub struct Attention<'a> {
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
     pub self_loops: bool,
+    /// Vertices of the targets, rate and key of the dropout of shares.
+    pub dropout: Option<(&'a [u32], f32, StreamKey)>,
 }
 
 impl Attention<'_> {
     /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ share · `rows[source]`, and `shares`
-    /// ([`Attention::num_shares`] values) the shares, target after target, edge after edge, head after head.
+    /// ([`Attention::num_shares`] values) the shares, target after target, edge after edge, head after head, with a minus
+    /// sign where they are dropped.
     ///
     /// `rows` is sources × [`Attention::dim`], `from_source` sources × heads, `from_target` targets × heads.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own.
+    /// row of its own, [`KernelError::DropoutRate`].
     pub fn forward(
         &self,
         rows: &[f32],
@@ -47,9 +52,11 @@ impl Attention<'_> {
         self.check(rows, [from_source, from_target])?;
         KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
         KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        let mask = self.mask()?;
         if dim == 0 {
             return Ok(());
         }
+        let keep = self.keep();
         let row = |source: u32| &rows[source as usize * dim..][..dim];
         let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
@@ -68,12 +75,15 @@ impl Attention<'_> {
                         }
                     }
                     softmax(shares, self.heads);
+                    if let Some((vertices, mask)) = mask {
+                        mask.negate(vertices[target], shares);
+                    }
                     out.fill(0.0);
                     for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
                         if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
                             prefetch.slice(row(next));
                         }
-                        self.add_heads(shares, row(source(i)), out);
+                        self.add_shares(shares, keep, row(source(i)), out);
                     }
                 }
             });
@@ -117,6 +127,19 @@ impl Attention<'_> {
         }
     }
 
+    /// Vertices of the targets, and what drops their shares.
+    pub(super) fn mask(&self) -> Result<Option<(&[u32], RowMask)>, KernelError> {
+        let Some((vertices, rate, key)) = &self.dropout else { return Ok(None) };
+        KernelError::check_len("vertices of the targets", self.edges.num_targets(), vertices.len())?;
+        Ok(Some((vertices, RowMask::new(*rate, 0, key)?)))
+    }
+
+    /// What dropout multiplies the shares with that it does not drop.
+    #[inline(always)]
+    pub(super) fn keep(&self) -> f32 {
+        self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
+    }
+
     #[inline(always)]
     pub(super) fn leaky(&self, score: f32) -> f32 {
         if score > 0.0 { score } else { self.slope * score }
@@ -124,11 +147,17 @@ impl Attention<'_> {
 
     /// Adds each head of `row`, times its factor, to the same head of `sum`.
     #[inline(always)]
-    pub(super) fn add_heads(&self, factors: &[f32], row: &[f32], sum: &mut [f32]) {
+    pub(super) fn add_heads(&self, factors: impl IntoIterator<Item = f32>, row: &[f32], sum: &mut [f32]) {
         let heads = row.chunks_exact(self.head_dim).zip(sum.chunks_exact_mut(self.head_dim));
-        for (&factor, (row, sum)) in factors.iter().zip(heads) {
+        for (factor, (row, sum)) in factors.into_iter().zip(heads) {
             row.add_to(factor, sum);
         }
+    }
+
+    /// Adds each head of `row`, times what dropout left of its share, to the same head of `sum`.
+    #[inline(always)]
+    pub(super) fn add_shares(&self, shares: &[f32], keep: f32, row: &[f32], sum: &mut [f32]) {
+        self.add_heads(shares.iter().map(|&share| kept(share, keep)), row, sum);
     }
 
     pub(super) fn check(&self, rows: &[f32], [from_source, from_target]: [&[f32]; 2]) -> Result<(), KernelError> {

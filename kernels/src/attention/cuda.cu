@@ -44,7 +44,7 @@ FOR_ROW_TYPES(HEAD_PRODUCTS)
 
 // --- the gradient of rows ---
 
-// What is read. Shares are those of heads, with `own` those of a target's own row before those of its edges. With vectors the scores
+// What is read. Shares are those of heads, before dropout, with `own` those of a target's own row before those of its edges. With vectors the scores
 // are products of the rows' heads with them, and the scores' gradients count too.
 struct Attended {
     const float *gradient, *shares, *of_source, *of_target, *by_source, *by_target;
@@ -63,12 +63,13 @@ template <int W, typename T> struct AttendedSources {
     };
     const Attended &of;
     const u32 *indptr, *targets, *edges;
+    float keep;
     T *out;
     u64 row;
     u32 dim, column, head;
 
-    __device__ AttendedSources(const Attended &of, const u32 *indptr, const u32 *targets, const u32 *edges, T *out)
-        : of(of), indptr(indptr), targets(targets), edges(edges), out(out), dim(of.heads * of.head_dim) {}
+    __device__ AttendedSources(const Attended &of, const u32 *indptr, const u32 *targets, const u32 *edges, float keep, T *out)
+        : of(of), indptr(indptr), targets(targets), edges(edges), keep(keep), out(out), dim(of.heads * of.head_dim) {}
 
     __device__ __forceinline__ void begin(u64 row, u32 chunk, u32) {
         this->row = row;
@@ -76,7 +77,7 @@ template <int W, typename T> struct AttendedSources {
         head = column / of.head_dim;
     }
     __device__ __forceinline__ Term read(u64 target, u64 edge) const {
-        return {load_chunk<W>(of.gradient + target * dim + column), of.shares[edge * of.heads + head]};
+        return {load_chunk<W>(of.gradient + target * dim + column), kept_share(of.shares[edge * of.heads + head], keep)};
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
     __device__ __forceinline__ void start(Acc &acc) const {
@@ -99,9 +100,9 @@ template <int W, typename T> struct AttendedSources {
 };
 
 #define ATTENDED(NAME, T)                                                                                              \
-    KERNEL_ENTRY void attended_sources_##NAME(Rows rows, Attended of, const u32 *indptr, const u32 *targets, const u32 *edges, T *out, u32 wide) { \
-        if (wide) for_rows(rows, AttendedSources<4, T>(of, indptr, targets, edges, out));                              \
-        else for_rows(rows, AttendedSources<1, T>(of, indptr, targets, edges, out));                                   \
+    KERNEL_ENTRY void attended_sources_##NAME(Rows rows, Attended of, const u32 *indptr, const u32 *targets, const u32 *edges, float keep, T *out, u32 wide) { \
+        if (wide) for_rows(rows, AttendedSources<4, T>(of, indptr, targets, edges, keep, out));                        \
+        else for_rows(rows, AttendedSources<1, T>(of, indptr, targets, edges, keep, out));                             \
     }                                                                                                                  \
     KERNEL(attended_sources_##NAME)
 FOR_ROW_TYPES(ATTENDED)
@@ -126,7 +127,8 @@ struct DynamicShape {
     const u32 *indptr, *list, *edges;
     float slope;
     u32 own, wide;
-    u32 unused[7];
+    float keep;
+    u32 unused[6];
 };
 
 template <int W> struct Pair {
@@ -222,7 +224,7 @@ template <int W, typename T> struct DynamicSources {
     }
     __device__ __forceinline__ Term read(u64 target, u64 edge) const {
         const u64 at = target * dim + column, value = edge * of.heads + head;
-        return {load_widened<W>(of.targets + at), load_chunk<W>(of.gradient + at), of.shares[value], of.of_scores[value]};
+        return {load_widened<W>(of.targets + at), load_chunk<W>(of.gradient + at), kept_share(of.shares[value], shape.keep), of.of_scores[value]};
     }
     __device__ __forceinline__ void zero(Acc &acc) const { acc = filled<W>(0.0f); }
     __device__ __forceinline__ void start(Acc &acc) const {

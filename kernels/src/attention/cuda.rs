@@ -12,6 +12,7 @@ use crate::edges::DeviceEdges;
 use crate::edges::cuda::THREADS;
 use crate::error::KernelError;
 use crate::gather::DeviceRow;
+use crate::philox::StreamKey;
 use crate::segment::cuda::{ScoreParts, SegmentSoftmax};
 use crate::spmm::cuda::{EndProducts, products_of};
 use crate::spmm::sum::{Factors, Over, Own, SumRows, Table, lanes};
@@ -31,6 +32,8 @@ pub struct DeviceAttention<'a> {
     pub slope: f32,
     /// Whether each target attends to itself too. Row `t` of the sources is target `t`'s own.
     pub self_loops: bool,
+    /// Vertices of the targets, rate and key of the dropout of shares.
+    pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
 /// Where [`DeviceAttention::backward`] writes: as [`AttentionGradient`](super::AttentionGradient).
@@ -46,13 +49,14 @@ pub struct DeviceAttentionGradient<'a, T> {
 
 impl DeviceAttention<'_> {
     /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ share · `rows[source]`, and `shares`
-    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head.
+    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head, with a minus
+    /// sign where they are dropped.
     ///
     /// `rows` is sources × [`DeviceAttention::dim`], `from_source` sources × heads, `from_target` targets × heads.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own; what the GPU reports.
+    /// row of its own, [`KernelError::DropoutRate`]; what the GPU reports.
     pub fn forward<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -103,7 +107,7 @@ impl DeviceAttention<'_> {
             over: Over::Sources(by, self.edges.indptr()),
             kernel: f32::of(f32::SUM_BY_SOURCE),
             table: Table::default(),
-            factors: self.factors(of_scores.slice()),
+            factors: self.factors(of_scores.slice(), 0.0),
             dim: self.heads,
         };
         sum.launch(gpu, &out.from_source, [self.heads, 0])?;
@@ -116,7 +120,8 @@ impl DeviceAttention<'_> {
         let whole = [read[0], vectors[0], vectors[1], out.rows.address()].iter().all(|at| at.is_multiple_of(16));
         let wide = self.head_dim.is_multiple_of(4) && whole;
         let lists = [self.edges.indptr().into(), (&by.targets).into(), (&by.edges).into()];
-        let rest = [of, lists[0], lists[1], lists[2], (&out.rows).into(), u32::from(wide).into()];
+        let keep = self.keep().into();
+        let rest = [of, lists[0], lists[1], lists[2], keep, (&out.rows).into(), u32::from(wide).into()];
         let name = T::of(["attended_sources_f32", "attended_sources_bf16", "attended_sources_f16"]);
         let width = if wide { 4 } else { 1 };
         by.rows.sum(gpu, Kernel { module: &MODULE, name }, self.dim() / width, 4 * width, &rest)
@@ -141,10 +146,16 @@ impl DeviceAttention<'_> {
             from_target,
             slope: self.slope,
         });
-        SegmentSoftmax { segments: self.edges.by_target(), columns: self.heads, own: self.self_loops, scores }
+        let (segments, columns, own) = (self.edges.by_target(), self.heads, self.self_loops);
+        SegmentSoftmax { segments, columns, own, scores, dropout: self.dropout }
     }
 
-    /// `out` becomes Σ share · row of each target's edges.
+    /// What dropout multiplies the shares with that it does not drop.
+    pub(super) fn keep(&self) -> f32 {
+        self.softmax(None).keep()
+    }
+
+    /// `out` becomes Σ what dropout left of the share · row of each target's edges.
     pub(super) fn sum_shares<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -155,11 +166,8 @@ impl DeviceAttention<'_> {
         let over = Over::Targets(self.edges.by_target(), Some(self.edges.sources()));
         let table = Table::matrix(rows, self.edges.num_sources(), self.dim());
         let kernel = f32::of(T::SUM);
-        SumRows { over, kernel, table, factors: self.factors(shares), dim: self.dim() }.launch(
-            gpu,
-            out,
-            [self.dim(), 0],
-        )
+        let factors = self.factors(shares, self.keep());
+        SumRows { over, kernel, table, factors, dim: self.dim() }.launch(gpu, out, [self.dim(), 0])
     }
 
     /// `out` becomes, for each edge and head, the product of the source's row with the target's gradient.
@@ -179,10 +187,10 @@ impl DeviceAttention<'_> {
         EndProducts { edges, heads, head_dim, own: self_loops, mean: false }
     }
 
-    fn factors(&self, weights: DeviceSlice<'_, f32>) -> Factors {
+    fn factors(&self, weights: DeviceSlice<'_, f32>, keep: f32) -> Factors {
         let own = if self.self_loops { Own::SelfLoop } else { Own::Nothing };
         let num_own = self.edges.num_targets();
-        Factors { weights: weights.address(), num_own, heads: self.heads, own, mean: false }
+        Factors { weights: weights.address(), num_own, heads: self.heads, own, mean: false, keep }
     }
 
     fn check(&self, rows: usize, [from_source, from_target]: [usize; 2]) -> Result<(), KernelError> {

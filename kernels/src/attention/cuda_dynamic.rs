@@ -45,11 +45,12 @@ pub struct DeviceDynamicGradient<'a, T> {
 
 impl DeviceAttention<'_> {
     /// Row `t` of `out` (targets × [`DeviceAttention::dim`]) becomes Σ share · source's row, and `shares`
-    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head.
+    /// ([`DeviceAttention::num_shares`] values) the shares, target after target, edge after edge, head after head, with a minus
+    /// sign where they are dropped.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own; what the GPU reports.
+    /// row of its own, [`KernelError::DropoutRate`]; what the GPU reports.
     pub fn forward_dynamic<T: DeviceRow>(
         &self,
         gpu: &Gpu,
@@ -109,7 +110,8 @@ impl DeviceAttention<'_> {
         let width = if wide { 4 } else { 1 };
         let shape = |list: u64, order: u64| -> Argument {
             let (slope, own) = (u64::from(self.slope.to_bits()), u64::from(self.self_loops));
-            [edges.indptr().address(), list, order, slope | own << 32, wide.into(), 0, 0, 0].into()
+            let keep = u64::from(self.keep().to_bits());
+            [edges.indptr().address(), list, order, slope | own << 32, u64::from(wide) | keep << 32, 0, 0, 0].into()
         };
         let (by, chunks) = (edges.by_source(gpu)?, self.dim() / width);
         let kernel = |names| Kernel { module: &MODULE, name: T::of(names) };

@@ -10,7 +10,7 @@
 use super::Attention;
 use crate::edges::{Part, for_balanced_rows};
 use crate::error::KernelError;
-use crate::segment::{softmax, softmax_backward};
+use crate::segment::{kept, softmax, softmax_backward};
 use crate::simd::{Prefetch, ahead, dot, vectorised};
 
 /// What dynamic attention reads.
@@ -37,11 +37,11 @@ pub struct DynamicGradient<'a> {
 
 impl Attention<'_> {
     /// Row `t` of `out` (targets × [`Attention::dim`]) becomes Σ share · source's row, and `shares` ([`Attention::num_shares`]
-    /// values) the shares, target after target, edge after edge, head after head.
+    /// values) the shares, target after target, edge after edge, head after head, with a minus sign where they are dropped.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length, [`KernelError::RowOutOfRange`] if a target has no
-    /// row of its own.
+    /// row of its own, [`KernelError::DropoutRate`].
     pub fn forward_dynamic(
         &self,
         rows: DynamicRows<'_>,
@@ -52,9 +52,11 @@ impl Attention<'_> {
         self.check_dynamic(rows.sources, rows.targets, rows.vector.len())?;
         KernelError::check_matrix("output of attention", edges.num_targets(), dim, out.len())?;
         KernelError::check_len("shares of attention", self.num_shares(), shares.len())?;
+        let mask = self.mask()?;
         if dim == 0 {
             return Ok(());
         }
+        let keep = self.keep();
         let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
         let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
@@ -77,9 +79,12 @@ impl Attention<'_> {
                         }
                     }
                     softmax(shares, self.heads);
+                    if let Some((vertices, mask)) = mask {
+                        mask.negate(vertices[target], shares);
+                    }
                     out.fill(0.0);
                     for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
-                        self.add_heads(shares, row(self.source(target, i)), out);
+                        self.add_shares(shares, keep, row(self.source(target, i)), out);
                     }
                 }
             });
@@ -125,7 +130,7 @@ impl Attention<'_> {
         of_targets: &mut [f32],
         of_vector: &mut [f32],
     ) {
-        let (edges, dim, heads) = (self.edges, self.dim(), self.heads);
+        let (edges, dim, heads, keep) = (self.edges, self.dim(), self.heads, self.keep());
         let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
         let parts = (
             (Part::rows(of_targets, dim), Part::rows(of_vector, dim)),
@@ -148,7 +153,8 @@ impl Attention<'_> {
                         let pairs = source.zip(gradient.chunks_exact(self.head_dim));
                         mine.iter_mut().zip(pairs).for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
                     }
-                    softmax_backward(&shares[self.start(target) * heads..][..mine.len()], mine, heads);
+                    let shares = &shares[self.start(target) * heads..][..mine.len()];
+                    softmax_backward(shares, mine, heads, keep);
                     of_target.fill(0.0);
                     of_vector.fill(0.0);
                     let own = &rows.targets[target * dim..][..dim];
@@ -180,7 +186,7 @@ impl Attention<'_> {
         gradient: &[f32],
         of_sources: &mut [f32],
     ) {
-        let (by_source, dim, heads) = (self.edges.by_source(), self.dim(), self.heads);
+        let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let of = |matrix, target: u32| row_of(matrix, target as usize, dim);
         for_balanced_rows(&by_source.indptr, dim, Part::rows(of_sources, dim), &|sources, of_sources| {
             vectorised(|| {
@@ -191,7 +197,8 @@ impl Attention<'_> {
                     let mut add = |target: u32, edge: usize| {
                         let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
                         for head in 0..heads {
-                            let (share, of_score) = (shares[edge * heads + head], of_scores[edge * heads + head]);
+                            let share = kept(shares[edge * heads + head], keep);
+                            let of_score = of_scores[edge * heads + head];
                             let at = head * self.head_dim..(head + 1) * self.head_dim;
                             let pairs = own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
                             let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
@@ -258,6 +265,7 @@ fn leaky_product(a: &[f32], b: &[f32], vector: &[f32], slope: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attention::tests::{KEY, factors, vertices};
     use crate::edges::Edges;
     use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
 
@@ -271,6 +279,7 @@ mod tests {
             let own = op.self_loops.then_some(target);
             let of: Vec<usize> =
                 own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
+            let factors = factors(op, target, of.len());
             for head in 0..op.heads {
                 let columns = head * head_dim..(head + 1) * head_dim;
                 let raised = |source: usize| {
@@ -282,9 +291,10 @@ mod tests {
                 };
                 let raised: Vec<f64> = of.iter().map(|&source| raised(source)).collect();
                 let total: f64 = raised.iter().sum();
-                for (source, raised) in of.iter().zip(&raised) {
+                for (edge, (source, raised)) in of.iter().zip(&raised).enumerate() {
+                    let share = raised / total * factors[edge * op.heads + head];
                     for column in columns.clone() {
-                        out[target * dim + column] += raised / total * sources[source * dim + column];
+                        out[target * dim + column] += share * sources[source * dim + column];
                     }
                 }
             }
@@ -295,14 +305,17 @@ mod tests {
     fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
         let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 80)];
         for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
-            let edges = edges(case as u32, targets, sources, degree, hub);
+            let (edges, vertices) = (edges(case as u32, targets, sources, degree, hub), vertices(targets));
             for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
-                for self_loops in [false, true] {
-                    let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops };
+                for (self_loops, rate) in [(false, [None, Some(0.6)][case % 2]), (true, None), (true, Some(0.3))] {
+                    let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
+                    let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops, dropout };
                     let dim = heads * head_dim;
                     let vector = values(3, dim).iter().map(|value| 4.0 * value).collect();
                     let inputs = [values(1, sources * dim), values(2, targets * dim), vector];
-                    body(&format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}"), &op, inputs);
+                    let name =
+                        format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}, dropout {rate:?}");
+                    body(&name, &op, inputs);
                 }
             }
         }
@@ -369,7 +382,7 @@ mod tests {
     #[test]
     fn wrong_sizes_are_refused() {
         let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-        let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
+        let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None };
         let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
         let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
         let good = DynamicRows { sources: &[1.0, 2.0, 3.0, 4.0], targets: &[0.0; 4], vector: &[1.0; 2] };

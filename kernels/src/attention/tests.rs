@@ -1,13 +1,31 @@
 //! Attention against its formula in f64, gradients against finite differences of the formula, and any number of threads.
 
 mod device;
+mod dropout;
 
 use super::*;
 use crate::edges::Edges;
 use crate::error::KernelError;
+use crate::philox::{Stream, StreamKey};
 use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
 
 const SLOPE: f64 = 0.2;
+
+pub(super) const KEY: StreamKey = StreamKey { seed: 5, epoch: 2, step: 1, stream: Stream::Attention, layer: 1 };
+
+/// A vertex for each of `targets` targets.
+pub(super) fn vertices(targets: usize) -> Vec<u32> {
+    (0..targets as u32).map(|target| 3 + 17 * target).collect()
+}
+
+/// What dropout multiplies the shares of a target with, edge after edge, head after head.
+pub(super) fn factors(op: &Attention<'_>, target: usize, edges: usize) -> Vec<f64> {
+    let mut factors = vec![1.0; edges * op.heads];
+    if let Some((vertices, rate, key)) = op.dropout {
+        crate::dropout_mask(&vertices[target..][..1], factors.len(), rate, &key, &mut factors).unwrap();
+    }
+    wide(&factors)
+}
 
 /// The formula; inputs: rows, the sources' and the targets' part of the scores.
 fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> Vec<f64> {
@@ -17,15 +35,17 @@ fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> V
         let own = op.self_loops.then_some(target);
         let sources: Vec<usize> =
             own.into_iter().chain(op.edges.of(target).map(|edge| op.edges.sources()[edge] as usize)).collect();
+        let factors = factors(op, target, sources.len());
         for head in 0..heads {
             let raised = |source: usize| {
                 let sum = from_source[source * heads + head] + from_target[target * heads + head];
                 (if sum > 0.0 { sum } else { SLOPE * sum }).exp()
             };
             let total: f64 = sources.iter().map(|&source| raised(source)).sum();
-            for &source in &sources {
+            for (edge, &source) in sources.iter().enumerate() {
+                let share = raised(source) / total * factors[edge * heads + head];
                 for column in head * op.head_dim..(head + 1) * op.head_dim {
-                    out[target * dim + column] += raised(source) / total * rows[source * dim + column];
+                    out[target * dim + column] += share * rows[source * dim + column];
                 }
             }
         }
@@ -36,13 +56,16 @@ fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> V
 fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
     let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 1000)];
     for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
-        let edges = edges(case as u32, targets, sources, degree, hub);
+        let (edges, vertices) = (edges(case as u32, targets, sources, degree, hub), vertices(targets));
         for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
-            for self_loops in [false, true] {
-                let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops };
+            for (self_loops, rate) in [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))] {
+                let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
+                let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops, dropout };
                 let scores = |seed, rows: usize| values(seed, rows * heads).iter().map(|value| 6.0 * value).collect();
                 let inputs = [values(1, sources * heads * head_dim), scores(2, sources), scores(3, targets)];
-                body(&format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}"), &op, inputs);
+                let name =
+                    format!("case {case}, {heads} heads of {head_dim}, self-loops {self_loops}, dropout {rate:?}");
+                body(&name, &op, inputs);
             }
         }
     }
@@ -121,7 +144,7 @@ fn oracle_products_of_heads() {
 #[test]
 fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-    let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
+    let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None };
     let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
     op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares).unwrap();
     assert_eq!((out, shares), ([0.0, 0.0, 1.0, 2.0], [1.0]));

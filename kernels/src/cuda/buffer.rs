@@ -234,6 +234,18 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
         gpu.backend().copy(values.address, self.address, self.len * size_of::<T>())
     }
 
+    /// Becomes, on the stream of `gpu`, a copy of `values` of `source`, perhaps another GPU: as what was launched there until now makes
+    /// them. What is launched there later may write them.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are more or fewer; what the GPUs report.
+    pub fn copy_from_other(&mut self, gpu: &Gpu, source: &Gpu, values: DeviceSlice<'_, T>) -> Result<(), GpuError> {
+        crate::KernelError::check_len("values to copy", self.len, values.len())?;
+        gpu.wait_for(source)?;
+        self.copy_across(gpu, source, values.address)?;
+        source.wait_for(gpu)
+    }
+
     /// Their bytes.
     pub fn into_bytes(self) -> DeviceSliceMut<'a, u8> {
         DeviceSliceMut { address: self.address, len: self.len * size_of::<T>(), of: PhantomData }
@@ -315,6 +327,17 @@ mod tests {
         assert!(matches!(asked, Err(GpuError::OutOfMemory { needed_mib: 0x4000_0000, .. })), "{asked:?}");
         assert_eq!(kept.to_vec().unwrap(), [1, 2, 3]);
         assert_eq!(gpu.zeros::<u32>(2).unwrap().to_vec().unwrap(), [0, 0]);
+    }
+
+    #[test]
+    fn values_of_another_gpu_are_copied() {
+        let [gpu, other] = [0, 1].map(Gpu::under_test);
+        let values = other.upload(&[1u32, 2, 3]).unwrap();
+        let mut here = gpu.zeros::<u32>(5).unwrap();
+        let mut part = here.slice_mut().part(1, 4).unwrap();
+        part.copy_from_other(&gpu.side_stream().unwrap(), &other, values.slice()).unwrap();
+        assert!(part.copy_from_other(&gpu, &other, values.slice().part(0, 2).unwrap()).is_err());
+        assert_eq!(here.to_vec().unwrap(), [0, 1, 2, 3, 0]);
     }
 
     #[test]

@@ -65,8 +65,30 @@ __device__ __forceinline__ Words philox(Key key, u32 item, u32 block) {
     return Words{{c0, c1, c2, c3}};
 }
 
+// Block `block` of the sequence of `item`, however far: as StreamKey::page, 2^16 blocks at a time.
+__device__ __forceinline__ Words long_sequence(Key key, u32 item, u64 block) {
+    constexpr u32 PAGES = 8; // Stream::Pages
+    const u32 page = (u32)(block >> 16) & 0xFFFFu;
+    if (page > 0) {
+        Key pages = key;
+        pages.what = (key.what & 0x00FF0000u) | PAGES << 24;
+        const Words seed = philox(pages, item, page);
+        key.seed_low = seed.word[0], key.seed_high = seed.word[1];
+    }
+    return philox(key, item, (u32)block & 0xFFFFu);
+}
+
+// One of four words: asked by a variable index, an array would lie in memory.
+__device__ __forceinline__ u32 word_of(Words words, u32 which) {
+    const u32 low = which & 1 ? words.word[1] : words.word[0], high = which & 1 ? words.word[3] : words.word[2];
+    return which & 2 ? high : low;
+}
+
 // An integer in 0..n from one random word, as Draws::below has it.
 __device__ __forceinline__ u32 below(u32 word, u32 n) { return __umulhi(word, n); }
+
+// What dropout leaves of a share of attention, which has a minus sign if it is dropped; a NaN passes.
+__device__ __forceinline__ float kept_share(float share, float keep) { return share < 0 ? 0.0f : __fmul_rn(keep, share); }
 
 // --- sums over the lanes of a warp ---
 

@@ -66,14 +66,29 @@ impl RowMask {
         (self.threshold, self.keep)
     }
 
-    /// Multiplies `row` by the mask of vertex `id`: the factors of many features at once, so that it vectorises.
+    /// Multiplies `row` by the mask of vertex `id`.
     #[inline(always)]
     pub(crate) fn multiply(&self, id: u32, row: &mut [f32]) {
         let keep = self.keep.to_bits();
+        self.scale(id, row, |bits| f32::from_bits(keep & u32::from(bits >= self.threshold).wrapping_neg()));
+    }
+
+    /// Changes the sign of what the mask of `id` drops of `row`, which may have any width.
+    #[inline(always)]
+    pub(crate) fn negate(&self, id: u32, row: &mut [f32]) {
+        let one = 1f32.to_bits();
+        for (page, part) in (0..).zip(row.chunks_mut(MAX_DROPOUT_DIM)) {
+            let mask = Self { key: self.key.page(id, page), ..*self };
+            mask.scale(id, part, |bits| f32::from_bits(one | u32::from(bits < self.threshold) << 31));
+        }
+    }
+
+    /// Multiplies each value by what `factor` makes of its 16 bits: the factors of many at once, so that it vectorises.
+    #[inline(always)]
+    fn scale(&self, id: u32, row: &mut [f32], factor: impl Fn(u32) -> f32) {
         for (first, features) in (0..=u16::MAX).step_by(GROUPS).zip(row.chunks_mut(FEATURES * GROUPS)) {
             let words = self.key.blocks::<GROUPS>(id, first);
             // Integers, loops of fixed length: what compilers make vector code of.
-            let factor = |bits: u32| f32::from_bits(keep & u32::from(bits >= self.threshold).wrapping_neg());
             let mut factors = [[[0f32; GROUPS]; 2]; FEATURES / 2];
             for (words, [low, high]) in words.iter().zip(&mut factors) {
                 for lane in 0..GROUPS {
@@ -142,6 +157,22 @@ mod tests {
             })
             .collect();
         assert_eq!(mask(&[7], 301, 0.25, &KEY), expected);
+    }
+
+    #[test]
+    fn oracle_signs_of_a_row_of_any_width() {
+        let mut row = vec![2.0; 2 * MAX_DROPOUT_DIM + 300];
+        RowMask::new(0.25, 0, &KEY).unwrap().negate(7, &mut row);
+        assert!(row.iter().all(|value| value.abs() == 2.0));
+        let mut pages = row.chunks(MAX_DROPOUT_DIM);
+        let signs = |mask: &[f32]| -> Vec<f32> { mask.iter().map(|&m| if m == 0.0 { -2.0 } else { 2.0 }).collect() };
+        assert!(pages.next().unwrap() == signs(&mask(&[7], MAX_DROPOUT_DIM, 0.25, &KEY)));
+        for (page, found) in (1..).zip(pages) {
+            let [low, high, ..] = StreamKey { stream: Stream::Pages, ..KEY }.block(7, page);
+            let key = StreamKey { seed: u64::from(high) << 32 | u64::from(low), ..KEY };
+            assert!(found == signs(&mask(&[7], found.len(), 0.25, &key)), "page {page}");
+        }
+        assert!(row[..300] != row[MAX_DROPOUT_DIM..][..300]);
     }
 
     #[test]

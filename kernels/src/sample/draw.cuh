@@ -124,11 +124,6 @@ __device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sa
     if (sampled.edge_counts) atomicAdd(&sampled.edge_counts[edge], 1u);
 }
 
-__device__ __forceinline__ u32 word_of(Words words, u32 which) {
-    const u32 low = which & 1 ? words.word[1] : words.word[0], high = which & 1 ? words.word[3] : words.word[2];
-    return which & 2 ? high : low;
-}
-
 // Counts `count` edges charged to `vertex`, of which each occurs once in a frontier.
 __device__ __forceinline__ void charge(u32 *work, u32 vertex, u32 count, u64 where, u64 *status) {
     if (!work || count == 0) return;

@@ -11,8 +11,6 @@
 // In-edges beyond which a vertex has a block.
 #define LARGE 4096
 #define DIGITS 256
-// Of Stream::Pages.
-#define PAGES 8u
 
 // --- a group: a warp or a block ---
 
@@ -57,15 +55,7 @@ __device__ __forceinline__ float weight_of(Weighted vertex, u32 offset) {
 }
 
 __device__ __forceinline__ u32 random_word(Key key, u32 vertex, u64 number) {
-    const u64 block = number / 4;
-    const u32 page = (u32)(block >> 16);
-    if (page > 0) {
-        Key pages = key;
-        pages.what = (key.what & 0x00FF0000u) | PAGES << 24;
-        const Words seed = philox(pages, vertex, page);
-        key.seed_low = seed.word[0], key.seed_high = seed.word[1];
-    }
-    return word_of(philox(key, vertex, (u32)block & 0xFFFFu), (u32)number % 4);
+    return word_of(long_sequence(key, vertex, number / 4), (u32)number % 4);
 }
 
 // -ln of (2^33 - (2 word + 1)) / 2^33, as `exponential` of the host.

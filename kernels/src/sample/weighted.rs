@@ -17,7 +17,7 @@ use super::draw::{Draw, DrawVertex, Kept, Picks, Scratch, Vertex};
 use super::excluded::ExcludedEdges;
 use super::{Fanout, Graph};
 use crate::error::KernelError;
-use crate::philox::{BLOCKS, Stream, StreamKey};
+use crate::philox::{BLOCKS, StreamKey};
 
 /// A number that weighs an edge.
 pub trait Weight: Copy + Send + Sync {
@@ -214,13 +214,7 @@ impl<'a> Words<'a> {
 
     #[inline]
     fn read(&self, block: u64) -> [u32; 4 * BLOCKS] {
-        let (page, block) = ((block >> 16) as u16, block as u16);
-        if page == 0 {
-            return self.key.words(self.item, block);
-        }
-        let [low, high, ..] = StreamKey { stream: Stream::Pages, ..*self.key }.block(self.item, page);
-        let seed = u64::from(high) << 32 | u64::from(low);
-        StreamKey { seed, ..*self.key }.words(self.item, block)
+        self.key.page(self.item, (block >> 16) as u16).words(self.item, block as u16)
     }
 }
 

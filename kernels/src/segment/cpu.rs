@@ -46,7 +46,7 @@ pub fn segment_softmax_backward(
             for segment in segments {
                 let rows = indptr[segment] as usize..indptr[segment + 1] as usize;
                 let (gradient, rest) = left.split_at_mut(rows.len() * dim);
-                softmax_backward(&shares[rows.start * dim..rows.end * dim], gradient, dim);
+                softmax_backward(&shares[rows.start * dim..rows.end * dim], gradient, dim, 1.0);
                 left = rest;
             }
         });
@@ -119,15 +119,26 @@ pub(crate) fn softmax(values: &mut [f32], dim: usize) {
     }
 }
 
-/// From the gradient of the shares to that of what they are the softmax of, in place.
+/// What dropout leaves of a share, which has a minus sign if it is dropped; the others grow by `keep`.
 #[inline(always)]
-pub(crate) fn softmax_backward(shares: &[f32], gradient: &mut [f32], dim: usize) {
+pub(crate) fn kept(share: f32, keep: f32) -> f32 {
+    // A NaN passes.
+    if share < 0.0 { 0.0 } else { keep * share }
+}
+
+/// From the gradient of what dropout [left](kept) of the shares to that of what they are the softmax of, in place.
+#[inline(always)]
+pub(crate) fn softmax_backward(shares: &[f32], gradient: &mut [f32], dim: usize, keep: f32) {
     for column in 0..dim {
         let len = gradient.len();
         let of_column = || (column..len).step_by(dim);
-        let mean = of_column().map(|at| shares[at] * gradient[at]).sum::<f32>();
+        let mut mean = 0f32;
         for at in of_column() {
-            gradient[at] = shares[at] * (gradient[at] - mean);
+            gradient[at] = if shares[at] < 0.0 { 0.0 } else { keep * gradient[at] };
+            mean += shares[at].abs() * gradient[at];
+        }
+        for at in of_column() {
+            gradient[at] = shares[at].abs() * (gradient[at] - mean);
         }
     }
 }

@@ -1,4 +1,5 @@
-// Softmax over the rows of each segment, column by column, and its gradient; with the scores of attention, or without.
+// Softmax over the rows of each segment, column by column, and its gradient; with the scores of attention and the dropout of its
+// shares, or without.
 //
 // A warp has a segment, a block one of very many rows. Neighbouring lanes have neighbouring columns (heads) of a row, so
 // memory is read as it lies; the lanes of one column pass their sums around.
@@ -76,7 +77,25 @@ static __device__ __forceinline__ u64 source_of(const Segments &segments, const 
     return i == 0 ? segment : scores.sources[range.edges + i - 1];
 }
 
-static __device__ __forceinline__ void softmax(const Segments &segments, const Scores &scores, const Team &team, u64 segment, float *values) {
+// Which shares of one segment dropout takes: share n as feature n of the mask that the host's RowMask has for `vertex`.
+struct Mask {
+    const Key &key;
+    u32 vertex, threshold;
+    // The words that the last share asked for took.
+    u64 block;
+    Words words;
+
+    __device__ __forceinline__ bool drops(u64 n) {
+        const u64 wanted = n / 128 * 16 + n % 16;
+        if (wanted != block) words = long_sequence(key, vertex, wanted);
+        block = wanted;
+        return (word_of(words, (u32)(n % 128 / 32)) >> (u32)(n % 32 / 16 * 16) & 0xFFFFu) < threshold;
+    }
+};
+
+// With DROPS a share gets a minus sign where dropout takes it.
+template <bool DROPS>
+static __device__ __forceinline__ void softmax(const Segments &segments, const Scores &scores, const Team &team, u64 segment, Mask &mask, float *values) {
     const Range range = range_of(segments, segment);
     const u32 columns = segments.columns, slots = team.size / team.columns;
     for (u32 first = 0; first < columns; first += team.columns) {
@@ -104,13 +123,16 @@ static __device__ __forceinline__ void softmax(const Segments &segments, const S
             total += value;
         }
         const float factor = 1.0f / over_team<false>(team, total);
-        for (u64 i = slot; i < range.count; i += slots) mine[i * columns] *= factor;
+        for (u64 i = slot; i < range.count; i += slots) {
+            const float share = mine[i * columns] * factor;
+            mine[i * columns] = DROPS && mask.drops(i * columns + column) ? -share : share;
+        }
     }
 }
 
-// From the gradient of the shares to that of what they are the softmax of: of the sums that scores are made of, if there are
-// scores, with their totals.
-static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *shares, float *gradient, float *totals) {
+// From the gradient of what dropout left of the shares to that of what they are the softmax of: of the sums that scores are made
+// of, if there are scores, with their totals.
+static __device__ __forceinline__ void softmax_backward(const Segments &segments, const Scores &scores, const Team &team, u64 segment, const float *shares, float keep, float *gradient, float *totals) {
     const Range range = range_of(segments, segment);
     const u32 columns = segments.columns, slots = team.size / team.columns;
     for (u32 first = 0; first < columns; first += team.columns) {
@@ -119,11 +141,12 @@ static __device__ __forceinline__ void softmax_backward(const Segments &segments
         const float *share = shares + range.first * columns + column;
         float *mine = gradient + range.first * columns + column;
         float mean = 0;
-        for (u64 i = slot; i < range.count; i += slots) mean += share[i * columns] * mine[i * columns];
+        for (u64 i = slot; i < range.count; i += slots) mean += kept_share(share[i * columns], keep) * mine[i * columns];
         mean = over_team<false>(team, mean);
         float total = 0;
         for (u64 i = slot; i < range.count; i += slots) {
-            float value = share[i * columns] * (mine[i * columns] - mean);
+            const float of_share = share[i * columns] < 0 ? 0.0f : keep * mine[i * columns];
+            float value = fabsf(share[i * columns]) * (of_share - mean);
             if (scores.from_source) {
                 const bool rises = scores.sum(segment, source_of(segments, scores, range, segment, i), columns, column) > 0;
                 value *= rises ? 1.0f : scores.slope;
@@ -153,29 +176,40 @@ template <class Body> static __device__ __forceinline__ void for_segment(const S
     }
 }
 
-struct Softmax {
+template <bool DROPS> struct Softmax {
     const Segments &segments;
     const Scores &scores;
     float *values;
-    __device__ __forceinline__ void operator()(const Team &team, u64 segment) const { softmax(segments, scores, team, segment, values); }
+    const u32 *vertices;
+    u32 threshold;
+    Key key;
+    __device__ __forceinline__ void operator()(const Team &team, u64 segment) const {
+        Mask mask{key, DROPS ? vertices[segment] : 0, threshold, ~0ull, Words{}};
+        softmax<DROPS>(segments, scores, team, segment, mask, values);
+    }
 };
 
 KERNEL_ENTRY void segment_softmax(Segments segments, Scores scores, float *values) {
-    for_segment(segments, Softmax{segments, scores, values});
+    for_segment(segments, Softmax<false>{segments, scores, values, nullptr, 0, Key{}});
 }
 KERNEL(segment_softmax)
+
+KERNEL_ENTRY void segment_softmax_dropout(Segments segments, Scores scores, float *values, const u32 *vertices, u32 threshold, Key key) {
+    for_segment(segments, Softmax<true>{segments, scores, values, vertices, threshold, key});
+}
+KERNEL(segment_softmax_dropout)
 
 struct SoftmaxBackward {
     const Segments &segments;
     const Scores &scores;
     const float *shares;
-    float *gradient, *totals;
+    float keep, *gradient, *totals;
     __device__ __forceinline__ void operator()(const Team &team, u64 segment) const {
-        softmax_backward(segments, scores, team, segment, shares, gradient, totals);
+        softmax_backward(segments, scores, team, segment, shares, keep, gradient, totals);
     }
 };
 
-KERNEL_ENTRY void segment_softmax_backward(Segments segments, Scores scores, const float *shares, float *gradient, float *totals) {
-    for_segment(segments, SoftmaxBackward{segments, scores, shares, gradient, totals});
+KERNEL_ENTRY void segment_softmax_backward(Segments segments, Scores scores, const float *shares, float keep, float *gradient, float *totals) {
+    for_segment(segments, SoftmaxBackward{segments, scores, shares, keep, gradient, totals});
 }
 KERNEL(segment_softmax_backward)

@@ -5,9 +5,11 @@
 //! host does not wait.
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::dropout::RowMask;
 use crate::edges::DeviceSegments;
 use crate::error::KernelError;
 use crate::gather::{DeviceRow, DeviceValue};
+use crate::philox::StreamKey;
 use crate::spmm::sum::{Factors, Over, SumRows, Table};
 
 pub(crate) static MODULE: Module = Module { name: "segment", source: include_str!("cuda.cu") };
@@ -44,14 +46,26 @@ pub(crate) struct SegmentSoftmax<'a> {
     pub own: bool,
     /// Makes the values, instead of what is there.
     pub scores: Option<ScoreParts<'a>>,
+    /// Vertices of the segments, rate and key: what is dropped gets a minus sign.
+    pub dropout: Option<(DeviceSlice<'a, u32>, f32, StreamKey)>,
 }
 
 impl SegmentSoftmax<'_> {
     pub(crate) fn forward(&self, gpu: &Gpu, values: &DeviceSliceMut<'_, f32>) -> Result<(), GpuError> {
-        self.launch(gpu, "segment_softmax", &[values.into()])
+        let Some((vertices, rate, key)) = self.dropout else {
+            return self.launch(gpu, "segment_softmax", &[values.into()]);
+        };
+        KernelError::check_len("vertices of the targets", self.segments.count(), vertices.len())?;
+        let (threshold, _) = RowMask::new(rate, 0, &key)?.threshold_and_factor();
+        self.launch(gpu, "segment_softmax_dropout", &[values.into(), vertices.into(), threshold.into(), (&key).into()])
     }
 
-    /// `totals` gets the sum over each segment, if there are scores.
+    /// What dropout multiplies the shares with that it does not drop.
+    pub(crate) fn keep(&self) -> f32 {
+        self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate))
+    }
+
+    /// `gradient` is that of what dropout left of the shares. `totals` gets the sum over each segment, if there are scores.
     pub(crate) fn backward(
         &self,
         gpu: &Gpu,
@@ -60,11 +74,15 @@ impl SegmentSoftmax<'_> {
         totals: Option<&DeviceSliceMut<'_, f32>>,
     ) -> Result<(), GpuError> {
         let totals = totals.map_or(0, |totals| totals.address());
-        self.launch(gpu, "segment_softmax_backward", &[shares.into(), gradient.into(), totals.into()])
+        self.launch(
+            gpu,
+            "segment_softmax_backward",
+            &[shares.into(), self.keep().into(), gradient.into(), totals.into()],
+        )
     }
 
     fn launch(&self, gpu: &Gpu, name: &'static str, rest: &[Argument]) -> Result<(), GpuError> {
-        let Self { segments, columns, own, scores } = *self;
+        let Self { segments, columns, own, scores, .. } = *self;
         if columns == 0 {
             return Ok(());
         }
@@ -96,7 +114,7 @@ pub fn segment_softmax_on_device(
     values: &mut DeviceSliceMut<'_, f32>,
 ) -> Result<(), GpuError> {
     KernelError::check_matrix("values of the segments", segments.num_rows(), dim, values.len())?;
-    SegmentSoftmax { segments, columns: dim, own: false, scores: None }.forward(gpu, values)
+    SegmentSoftmax { segments, columns: dim, own: false, scores: None, dropout: None }.forward(gpu, values)
 }
 
 /// [`segment_softmax_backward`](super::segment_softmax_backward) on a GPU.
@@ -112,7 +130,8 @@ pub fn segment_softmax_backward_on_device(
 ) -> Result<(), GpuError> {
     KernelError::check_matrix("shares of the segments", segments.num_rows(), dim, shares.len())?;
     KernelError::check_matrix("gradient of the shares", segments.num_rows(), dim, gradient.len())?;
-    SegmentSoftmax { segments, columns: dim, own: false, scores: None }.backward(gpu, shares, gradient, None)
+    SegmentSoftmax { segments, columns: dim, own: false, scores: None, dropout: None }
+        .backward(gpu, shares, gradient, None)
 }
 
 /// [`segment_sum`](super::segment_sum) on a GPU: the host's bits for segments of at most 512 rows.

@@ -6,6 +6,6 @@
 mod cpu;
 pub(crate) mod cuda;
 
+pub(crate) use cpu::{kept, softmax, softmax_backward};
 pub use cpu::{segment_softmax, segment_softmax_backward, segment_sum};
-pub(crate) use cpu::{softmax, softmax_backward};
 pub use cuda::{segment_softmax_backward_on_device, segment_softmax_on_device, segment_sum_on_device};

@@ -64,6 +64,8 @@ pub(crate) struct Factors {
     pub own: Own,
     /// Whether to divide by the number of the target's edges.
     pub mean: bool,
+    /// What weights grow by that are shares of attention, of which those below zero are dropped; else 0.
+    pub keep: f32,
 }
 
 /// Whose edges are summed over.
@@ -106,7 +108,8 @@ impl SumRows<'_> {
             && table.values % (4 * table.value_bytes.max(1)) as u64 == 0
             && out.address().is_multiple_of(4 * size_of::<O>() as u64);
         let (heads, own) = (heads as u64 | (head_dim as u64) << 32, factors.own as u64 | u64::from(factors.mean) << 32);
-        let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, 0, 0];
+        let keep = u64::from(factors.keep.to_bits());
+        let words = [factors.weights, edges, indptr.address(), factors.num_own as u64, heads, own, keep, 0];
         let place = [(stride as u64).into(), (offset as u64).into()];
         let rest =
             [table.words().into(), words.into(), list.into(), out.into(), place[0], place[1], u32::from(wide).into()];

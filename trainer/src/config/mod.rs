@@ -105,7 +105,8 @@ pub struct TrainConfig {
     /// Seed of every random choice: weights, batches, samples, dropout
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Evaluate on the valid and test splits every N epochs, and after the last; 0 for never
+    /// Evaluate on the valid and test splits every N epochs, and after the last; 0 for never. Ranks that are threads share the work,
+    /// of those that are processes rank 0 does it alone
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub eval_every: u32,
     /// Stop when the valid metric has not risen for this many evaluations in a row

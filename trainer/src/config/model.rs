@@ -100,6 +100,10 @@ pub struct ModelConfig {
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     #[serde(default)]
     pub input_dropout: f64,
+    /// Share of the attention weights that dropout zeroes, of --model gat and gatv2
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    #[serde(default)]
+    pub attention_dropout: f64,
     /// Divide each feature row where it is used, as recipes for bags of words do; the dataset stays as it is
     #[arg(long, value_name = "BY", value_enum, default_value = "none")]
     #[serde(default)]
@@ -140,6 +144,11 @@ impl ModelConfig {
             Some(format!("--dropout {}: expected at least 0 and below 1", self.dropout))
         } else if !(0.0..1.0).contains(&self.input_dropout) {
             Some(format!("--input-dropout {}: expected at least 0 and below 1", self.input_dropout))
+        } else if !(0.0..1.0).contains(&self.attention_dropout) {
+            Some(format!("--attention-dropout {}: expected at least 0 and below 1", self.attention_dropout))
+        } else if self.attention_dropout > 0.0 && !attends {
+            let problem = "there is no attention in this kind of model: leave it out, or choose --model gat or gatv2";
+            Some(format!("--attention-dropout {}: {problem}", self.attention_dropout))
         } else if self.kind == ModelKind::Sgc && extras {
             let options = "--norm, --residual and --jumping-knowledge";
             Some(format!("--model sgc has no hidden layers for {options}: leave them out, or choose gcn"))

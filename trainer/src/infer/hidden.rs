@@ -1,28 +1,34 @@
-//! The rows of a finished layer, for the layer above: in the memory of the GPU that computes, where they fit there, else in the
-//! host's, where those fit, else in a file that is mapped.
+//! The rows of a finished layer, for the layer above: in the memory of the GPUs that compute, where each has room for all of
+//! them, else in the host's, where those fit, else in a file that is mapped.
 //!
-//! The file has no name any more once it is written: it goes with the map, whatever becomes of the process. A GPU reads rows
+//! Workers write at the same time: the rows are handed out in [`Slot`]s, one after the other, and a slot is written by whoever has
+//! it. On several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own, so that layers above
+//! read rows at home: a layer reads each row once an edge and chunk, but it is written once. Rows lie in the type of the place's
+//! rows, as they do in training, and are read as f32.
+//! The file has no name any more once it is written: it goes with the map, whatever becomes of the process. GPUs read rows
 //! in the host's memory over the bus where the driver can pin them; other rows are gathered by the host.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use gsplit_kernels::{DeviceBuffer, DeviceSlice, Gpu, MappedHost, gather_f32, gather_on_device};
+use bytemuck::Pod;
+use gsplit_kernels::{
+    DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen, gather_f32,
+    gather_on_device, gather_rows,
+};
 use gsplit_store::{Error as StoreError, MappedFile};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{Buffer, device_values, device_values_mut, values};
-use crate::place::{Place, on_host};
+use crate::autograd::{Buffer, device_values_mut, device_values_of};
+use crate::operator::Row;
+use crate::place::Place;
 use crate::{Error, Result};
-
-/// Bytes that are written to the file at once.
-const BUFFER: usize = 1 << 20;
 
 /// Where the rows of a finished layer are to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<'a> {
-    /// The memory of the model's GPU.
+    /// The memory of each GPU that computes.
     Device,
     /// The host's.
     Memory,
@@ -30,34 +36,57 @@ pub enum Home<'a> {
     Disk(&'a Path),
 }
 
-/// f32 rows of all vertices, one after the other.
-pub enum Hidden {
-    /// On a GPU.
-    Device(DeviceBuffer<f32>),
+/// A type in which rows lie.
+pub trait Cell: Row + Widen {}
+
+impl<T: Row + Widen> Cell for T {}
+
+/// All rows on one GPU.
+pub struct OnGpu<T: Pod> {
+    gpu: Gpu,
+    rows: DeviceBuffer<T>,
+    /// Where other GPUs' rows arrive, which does not wait for what is computed here.
+    arriving: Gpu,
+}
+
+impl<T: Pod> Drop for OnGpu<T> {
+    /// The memory is freed in the order of `gpu`, behind what still arrives.
+    fn drop(&mut self) {
+        let _ = self.gpu.wait_for(&self.arriving);
+    }
+}
+
+/// Room for so many values in the host's memory, of which the system hands out a page when it is first written.
+pub struct InMemory(Vec<u32>, usize);
+
+/// Rows of all vertices, one after the other.
+pub enum Hidden<T: Pod> {
+    /// On each of these GPUs.
+    Device(Vec<OnGpu<T>>),
     /// In memory.
-    Memory(Vec<f32>),
+    Memory(InMemory),
     /// In a file.
     Mapped(MappedFile),
 }
 
-impl Hidden {
-    /// The values, row after row; none if they are on a GPU.
-    pub fn values(&self) -> &[f32] {
+impl<T: Cell> Hidden<T> {
+    /// The values, row after row; none if they are on GPUs.
+    pub fn values(&self) -> &[T] {
         match self {
             Self::Device(_) => &[],
-            Self::Memory(values) => values,
+            Self::Memory(InMemory(words, len)) => &bytemuck::cast_slice(words)[..*len],
             // Maps begin with a page, so they are aligned.
             Self::Mapped(file) => bytemuck::try_cast_slice(file).unwrap_or_default(),
         }
     }
 
-    /// For reading at `place`.
-    pub fn reader(&self, place: &Place) -> HiddenReader<'_> {
+    /// For reading at `place`, and at others of its kind.
+    pub fn reader(&self, place: &Place) -> HiddenReader<'_, T> {
         match (self, place.gpu()) {
-            (Self::Device(rows), _) => HiddenReader::Device(rows.slice()),
-            (Self::Memory(values), Some(gpu)) => match gpu.map_host(values) {
+            (Self::Device(tables), _) => HiddenReader::Device(tables),
+            (Self::Memory(_), Some(gpu)) => match gpu.map_host(self.values()) {
                 Ok(pinned) => HiddenReader::Pinned(pinned),
-                Err(_) => HiddenReader::Host(values),
+                Err(_) => HiddenReader::Host(self.values()),
             },
             _ => HiddenReader::Host(self.values()),
         }
@@ -65,69 +94,83 @@ impl Hidden {
 }
 
 /// How chunks of a layer read the rows of the one below.
-pub enum HiddenReader<'a> {
-    /// By the GPU, in its memory.
-    Device(DeviceSlice<'a, f32>),
-    /// By the GPU, in the host's memory.
-    Pinned(MappedHost<'a, f32>),
+pub enum HiddenReader<'a, T: Pod> {
+    /// By each GPU, in its memory.
+    Device(&'a [OnGpu<T>]),
+    /// By GPUs, in the host's memory.
+    Pinned(MappedHost<'a, T>),
     /// By the host.
-    Host(&'a [f32]),
+    Host(&'a [T]),
 }
 
-impl HiddenReader<'_> {
+impl<T: Cell> HiddenReader<'_, T> {
     /// The rows of `vertices`, of `dim` values each, at `place`: f32 `[vertices, dim]`.
     ///
     /// # Errors
     /// [`Error::Kernel`] if a vertex has no row, what the GPU says.
     pub fn rows(&self, place: &Place, vertices: &[u32], dim: usize) -> Result<Tensor> {
         let shape = [vertices.len() as i64, dim as i64];
-        let table = match self {
-            Self::Host(values) => {
-                let mut rows = Buffer::new(vertices.len() * dim)?;
-                gather_f32(values, dim, vertices, rows.as_mut_slice())?;
-                return place.bring(&rows.into_tensor(&shape)?);
+        if let Self::Host(values) = self {
+            let mut rows = Buffer::new(vertices.len() * dim)?;
+            let row = |v: u32| values.get(v as usize * dim..).and_then(|row| row.get(..dim)).unwrap_or_default();
+            match bytemuck::try_cast_slice(values) {
+                Ok(values) if T::KIND == Kind::Float => gather_f32(values, dim, vertices, rows.as_mut_slice())?,
+                _ => gather_rows(row, vertices, dim, rows.as_mut_slice())?,
             }
-            Self::Device(table) => *table,
-            Self::Pinned(pinned) => pinned.slice(),
-        };
-        let Place::Device(gpu, device, ..) = place else {
-            return Err(Error::Option("rows on a GPU that the model is not on".into()));
-        };
+            return place.bring(&rows.into_tensor(&shape)?);
+        }
+        let elsewhere = || Error::Option("rows on a GPU that the model is not on".into());
+        let Place::Device(gpu, device, ..) = place else { return Err(elsewhere()) };
         let vertices = gpu.upload(vertices)?;
         let mut rows = Tensor::f_empty(shape, (Kind::Float, *device))?;
+        let table = self.seen_by(gpu)?.ok_or_else(elsewhere)?;
         gather_on_device(gpu, table, None, vertices.slice(), dim, &mut device_values_mut(*device, &mut rows)?)?;
         Ok(rows)
     }
+
+    /// All rows, where `gpu` reads them.
+    fn seen_by(&self, gpu: &Gpu) -> Result<Option<DeviceSlice<'_, T>>> {
+        match self {
+            Self::Device(tables) => Ok(table_of(tables, gpu).map(|table| table.rows.slice())),
+            Self::Pinned(pinned) => Ok(Some(pinned.seen_by(gpu)?)),
+            Self::Host(_) => Ok(None),
+        }
+    }
+}
+
+fn table_of<'a, T: Pod>(tables: &'a [OnGpu<T>], gpu: &Gpu) -> Option<&'a OnGpu<T>> {
+    tables.iter().find(|table| table.gpu.is_same_device(gpu))
 }
 
 /// [`Hidden`] rows under way.
-pub enum HiddenWriter {
-    /// On a GPU, which torch calls by the name given: so many values are there.
-    Device(Gpu, tch::Device, DeviceBuffer<f32>, usize),
+pub enum HiddenWriter<T: Pod> {
+    /// On each of these GPUs.
+    Device(Vec<OnGpu<T>>),
     /// In memory.
-    Memory(Vec<f32>),
+    Memory(InMemory),
     /// In the file at this path.
-    File(PathBuf, BufWriter<File>),
+    File(PathBuf, File),
 }
 
-impl HiddenWriter {
-    /// Begins `len` values of layer `layer` at their home; in the host's memory where a GPU has not as much left as it said.
+impl<T: Cell> HiddenWriter<T> {
+    /// Begins `len` values of layer `layer` at their home, for workers at `places`; in the host's memory where a GPU has not as
+    /// much left as it said.
     ///
     /// # Errors
     /// [`Error::Store`] where the file cannot be made, [`Error::Option`] where the machine would never have the memory.
-    pub fn begin(home: Home<'_>, place: &Place, layer: usize, len: usize) -> Result<Self> {
-        match (home, place) {
-            (Home::Disk(folder), _) => {
-                let path = folder.join(format!("layer-{layer}.f32"));
+    pub fn begin(home: Home<'_>, places: &[Place], layer: usize, len: usize) -> Result<Self> {
+        match home {
+            Home::Disk(folder) => {
+                let path = folder.join(format!("layer-{layer}"));
                 let file = File::create(&path).map_err(StoreError::io(&path))?;
-                Ok(Self::File(path, BufWriter::with_capacity(BUFFER, file)))
+                Ok(Self::File(path, file))
             }
-            (Home::Device, Place::Device(gpu, device, ..)) => match gpu.alloc(len) {
-                Ok(rows) => Ok(Self::Device(gpu.clone(), *device, rows, 0)),
-                Err(gsplit_kernels::GpuError::OutOfMemory { .. }) => Self::in_memory(len),
+            Home::Device => match on_gpus(places, len) {
+                Ok(tables) => Ok(Self::Device(tables)),
+                Err(GpuError::OutOfMemory { .. }) => Self::in_memory(len),
                 Err(error) => Err(error.into()),
             },
-            _ => Self::in_memory(len),
+            Home::Memory => Self::in_memory(len),
         }
     }
 
@@ -136,56 +179,150 @@ impl HiddenWriter {
     /// # Errors
     /// [`Error::Option`] where the machine would never have it.
     pub fn in_memory(len: usize) -> Result<Self> {
-        let mut values = Vec::new();
-        let gib = len as f64 * size_of::<f32>() as f64 / f64::from(1 << 30);
+        let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
         let refused = |_| {
             let remedy = "pass --eval-every 0, and run `gsplit infer` afterwards";
             Error::Option(format!("--eval-every: evaluation takes {gib:.0} GiB, more than there is: {remedy}"))
         };
-        values.try_reserve_exact(len).map_err(refused)?;
-        Ok(Self::Memory(values))
+        let words = len.saturating_mul(size_of::<T>()).div_ceil(size_of::<u32>());
+        Vec::<u32>::new().try_reserve_exact(words).map_err(refused)?;
+        Ok(Self::Memory(InMemory(vec![0; words], len)))
     }
 
-    /// Appends the rows of a chunk, wherever they are.
-    pub fn push_tensor(&mut self, rows: &Tensor) -> Result<()> {
+    /// The room for the rows, to be handed out.
+    pub fn slots(&mut self) -> Slots<'_, T> {
         match self {
-            Self::Device(gpu, device, all, filled) => {
-                let rows = rows.contiguous();
-                let (rows, start) = (device_values(*device, &rows)?, *filled);
-                *filled += rows.len();
-                Ok(all.slice_mut().part(start, *filled)?.copy_from(gpu, rows)?)
+            Self::Device(tables) => {
+                let slots =
+                    tables.iter_mut().map(|OnGpu { gpu, rows, arriving }| (&*gpu, &*arriving, rows.slice_mut()));
+                Slots::Device(slots.collect())
             }
-            _ => self.push(values(&on_host(rows)?)?),
+            Self::Memory(InMemory(words, len)) => Slots::Memory(&mut bytemuck::cast_slice_mut(words)[..*len]),
+            Self::File(path, file) => Slots::File { path, file, next: 0 },
         }
     }
 
-    /// Appends rows of the host.
-    pub fn push(&mut self, rows: &[f32]) -> Result<()> {
+    /// All rows, to be read, once every slot was written.
+    pub fn finish(self) -> Result<Hidden<T>> {
         match self {
-            Self::Device(gpu, _, all, filled) => {
-                let start = *filled;
-                *filled += rows.len();
-                all.slice_mut().part(start, *filled)?.upload(gpu, rows)?;
+            Self::Device(tables) => {
+                // What is computed here next comes after what arrived.
+                tables.iter().try_for_each(|table| table.gpu.wait_for(&table.arriving))?;
+                Ok(Hidden::Device(tables))
             }
-            Self::Memory(values) => values.extend_from_slice(rows),
-            Self::File(path, file) => {
-                file.write_all(bytemuck::cast_slice(rows)).map_err(StoreError::io(path))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// All rows, to be read.
-    pub fn finish(self) -> Result<Hidden> {
-        match self {
-            Self::Device(_, _, rows, _) => Ok(Hidden::Device(rows)),
             Self::Memory(values) => Ok(Hidden::Memory(values)),
-            Self::File(path, mut file) => {
-                file.flush().map_err(StoreError::io(&path))?;
+            Self::File(path, _) => {
                 let map = MappedFile::open(&path)?;
                 std::fs::remove_file(&path).map_err(StoreError::io(&path))?;
                 Ok(Hidden::Mapped(map))
             }
         }
+    }
+}
+
+/// Room for `len` values on each GPU of `places`.
+fn on_gpus<T: Pod>(places: &[Place], len: usize) -> Result<Vec<OnGpu<T>>, GpuError> {
+    let mut tables: Vec<OnGpu<T>> = Vec::new();
+    for gpu in places.iter().filter_map(Place::gpu) {
+        if table_of(&tables, gpu).is_none() {
+            let (rows, arriving) = (gpu.alloc(len)?, gpu.side_stream()?);
+            arriving.wait_for(gpu)?;
+            tables.push(OnGpu { gpu: gpu.clone(), rows, arriving });
+        }
+    }
+    Ok(tables)
+}
+
+/// What of [`HiddenWriter`]'s room is left.
+pub enum Slots<'t, T> {
+    /// On each GPU: it, the stream on which rows arrive from others, and the room.
+    Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
+    /// In memory.
+    Memory(&'t mut [T]),
+    /// In a file, from value `next` on.
+    File {
+        /// Where it is.
+        path: &'t Path,
+        /// The file.
+        file: &'t File,
+        /// Values before.
+        next: u64,
+    },
+}
+
+impl<'t, T: Cell> Slots<'t, T> {
+    /// The room for the next `len` values.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] where there is not as much left.
+    pub fn take(&mut self, len: usize) -> Result<Slot<'t, T>> {
+        match self {
+            Self::Device(rests) => {
+                let mut parts = Vec::with_capacity(rests.len());
+                for (gpu, arriving, rest) in std::mem::take(rests) {
+                    let (part, rest) = rest.split_at(len)?;
+                    parts.push((gpu, arriving, part));
+                    rests.push((gpu, arriving, rest));
+                }
+                Ok(Slot::Device(parts))
+            }
+            Self::Memory(rest) => {
+                let (what, left) = ("values of a layer that are left", rest.len());
+                let halves = std::mem::take(rest).split_at_mut_checked(len);
+                let (part, behind) = halves.ok_or(KernelError::Length { what, expected: left, got: len })?;
+                *rest = behind;
+                Ok(Slot::Memory(part))
+            }
+            Self::File { path, file, next } => {
+                let start = *next;
+                *next += len as u64;
+                Ok(Slot::File(path, file, start))
+            }
+        }
+    }
+}
+
+/// Room for the rows of a chunk.
+pub enum Slot<'t, T> {
+    /// On each GPU, as in [`Slots::Device`].
+    Device(Vec<(&'t Gpu, &'t Gpu, DeviceSliceMut<'t, T>)>),
+    /// In memory.
+    Memory(&'t mut [T]),
+    /// In a file, from this value on.
+    File(&'t Path, &'t File, u64),
+}
+
+impl<T: Cell> Slot<'_, T> {
+    /// Fills it with `rows`, which are at `place`, rounded if need be.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if they are more or fewer values; what the GPU or the file system says.
+    pub fn write(self, place: &Place, rows: &Tensor) -> Result<()> {
+        let rows = rows.f_to_kind(T::KIND)?.f_contiguous()?;
+        match (self, place) {
+            (Self::Device(parts), Place::Device(gpu, device, _)) => {
+                let rows = device_values_of::<T>(*device, &rows)?;
+                for (there, arriving, mut part) in parts {
+                    match there.is_same_device(gpu) {
+                        true => part.copy_from(gpu, rows)?,
+                        false => part.copy_from_other(arriving, gpu, rows)?,
+                    }
+                }
+            }
+            (Self::Device(_), Place::Host(_)) => {
+                return Err(Error::Option("rows of the host for a table on GPUs".into()));
+            }
+            (Self::Memory(part), _) => {
+                KernelError::check_len("values of a chunk", part.len(), rows.numel())?;
+                let values = part.len();
+                rows.f_copy_data_u8(bytemuck::cast_slice_mut(part), values)?;
+            }
+            (Self::File(path, file, start), _) => {
+                let mut bytes = vec![0; rows.numel() * size_of::<T>()];
+                rows.f_copy_data_u8(&mut bytes, rows.numel())?;
+                file.write_all_at(&bytes, start * size_of::<T>() as u64).map_err(StoreError::io(path))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,12 +1,16 @@
-//! Inference over a whole graph, on the host or a GPU: the same code for `gsplit infer` and for the evaluation while training.
+//! Inference over a whole graph, on the host or on GPUs: the same code for `gsplit infer` and for the evaluation while training.
 
+mod chunks;
 mod hidden;
 mod layers;
 mod run;
 mod table;
+mod team;
 mod trained;
 
-pub use hidden::HiddenWriter;
-pub use layers::{Chunk, LayerWise, Room};
+pub use chunks::Chunk;
+pub use hidden::Hidden;
+pub use layers::{LayerWise, Room, check_stop};
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
+pub use team::Team;
 pub use trained::Trained;

@@ -9,12 +9,12 @@ use gsplit_store::{Column, Dataset, FeatureTable, Progress, Split, Unit};
 use serde::Serialize;
 
 use super::table::{Cells, Ids, Table, Values};
-use super::{Chunk, LayerWise, Room, Trained};
+use super::{Chunk, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind};
 use crate::evaluate::Scores;
 use crate::metric::{Metric, largest};
 use crate::model::OwnLayer;
-use crate::place::{Place, check_host_dtype};
+use crate::place::{GpuList, Place, check_host_dtype};
 use crate::source::{FeatureSource, Pinned};
 use crate::task::Labels;
 use crate::{Error, Result};
@@ -76,13 +76,13 @@ pub struct InferConfig {
     /// Where to compute
     #[arg(long, value_enum, default_value = "cpu")]
     pub device: Device,
-    /// With --device cuda, the GPU by its number [default: 0]
-    #[arg(long, value_name = "N")]
-    pub gpu: Option<usize>,
+    /// With --device cuda, the GPUs that share the work, by their numbers: 1, or 0,1,2,3 [default: 0]
+    #[arg(long, value_name = "N,...", visible_alias = "gpu")]
+    pub gpus: Option<GpuList>,
     /// What the factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model trained in f16]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
-    /// On an emulated GPU, with this order of threads.
+    /// On an emulated GPU for each of `gpus`, with this order of threads.
     #[cfg(test)]
     #[arg(skip)]
     pub emulated: Option<u32>,
@@ -122,12 +122,14 @@ pub fn infer(
     progress: &dyn Progress,
 ) -> Result<InferSummary> {
     let trained = Trained::open(&config.checkpoint)?;
-    let place = place(config, trained.config().model.dtype)?;
-    let features = features(dataset, &place, memory)?;
+    let places = places(config, trained.config().model.dtype)?;
+    let features = features(dataset, &places[0], memory)?;
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
     topology.check_indices()?;
-    let model = trained.model(&place, config.layer.as_ref())?;
+    let model = trained.model(&places[0], config.layer.as_ref())?;
+    let others = places[1..].iter().map(|place| trained.model(place, config.layer.as_ref()));
+    let others = others.collect::<Result<Vec<_>>>()?;
     let last = model.num_layers() - 1;
     let embedding = embedding_layer(config, &trained, last)?;
     let wanted = wanted_split(dataset, config.split)?;
@@ -144,12 +146,13 @@ pub fn infer(
     let remedy = "infer with --device cpu, or on a GPU that has more";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder), device_bytes: None, remedy };
     let graph = Graph::new(topology.indptr(), topology.indices())?;
-    let pinned = pinned(&features, &place, progress)?;
-    let source = match &pinned {
-        Some(pinned) => FeatureSource::pinned(&features, &place, pinned, 0)?,
-        None => FeatureSource::new(&features, &place),
-    };
-    let pass = LayerWise::new(&model, graph, &source, room, stop)?;
+    let pinned = pinned(&features, &places[0], progress)?;
+    let sources = places.iter().enumerate().map(|(worker, place)| match &pinned {
+        Some(pinned) => FeatureSource::pinned(&features, place, pinned, worker),
+        None => Ok(FeatureSource::new(&features, place)),
+    });
+    let sources = sources.collect::<Result<Vec<_>>>()?;
+    let mut pass = LayerWise::new(Team::new(&model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding } else { last };
     pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
@@ -177,26 +180,24 @@ pub fn infer(
     })
 }
 
-/// Where `config` wants it computed, of a model that was trained in `dtype`.
-fn place(config: &InferConfig, trained: Dtype) -> Result<Place> {
+/// Where `config` wants it computed, of a model that was trained in `dtype`: a place for each worker.
+fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     let dtype = config.dtype.unwrap_or(trained);
+    let gpus = config.gpus.as_ref().map_or(&[0][..], |GpuList(gpus)| gpus);
     #[cfg(test)]
     if let Some(order) = config.emulated {
-        return Ok(Place::under_test(order).with_dtype(dtype));
+        return Ok(gpus.iter().map(|_| Place::under_test(order).with_dtype(dtype)).collect());
     }
-    let place = match (config.device, config.gpu) {
+    match (config.device, &config.gpus) {
         (Device::Cpu, None) => {
             // Any other place computes f16 in f32.
             let dtype = if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
             check_host_dtype(dtype)?;
-            return Ok(Place::host().with_dtype(dtype));
+            Ok(vec![Place::host().with_dtype(dtype)])
         }
-        (Device::Cpu, Some(_)) => {
-            return Err(Error::Option("--gpu is for --device cuda: leave it out, or give both".into()));
-        }
-        (Device::Cuda, gpu) => Place::open(gpu.unwrap_or(0))?,
-    };
-    Ok(place.with_dtype(dtype))
+        (Device::Cpu, Some(_)) => Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into())),
+        (Device::Cuda, _) => gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect(),
+    }
 }
 
 /// The feature rows; for a GPU in memory, which it reads over the bus, if they take at most a quarter of `memory`.

@@ -4,15 +4,17 @@
 //! `--edge-seed`: the same in every epoch and run. A v' that u is joined to (in the whole graph), or that is u itself, is
 //! drawn again, up to 16 times. Ties count half, as in OGB's evaluator for MRR.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
 use gsplit_store::{Split, Stage};
 use rayon::prelude::*;
 
+use super::LinkSplit;
 use super::split::in_neighbours;
-use super::{LinkSplit, PairScorer};
 use crate::Result;
 use crate::config::TaskConfig;
-use crate::infer::{HiddenWriter, LayerWise};
+use crate::infer::{Hidden, LayerWise, check_stop};
 use crate::metric::{Metric, rank_of_positive};
 
 /// Times that a negative is drawn again.
@@ -23,20 +25,17 @@ const PAIRS: usize = 1 << 15;
 /// Scores the held-out edges of `split` with the rows that `pass` computes on the training graph; `whole` is the graph with
 /// all edges. `None` where none are held out.
 pub fn evaluate(
-    pass: &LayerWise<'_>,
+    pass: &mut LayerWise<'_>,
     split: &LinkSplit,
     whole: &Graph<'_>,
-    config: &TaskConfig,
-    metric: Metric,
+    (config, metric): (&TaskConfig, Metric),
     stage: &dyn Stage,
 ) -> Result<Vec<(Split, Option<f64>)>> {
-    let last = pass.model().num_layers() - 1;
-    let dim = pass.model().out_dim(last);
-    let mut rows = HiddenWriter::in_memory(pass.graph().num_vertices() * dim)?;
-    pass.run(last, None, stage, &mut |chunk| rows.push(chunk.rows))?;
-    let rows = rows.finish()?;
-    let score = |edges: &[(u32, u32)]| -> Result<Option<f64>> {
-        let ranks = ranks(pass.model().pair_scorer(), (rows.values(), dim), whole, config, edges)?;
+    let dim = pass.model().out_dim(pass.model().num_layers() - 1);
+    let rows = pass.rows(stage)?;
+    let rows = rows.as_ref().map_or(&[][..], Hidden::values);
+    let mut score = |edges: &[(u32, u32)]| -> Result<Option<f64>> {
+        let ranks = ranks(pass, (rows, dim), whole, config, edges)?;
         let points = ranks.iter().map(|&rank| match metric {
             Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
             _ => 1.0 / rank,
@@ -46,26 +45,37 @@ pub fn evaluate(
     Ok(vec![(Split::Valid, score(&split.valid)?), (Split::Test, score(&split.test)?)])
 }
 
-/// The rank of each edge among its negatives, by the score of their rows.
+/// The rank of each edge among its negatives, by the score of their rows. The workers of `pass` take blocks of edges in turn.
 fn ranks(
-    scorer: &PairScorer,
+    pass: &mut LayerWise<'_>,
     (rows, dim): (&[f32], usize),
     whole: &Graph<'_>,
     config: &TaskConfig,
     edges: &[(u32, u32)],
 ) -> Result<Vec<f64>> {
     let each = 1 + config.eval_negatives;
-    let mut ranks = Vec::with_capacity(edges.len());
-    for edges in edges.chunks((PAIRS / each).max(1)) {
-        let among = |&(source, target): &(u32, u32)| -> Vec<u32> {
-            [target].into_iter().chain(negatives(whole, config, source, target)).collect()
-        };
-        let targets = edges.par_iter().map(among).collect::<Vec<_>>().concat();
-        let sources: Vec<u32> = edges.iter().flat_map(|&(source, _)| std::iter::repeat_n(source, each)).collect();
-        let scores = scorer.scores(rows, dim, [&sources, &targets])?;
-        ranks.extend(scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..])));
-    }
-    Ok(ranks)
+    let blocks: Vec<&[(u32, u32)]> = edges.chunks((PAIRS / each).max(1)).collect();
+    let (next, stop) = (AtomicUsize::new(0), pass.stop());
+    let found = pass.team().each(|model, _, failed| {
+        let mut found = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            check_stop(stop)?;
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(edges) = blocks.get(number) else { break };
+            let among = |&(source, target): &(u32, u32)| -> Vec<u32> {
+                [target].into_iter().chain(negatives(whole, config, source, target)).collect()
+            };
+            let targets = edges.par_iter().map(among).collect::<Vec<_>>().concat();
+            let sources: Vec<u32> = edges.iter().flat_map(|&(source, _)| std::iter::repeat_n(source, each)).collect();
+            let scores = model.pair_scorer().scores(rows, dim, [&sources, &targets])?;
+            let ranks = scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..]));
+            found.push((number, ranks.collect::<Vec<f64>>()));
+        }
+        Ok(found)
+    })?;
+    let mut found = found.concat();
+    found.sort_unstable_by_key(|(number, _)| *number);
+    Ok(found.into_iter().flat_map(|(_, ranks)| ranks).collect())
 }
 
 /// The vertices that `target` is ranked among.

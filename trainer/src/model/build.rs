@@ -71,6 +71,7 @@ fn block(
         named.centre();
     }
     let heads = if shape.hidden { config.heads } else { 1 };
+    let attention_dropout = config.attention_dropout as f32;
     let (input, out) = (shape.input, shape.out);
     let layer: Box<dyn Layer> = match (make, kind) {
         (Some(make), _) => make.make(&mut named, shape),
@@ -79,8 +80,8 @@ fn block(
         (_, ModelKind::Gcn | ModelKind::Resgcn) => Box::new(gcn::Gcn::new(&mut named, input, out)),
         (_, ModelKind::Sgc) => Box::new(gcn::Gcn::simplified(&mut named, index, config.layers, in_dim, classes)),
         (_, ModelKind::Gin) => Box::new(gin::Gin::new(&mut named, input, out)),
-        (_, ModelKind::Gat) => Box::new(gat::Gat::new(&mut named, input, out, heads)),
-        (_, ModelKind::Gatv2) => Box::new(gatv2::GatV2::new(&mut named, input, out, heads)),
+        (_, ModelKind::Gat) => Box::new(gat::Gat::new(&mut named, input, out, heads, attention_dropout)),
+        (_, ModelKind::Gatv2) => Box::new(gatv2::GatV2::new(&mut named, input, out, heads, attention_dropout)),
     };
     let pre_activation = kind == ModelKind::Resgcn;
     if !shape.hidden || linear {

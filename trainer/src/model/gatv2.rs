@@ -1,6 +1,6 @@
 //! Dynamic graph attention (Brody, Alon and Yahav, ICLR 2022, "GATv2"), each vertex attending to itself and its sampled
 //! in-neighbours: l = W_source h + b_source, r = W_target h + b_target; score(u → v) = a · LeakyReLU₀.₂(l(u) + r(v)) for each head;
-//! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated.
+//! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated. In training, dropout may take some of the shares.
 
 use tch::Tensor;
 
@@ -18,11 +18,13 @@ pub struct GatV2 {
     attention: Tensor,
     bias: Tensor,
     out: usize,
+    attention_dropout: f32,
 }
 
 impl GatV2 {
-    /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values.
-    pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize) -> Self {
+    /// A layer from rows of `input` values to rows of `out`, the concatenation of `heads` heads of `out / heads` values, which
+    /// drops a share of `attention_dropout` of the shares.
+    pub fn new(named: &mut Named<'_>, input: usize, out: usize, heads: usize, attention_dropout: f32) -> Self {
         Self {
             weight_source: named.glorot("weight_source", [input, out]),
             bias_source: named.zeros("bias_source", out),
@@ -31,6 +33,7 @@ impl GatV2 {
             attention: named.glorot("attention", [heads, out / heads]),
             bias: named.bias("bias", out),
             out,
+            attention_dropout,
         }
     }
 }
@@ -42,7 +45,8 @@ impl Layer for GatV2 {
         let rounded = || Finish::rounding(edges.place());
         let sources = linear(edges.place(), &mixed, &self.weight_source, Some(&self.bias_source), rounded())?;
         let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), rounded())?;
-        dynamic_attention(&edges.edges, &sources, &targets, &self.attention, &self.bias, finish)
+        let dropout = edges.attention_dropout(self.attention_dropout);
+        dynamic_attention(&edges.edges, &sources, &targets, &self.attention, &self.bias, dropout, finish)
     }
 
     fn out_dim(&self) -> usize {

@@ -69,8 +69,8 @@ pub use edges::LayerEdges;
 use head::Head;
 pub use parameters::{Named, Parameters};
 
-/// One layer of a graph neural network.
-pub trait Layer {
+/// One layer of a graph neural network. It may be used by another thread than made it, one at a time.
+pub trait Layer: Send {
     /// From the rows of the mixed frontier, f32 `[num_mixed, in]` ([`Rows::tensor`]), to those of the local frontier,
     /// `[num_frontier, out]`, f32 or as `finish` rounds them, with `finish` applied ([`finished`](crate::operator::finished)). Never called with an empty frontier.
     ///
@@ -107,7 +107,8 @@ type MakeLayer = dyn Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + 
 pub struct OwnLayer(Arc<MakeLayer>);
 
 impl OwnLayer {
-    /// `make` is called for each layer on each rank, from the features upwards. Parameters get the layer's name before their own.
+    /// `make` is called for each layer on each rank, from the features upwards, and for evaluation on each rank but the first again.
+    /// Parameters get the layer's name before their own.
     pub fn new(make: impl Fn(&mut Named<'_>, &LayerShape) -> Box<dyn Layer> + Send + Sync + 'static) -> Self {
         Self(Arc::new(make))
     }
@@ -219,6 +220,8 @@ impl Model {
         if frontier.is_empty() {
             return self.rounded(index, !self.has_tail(index), self.no_rows(index));
         }
+        let trained = dropout.map(|dropout| edges.trained_at(dropout.at, index));
+        let edges = trained.as_ref().unwrap_or(edges);
         let rows = self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))?;
         self.rounded(index, !self.has_tail(index), rows)
     }

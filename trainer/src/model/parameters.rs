@@ -3,6 +3,7 @@
 use gsplit_kernels::{Draws, Stream, StreamKey};
 use tch::Tensor;
 
+use crate::Result;
 use crate::place::Place;
 
 /// The parameters of a model, in the order in which its layers asked for them.
@@ -46,6 +47,16 @@ impl Parameters {
     /// statistics). All are f32.
     pub fn state(&self) -> impl Iterator<Item = (&str, &Tensor)> {
         self.iter().chain(self.buffers.iter().map(|(name, tensor)| (name.as_str(), tensor)))
+    }
+
+    /// Takes the values of `other`: the parameters of the same model, perhaps at another place.
+    ///
+    /// # Errors
+    /// [`Error::Torch`](crate::Error::Torch) if it is another model.
+    pub fn copy_from(&self, other: &Self) -> Result<()> {
+        tch::no_grad(|| {
+            self.state().zip(other.state()).try_for_each(|((_, to), (_, from))| Ok(to.shallow_clone().f_copy_(from)?))
+        })
     }
 
     /// Number of trained values in all.

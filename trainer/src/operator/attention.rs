@@ -9,7 +9,7 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
 use crate::Result;
 use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
 
@@ -18,17 +18,19 @@ const NEGATIVE_SLOPE: f32 = 0.2;
 
 /// For each target and head `finish`(Σ share · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
 /// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
-/// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`.
+/// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`. `dropout`, whose first
+/// vertices are those of the targets, zeroes some of the shares, and lets the others grow.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit each other, [`Error::Kernel`](crate::Error::Kernel) if
-/// they do not fit the edges.
+/// they, or the dropout, do not fit the edges.
 pub fn attention(
     edges: &Arc<Edges>,
     rows: &Tensor,
     by_source: &Tensor,
     by_target: &Tensor,
     bias: &Tensor,
+    dropout: Option<Dropout>,
     finish: Finish,
 ) -> Result<Tensor> {
     let ((_, dim), (heads, head_dim)) = (shape("rows", rows)?, shape("attention by source", by_source)?);
@@ -36,18 +38,18 @@ pub fn attention(
         let sizes = [by_source.size(), by_target.size()];
         return Err(mismatch(format!("attention by source and target of shapes {sizes:?} for rows of width {dim}")));
     }
+    let (inputs, form) = ([rows, by_source, by_target, bias], Form { heads, head_dim, dropout });
     match edges.on_device() {
-        None => on_host(edges, [rows, by_source, by_target, bias], [heads, head_dim], finish),
-        Some(there) => with_row!(rows.kind(), |T| {
-            on_device::<T>(edges, there, [rows, by_source, by_target, bias], [heads, head_dim], finish)
-        }),
+        None => on_host(edges, inputs, form, finish),
+        Some(there) => with_row!(rows.kind(), |T| on_device::<T>(edges, there, inputs, form, finish)),
     }
 }
 
 /// [`attention`] of rows, attention by source and by target, and bias.
-fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 2], finish: Finish) -> Result<Tensor> {
+fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (over(edges.on_host()?, heads, head_dim), edges.num_targets(), heads * head_dim);
+    let (op, targets, dim) = (form.over(edges.on_host()?)?, edges.num_targets(), form.dim());
+    let Form { heads, head_dim, .. } = form;
     // Row t is target t's own; where there are too few rows, the operator says so.
     let own = |values: &'_ [f32]| values.len().min(targets * dim);
     let scores = |a: &Tensor, rows: &[f32]| {
@@ -71,7 +73,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
         let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (z, op) = (values(z)?, over(edges.on_host()?, heads, head_dim));
+        let (z, op) = (values(z)?, form.over(edges.on_host()?)?);
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
         let mut scratch = Buffer::new(op.num_shares())?;
@@ -102,11 +104,12 @@ fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
-    [heads, head_dim]: [usize; 2],
+    form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (over_there(there, heads, head_dim), there.num_targets(), heads * head_dim);
+    let (op, targets, dim) = (form.over_there(gpu, there)?, there.num_targets(), form.dim());
+    let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
         filled_on(device, &[rows.len().checked_div(dim).unwrap_or(0), heads], |out| {
@@ -129,7 +132,7 @@ fn on_device<T: Row>(
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = over_there(there, heads, head_dim);
+        let op = form.over_there(gpu, there)?;
         let there = |tensor| device_values(device, tensor);
         let rows = device_values_of::<T>(device, z)?;
         let mut of_source = gpu.alloc(from_source.numel())?;
@@ -156,10 +159,41 @@ fn on_device<T: Row>(
     })
 }
 
-pub(super) fn over_there(edges: &DeviceEdges, heads: usize, head_dim: usize) -> DeviceAttention<'_> {
-    DeviceAttention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true }
+/// What attention is beside its edges.
+pub(super) struct Form {
+    pub heads: usize,
+    pub head_dim: usize,
+    /// Of the shares; its vertices start with those of the targets.
+    pub dropout: Option<Dropout>,
 }
 
-pub(super) fn over(edges: &gsplit_kernels::Edges, heads: usize, head_dim: usize) -> Attention<'_> {
-    Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true }
+impl Form {
+    /// Width of a row.
+    pub fn dim(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    pub fn over<'a>(&'a self, edges: &'a gsplit_kernels::Edges) -> Result<Attention<'a>> {
+        let dropout = match &self.dropout {
+            Some(Dropout { ids, probability, key }) => {
+                let vertices = ids.on_host()?;
+                Some((vertices.get(..edges.num_targets()).unwrap_or(vertices), *probability, *key))
+            }
+            None => None,
+        };
+        let Self { heads, head_dim, .. } = *self;
+        Ok(Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+    }
+
+    pub fn over_there<'a>(&'a self, gpu: &Gpu, edges: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
+        let dropout = match &self.dropout {
+            Some(Dropout { ids, probability, key }) => {
+                let vertices = ids.on_gpu(gpu)?;
+                Some((vertices.part(0, edges.num_targets().min(vertices.len()))?, *probability, *key))
+            }
+            None => None,
+        };
+        let Self { heads, head_dim, .. } = *self;
+        Ok(DeviceAttention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+    }
 }

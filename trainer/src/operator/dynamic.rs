@@ -8,9 +8,9 @@ use gsplit_kernels::{
 };
 use tch::{Kind, Tensor};
 
-use super::attention::{over, over_there};
+use super::attention::Form;
 use super::finish::column_sums;
-use super::{Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
 use crate::Result;
 use crate::autograd::{
     Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
@@ -19,39 +19,39 @@ use crate::autograd::{
 /// For each target and head `finish`(Σ share · source's row + `bias`) over the target itself and its sources, f32
 /// `[targets, heads · width]`, from `sources`, `[sources, heads · width]`. Shares are the softmax over a target's edges of
 /// `vector`, `[heads, width]`, times LeakyReLU₀.₂(source's row + target's row), with `targets` `[targets, heads · width]`. Row `t` of
-/// `sources` is target `t`'s own. Rows may be of the type in which a GPU keeps them.
+/// `sources` is target `t`'s own. Rows may be of the type in which a GPU keeps them. `dropout` is as [`attention`](super::attention())'s.
 ///
 /// # Errors
-/// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit each other, [`Error::Kernel`](crate::Error::Kernel) if
-/// they do not fit the edges.
+/// As [`attention`](super::attention()).
 pub fn dynamic_attention(
     edges: &Arc<Edges>,
     sources: &Tensor,
     targets: &Tensor,
     vector: &Tensor,
     bias: &Tensor,
+    dropout: Option<Dropout>,
     finish: Finish,
 ) -> Result<Tensor> {
     let ((_, dim), (heads, head_dim)) = (shape("rows", sources)?, shape("vector of attention", vector)?);
     if heads * head_dim != dim {
         return Err(mismatch(format!("a vector of attention of shape {:?} for rows of width {dim}", vector.size())));
     }
+    let form = Form { heads, head_dim, dropout };
     match edges.on_device() {
-        None => on_host(edges, [sources, targets, vector, bias], [heads, head_dim], finish),
+        None => on_host(edges, [sources, targets, vector, bias], form, finish),
         Some(there) => {
             let kind = if sources.kind() == targets.kind() { sources.kind() } else { Kind::Float };
             let (sources, targets) = (&sources.f_totype(kind)?, &targets.f_totype(kind)?);
             let inputs = [sources, targets, vector, bias];
-            with_row!(kind, |T| on_device::<T>(edges, there, inputs, [heads, head_dim], finish))
+            with_row!(kind, |T| on_device::<T>(edges, there, inputs, form, finish))
         }
     }
 }
 
 /// [`dynamic_attention`] of the sources' rows, the targets', the vector and the bias.
-fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 2], finish: Finish) -> Result<Tensor> {
+fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let dim = heads * head_dim;
-    let op = over(edges.on_host()?, heads, head_dim);
+    let (op, dim) = (form.over(edges.on_host()?)?, form.dim());
     let mut shares = Buffer::new(op.num_shares())?;
     let output = filled(&[edges.num_targets(), dim], |out| {
         let rows = DynamicRows { sources: values(&l)?, targets: values(&r)?, vector: values(&a)? };
@@ -65,7 +65,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
         let [l, r, a, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let op = over(edges.on_host()?, heads, head_dim);
+        let op = form.over(edges.on_host()?)?;
         let mut scratch = Buffer::new(op.num_shares())?;
         let mut of_targets = Buffer::new(edges.num_targets() * dim)?;
         let mut of_vector = Buffer::new(edges.num_targets() * dim)?;
@@ -78,7 +78,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], [heads, head_dim]: [usize; 
             };
             Ok(op.backward_dynamic(rows, values(shares)?, values(&given)?, scratch.as_mut_slice(), out)?)
         })?;
-        let of_vector = filled(&[heads, head_dim], |out| Ok(host_column_sums(of_vector.as_slice(), out)?))?;
+        let of_vector = filled(&[form.heads, form.head_dim], |out| Ok(host_column_sums(of_vector.as_slice(), out)?))?;
         let of_targets = of_targets.into_tensor(&[edges.num_targets() as i64, dim as i64])?;
         Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())
     })
@@ -89,11 +89,11 @@ fn on_device<T: Row>(
     edges: &Arc<Edges>,
     (gpu, device, there): (&Gpu, tch::Device, &DeviceEdges),
     inputs: [&Tensor; 4],
-    [heads, head_dim]: [usize; 2],
+    form: Form,
     finish: Finish,
 ) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, dim) = (over_there(there, heads, head_dim), heads * head_dim);
+    let (op, dim) = (form.over_there(gpu, there)?, form.dim());
     let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
     let sums = filled_on(device, &[there.num_targets(), dim], |out| {
         let rows = rows_there::<T>(device, [&l, &r, &a])?;
@@ -107,7 +107,7 @@ fn on_device<T: Row>(
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = over_there(there, heads, head_dim);
+        let op = form.over_there(gpu, there)?;
         let shape = [there.num_targets(), dim];
         let mut of_targets = filled_of::<T>(device, &shape, |_| Ok(()))?;
         let mut of_vector = filled_on(device, &shape, |_| Ok(()))?;
@@ -121,7 +121,7 @@ fn on_device<T: Row>(
             let rows = rows_there::<T>(device, [l, r, a])?;
             Ok(op.backward_dynamic(gpu, rows, shares, given, out)?)
         })?;
-        let of_vector = column_sums(edges.place(), &of_vector)?.f_view([heads as i64, head_dim as i64])?;
+        let of_vector = column_sums(edges.place(), &of_vector)?.f_view([form.heads as i64, form.head_dim as i64])?;
         Ok([of_sources, of_targets, of_vector, of_bias].map(Some).into())
     })
 }

@@ -23,10 +23,10 @@ pub struct Finish {
     pub dtype: Dtype,
 }
 
-/// Dropout drawn by vertex, so that it is the same whichever rank computes a row.
+/// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or a share of attention.
 #[derive(Clone, Debug)]
 pub struct Dropout {
-    /// Vertex of each row.
+    /// Vertex of each row; for attention, first those of the targets.
     pub ids: Ids,
     /// Share of the values that become zero; the others grow by 1 / (1 - share).
     pub probability: f32,

@@ -200,6 +200,25 @@ fn distinct(edges: &Edges, dim: usize) -> Tensor {
         + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu)).view([-1, dim as i64]) * 1e-3
 }
 
+/// Dropout of shares at edges whose rows are those of vertices of their own, and what it multiplies the shares of the targets'
+/// loops and then of the edges with, f64 `[targets + edges, heads, 1]`.
+fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropout>, Tensor) {
+    let edges = edges.on_host().unwrap();
+    let (targets, count) = (edges.num_targets(), edges.num_targets() + edges.num_edges());
+    let key = StreamKey { epoch: 4, layer: 1, ..StreamKey::new(9, Stream::Attention) };
+    let ids: Vec<u32> = (0..edges.num_sources().max(targets) as u32).map(|row| 5 + 3 * row).collect();
+    let mut factors = vec![1f32; count * heads];
+    for target in 0..targets {
+        let mut own = vec![0f32; (1 + edges.of(target).len()) * heads];
+        dropout_mask(&ids[target..][..1], own.len(), probability, &key, &mut own).unwrap();
+        let (of_loop, others) = own.split_at(heads);
+        factors[target * heads..][..heads].copy_from_slice(of_loop);
+        factors[(targets + edges.of(target).start) * heads..][..others.len()].copy_from_slice(others);
+    }
+    let factors = Tensor::from_slice(&factors).view([count as i64, heads as i64]).to_kind(Kind::Double);
+    ((probability > 0.0).then_some(Dropout { ids: ids.into(), probability, key }), factors)
+}
+
 #[test]
 fn oracle_attention() {
     let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
@@ -208,6 +227,7 @@ fn oracle_attention() {
         let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
+        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
         let (width, n) = (heads * dim, targets as i64);
         let inputs = [
             random(1, [sources as usize, width]),
@@ -221,7 +241,7 @@ fn oracle_attention() {
             let score = score(&t[1]).index_select(0, &from) + score(&t[2]).index_select(0, &to);
             let raised = score.maximum(&(&score * 0.2)).exp();
             let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
-            let share = raised / total.index_select(0, &to);
+            let share = raised / total.index_select(0, &to) * &factors;
             let terms = z.index_select(0, &from) * share.unsqueeze(-1);
             let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
             (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
@@ -230,7 +250,7 @@ fn oracle_attention() {
         compare(
             &format!("{targets} targets, {heads} heads of {dim}"),
             &inputs,
-            &|t| attention(&edges, &t[0], &t[1], &t[2], &t[3], finish.clone()),
+            &|t| attention(&edges, &t[0], &t[1], &t[2], &t[3], dropout.clone(), finish.clone()),
             &torchs,
         );
     }
@@ -244,6 +264,7 @@ fn oracle_dynamic_attention() {
         let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
+        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
         let (width, n) = (heads * dim, targets as i64);
         let inputs = [
             random(1, [sources as usize, width]),
@@ -257,13 +278,14 @@ fn oracle_dynamic_attention() {
             let score = (sum.maximum(&(&sum * 0.2)) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
             let raised = score.exp();
             let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
-            let share = raised / total.index_select(0, &to);
+            let share = raised / total.index_select(0, &to) * &factors;
             let terms = split(&t[0]).index_select(0, &from) * share.unsqueeze(-1);
             let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
             (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
         };
         let finish = Finish { activation: Activation::Elu, ..Finish::default() };
-        let ours = |t: &[Tensor]| dynamic_attention(&edges, &t[0], &t[1], &t[2], &t[3], finish.clone());
+        let ours =
+            |t: &[Tensor]| dynamic_attention(&edges, &t[0], &t[1], &t[2], &t[3], dropout.clone(), finish.clone());
         compare(&format!("{targets} targets, {heads} heads of {dim}"), &inputs, &ours, &torchs);
     }
 }
@@ -510,12 +532,13 @@ fn rounded_rows_are_attended_to_as_those_of_f32() {
         let gradient = random(6, [50, 12]).to_kind(kind);
         let run = |place: &Place, kind: Kind, finish: Finish| {
             let edges = edges(place, 50, 70, 5);
+            let (dropout, _) = share_dropout(&edges, 3, 0.5);
             let leaf = |tensor: &Tensor, kind| tensor.to_kind(kind).copy().set_requires_grad(true);
             let ([x, own], [v, w, b]) =
                 (rows.each_ref().map(|rows| leaf(rows, kind)), vectors.each_ref().map(|v| leaf(v, Kind::Float)));
             let y = match dynamic {
-                true => dynamic_attention(&edges, &x, &own, &v, &b, finish).unwrap(),
-                false => attention(&edges, &x, &v, &w, &b, finish).unwrap(),
+                true => dynamic_attention(&edges, &x, &own, &v, &b, dropout, finish).unwrap(),
+                false => attention(&edges, &x, &v, &w, &b, dropout, finish).unwrap(),
             };
             backward(&y, &gradient.to_kind(y.kind())).unwrap();
             let last = if dynamic { own.grad() } else { w.grad() };
@@ -554,14 +577,21 @@ fn refuse(place: &Place) {
     assert!(message(aggregate(&edges, Reduce::Sum, &rows, Some(&random(1, [9, 1])), false)).contains("edge weights"));
     assert!(message(aggregate_max(&edges, &random(1, [4, 4]))).contains("rows of the sources"));
     let heads = random(2, [2, 2]);
-    let attend = |rows: &Tensor, bias: &Tensor| attention(&edges, rows, &heads, &heads, bias, none());
+    let attend = |rows: &Tensor, bias: &Tensor| attention(&edges, rows, &heads, &heads, bias, None, none());
     assert!(message(attend(&random(1, [5, 6]), &random(1, [1, 6]).view([-1]))).contains("width 6"));
     assert!(message(attend(&random(1, [4, 4]), &random(1, [1, 4]).view([-1]))).contains("rows of the sources"));
     assert!(message(attend(&rows, &random(1, [1, 3]).view([-1]))).contains("bias"));
     let (bias, targets) = (random(1, [1, 4]).view([-1]), random(1, [3, 4]));
-    let dynamic = |rows: &Tensor, targets: &Tensor| dynamic_attention(&edges, rows, targets, &heads, &bias, none());
+    let dynamic =
+        |rows: &Tensor, targets: &Tensor| dynamic_attention(&edges, rows, targets, &heads, &bias, None, none());
     assert!(message(dynamic(&random(1, [5, 6]), &targets)).contains("width 6"));
     assert!(message(dynamic(&rows, &rows)).contains("rows of the targets"));
+    let dropping = |ids: Vec<u32>, probability| {
+        let dropout = Dropout { ids: ids.into(), probability, key: StreamKey::new(1, Stream::Attention) };
+        message(attention(&edges, &rows, &heads, &heads, &bias, Some(dropout), none()))
+    };
+    assert!(dropping(vec![1, 2], 0.5).contains("vertices of the targets"));
+    assert!(dropping(vec![1, 2, 3], 1.0).contains("dropout"));
     assert!(message(layer_norm(place, &rows, &bias, &random(1, [1, 3]).view([-1]), none())).contains("shift"));
     assert!(message(biased(place, &rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
     assert!(message(super::Rows::Hidden(&rows).first(6)).contains("6"));

@@ -1,5 +1,7 @@
 //! Invariant 4: losses and gradients do not depend on parallelism, rank count or partition.
 
+use std::slice::from_ref;
+
 use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
@@ -12,7 +14,7 @@ use crate::batch::{BatchSampler, Input, load, sample};
 use crate::comms::Ranks;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::dry_run::DeviceRoom;
-use crate::infer::{Chunk, LayerWise, Room};
+use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
@@ -132,7 +134,8 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
 /// The logits of all vertices.
 fn logits(model: &Model, job: &Job<'_>) -> Vec<f32> {
     let source = FeatureSource::new(&job.features, model.place());
-    let pass = LayerWise::new(model, job.graph, &source, Room::UNLIMITED, None).unwrap();
+    let mut pass =
+        LayerWise::new(Team::new(model, Vec::new(), from_ref(&source)), job.graph, Room::UNLIMITED, None).unwrap();
     let mut logits = Vec::new();
     let mut visit = |chunk: Chunk<'_>| {
         logits.extend_from_slice(chunk.rows);
@@ -180,6 +183,13 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let off = distance(&forward, &inferred);
         assert!(off < 1e-5, "{:?}: off by {off}", config.model);
         assert!(trained.iter().all(|value| value.is_finite()));
+        // All else is the same in these: dropout of attention alone is drawn by seed, epoch and step, and in training only.
+        let drawn = |at| pass(&seeds, Some(DropoutKey { probability: 0.0, at }));
+        let once = drawn((1, 1, 1));
+        assert_eq!(once, drawn((1, 1, 1)));
+        for other in [(2, 1, 1), (1, 2, 1), (1, 1, 2)] {
+            assert_eq!(drawn(other) == once, config.model.attention_dropout == 0.0, "{:?}", config.model);
+        }
     }
 }
 

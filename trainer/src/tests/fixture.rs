@@ -222,6 +222,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
             heads: 2,
             dropout: 0.4,
             input_dropout: 0.0,
+            attention_dropout: if matches!(model, ModelKind::Gat | ModelKind::Gatv2) { 0.3 } else { 0.0 },
             normalise_features: FeatureNorm::None,
             norm: None,
             residual: false,
@@ -260,7 +261,7 @@ pub fn models() -> Vec<ModelConfig> {
             with(M::Gcn, N::Batch, false, J::Max),
             with(M::Gin, N::None, false, J::None),
             with(M::Gin, N::Batch, true, J::None),
-            with(M::Gatv2, N::None, true, J::Max),
+            ModelConfig { attention_dropout: 0.3, ..with(M::Gatv2, N::None, true, J::Max) },
             with(M::Resgcn, N::Batch, false, J::None),
             with(M::Resgcn, N::None, false, J::Max),
             with(M::Resgcn, N::Batch, false, J::Cat),
@@ -269,6 +270,7 @@ pub fn models() -> Vec<ModelConfig> {
             ModelConfig {
                 normalise_features: FeatureNorm::Row,
                 input_dropout: 0.6,
+                attention_dropout: 0.6,
                 ..with(M::Gat, N::None, false, J::None)
             },
         ])

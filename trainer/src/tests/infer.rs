@@ -1,6 +1,7 @@
 //! `gsplit infer` against a forward pass over the whole graph, and what it refuses.
 
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
@@ -10,10 +11,10 @@ use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::fixture::{CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, models, several_labels};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TrainConfig};
-use crate::infer::{Chunk, LayerWise, Room};
+use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
-use crate::place::Place;
+use crate::place::{GpuList, Place};
 use crate::source::{FeatureSource, Pinned};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
@@ -62,7 +63,7 @@ fn layers_on_disk_change_nothing() {
 
 /// What [`LayerWise`] hands out of a model's last two layers, and whether it needed the disk.
 fn last_two(model: &Model, job: &Job<'_>, source: &FeatureSource<'_>, room: Room<'_>) -> ([Vec<f32>; 2], bool) {
-    let pass = LayerWise::new(model, job.graph, source, room, None).unwrap();
+    let mut pass = LayerWise::new(Team::new(model, Vec::new(), from_ref(source)), job.graph, room, None).unwrap();
     let (mut rows, lowest) = ([Vec::new(), Vec::new()], model.num_layers() - 2);
     let mut visit = |chunk: Chunk<'_>| {
         rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
@@ -158,17 +159,17 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
     let source = FeatureSource::new(&job.features, model.place());
     let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };
-    let pass = LayerWise::new(&model, job.graph, &source, room, None).unwrap();
+    let mut pass = LayerWise::new(Team::new(&model, Vec::new(), from_ref(&source)), job.graph, room, None).unwrap();
     let message = pass.run(2, None, &NoProgress, &mut |_| Ok(())).unwrap_err().to_string();
     assert!(message.starts_with("layer 1 over all vertices: vertex "), "{message}");
     assert!(message.contains("in-edges") && message.contains("--device cpu"), "{message}");
 
     let checkpoint = trained(&fixture, ModelKind::Sage).0;
-    let on_host = InferConfig { checkpoint, gpu: Some(0), ..InferConfig::default() };
+    let on_host = InferConfig { checkpoint, gpus: Some(GpuList(vec![0])), ..InferConfig::default() };
     let message = run(&fixture, &on_host, 1 << 30).unwrap_err().to_string();
-    assert!(message.contains("--gpu is for --device cuda"), "{message}");
+    assert!(message.contains("--gpus is for --device cuda"), "{message}");
     // Elsewhere than here, a machine without a GPU says so.
-    let missing = InferConfig { device: crate::Device::Cuda, gpu: Some(4000), ..on_host };
+    let missing = InferConfig { device: crate::Device::Cuda, gpus: Some(GpuList(vec![4000])), ..on_host };
     let message = run(&fixture, &missing, 1 << 30).unwrap_err().to_string();
     assert!(message.contains("--device cpu") || message.contains("GPU 4000"), "{message}");
 }

@@ -1,6 +1,7 @@
 //! Link prediction: what is held out, what is sampled, and that every parallelism computes the same.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice::from_ref;
 
 use gsplit_kernels::{Communicator, Graph, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
@@ -11,6 +12,7 @@ use crate::batch::{BatchSampler, Ownership, sample};
 use crate::checkpoint::restore_parameters;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
 use crate::evaluate::evaluate;
+use crate::infer::Team;
 use crate::job::{Artifacts, Job};
 use crate::link::{LinkBatch, LinkSplit};
 use crate::model::Model;
@@ -204,7 +206,7 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let model = Model::new(&whole, job.features.dim(), job.outputs);
     restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
     let source = crate::source::FeatureSource::new(&job.features, model.place());
-    let test = || evaluate(&model, &job, &source, &NoProgress).unwrap()[1].1.unwrap();
+    let test = || evaluate(Team::new(&model, Vec::new(), from_ref(&source)), &job, &NoProgress).unwrap()[1].1.unwrap();
     assert_eq!(Some(test()), last.test);
     let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();
     tch::no_grad(|| drop(weight.shallow_clone().neg_()));

@@ -5,6 +5,7 @@ mod ahead;
 mod device;
 mod device_room;
 mod equivalence;
+mod evaluation;
 mod exchange;
 mod fixture;
 mod groups;

@@ -63,10 +63,24 @@ fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
         let message = parse(&[&format!("--input-dropout={share}")]).check().unwrap_err().to_string();
         assert!(message.contains(&format!("--input-dropout {share}: expected at least 0")), "{message}");
     }
+    let attending = |options: &[&str]| parse(&[&["--model", "gatv2"], options].concat());
+    assert_eq!(attending(&["--attention-dropout", "0.6"]).model.attention_dropout, 0.6);
+    attending(&["--attention-dropout", "0"]).check().unwrap();
+    for share in ["1", "-0.1", "NaN"] {
+        let message = attending(&[&format!("--attention-dropout={share}")]).check().unwrap_err().to_string();
+        assert!(message.contains(&format!("--attention-dropout {share}: expected at least 0")), "{message}");
+    }
+    let message = parse(&["--attention-dropout", "0.3"]).check().unwrap_err().to_string();
+    assert!(message.contains("--attention-dropout 0.3: there is no attention"), "{message}");
     let plain = parse(&[]);
     assert!(given.difference(&plain).is_some());
     let mut older = serde_json::to_value(&plain).unwrap();
-    for (table, key) in [("model", "normalise_features"), ("model", "input_dropout"), ("task", "scorer")] {
+    for (table, key) in [
+        ("model", "normalise_features"),
+        ("model", "input_dropout"),
+        ("model", "attention_dropout"),
+        ("task", "scorer"),
+    ] {
         assert!(older[table].as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
     assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);

@@ -129,4 +129,10 @@ fn batch_norm_waits_for_no_sums() {
 fn no_model_waits_for_more() {
     let single = |&kind: &ModelKind| (three_layers(kind, Parallelism::Single, 1, None), 3 + 1, 119);
     check(&ModelKind::value_variants().iter().map(single).collect::<Vec<_>>());
+    // Dropout of shares is drawn by the softmax.
+    for kind in [ModelKind::Gat, ModelKind::Gatv2] {
+        let (with, ..) = single(&kind);
+        let without = changed(&with, |config| config.model.attention_dropout = 0.0);
+        assert!(with.model.attention_dropout > 0.0 && one_step(&with)[0] == one_step(&without)[0], "{kind:?}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::for_each_case;
+use super::{for_each_case, vertices};
 use crate::spmm::tests::device::assert_same;
 use crate::spmm::tests::{Rounded, bits, rounded, values, widened};
 use crate::{
@@ -11,10 +11,22 @@ use crate::{
     head_products_backward, head_products_backward_on_device, head_products_on_device,
 };
 
-/// `op` on a GPU.
-fn on_device<'a>(op: &Attention<'_>, edges: &'a DeviceEdges) -> DeviceAttention<'a> {
-    let Attention { heads, head_dim, slope, self_loops, .. } = *op;
-    DeviceAttention { edges, heads, head_dim, slope, self_loops }
+/// `op` on a GPU, where `vertices` are those of the targets.
+pub(super) fn on_device<'a>(
+    op: &Attention<'_>,
+    edges: &'a DeviceEdges,
+    vertices: &'a DeviceBuffer<u32>,
+) -> DeviceAttention<'a> {
+    let Attention { heads, head_dim, slope, self_loops, dropout, .. } = *op;
+    let dropout = dropout.map(|(_, rate, key)| (vertices.slice(), rate, key));
+    DeviceAttention { edges, heads, head_dim, slope, self_loops, dropout }
+}
+
+/// The same shares, and the same dropped, to the bit.
+fn assert_same_shares(found: &[f32], expected: &[f32], name: &str) {
+    assert_same(found, expected, false, &format!("shares, {name}"));
+    let dropped = |shares: &[f32]| shares.iter().map(|share| share.is_sign_negative()).collect::<Vec<_>>();
+    assert_eq!(dropped(found), dropped(expected), "dropped, {name}");
 }
 
 fn gpu_of(name: &str) -> Gpu {
@@ -30,7 +42,8 @@ fn attention_and_its_gradients_are_those_of_the_host() {
     for_each_case(|name, host, [rows, from_source, from_target]| {
         let gpu = gpu_of(name);
         let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
-        let device = on_device(host, &edges);
+        let vertices = gpu.upload(&vertices(host.edges.num_targets())).unwrap();
+        let device = on_device(host, &edges, &vertices);
         assert_eq!((device.dim(), device.num_shares()), (host.dim(), host.num_shares()));
         let (len, num_shares) = (host.edges.num_targets() * host.dim(), host.num_shares());
         let (mut out, mut shares) = (filled(len), filled(num_shares));
@@ -39,7 +52,7 @@ fn attention_and_its_gradients_are_those_of_the_host() {
         let scores = [s.slice(), t.slice()];
         let (mut found, mut found_shares) = (gpu.alloc(len).unwrap(), gpu.alloc(num_shares).unwrap());
         device.forward(&gpu, r.slice(), scores, &mut found.slice_mut(), &mut found_shares.slice_mut()).unwrap();
-        assert_same(&found_shares.to_vec().unwrap(), &shares, false, &format!("shares, {name}"));
+        assert_same_shares(&found_shares.to_vec().unwrap(), &shares, name);
         assert_same(&found.to_vec().unwrap(), &out, false, name);
 
         let gradient = values(9, len);
@@ -78,7 +91,8 @@ fn rounded_rows<T: Rounded>() {
     for_each_case(|name, host, [rows, from_source, from_target]| {
         let gpu = gpu_of(name);
         let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
-        let device = on_device(host, &edges);
+        let vertices = gpu.upload(&vertices(host.edges.num_targets())).unwrap();
+        let device = on_device(host, &edges, &vertices);
         let (len, num_shares) = (host.edges.num_targets() * host.dim(), host.num_shares());
         let narrow: Vec<T> = rounded(&rows);
         let (wide, narrow) = (gpu.upload(&widened(&narrow)).unwrap(), gpu.upload(&narrow).unwrap());
@@ -151,7 +165,8 @@ fn dynamic_attention_and_its_gradients_are_those_of_the_host() {
     for_each_case(|name, host, [sources, ..]| {
         let gpu = gpu_of(name);
         let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
-        let device = on_device(host, &edges);
+        let vertices = gpu.upload(&vertices(host.edges.num_targets())).unwrap();
+        let device = on_device(host, &edges, &vertices);
         let (len, num_shares) = (host.edges.num_targets() * host.dim(), host.num_shares());
         let targets = values(7, len);
         let vector: Vec<f32> = values(8, host.dim()).iter().map(|value| 4.0 * value).collect();
@@ -162,7 +177,7 @@ fn dynamic_attention_and_its_gradients_are_those_of_the_host() {
         let device_rows = DeviceDynamicRows { sources: s.slice(), targets: t.slice(), vector: v.slice() };
         let (mut found, mut found_shares) = (gpu.alloc(len).unwrap(), gpu.alloc(num_shares).unwrap());
         device.forward_dynamic(&gpu, device_rows, &mut found.slice_mut(), &mut found_shares.slice_mut()).unwrap();
-        assert_same(&found_shares.to_vec().unwrap(), &shares, false, &format!("shares, {name}"));
+        assert_same_shares(&found_shares.to_vec().unwrap(), &shares, name);
         assert_same(&found.to_vec().unwrap(), &out, false, name);
 
         let gradient = values(9, len);
@@ -214,7 +229,7 @@ fn products_of_heads_are_those_of_the_host() {
 fn wrong_sizes_are_refused() {
     let gpu = Gpu::under_test(0);
     let edges = DeviceEdges::new(gpu.upload(&[0u32, 0, 1]).unwrap(), gpu.upload(&[0u32]).unwrap(), 1).unwrap();
-    let op = DeviceAttention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false };
+    let op = DeviceAttention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None };
     let buffers: Vec<_> = (0..5).map(|len| gpu.zeros::<f32>(len).unwrap()).collect();
     let slice = |len: usize| buffers[len].slice();
     let (mut out, mut shares) = (gpu.zeros(4).unwrap(), gpu.zeros(1).unwrap());

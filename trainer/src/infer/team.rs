@@ -1,0 +1,76 @@
+//! Who computes a layer: workers with the same model, each at a place of its own and on a thread of its own.
+//!
+//! A worker more takes a copy of the parameters on its place, and of the host's threads its share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::model::Model;
+use crate::place::Place;
+use crate::ranks::panic_reason;
+use crate::source::FeatureSource;
+use crate::train::set_torch_threads;
+use crate::{Error, Result};
+
+/// Workers, of which the first is the calling thread.
+pub struct Team<'a> {
+    first: &'a Model,
+    others: Vec<Model>,
+    sources: &'a [FeatureSource<'a>],
+}
+
+impl<'a> Team<'a> {
+    /// A worker for each of `sources`, which give feature rows at the places of the models: of `first`, then of `others`. All models
+    /// have the same parameters.
+    pub fn new(first: &'a Model, others: Vec<Model>, sources: &'a [FeatureSource<'a>]) -> Self {
+        Self { first, others, sources }
+    }
+
+    /// The model of the first worker.
+    pub fn model(&self) -> &'a Model {
+        self.first
+    }
+
+    /// The feature rows of the first worker.
+    pub fn source(&self) -> &'a FeatureSource<'a> {
+        &self.sources[0]
+    }
+
+    /// Where each computes.
+    pub fn places(&self) -> Vec<Place> {
+        self.sources.iter().map(|source| source.place().clone()).collect()
+    }
+
+    /// `work` by every worker at the same time; what each returned. The flag that it is given becomes true once another worker has
+    /// failed: then nobody needs its work any more.
+    ///
+    /// # Errors
+    /// That of the first worker which has one; [`Error::Rank`] for a worker that panicked.
+    pub fn each<R: Send>(
+        &mut self,
+        work: impl Fn(&Model, &FeatureSource<'_>, &AtomicBool) -> Result<R> + Sync,
+    ) -> Result<Vec<R>> {
+        let threads = tch::get_num_threads().max(1) as usize;
+        let share = threads / self.sources.len();
+        let failed = AtomicBool::new(false);
+        let work = |rank: usize, model: &Model, source: &FeatureSource<'_>| {
+            set_torch_threads(share);
+            let result = catch_unwind(AssertUnwindSafe(|| work(model, source, &failed)))
+                .unwrap_or_else(|panic| Err(Error::Rank { rank, reason: panic_reason(&*panic) }));
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            result
+        };
+        let work = &work;
+        let results: Vec<Result<R>> = thread::scope(|scope| {
+            let others = self.others.iter_mut().zip(&self.sources[1..]).zip(1..);
+            let others: Vec<_> =
+                others.map(|((model, source), rank)| scope.spawn(move || work(rank, model, source))).collect();
+            let first = work(0, self.first, &self.sources[0]);
+            let died = |_| Err(Error::Option("a thread that evaluates panicked, see the line above".into()));
+            [first].into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(died))).collect()
+        });
+        set_torch_threads(threads);
+        results.into_iter().collect()
+    }
+}

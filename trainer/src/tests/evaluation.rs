@@ -1,0 +1,380 @@
+//! Evaluation and inference by several workers: the bits of one, wherever the rows lie, and an end when one of them ends.
+
+use std::slice::from_ref;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use gsplit_kernels::CommError;
+use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
+
+use super::fixture::{
+    Cut, Fixture, changed, communities, config, dataset, models, several_labels, store_partition, without_valid,
+};
+use super::links::link_config;
+use super::processes::before;
+use super::runs::run;
+use crate::config::{Dtype, ModelKind, Parallelism, ScorerKind, TrainConfig};
+use crate::evaluate::evaluate;
+use crate::infer::{Chunk, LayerWise, Room, Team};
+use crate::job::{Artifacts, Job};
+use crate::model::Model;
+use crate::place::{GpuList, Place};
+use crate::source::{FeatureSource, Pinned};
+use crate::{Error, InferConfig, Predict, RunOptions, infer, train};
+
+/// Adds up what is counted.
+#[derive(Default)]
+struct Rows(AtomicU64);
+
+impl Stage for Rows {
+    fn advance(&self, by: u64) {
+        self.0.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+/// A model with initial parameters at each of `places`, by `work`.
+fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> R) -> R {
+    tch::set_num_threads(places.len() as i32);
+    let model = |place| Model::with_layers(place, job.config, job.features.dim(), job.outputs, None);
+    let first = model(&places[0]);
+    // Parameters that are not the initial ones, of the first alone.
+    tch::no_grad(|| {
+        first.parameters().state().for_each(|(_, tensor)| drop(tensor.shallow_clone().g_add_scalar_(0.01)))
+    });
+    let others = places[1..].iter().map(|place| {
+        let other = model(place);
+        other.parameters().copy_from(first.parameters()).unwrap();
+        other
+    });
+    let others: Vec<Model> = others.collect();
+    let pinned = places[0].gpu().and_then(|gpu| Pinned::new(&job.features, gpu).unwrap());
+    let source = |(worker, place)| match &pinned {
+        Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, worker).unwrap(),
+        None => FeatureSource::new(&job.features, place),
+    };
+    let sources: Vec<FeatureSource<'_>> = places.iter().enumerate().map(source).collect();
+    work(Team::new(&first, others, &sources))
+}
+
+/// What of `wanted` the last two layers return, and whether it needed the disk.
+fn rows(job: &Job<'_>, places: &[Place], room: Room<'_>, wanted: Option<&[u32]>) -> ([Vec<f32>; 2], bool) {
+    with_team(job, places, |team| {
+        let mut pass = LayerWise::new(team, job.graph, room, None).unwrap();
+        let (lowest, counted) = (pass.model().num_layers() - 2, Rows::default());
+        let (mut rows, mut seen) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut visit = |chunk: Chunk<'_>| {
+            rows[chunk.layer - lowest].extend_from_slice(chunk.rows);
+            seen[chunk.layer - lowest].extend_from_slice(chunk.vertices);
+            Ok(())
+        };
+        pass.run(lowest, wanted, &counted, &mut visit).unwrap();
+        let all: Vec<u32> = (0..job.graph.num_vertices() as u32).collect();
+        assert_eq!(seen, [&all[..], wanted.unwrap_or(&all)], "each once, in their order");
+        assert_eq!(counted.0.into_inner(), pass.num_rows(wanted));
+        (rows, pass.spills())
+    })
+}
+
+/// Runs `body` with what a run on `config` opens.
+fn with_job<R>(dataset: &Dataset, config: &TrainConfig, body: impl FnOnce(&Job<'_>) -> R) -> R {
+    let artifacts = Artifacts::open(dataset, config).unwrap();
+    body(&Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap())
+}
+
+/// Values that lie between the layers for a vertex, both tables together.
+fn hidden_widths(job: &Job<'_>) -> u64 {
+    with_team(job, &[Place::host()], |team| (0..2).map(|layer| team.model().out_dim(layer) as u64).sum())
+}
+
+/// Room for chunks of a few vertices, the same for any number of workers.
+fn little(bytes: u64, workers: usize) -> Room<'static> {
+    Room { bytes: bytes * workers as u64, ..Room::UNLIMITED }
+}
+
+#[test]
+fn workers_on_the_host_compute_what_one_does_to_the_bit() {
+    let fixture = dataset(91, 400, 4);
+    let folder = tempfile::tempdir().unwrap();
+    let mut on_disks = 0;
+    for (at, shape) in models().into_iter().enumerate() {
+        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
+        with_job(&fixture.dataset, &config, |job| {
+            let subset: Vec<u32> = (0..400).step_by(7).collect();
+            let wanted = [None, Some(&subset[..]), Some(&[][..]), Some(&[399][..])][at % 4];
+            let expected = rows(job, &[Place::host()], little(12_000, 1), wanted).0;
+            // Three, a number of workers that most chunks are not, and more than there are chunks.
+            for workers in [3, 50] {
+                let places = vec![Place::host(); workers];
+                let found = rows(job, &places, little(12_000, workers), wanted).0;
+                assert!(found == expected, "{shape:?}, {workers} workers");
+                let on_disk = Room { scratch: Some(folder.path()), ..little(12_000, workers) };
+                let (found, spilled) = rows(job, &places, on_disk, wanted);
+                let small = hidden_widths(job) * 400 * 4 <= 12_000 * workers as u64 / 2;
+                assert!(found == expected && spilled != small, "{shape:?}, {workers} workers, {spilled}");
+                on_disks += u32::from(spilled);
+            }
+        });
+    }
+    assert!(on_disks > 0 && std::fs::read_dir(folder.path()).unwrap().next().is_none());
+}
+
+/// GPUs of their own, two workers on each, and one alone; rows on the GPUs, in the host's memory which they read, and on disk.
+#[test]
+fn workers_on_gpus_compute_what_one_does_to_the_bit() {
+    let fixture = dataset(92, 200, 3);
+    let folder = tempfile::tempdir().unwrap();
+    for (order, dtype) in [(0, Dtype::F32), (1, Dtype::F32), (2, Dtype::Bf16)] {
+        let kind = [ModelKind::Sage, ModelKind::Gat, ModelKind::Resgcn][order as usize];
+        with_job(&fixture.dataset, &config(kind, Parallelism::Single, 1), |job| {
+            let place = |order| Place::under_test(order).with_dtype(dtype);
+            let [first, second] = [place(order), place(order + 1)];
+            let with = |device_bytes, bytes, workers| Room {
+                device_bytes: Some(device_bytes),
+                scratch: Some(folder.path()),
+                ..little(bytes, workers)
+            };
+            let expected = rows(job, from_ref(&first), with(1 << 30, 12_000, 1), None).0;
+            let apart = [first.clone(), second.clone()];
+            let shared = [first.clone(), second.clone(), second.clone(), first.clone()];
+            for (places, device_bytes, bytes) in
+                [(&apart[..], 1 << 30, 12_000), (&shared, 1 << 30, 12_000), (&apart, 12_000, 1 << 30)]
+            {
+                let (found, spilled) = rows(job, places, with(device_bytes, bytes, places.len()), None);
+                assert!(found == expected && !spilled, "{kind:?}, {} workers, {device_bytes}", places.len());
+            }
+            let (found, spilled) = rows(job, &apart, with(12_000, 12_000, 2), None);
+            assert!(found == expected && spilled == (dtype == Dtype::F32), "{kind:?} on disk");
+        });
+    }
+}
+
+/// What lies between layers is rounded as in training, and takes 2 bytes a value wherever it lies.
+#[test]
+fn rows_of_two_bytes_lie_between_layers_in_runs_of_such() {
+    let fixture = dataset(99, 120, 4);
+    let folder = tempfile::tempdir().unwrap();
+    for (order, shape) in (0..).zip(models()) {
+        let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
+        with_job(&fixture.dataset, &config, |job| {
+            let exact = rows(job, &[Place::under_test(order % 4)], Room::UNLIMITED, None).0;
+            let scale = exact[1].iter().fold(0f32, |most, value| most.max(value.abs()));
+            let dtype = [Dtype::Bf16, Dtype::F16][order as usize % 2];
+            let place = Place::under_test(order % 4).with_dtype(dtype);
+            let (found, _) = rows(job, from_ref(&place), Room::UNLIMITED, None);
+            let off = found[1].iter().zip(&exact[1]).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+            let most = if dtype == Dtype::Bf16 { 0.1 } else { 0.02 };
+            assert!(found != exact && off < most * scale, "{shape:?} in {dtype:?}: {off} of {scale}");
+            // In the host's memory is room for two tables of 2 bytes a value, not of 4; on the GPU for chunks alone.
+            let widths = hidden_widths(job);
+            let device_bytes = Some(470 * widths);
+            let bytes = 120 * widths * 2 * 3;
+            let room = Room { bytes, scratch: Some(folder.path()), device_bytes, ..Room::UNLIMITED };
+            assert!(!rows(job, &[place], room, None).1, "{shape:?} in {dtype:?}");
+            assert!(rows(job, &[Place::under_test(0)], room, None).1, "{shape:?} in f32");
+        });
+    }
+}
+
+#[test]
+fn scores_do_not_depend_on_the_number_of_workers() {
+    let (one, several, linked) = (dataset(93, 400, 5), several_labels(94, 400, 5), communities(200, 5));
+    let nodes = |metric: &str| {
+        changed(&config(ModelKind::Sage, Parallelism::Single, 1), |config| {
+            config.task.metric = Some(metric.parse().unwrap());
+        })
+    };
+    let links =
+        |scorer| changed(&link_config(ModelKind::Gcn, Parallelism::Single, 1), |config| config.task.scorer = scorer);
+    let cases: [(&Fixture, TrainConfig); 6] = [
+        (&one, nodes("accuracy")),
+        (&one, nodes("macro-f1")),
+        (&several, nodes("micro-f1")),
+        (&several, nodes("roc-auc")),
+        (&linked, links(ScorerKind::Dot)),
+        (&linked, links(ScorerKind::Mlp)),
+    ];
+    for (fixture, config) in cases {
+        with_job(&fixture.dataset, &config, |job| {
+            for place in [Place::host(), Place::under_test(1)] {
+                let scores = |workers| {
+                    let counted = Rows::default();
+                    let places = vec![place.clone(); workers];
+                    let scores = with_team(job, &places, |team| evaluate(team, job, &counted)).unwrap();
+                    (scores, counted.0.into_inner())
+                };
+                let expected = scores(1);
+                assert!(expected.0.iter().all(|(_, score)| score.is_some_and(|score| score > 0.0)), "{expected:?}");
+                for workers in [2, 5] {
+                    assert_eq!(scores(workers), expected, "{:?}, {workers} workers at {place:?}", config.task);
+                }
+            }
+        });
+    }
+}
+
+/// A chunk is what a rank of the same process takes: small graphs are one, a split may have no vertex.
+#[test]
+fn runs_on_any_number_of_ranks_score_what_inference_does() {
+    let fixture = dataset(95, 250, 5);
+    store_partition(&fixture.dataset, Cut::Lopsided, 4);
+    for (parallelism, emulated) in
+        [(Parallelism::Split, None), (Parallelism::Data, None), (Parallelism::Split, Some(1))]
+    {
+        let config = changed(&config(ModelKind::Gat, parallelism, 4), |config| config.epochs = 1);
+        let checkpoint = fixture.folder.path().join(format!("{parallelism}-{emulated:?}"));
+        let options = RunOptions { checkpoint: Some(checkpoint.clone()), emulated, ..RunOptions::default() };
+        let summary = run(&fixture, &config, &options).unwrap();
+        let last = summary.epochs.last().unwrap();
+        let alone = InferConfig { checkpoint, emulated, ..InferConfig::default() };
+        let found = infer(&fixture.dataset, &alone, 1 << 32, None, &NoProgress).unwrap().scores;
+        assert_eq!([found[1].1, found[2].1], [last.valid, last.test], "{parallelism}, {emulated:?}");
+        assert!(last.evaluate_s > 0.0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = without_valid(&folder.path().join("ds"), &[0, 1, 2, 3, 4], &[1, 0, 3, 2]);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| config.epochs = 1);
+    let summary = train(&dataset, &config, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    assert_eq!((summary.epochs[0].valid, summary.epochs[0].test), (None, None));
+}
+
+#[test]
+fn several_gpus_infer_what_one_does_in_the_order_of_the_vertices() {
+    let fixture = dataset(96, 500, 5);
+    let checkpoint = fixture.folder.path().join("run");
+    let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..RunOptions::default() };
+    run(&fixture, &config(ModelKind::Gatv2, Parallelism::Single, 1), &kept).unwrap();
+    let files = |gpus: Vec<usize>, memory: u64| {
+        let to = |name: &str| fixture.folder.path().join(name);
+        let config = InferConfig {
+            checkpoint: checkpoint.clone(),
+            predict: Predict::Logits,
+            out: Some(to("p.parquet")),
+            embeddings: Some(to("e.npy")),
+            force: true,
+            gpus: Some(GpuList(gpus)),
+            emulated: Some(2),
+            ..InferConfig::default()
+        };
+        let summary = infer(&fixture.dataset, &config, memory, None, &NoProgress).unwrap();
+        (summary.scores, ["p.parquet", "e.npy", "e.ids.npy"].map(|name| std::fs::read(to(name)).unwrap()))
+    };
+    // So little that chunks are many.
+    let expected = files(vec![0], 100_000);
+    assert!(files(vec![0, 1, 2], 300_000) == expected);
+}
+
+/// Tells when the evaluation has begun, and by which thread; perhaps asks to stop when the first rows are counted.
+struct Watch {
+    evaluating: &'static Mutex<Option<ThreadId>>,
+    stop: Option<&'static AtomicBool>,
+}
+
+impl Progress for Watch {
+    fn stage(&self, name: &str, _total: Option<u64>, _unit: Unit) -> Box<dyn Stage> {
+        if name != "evaluate" {
+            return Box::new(NoProgress);
+        }
+        *self.evaluating.lock().unwrap() = Some(thread::current().id());
+        Box::new(StopAtOnce(self.stop))
+    }
+
+    fn note(&self, _line: &str) {}
+}
+
+struct StopAtOnce(Option<&'static AtomicBool>);
+
+impl Stage for StopAtOnce {
+    fn advance(&self, _by: u64) {
+        self.0.iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
+    }
+}
+
+static IN_STOPPED: Mutex<Option<ThreadId>> = Mutex::new(None);
+static IN_FAILED: Mutex<Option<ThreadId>> = Mutex::new(None);
+static IN_PANICKED: Mutex<Option<ThreadId>> = Mutex::new(None);
+
+/// A run of three ranks, of whose evaluation `happens` on all workers but the first, while the first is in its first chunk.
+fn evaluated(
+    fixture: &Fixture,
+    evaluating: &'static Mutex<Option<ThreadId>>,
+    stop: Option<&'static AtomicBool>,
+    happens: fn() -> crate::Result<()>,
+) -> Error {
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 3), |config| {
+        (config.batch_size, config.epochs) = (20_000, 30);
+    });
+    let options = RunOptions {
+        layer: Some(before(happens)),
+        timeout: Some(Duration::from_secs(60)),
+        stop,
+        ..RunOptions::default()
+    };
+    let started = Instant::now();
+    let watch = Watch { evaluating, stop };
+    let error = train(&fixture.dataset, &config, &options, &watch, &|_| {}).unwrap_err();
+    assert!(evaluating.lock().unwrap().is_some() && started.elapsed() < Duration::from_secs(30));
+    error
+}
+
+/// Fails in the evaluation on all workers but the first, which waits for that.
+fn unless_first(
+    evaluating: &Mutex<Option<ThreadId>>,
+    failed: &AtomicBool,
+    fail: fn() -> crate::Result<()>,
+) -> crate::Result<()> {
+    let first = *evaluating.lock().unwrap();
+    match first.is_some_and(|first| first == thread::current().id()) {
+        _ if first.is_none() => Ok(()),
+        false => {
+            failed.store(true, Ordering::Relaxed);
+            fail()
+        }
+        true => {
+            let started = Instant::now();
+            while !failed.load(Ordering::Relaxed) && started.elapsed() < Duration::from_secs(20) {
+                thread::sleep(Duration::from_millis(5));
+            }
+            Ok(())
+        }
+    }
+}
+
+#[test]
+fn a_stop_or_a_failure_in_the_evaluation_of_a_worker_ends_all_ranks_with_its_reason() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    static FAILED: AtomicBool = AtomicBool::new(false);
+    static PANICKED: AtomicBool = AtomicBool::new(false);
+    // More than one chunk a layer.
+    let fixture = dataset(97, 40_000, 1);
+    let error = evaluated(&fixture, &IN_STOPPED, Some(&STOP), || Ok(()));
+    assert!(matches!(error, Error::Interrupted), "{error}");
+
+    let error = evaluated(&fixture, &IN_FAILED, None, || {
+        unless_first(&IN_FAILED, &FAILED, || Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()))
+    });
+    assert!(error.to_string().contains("the GPU is lost") && FAILED.load(Ordering::Relaxed), "{error}");
+
+    let error =
+        evaluated(&fixture, &IN_PANICKED, None, || unless_first(&IN_PANICKED, &PANICKED, || panic!("a wrong index")));
+    assert!(matches!(&error, Error::Rank { rank: 1 | 2, reason } if reason == "a wrong index"), "{error}");
+}
+
+/// Workers that wait to show their chunk do not wait for one that never comes.
+#[test]
+fn who_is_shown_chunks_may_refuse_one() {
+    let fixture = dataset(98, 300, 4);
+    with_job(&fixture.dataset, &config(ModelKind::Sage, Parallelism::Single, 1), |job| {
+        with_team(job, &vec![Place::host(); 4], |team| {
+            let mut pass = LayerWise::new(team, job.graph, little(30_000, 4), None).unwrap();
+            let mut shown = 0;
+            let mut refuse = |_: Chunk<'_>| {
+                shown += 1;
+                if shown == 3 { Err(Error::Option("the disk is full".into())) } else { Ok(()) }
+            };
+            let error = pass.run(1, None, &NoProgress, &mut refuse).unwrap_err();
+            assert!(error.to_string() == "the disk is full" && shown == 3, "{error}, {shown} shown");
+        });
+    });
+}
