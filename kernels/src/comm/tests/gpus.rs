@@ -64,8 +64,8 @@ impl Transport for Wire {
             }
             *arrived = !stuck.contains(from);
         }
-        // As NCCL does it: what has arrived was waited for.
-        Ok(stuck.is_empty() && gpu.is_done()?)
+        // What has arrived was waited for, as NCCL has it.
+        Ok(gpu.is_done()? && stuck.is_empty())
     }
 
     fn abort(&self) {
