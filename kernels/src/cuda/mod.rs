@@ -6,14 +6,13 @@
 //!
 //! ```text
 //! gpu.rs        one GPU and stream          driver.rs     by the CUDA driver
-//! buffer.rs     its memory                  emulated.rs   by the host, for tests (feature `emulation`)
+//! buffer.rs     its memory                  emulated/     by the host, for tests (feature `emulation`)
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
 //! event.rs      points in a stream's work   fake/         a driver for tests (feature `emulation`)
-//! emulate.h     kernels on the host         hazards.h     what a GPU would not forgive
 //! ```
 
 mod buffer;
@@ -26,8 +25,6 @@ mod event;
 mod facts;
 #[cfg(test)]
 mod fake;
-#[cfg(all(test, feature = "emulation"))]
-mod faults;
 mod gpu;
 mod landing;
 mod library;

@@ -4,7 +4,7 @@
 //
 // The compiler calls `__tsan_read4` and the like before each access to memory of a kernel (-fsanitize=thread, whose own library
 // is not used), and `__ubsan_handle_...` where arithmetic goes wrong. Every four bytes of device memory, and of shared memory,
-// remember who wrote them last and who read them since. What comes before what:
+// remember who wrote them last and who read them since; memory that is not the emulation's (tensors, the host's) is not watched. What comes before what:
 //
 //   in a thread       everything in its order
 //   in a warp         what __syncwarp is between; shuffles and votes are no such thing
@@ -213,7 +213,7 @@ UNWATCHED inline bool touch_all(Granule *granule, uintptr_t at, size_t bytes, He
     return true;
 }
 
-// What the calling thread of an emulated block does, in emulate.h.
+// What the calling thread of an emulated block does, in threads.h.
 uint32_t launch_number();
 Here here(Kind kind);
 // Notes what went wrong, and ends the launch.

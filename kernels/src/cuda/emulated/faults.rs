@@ -1,8 +1,8 @@
 //! The emulation finds what kernels and streams must not do.
 
-use super::gpu::{Argument, Kernel, Shape};
-use super::module::Module;
-use super::{Gpu, GpuError};
+use super::super::gpu::{Argument, Kernel, Shape};
+use super::super::module::Module;
+use super::super::{Gpu, GpuError};
 
 const FAULTY: Kernel = Kernel { module: &Module { name: "faulty", source: include_str!("faulty.cu") }, name: "faulty" };
 
