@@ -18,8 +18,9 @@ fn emulation() {
     kernels(&root.join("src"), &mut found);
     found.sort();
     // Headers first: what they define is the same for all.
-    let mut all: String =
-        ["emulate.h", "device.cuh", "columns.cuh", "rows.cuh"].map(|name| format!("#include \"{name}\"\n")).concat();
+    let mut all: String = ["emulated/calls.h", "device.cuh", "columns.cuh", "rows.cuh"]
+        .map(|name| format!("#include \"{name}\"\n"))
+        .concat();
     // Kernels of different files may use the same names for what is their own.
     for (at, path) in found.iter().enumerate() {
         all += &format!("namespace file_{at} {{\n#include \"{}\"\n}}\n", path.display());
@@ -32,10 +33,12 @@ fn emulation() {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
-        .opt_level(1)
+        .opt_level(2)
         .flag("-w")
         // Single-precision sums are to be those of the CPU, bit for bit.
         .flag("-ffp-contract=off")
+        // Calls what emulated/hazards.h has for them; no library of the compiler's is linked.
+        .flag("-fsanitize=thread,alignment,bounds,shift,float-cast-overflow,integer-divide-by-zero")
         .include(root.join("src/cuda"))
         .file(&unit)
         .compile("gsplit_emulation");

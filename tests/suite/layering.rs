@@ -52,7 +52,7 @@ fn unsafe_code_is_in_its_room() {
         "buffer.rs",
         "compile.rs",
         "driver.rs",
-        "emulated.rs",
+        "cuda/emulated/mod.rs",
         "event.rs",
         "facts.rs",
         "landing.rs",

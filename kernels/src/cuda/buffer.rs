@@ -146,9 +146,21 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// # Errors
     /// What the GPU reports, of earlier launches too.
     pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
+        self.copied_by(|parts, bytes| gpu.backend().download(parts, bytes))
+    }
+
+    /// The values as they are while another stream may be writing them.
+    pub(crate) fn peek(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
+        self.copied_by(|parts, bytes| gpu.backend().peek(parts, bytes))
+    }
+
+    fn copied_by(
+        &self,
+        copy: impl FnOnce(&[(u64, usize)], &mut [u8]) -> Result<(), GpuError>,
+    ) -> Result<Vec<T>, GpuError> {
         let mut values = vec![T::zeroed(); self.len];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-        gpu.backend().download(&[(self.address, bytes.len())], bytes)?;
+        copy(&[(self.address, bytes.len())], bytes)?;
         Ok(values)
     }
 }
@@ -335,7 +347,10 @@ mod tests {
         let values = other.upload(&[1u32, 2, 3]).unwrap();
         let mut here = gpu.zeros::<u32>(5).unwrap();
         let mut part = here.slice_mut().part(1, 4).unwrap();
-        part.copy_from_other(&gpu.side_stream().unwrap(), &other, values.slice()).unwrap();
+        let side = gpu.side_stream().unwrap();
+        side.wait_for(&gpu).unwrap();
+        part.copy_from_other(&side, &other, values.slice()).unwrap();
+        gpu.wait_for(&side).unwrap();
         assert!(part.copy_from_other(&gpu, &other, values.slice().part(0, 2).unwrap()).is_err());
         assert_eq!(here.to_vec().unwrap(), [0, 1, 2, 3, 0]);
     }

@@ -1,6 +1,6 @@
 // What every kernel may use: integers of a known width, Philox, sums over a warp, loads that widen.
 //
-// Also compiled as C++ for the host (`emulate.h` is then included first), where kernels are tested without a GPU.
+// Also compiled as C++ for the host (`emulated/language.h` is then included first), where kernels are tested without a GPU.
 #pragma once
 
 typedef unsigned char u8;
@@ -16,6 +16,13 @@ typedef long long i64;
 #define KERNEL_ENTRY extern "C" __global__
 // A block's shared memory whose size the launch says.
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; type *name = (type *)name##_bytes
+#endif
+
+// Memory that other threads may write meanwhile by atomics, or by `relaxed_store` the same: some value that was there, whole, and for the
+// compiler no reason to keep it.
+#ifndef EMULATED
+template <typename T> __device__ __forceinline__ T relaxed_load(const T *at) { return *(const volatile T *)at; }
+template <typename T> __device__ __forceinline__ void relaxed_store(T *at, T value) { *(volatile T *)at = value; }
 #endif
 
 #define WARP 32

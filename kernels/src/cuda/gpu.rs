@@ -20,6 +20,10 @@ pub(super) trait Backend: Send + Sync + Debug {
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
     /// The bytes that `parts` (address and length) are, one behind the other; one wait for all.
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;
+    /// The same of memory that another stream may write meanwhile.
+    fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
+        self.download(parts, to)
+    }
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// As `copy`, from memory of `source`, which may be another GPU.
     fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;

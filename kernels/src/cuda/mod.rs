@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! gpu.rs        one GPU and stream          driver.rs     by the CUDA driver
-//! buffer.rs     its memory                  emulated.rs   by the host, for tests (feature `emulation`)
+//! buffer.rs     its memory                  emulated/     by the host, for tests (feature `emulation`)
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people

@@ -19,14 +19,14 @@ __device__ __forceinline__ u32 note(Table table, u32 id, u32 position) {
     const u32 rest = ~position;
     if (table.direct) {
         // Most ids of a mini-batch have been noted before: reading is cheaper.
-        if (table.direct[id] < rest) atomicMax(&table.direct[id], rest);
+        if (relaxed_load(&table.direct[id]) < rest) atomicMax(&table.direct[id], rest);
         return id;
     }
     const u64 word = (u64)id << 32 | rest;
     // Fibonacci hashing, by the bits that the mask takes.
     u32 slot = (u32)((id * 0x9E3779B97F4A7C15ull) >> 32) & table.mask;
     for (;; slot = (slot + 1) & table.mask) {
-        u64 found = table.slots[slot];
+        u64 found = relaxed_load(&table.slots[slot]);
         if (found == 0) found = atomicCAS(&table.slots[slot], 0ull, word);
         if (found == 0) return slot;
         if ((u32)(found >> 32) == id) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ u32 note(Table table, u32 id, u32 position) {
 }
 
 __device__ __forceinline__ u32 position_of(Table table, u32 slot) {
-    return ~(table.direct ? table.direct[slot] : (u32)table.slots[slot]);
+    return ~(table.direct ? relaxed_load(&table.direct[slot]) : (u32)relaxed_load(&table.slots[slot]));
 }
 
 __device__ __forceinline__ u32 id_of(Table table, u32 slot) {

@@ -137,7 +137,7 @@ __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 m
     const u32 pick = picks[j];
     u32 slot = (pick * 0x9E3779B1u >> 7) & mask;
     for (;; slot = (slot + 1) & mask) {
-        u32 found = table[slot];
+        u32 found = relaxed_load(&table[slot]);
         if (found == 0xFFFFFFFFu) found = atomicCAS(&table[slot], 0xFFFFFFFFu, j);
         if (found == 0xFFFFFFFFu) return slot;
         if (picks[found] == pick) {
@@ -179,7 +179,7 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
             for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) first_to_draw(drawn, firsts, 2 * size - 1, j);
             __syncthreads();
             for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
-                if (firsts[first_to_draw(drawn, firsts, 2 * size - 1, j)] < j) picks[j] = lowest + j;
+                if (relaxed_load(&firsts[first_to_draw(drawn, firsts, 2 * size - 1, j)]) < j) picks[j] = lowest + j;
             }
             do {
                 __syncthreads();
@@ -188,9 +188,10 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
                 for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
                     const u32 link = drawn[j] - lowest;
                     if (picks[j] != drawn[j] || drawn[j] < lowest || link >= j) continue;
-                    if (picks[link] != drawn[link]) {
-                        picks[j] = lowest + j;
-                        changed = 1;
+                    // Replaced already or not yet: then it is seen the next time.
+                    if (relaxed_load(&picks[link]) != drawn[link]) {
+                        relaxed_store(&picks[j], lowest + j);
+                        relaxed_store(&changed, 1u);
                     }
                 }
                 __syncthreads();

@@ -104,8 +104,10 @@ static __device__ __forceinline__ void softmax(const Segments &segments, const S
         float *mine = values + range.first * columns + column;
         float largest = -infinity();
         for (u64 i = slot; i < range.count; i += slots) {
-            float value = mine[i * columns];
-            if (scores.from_source) {
+            float value;
+            if (!scores.from_source) {
+                value = mine[i * columns];
+            } else {
                 value = scores.sum(segment, source_of(segments, scores, range, segment, i), columns, column);
                 value = value > 0 ? value : scores.slope * value;
                 mine[i * columns] = value;

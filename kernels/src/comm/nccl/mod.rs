@@ -118,7 +118,12 @@ impl Nccl {
         alarm: Option<Arc<dyn Alarm>>,
     ) -> Result<Self, CommError> {
         let rank = first + transport.rank();
-        let made = || Ok((gpu.side_stream()?, Announcements::new(gpu, transport.size())?.into()));
+        let made = || {
+            let announcements = Announcements::new(gpu, transport.size())?;
+            // Collectives may be on another stream than what clears them here.
+            gpu.synchronise()?;
+            Ok((gpu.side_stream()?, announcements.into()))
+        };
         let (watch, announcements) =
             made().map_err(|error: GpuError| CommError::Gpu { rank, reason: error.to_string() })?;
         Ok(Self {
@@ -224,7 +229,7 @@ impl Nccl {
             Message::Send { .. } => None,
         });
         for (from, bytes) in announced.take(self.transport.size() - 1) {
-            let words = bytes.to_vec(&self.watch).map_err(|error| self.failure(error))?;
+            let words = bytes.peek(&self.watch).map_err(|error| self.failure(error))?;
             if !check_announced(self, called, from, pod_read_unaligned(&words), expected)? {
                 missing.push(self.name(from));
             }

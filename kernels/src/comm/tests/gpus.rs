@@ -64,7 +64,8 @@ impl Transport for Wire {
             }
             *arrived = !stuck.contains(from);
         }
-        Ok(stuck.is_empty())
+        // What has arrived was waited for, as NCCL has it.
+        Ok(gpu.is_done()? && stuck.is_empty())
     }
 
     fn abort(&self) {

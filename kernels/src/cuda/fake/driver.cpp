@@ -1,6 +1,6 @@
 // A CUDA driver without a GPU, for tests of what calls the driver: libcuda.so with the entry points that this crate uses, whose
 // devices are the host. It loads the cubins that NVRTC made, and launches the kernels of the same names that are compiled for the
-// host (../emulate.h).
+// host (../emulated).
 //
 // Stricter than the real one: what its documentation forbids is refused with the error that it names, or ends the process with
 // a line where it leaves open what happens. Nothing happens before it must (streams.h). What is not given back when a context
@@ -59,6 +59,8 @@ int cuInit(unsigned flags) {
     const u64 devices = number("FAKE_CUDA_DEVICES", 1);
     if (devices == 0) return NO_DEVICE;
     if (state.initialised) return SUCCESS;
+    // What kernels do is watched where nothing is copied behind the emulation's back.
+    emulate_watch(0);
     state.asks = number("FAKE_CUDA_ASKS", 3);
     state.hasty = getenv("FAKE_CUDA_HASTE");
     state.chance.seed(number("FAKE_CUDA_HASTE", 0));

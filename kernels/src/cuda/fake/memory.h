@@ -7,6 +7,7 @@
 extern "C" {
 void *emulate_alloc(size_t bytes);
 void emulate_free(void *at, size_t bytes);
+void emulate_watch(int is);
 }
 
 namespace fake {

@@ -1,11 +1,15 @@
-//! A GPU that is not there: the kernels compiled for the host, for tests. See `emulate.h`.
+//! A GPU that is not there: the kernels compiled for the host, for tests. See `threads.h`; what is wrong with
+//! a kernel or with the order of streams is an error of the launch or copy (`hazards.h`).
 //!
 //! Unsafe code of this file: calls into the emulation, and copies from and to its memory.
 #![allow(unsafe_code)]
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+#[cfg(test)]
+mod faults;
 
 use super::GpuError;
 use super::gpu::{Argument, Backend, GpuCounts, Kernel, STAGED_BYTES, Shape};
@@ -20,6 +24,12 @@ unsafe extern "C" {
         sizes: *const usize,
         count: usize,
     ) -> c_int;
+    fn emulate_failure() -> *const c_char;
+    fn emulate_on(stream: u32);
+    fn emulate_touch(at: *const c_void, bytes: usize, writes: c_int) -> c_int;
+    fn emulate_stream() -> u32;
+    fn emulate_wait(stream: u32, other: u32);
+    fn emulate_completed(stream: u32);
     fn emulate_order(order: u32);
     fn emulate_alloc(bytes: usize) -> *mut c_void;
     fn emulate_free(at: *mut c_void, bytes: usize);
@@ -31,6 +41,7 @@ const TOTAL: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Emulated {
     order: u32,
+    stream: u32,
     taken: AtomicU64,
     freed: AtomicU64,
     launches: AtomicU64,
@@ -75,8 +86,33 @@ impl Emulated {
     fn sharing(order: u32, limited: Option<Arc<Limited>>) -> Arc<Self> {
         let zero = AtomicU64::default;
         let (taken, freed, launches, waits, bytes_down) = (zero(), zero(), zero(), zero(), zero());
-        Arc::new(Self { order, taken, freed, launches, waits, bytes_down, limited })
+        // SAFETY: a number is taken.
+        let stream = unsafe { emulate_stream() };
+        Arc::new(Self { order, stream, taken, freed, launches, waits, bytes_down, limited })
     }
+
+    /// Tells the emulation that `bytes` from `address` on are read or written in this stream's order.
+    fn touches(&self, call: &'static str, address: u64, bytes: usize, writes: bool) -> Result<(), GpuError> {
+        // SAFETY: addresses are compared and not followed.
+        let outcome = unsafe {
+            emulate_on(self.stream);
+            emulate_touch(address as *const c_void, bytes, writes.into())
+        };
+        if outcome == 0 { Ok(()) } else { Err(failure(call)) }
+    }
+
+    /// The host has waited for this stream.
+    fn completed(&self) {
+        // SAFETY: the stream's number was given by the emulation.
+        unsafe { emulate_completed(self.stream) }
+    }
+}
+
+/// What went wrong in the calling thread's last launch or copy.
+fn failure(call: &'static str) -> GpuError {
+    // SAFETY: a C string that lives until the next launch of this thread.
+    let reason = unsafe { CStr::from_ptr(emulate_failure()) };
+    GpuError::Call { call, reason: reason.to_string_lossy().into_owned() }
 }
 
 impl Backend for Emulated {
@@ -94,24 +130,36 @@ impl Backend for Emulated {
         if let Some(limited) = &self.limited {
             limited.used.fetch_sub(bytes as u64, Ordering::Relaxed);
         }
+        if let Err(error) = self.touches("free", address, bytes, true) {
+            // Who drops a buffer is not told of errors; while a test fails already, one is enough.
+            assert!(std::thread::panicking(), "{error}");
+        }
         // SAFETY: `DeviceBuffer` gives back what it was given, once.
         unsafe { emulate_free(address as *mut c_void, bytes) }
     }
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
         count(if from.len() > STAGED_BYTES { &self.waits } else { &self.launches });
+        self.touches("upload", address, from.len(), true)?;
         // SAFETY: a slice of the same length, in memory of the emulation.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), address as *mut u8, from.len()) };
         Ok(())
     }
 
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
+        parts.iter().try_for_each(|&(address, bytes)| self.touches("download", address, bytes, false))?;
+        self.peek(parts, to)?;
+        self.completed();
+        Ok(())
+    }
+
+    fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         count(&self.waits);
         let mut rest = to;
         for &(address, bytes) in parts {
             self.bytes_down.fetch_add(bytes as u64, Ordering::Relaxed);
             let (part, behind) = rest.split_at_mut(bytes);
-            // SAFETY: as above.
+            // SAFETY: slices of the same length, of which one is in memory of the emulation.
             unsafe { std::ptr::copy_nonoverlapping(address as *const u8, part.as_mut_ptr(), bytes) };
             rest = behind;
         }
@@ -120,6 +168,8 @@ impl Backend for Emulated {
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
         count(&self.launches);
+        self.touches("copy", from, bytes, false)?;
+        self.touches("copy", to, bytes, true)?;
         // SAFETY: both are slices of that length.
         unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) };
         Ok(())
@@ -131,6 +181,7 @@ impl Backend for Emulated {
 
     fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError> {
         count(&self.launches);
+        self.touches("zero", address, bytes, true)?;
         // SAFETY: a slice of that length.
         unsafe { std::ptr::write_bytes(address as *mut u8, 0, bytes) };
         Ok(())
@@ -162,12 +213,14 @@ impl Backend for Emulated {
         // who launches.
         let outcome = unsafe {
             emulate_order(self.order);
+            emulate_on(self.stream);
             let shared = shared as usize;
             emulate_launch(name.as_ptr(), blocks, threads, shared, pointers.as_mut_ptr(), sizes.as_ptr(), sizes.len())
         };
         let reason = match outcome {
             0 => return Ok(()),
             1 => "there is no such kernel".to_string(),
+            3 => return Err(failure(kernel.name)),
             _ => format!("the kernel takes arguments of other sizes than {sizes:?}"),
         };
         Err(GpuError::Call { call: kernel.name, reason })
@@ -175,10 +228,12 @@ impl Backend for Emulated {
 
     fn synchronise(&self) -> Result<(), GpuError> {
         count(&self.waits);
+        self.completed();
         Ok(())
     }
 
     fn is_done(&self) -> Result<bool, GpuError> {
+        self.completed();
         Ok(true)
     }
 
@@ -195,7 +250,9 @@ impl Backend for Emulated {
         Ok(Self::sharing(self.order, self.limited.clone()))
     }
 
-    fn wait_for(&self, _other: &dyn Backend) -> Result<(), GpuError> {
+    fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
+        // SAFETY: both numbers were given by the emulation.
+        unsafe { emulate_wait(self.stream, other.stream() as u32) };
         Ok(())
     }
 
@@ -208,7 +265,7 @@ impl Backend for Emulated {
     }
 
     fn stream(&self) -> u64 {
-        0
+        self.stream.into()
     }
 
     fn context(&self) -> u64 {

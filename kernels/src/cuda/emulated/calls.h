@@ -1,0 +1,117 @@
+// What Rust calls, and the fake driver: launches, memory, and streams, which are numbers that say what comes before what.
+#pragma once
+#include "language.h"
+
+extern "C" {
+// Whether what kernels do is watched; it is unless this says otherwise.
+void emulate_watch(int is) { emulate::watched = is; }
+
+// The stream of the calling thread's launches from now on.
+void emulate_on(uint32_t stream) { emulate::make_current().stream = stream; }
+
+// Runs a kernel; 1 where there is none of this name, 2 where the arguments are not of its sizes, 3 where it went wrong.
+UNWATCHED int emulate_launch(const char *name, unsigned blocks, unsigned threads, size_t shared, void **arguments, const size_t *sizes, size_t count) {
+    const auto found = emulate::kernels().find(name);
+    if (found == emulate::kernels().end()) return 1;
+    if (found->second.sizes != std::vector<size_t>(sizes, sizes + count)) return 2;
+    struct Call {
+        void (*run)(void **);
+        void **arguments;
+    } call = {found->second.run, arguments};
+    emulate::State &s = emulate::make_current();
+    emulate::find_static_memory();
+    s.number = emulate::streams().launch(s.stream);
+    s.failure.clear();
+    s.launch = {{blocks, 1, 1}, {threads, 1, 1}, shared};
+    s.body = [](void *call) { ((Call *)call)->run(((Call *)call)->arguments); };
+    s.arguments = &call;
+    for (unsigned block = 0; block < blocks && s.failure.empty(); block++) emulate::run_block({block, 0, 0});
+    return s.failure.empty() ? 0 : 3;
+}
+
+// What went wrong in the calling thread's last launch.
+const char *emulate_failure() { return emulate::make_current().failure.c_str(); }
+
+// A copy or a fill by the calling thread's stream: 3 where it went wrong.
+UNWATCHED int emulate_touch(const void *at, size_t bytes, int writes) {
+    emulate::State &s = emulate::make_current();
+    emulate::Granule *const granule = emulate::arena_granule(at);
+    if (!granule || bytes == 0) return 0;
+    s.number = emulate::streams().launch(s.stream);
+    const emulate::Here here = {{s.number, s.stream, 0, 0, 0, 0, 0, emulate::PLAIN}, false, 0};
+    emulate::Wrong wrong;
+    if (emulate::touch_all(granule, (uintptr_t)at, bytes, here, writes, false, wrong)) return 0;
+    char who[96];
+    emulate::describe(wrong.then, who, sizeof who);
+    s.failure = "stream " + std::to_string(s.stream) + " " + wrong.what + who;
+    return 3;
+}
+
+// A new stream's number.
+UNWATCHED uint32_t emulate_stream() {
+    emulate::Streams &streams = emulate::streams();
+    const std::lock_guard<std::mutex> guard(streams.lock);
+    streams.waited.emplace_back();
+    streams.completed.push_back(0);
+    streams.last.push_back(0);
+    return streams.last.size() - 1;
+}
+
+// What is launched on `stream` from now on comes after what was launched on `other`.
+UNWATCHED void emulate_wait(uint32_t stream, uint32_t other) {
+    emulate::Streams &streams = emulate::streams();
+    const std::lock_guard<std::mutex> guard(streams.lock);
+    std::map<uint32_t, uint32_t> known = streams.waited[other];
+    known[other] = streams.last[other];
+    for (const auto &[of, launch] : known) {
+        uint32_t &mine = streams.waited[stream][of];
+        mine = mine > launch ? mine : launch;
+    }
+}
+
+// The host has waited for what was launched on `stream`.
+UNWATCHED void emulate_completed(uint32_t stream) {
+    emulate::Streams &streams = emulate::streams();
+    const std::lock_guard<std::mutex> guard(streams.lock);
+    std::map<uint32_t, uint32_t> known = streams.waited[stream];
+    known[stream] = streams.last[stream];
+    for (const auto &[of, launch] : known) {
+        uint32_t &done = streams.completed[of];
+        done = done > launch ? done : launch;
+    }
+}
+
+// The sizes of a kernel's arguments; null where there is none of this name.
+const size_t *emulate_sizes(const char *name, size_t *count) {
+    const auto found = emulate::kernels().find(name);
+    if (found == emulate::kernels().end()) return nullptr;
+    *count = found->second.sizes.size();
+    return found->second.sizes.data();
+}
+
+// Which thread of a block goes first in the calling thread's launches.
+void emulate_order(unsigned order) { emulate::make_current().order = order; }
+
+// Memory of `bytes`, a multiple of 16, that ends where touching it ends the process; 0 where there is none left.
+UNWATCHED void *emulate_alloc(size_t bytes) {
+    if (bytes > emulate::ARENA) return nullptr;
+    const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
+    emulate::open_arena();
+    const size_t at = __atomic_fetch_add(&emulate::arena_used, pages + emulate::PAGE, __ATOMIC_RELAXED);
+    if (at + pages > emulate::ARENA) return nullptr;
+    char *start = emulate::arena_start + at;
+    if (mprotect(start, pages, PROT_READ | PROT_WRITE) != 0) return nullptr;
+    memset(start, 0xCD, pages);
+    return start + (pages - bytes);
+}
+
+UNWATCHED void emulate_free(void *at, size_t bytes) {
+    const size_t pages = (bytes + emulate::PAGE - 1) / emulate::PAGE * emulate::PAGE;
+    char *start = (char *)at + bytes - pages;
+    mmap(start, pages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    // Whole pages of what was known of it.
+    const uintptr_t page = emulate::PAGE, from = ((uintptr_t)emulate::arena_granule(start) + page - 1) / page * page;
+    const uintptr_t to = (uintptr_t)emulate::arena_granule(start + pages) / page * page;
+    if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+}
