@@ -1,6 +1,9 @@
 //! Each operator through torch's graph: against the same thing written with torch's own operators in f64, values and
 //! gradients, for every set of inputs that need one.
 
+mod attention;
+mod products;
+
 use std::sync::Arc;
 
 use gsplit_kernels::{Draws, Stream, StreamKey, dropout_mask};
@@ -200,96 +203,6 @@ fn distinct(edges: &Edges, dim: usize) -> Tensor {
         + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu)).view([-1, dim as i64]) * 1e-3
 }
 
-/// Dropout of shares at edges whose rows are those of vertices of their own, and what it multiplies the shares of the targets'
-/// loops and then of the edges with, f64 `[targets + edges, heads, 1]`.
-fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropout>, Tensor) {
-    let edges = edges.on_host().unwrap();
-    let (targets, count) = (edges.num_targets(), edges.num_targets() + edges.num_edges());
-    let key = StreamKey { epoch: 4, layer: 1, ..StreamKey::new(9, Stream::Attention) };
-    let ids: Vec<u32> = (0..edges.num_sources().max(targets) as u32).map(|row| 5 + 3 * row).collect();
-    let mut factors = vec![1f32; count * heads];
-    for target in 0..targets {
-        let mut own = vec![0f32; (1 + edges.of(target).len()) * heads];
-        dropout_mask(&ids[target..][..1], own.len(), probability, &key, &mut own).unwrap();
-        let (of_loop, others) = own.split_at(heads);
-        factors[target * heads..][..heads].copy_from_slice(of_loop);
-        factors[(targets + edges.of(target).start) * heads..][..others.len()].copy_from_slice(others);
-    }
-    let factors = Tensor::from_slice(&factors).view([count as i64, heads as i64]).to_kind(Kind::Double);
-    ((probability > 0.0).then_some(Dropout { ids: ids.into(), probability, key }), factors)
-}
-
-#[test]
-fn oracle_attention() {
-    let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
-    for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
-        let edges = edges(&place, targets, sources, degree);
-        let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
-        let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
-        let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
-        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
-        let (width, n) = (heads * dim, targets as i64);
-        let inputs = [
-            random(1, [sources as usize, width]),
-            random(2, [heads, dim]) * 3.0,
-            random(3, [heads, dim]) * 3.0,
-            random(4, [1, width]).view([-1]),
-        ];
-        let torchs = |t: &[Tensor]| {
-            let z = t[0].view([-1, heads as i64, dim as i64]);
-            let score = |a: &Tensor| (&z * a).sum_dim_intlist(-1, false, Kind::Double);
-            let score = score(&t[1]).index_select(0, &from) + score(&t[2]).index_select(0, &to);
-            let raised = score.maximum(&(&score * 0.2)).exp();
-            let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
-            let share = raised / total.index_select(0, &to) * &factors;
-            let terms = z.index_select(0, &from) * share.unsqueeze(-1);
-            let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
-            (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
-        };
-        let finish = Finish { activation: Activation::Elu, ..Finish::default() };
-        compare(
-            &format!("{targets} targets, {heads} heads of {dim}"),
-            &inputs,
-            &|t| attention(&edges, &t[0], &t[1], &t[2], &t[3], dropout.clone(), finish.clone()),
-            &torchs,
-        );
-    }
-}
-
-#[test]
-fn oracle_dynamic_attention() {
-    let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
-    for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
-        let edges = edges(&place, targets, sources, degree);
-        let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
-        let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
-        let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
-        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
-        let (width, n) = (heads * dim, targets as i64);
-        let inputs = [
-            random(1, [sources as usize, width]),
-            random(2, [targets, width]),
-            random(3, [heads, dim]) * 3.0,
-            random(4, [1, width]).view([-1]),
-        ];
-        let torchs = |t: &[Tensor]| {
-            let split = |rows: &Tensor| rows.view([-1, heads as i64, dim as i64]);
-            let sum = split(&t[0]).index_select(0, &from) + split(&t[1]).index_select(0, &to);
-            let score = (sum.maximum(&(&sum * 0.2)) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
-            let raised = score.exp();
-            let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
-            let share = raised / total.index_select(0, &to) * &factors;
-            let terms = split(&t[0]).index_select(0, &from) * share.unsqueeze(-1);
-            let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
-            (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
-        };
-        let finish = Finish { activation: Activation::Elu, ..Finish::default() };
-        let ours =
-            |t: &[Tensor]| dynamic_attention(&edges, &t[0], &t[1], &t[2], &t[3], dropout.clone(), finish.clone());
-        compare(&format!("{targets} targets, {heads} heads of {dim}"), &inputs, &ours, &torchs);
-    }
-}
-
 #[test]
 fn oracle_layer_norm() {
     for ((rows, dim), place) in at_places(&[(1, 2), (50, 7), (300, 40)]) {
@@ -376,109 +289,8 @@ fn strided_rows(place: &Place) {
     assert_eq!((x.grad().size(), w.grad().size()), (vec![12, 30], vec![7, 12]));
 }
 
-/// A layer's rows and gradients: enough rows for several groups of tiles, the last ones ragged.
-fn tall_product(place: &Place, rows: usize) -> Vec<Vec<f32>> {
-    let [x, w] = [(1, [rows, 70]), (2, [70, 50])].map(|(seed, size)| random(seed, size).set_requires_grad(true));
-    let bias = random(3, [1, 50]).view([-1]).set_requires_grad(true);
-    let dropout = Dropout {
-        ids: (0..rows as u32).map(|row| row * 5 % 977).collect(),
-        probability: 0.25,
-        key: StreamKey::new(5, Stream::Dropout),
-    };
-    let finish = Finish { activation: Activation::Relu, dropout: Some(dropout), ..Finish::default() };
-    let y = linear(place, &x, &w, Some(&bias), finish).unwrap();
-    (&y * random(4, [rows, 50])).sum(Kind::Float).backward();
-    [y.detach(), x.grad(), w.grad(), bias.grad()]
-        .iter()
-        .map(|t| Vec::try_from(t.contiguous().view([-1])).unwrap())
-        .collect()
-}
-
-#[test]
-fn products_are_the_same_for_any_number_of_threads() {
-    let run = |threads: usize| {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| [GEMM, BF16].map(|place| tall_product(&place, 3000)))
-    };
-    let first = run(1);
-    for threads in [2, 4, 8] {
-        assert_eq!(run(threads), first);
-    }
-}
-
-#[test]
-fn products_in_tiles_are_those_of_whole_matrices() {
-    for rows in [0, 1, 63, 64, 1025, 17_000, 17_001] {
-        for (tiled, whole) in tall_product(&GEMM, rows).iter().zip(tall_product(&TORCH, rows)) {
-            assert_eq!(tiled.len(), whole.len());
-            let largest = whole.iter().fold(1f32, |largest, value| largest.max(value.abs()));
-            let apart = tiled.iter().zip(&whole).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
-            assert!(apart <= 2e-5 * largest, "{rows} rows: {apart} apart, the largest is {largest}");
-        }
-    }
-}
-
-#[test]
-fn rounded_products_are_off_by_their_rounding() {
-    for rows in [1, 64, 1025, 17_001] {
-        // Sums of 70 terms of both signs, and over all rows: errors of 2^-9 each partly cancel. Where ReLU cuts, a small
-        // error may let a gradient of any size through.
-        let expected = tall_product(&TORCH, rows);
-        let mut found = vec![tall_product(&BF16, rows)];
-        if rows < 2000 {
-            found.extend([Dtype::Bf16, Dtype::F16].map(|dtype| tall_product(&device_in(dtype, rows as u32 % 4), rows)));
-        }
-        assert!(found.iter().all(|found| found[0] != expected[0]));
-        for (rounded, whole) in found.iter().flat_map(|found| found.iter().zip(&expected)) {
-            let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|value| value * value).sum::<f32>().sqrt();
-            let apart = norm(&mut rounded.iter().zip(whole).map(|(a, b)| a - b));
-            let size = norm(&mut whole.iter().copied());
-            assert!(apart <= 0.1 * size, "{rows} rows: {apart} apart of {size}");
-        }
-    }
-}
-
 fn device_in(dtype: Dtype, order: u32) -> Place {
     Place::emulated(order).with_dtype(dtype)
-}
-
-/// Eighths from -4 to 4, which bf16 and f16 hold, and whose sums of products f32 does.
-fn eighths(seed: u32, shape: [usize; 2]) -> Tensor {
-    (random(seed, shape) * 64.0).round() / 8.0
-}
-
-/// On a GPU that computes in bf16 or f16, numbers which it holds give the products of f32; gradients of the weights stay f32, those of
-/// rows have their type.
-#[test]
-fn products_of_numbers_that_the_type_holds_are_exact() {
-    for (rows, input, output) in [(1, 1, 1), (70, 33, 17), (0, 5, 3), (6, 0, 4), (20, 8, 40)] {
-        let gradient = eighths(4, [rows, output]);
-        let run = |place: &Place, kind: Kind, dtype: Dtype| {
-            let leaf = |tensor: Tensor| tensor.set_requires_grad(true);
-            let x = leaf(eighths(1, [rows, input]).to_kind(kind));
-            let (w, b) = (leaf(eighths(2, [input, output])), leaf(eighths(3, [1, output]).view([-1])));
-            let finish = Finish { activation: Activation::Relu, dropout: None, dtype };
-            let y = linear(place, &x, &w, Some(&b), finish).unwrap();
-            backward(&y, &gradient.to_kind(y.kind())).unwrap();
-            [y.detach(), x.grad(), w.grad(), b.grad()]
-        };
-        let expected = run(&TORCH, Kind::Float, Dtype::F32);
-        for narrow in [Dtype::Bf16, Dtype::F16] {
-            for (kind, dtype) in
-                [(Kind::Float, Dtype::F32), (Kind::Float, narrow), (narrow.kind(), Dtype::F32), (narrow.kind(), narrow)]
-            {
-                let found = run(&device_in(narrow, 1), kind, dtype);
-                let kinds = [dtype.kind(), kind, Kind::Float, Kind::Float];
-                for ((found, expected), kind) in found.iter().zip(&expected).zip(kinds) {
-                    assert_eq!(found.kind(), kind);
-                    assert_eq!(found, &expected.to_kind(kind), "{rows} rows, {input} to {output}, {dtype:?}");
-                }
-            }
-        }
-    }
-    let refused =
-        linear(&GEMM, &eighths(1, [2, 2]).to_kind(Kind::BFloat16), &eighths(2, [2, 2]), None, Finish::default());
-    assert!(refused.unwrap_err().to_string().contains("got one of BFloat16"));
 }
 
 #[test]
@@ -519,41 +331,6 @@ fn rounded_rows_are_aggregated(dtype: Dtype) {
         backward(&y, &gradient.to_kind(Kind::Float)).unwrap();
         backward(&found, &gradient).unwrap();
         assert_eq!(narrow.grad(), x.grad().to_kind(kind));
-    }
-}
-
-/// Attention over rounded rows is that over the same rows in f32, its gradients rounded once.
-#[test]
-fn rounded_rows_are_attended_to_as_those_of_f32() {
-    for (dtype, dynamic) in [Dtype::Bf16, Dtype::F16].into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
-        let kind = dtype.kind();
-        let rows = [random(1, [70, 12]), random(2, [50, 12])].map(|rows| rows.to_kind(kind));
-        let vectors = [random(3, [3, 4]), random(4, [3, 4]), random(5, [1, 12]).view([-1])];
-        let gradient = random(6, [50, 12]).to_kind(kind);
-        let run = |place: &Place, kind: Kind, finish: Finish| {
-            let edges = edges(place, 50, 70, 5);
-            let (dropout, _) = share_dropout(&edges, 3, 0.5);
-            let leaf = |tensor: &Tensor, kind| tensor.to_kind(kind).copy().set_requires_grad(true);
-            let ([x, own], [v, w, b]) =
-                (rows.each_ref().map(|rows| leaf(rows, kind)), vectors.each_ref().map(|v| leaf(v, Kind::Float)));
-            let y = match dynamic {
-                true => dynamic_attention(&edges, &x, &own, &v, &b, dropout, finish).unwrap(),
-                false => attention(&edges, &x, &v, &w, &b, dropout, finish).unwrap(),
-            };
-            backward(&y, &gradient.to_kind(y.kind())).unwrap();
-            let last = if dynamic { own.grad() } else { w.grad() };
-            [y.detach(), x.grad(), last, v.grad(), b.grad()]
-        };
-        let expected = run(&Place::emulated(1), Kind::Float, Finish::default());
-        let place = device_in(dtype, 3);
-        for finish in [Finish::default(), Finish::rounding(&place)] {
-            let of_rows = finish.dtype.kind();
-            let found = run(&place, kind, finish);
-            let kinds = [of_rows, kind, if dynamic { kind } else { Kind::Float }, Kind::Float, Kind::Float];
-            for (which, ((found, expected), kind)) in found.iter().zip(&expected).zip(kinds).enumerate() {
-                assert_eq!(found, &expected.to_kind(kind), "{which}, {dtype:?}, dynamic {dynamic}");
-            }
-        }
     }
 }
 

@@ -4,7 +4,8 @@
 //
 // The compiler calls `__tsan_read4` and the like before each access to memory of a kernel (-fsanitize=thread, whose own library
 // is not used), and `__ubsan_handle_...` where arithmetic goes wrong. Every four bytes of device memory, and of shared memory,
-// remember who wrote them last and who read them since; memory that is not the emulation's (tensors, the host's) is not watched. What comes before what:
+// remember who wrote them last and who has read them since; memory of others (the host's, tensors') is not watched. What comes
+// before what:
 //
 //   in a thread       everything in its order
 //   in a warp         what __syncwarp is between; shuffles and votes are no such thing
@@ -234,6 +235,7 @@ struct SharedMemory {
 static thread_local SharedMemory dynamic_memory, static_memory;
 // Whether the calling thread runs a kernel, and not something of the emulation's own.
 static thread_local bool watching = false;
+// Whether it ever does.
 static bool watched = true;
 
 // In brackets, who that was; nothing of nobody.
