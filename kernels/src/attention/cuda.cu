@@ -44,8 +44,8 @@ FOR_ROW_TYPES(HEAD_PRODUCTS)
 
 // --- the gradient of rows ---
 
-// What is read. Shares are those of heads, before dropout, with `own` those of a target's own row before those of its edges. With vectors the scores
-// are products of the rows' heads with them, and the scores' gradients count too.
+// What is read. Shares are those of heads, before dropout, with `own` those of a target's own row before those of its edges. With
+// vectors the scores are products of the rows' heads with them, and the scores' gradients count too.
 struct Attended {
     const float *gradient, *shares, *of_source, *of_target, *by_source, *by_target;
     u32 num_targets, heads, head_dim, own;

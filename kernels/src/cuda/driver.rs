@@ -7,82 +7,17 @@
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
-use std::collections::HashMap;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
+use super::device::Device;
 use super::event::Event;
-use super::facts::count;
 use super::gpu::{Argument, Backend, Kernel, Shape};
 use super::landing::Landing;
-use super::{GpuError, compile, library, pool};
-
-/// How long an allocation for which there is too little waits for what other streams are about to free.
-const FREEING: Duration = Duration::from_secs(2);
-
-/// What the streams of one device share.
-#[derive(Debug)]
-struct Device {
-    ordinal: usize,
-    handle: sys::CUdevice,
-    context: sys::CUcontext,
-    architecture: u32,
-    multiprocessors: u32,
-    functions: Mutex<HashMap<(&'static str, &'static str), Function>>,
-    modules: Mutex<HashMap<&'static str, Function>>,
-    /// The null stream, and the side streams that are there.
-    streams: Mutex<Vec<u64>>,
-}
-
-/// A handle of the driver's, of a kernel or of a file of them, which lives as long as the context.
-#[derive(Clone, Copy, Debug)]
-struct Function(usize);
-
-// SAFETY: the driver's handles may be used by any thread that has made the context its own.
-unsafe impl Send for Device {}
-// SAFETY: as above; the tables are behind locks.
-unsafe impl Sync for Device {}
-
-impl Device {
-    /// Makes its context the calling thread's.
-    fn enter(&self) -> Result<(), GpuError> {
-        // SAFETY: the context lives as long as `self`.
-        unsafe { result::ctx::set_current(self.context) }.map_err(refused("cuCtxSetCurrent"))
-    }
-
-    /// Waits until every stream has come to what it was told to free until now, but not for ever: NCCL may keep one waiting for another
-    /// rank.
-    fn let_others_free(&self) -> Result<(), GpuError> {
-        let streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: a stream is taken from the list before it is destroyed.
-        let events = streams.iter().map(|&stream| unsafe { Event::record(stream as sys::CUstream) });
-        let mut events = events.collect::<Result<Vec<_>, _>>()?;
-        drop(streams);
-        let deadline = Instant::now() + FREEING;
-        while let Some(event) = events.last() {
-            if event.is_over()? {
-                events.pop();
-            } else if Instant::now() > deadline {
-                break;
-            } else {
-                thread::sleep(Duration::from_micros(100));
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        // SAFETY: the context was retained once.
-        let _ = unsafe { result::primary_ctx::release(self.handle) };
-    }
-}
+use super::{GpuError, pool};
 
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -101,37 +36,10 @@ unsafe impl Sync for Driver {}
 
 impl Driver {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
-        let devices = count()?;
-        library::compiler()?;
-        compile::check_driver()?;
-        if ordinal >= devices {
-            return Err(GpuError::NoDevice { ordinal, devices });
-        }
-        let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
-        use sys::CUdevice_attribute as Attribute;
-        let attribute = |which| {
-            // SAFETY: the device exists.
-            unsafe { result::device::get_attribute(handle, which) }.map_err(refused("cuDeviceGetAttribute"))
-        };
-        let architecture = 10 * attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
-            + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-        let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-        // SAFETY: the device exists; `Device` releases what is retained here.
-        let context = unsafe { result::primary_ctx::retain(handle) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
-        let device = Arc::new(Device {
-            ordinal,
-            handle,
-            context,
-            architecture: architecture as u32,
-            multiprocessors: multiprocessors as u32,
-            functions: Mutex::default(),
-            modules: Mutex::default(),
-            streams: Mutex::new(vec![0]),
-        });
-        device.enter()?;
+        let device = Arc::new(Device::open(ordinal)?);
         let landing = Mutex::new(Landing::new()?);
         let driver = Self { device, stream: result::stream::null(), own: false, landing };
-        pool::keep(handle)?;
+        pool::keep(driver.device.handle)?;
         Ok(Arc::new(driver))
     }
 
@@ -161,31 +69,6 @@ impl Driver {
         }
         Ok(())
     }
-
-    fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
-        let key = (kernel.module.name, kernel.name);
-        let mut functions = self.device.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(&key) {
-            return Ok(function.0 as sys::CUfunction);
-        }
-        let mut modules = self.device.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match modules.get(kernel.module.name) {
-            Some(module) => module.0 as sys::CUmodule,
-            None => {
-                let cubin = compile::compile_cached(kernel.module, self.device.architecture)?;
-                // SAFETY: the image is a whole cubin.
-                let loaded = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
-                let module = loaded.map_err(refused("cuModuleLoadData"))?;
-                modules.insert(kernel.module.name, Function(module as usize));
-                module
-            }
-        };
-        let name = CString::new(kernel.name).unwrap_or_default();
-        // SAFETY: the module is loaded and is never unloaded.
-        let function = unsafe { result::module::get_function(module, name) }.map_err(refused(kernel.name))?;
-        functions.insert(key, Function(function as usize));
-        Ok(function)
-    }
 }
 
 impl Drop for Driver {
@@ -196,7 +79,7 @@ impl Drop for Driver {
         // SAFETY: who copies to it waits for the copies, so none is under way, unless the stream has failed.
         unsafe { self.landing.get_mut().unwrap_or_else(PoisonError::into_inner).free() };
         if self.own {
-            self.device.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|&at| at != self.stream as u64);
+            self.device.remove_stream(self.stream);
             // SAFETY: the stream was created by `side_stream`; the driver finishes its work first.
             let _ = unsafe { result::stream::destroy(self.stream) };
         }
@@ -318,7 +201,7 @@ impl Backend for Driver {
 
     fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError> {
         self.enter()?;
-        let function = self.function(kernel)?;
+        let function = self.device.function(kernel)?;
         let pointer = |argument: &Argument| argument.bytes().as_ptr().cast_mut().cast::<c_void>();
         let mut arguments: Vec<*mut c_void> = arguments.iter().map(pointer).collect();
         let (grid, block) = ((shape.blocks, 1, 1), (shape.threads, 1, 1));
@@ -366,7 +249,7 @@ impl Backend for Driver {
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
         side.stream = stream.map_err(refused("cuStreamCreate"))?;
         side.own = true;
-        self.device.streams.lock().unwrap_or_else(PoisonError::into_inner).push(side.stream as u64);
+        self.device.add_stream(side.stream);
         Ok(Arc::new(side))
     }
 

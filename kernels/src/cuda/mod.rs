@@ -12,11 +12,13 @@
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
-//! event.rs      points in a stream's work   fake/         a driver for tests (feature `emulation`)
+//! device.rs     what its streams share      event.rs      points in a stream's work
+//! fake/         a driver for tests (feature `emulation`)
 //! ```
 
 mod buffer;
 mod compile;
+mod device;
 mod driver;
 #[cfg(feature = "emulation")]
 mod emulated;

@@ -1,15 +1,15 @@
-//! A GPU that is not there: the kernels compiled for the host, for tests. See `threads.h`; what is wrong with
-//! a kernel or with the order of streams is an error of the launch or copy (`hazards.h`).
+//! A GPU that is not there: the kernels compiled for the host, for tests (`threads.h`). What is wrong with a kernel, or with the
+//! order of streams, is an error of the launch or copy (`hazards.h`).
 //!
 //! Unsafe code of this file: calls into the emulation, and copies from and to its memory.
 #![allow(unsafe_code)]
 
+#[cfg(test)]
+mod faults;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-#[cfg(test)]
-mod faults;
 
 use super::GpuError;
 use super::gpu::{Argument, Backend, GpuCounts, Kernel, STAGED_BYTES, Shape};

@@ -21,74 +21,93 @@ fn share_dropout(edges: &Edges, heads: usize, probability: f32) -> (Option<Dropo
     ((probability > 0.0).then_some(Dropout { ids: ids.into(), probability, key }), factors)
 }
 
-#[test]
-fn oracle_attention() {
-    let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
-    for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
+/// Edges with each target's own row before its others, and dropout, of one shape at one place.
+struct Case {
+    name: String,
+    edges: Arc<Edges>,
+    /// Both ends of each edge, loops first.
+    from: Tensor,
+    to: Tensor,
+    heads: usize,
+    dim: usize,
+    dropout: Option<Dropout>,
+    factors: Tensor,
+}
+
+impl Case {
+    fn all() -> impl Iterator<Item = Self> {
+        at_places(&[(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)]).map(Self::new)
+    }
+
+    fn new(((targets, sources, degree, heads, dim), place): ((usize, u32, u32, usize, usize), Place)) -> Self {
         let edges = edges(&place, targets, sources, degree);
         let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
         let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
         let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
         let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
-        let (width, n) = (heads * dim, targets as i64);
-        let inputs = [
-            random(1, [sources as usize, width]),
-            random(2, [heads, dim]) * 3.0,
-            random(3, [heads, dim]) * 3.0,
-            random(4, [1, width]).view([-1]),
-        ];
+        let name = format!("{targets} targets, {heads} heads of {dim}");
+        Self { name, edges, from, to, heads, dim, dropout, factors }
+    }
+
+    fn width(&self) -> usize {
+        self.heads * self.dim
+    }
+
+    /// The rows with their heads apart.
+    fn split(&self, rows: &Tensor) -> Tensor {
+        rows.view([-1, self.heads as i64, self.dim as i64])
+    }
+
+    fn bias(&self) -> Tensor {
+        random(4, [1, self.width()]).view([-1])
+    }
+
+    /// Rows of the sources, weighted by what the softmax of `scores` and dropout make of each edge, by torch in f64.
+    fn attended(&self, scores: &Tensor, rows: &Tensor, bias: &Tensor) -> Tensor {
+        let (n, heads, dim) = (self.edges.num_targets() as i64, self.heads as i64, self.dim as i64);
+        let raised = scores.exp();
+        let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Double, Device::Cpu));
+        let total = zeros(&[n, heads]).index_add(0, &self.to, &raised);
+        let share = raised / total.index_select(0, &self.to) * &self.factors;
+        let terms = self.split(rows).index_select(0, &self.from) * share.unsqueeze(-1);
+        (zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias).elu()
+    }
+}
+
+fn elu() -> Finish {
+    Finish { activation: Activation::Elu, ..Finish::default() }
+}
+
+#[test]
+fn oracle_attention() {
+    for case in Case::all() {
+        let rows = random(1, [case.edges.num_sources(), case.width()]);
+        let [from_source, from_target] = [2, 3].map(|seed| random(seed, [case.heads, case.dim]) * 3.0);
         let torchs = |t: &[Tensor]| {
-            let z = t[0].view([-1, heads as i64, dim as i64]);
-            let score = |a: &Tensor| (&z * a).sum_dim_intlist(-1, false, Kind::Double);
-            let score = score(&t[1]).index_select(0, &from) + score(&t[2]).index_select(0, &to);
-            let raised = score.maximum(&(&score * 0.2)).exp();
-            let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
-            let share = raised / total.index_select(0, &to) * &factors;
-            let terms = z.index_select(0, &from) * share.unsqueeze(-1);
-            let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
-            (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
+            let score = |a: &Tensor| (case.split(&t[0]) * a).sum_dim_intlist(-1, false, Kind::Double);
+            let score = score(&t[1]).index_select(0, &case.from) + score(&t[2]).index_select(0, &case.to);
+            case.attended(&score.maximum(&(&score * 0.2)), &t[0], &t[3])
         };
-        let finish = Finish { activation: Activation::Elu, ..Finish::default() };
-        compare(
-            &format!("{targets} targets, {heads} heads of {dim}"),
-            &inputs,
-            &|t| attention(&edges, &t[0], &t[1], &t[2], &t[3], dropout.clone(), finish.clone()),
-            &torchs,
-        );
+        let ours = |t: &[Tensor]| attention(&case.edges, &t[0], &t[1], &t[2], &t[3], case.dropout.clone(), elu());
+        compare(&case.name, &[rows, from_source, from_target, case.bias()], &ours, &torchs);
     }
 }
 
 #[test]
 fn oracle_dynamic_attention() {
-    let cases = [(1, 1, 0, 1, 1), (40, 90, 6, 2, 8), (60, 60, 3, 3, 5), (5, 9, 0, 4, 16)];
-    for ((targets, sources, degree, heads, dim), place) in at_places(&cases) {
-        let edges = edges(&place, targets, sources, degree);
-        let (from, to) = (index(edges.on_host().unwrap().sources().iter().copied()), targets_of(&edges));
-        let own = Tensor::arange(targets as i64, (Kind::Int64, Device::Cpu));
-        let (from, to) = (Tensor::cat(&[&own, &from], 0), Tensor::cat(&[&own, &to], 0));
-        let (dropout, factors) = share_dropout(&edges, heads, [0.0, 0.4, 0.6][targets % 3]);
-        let (width, n) = (heads * dim, targets as i64);
-        let inputs = [
-            random(1, [sources as usize, width]),
-            random(2, [targets, width]),
-            random(3, [heads, dim]) * 3.0,
-            random(4, [1, width]).view([-1]),
-        ];
+    for case in Case::all() {
+        let rows = random(1, [case.edges.num_sources(), case.width()]);
+        let targets = random(2, [case.edges.num_targets(), case.width()]);
+        let vector = random(3, [case.heads, case.dim]) * 3.0;
         let torchs = |t: &[Tensor]| {
-            let split = |rows: &Tensor| rows.view([-1, heads as i64, dim as i64]);
-            let sum = split(&t[0]).index_select(0, &from) + split(&t[1]).index_select(0, &to);
+            let ends = [(&t[0], &case.from), (&t[1], &case.to)].map(|(rows, at)| case.split(rows).index_select(0, at));
+            let sum = &ends[0] + &ends[1];
             let score = (sum.maximum(&(&sum * 0.2)) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
-            let raised = score.exp();
-            let total = Tensor::zeros([n, heads as i64], (Kind::Double, Device::Cpu)).index_add(0, &to, &raised);
-            let share = raised / total.index_select(0, &to) * &factors;
-            let terms = split(&t[0]).index_select(0, &from) * share.unsqueeze(-1);
-            let zeros = Tensor::zeros([n, heads as i64, dim as i64], (Kind::Double, Device::Cpu));
-            (zeros.index_add(0, &to, &terms).view([n, width as i64]) + &t[3]).elu()
+            case.attended(&score, &t[0], &t[3])
         };
-        let finish = Finish { activation: Activation::Elu, ..Finish::default() };
         let ours =
-            |t: &[Tensor]| dynamic_attention(&edges, &t[0], &t[1], &t[2], &t[3], dropout.clone(), finish.clone());
-        compare(&format!("{targets} targets, {heads} heads of {dim}"), &inputs, &ours, &torchs);
+            |t: &[Tensor]| dynamic_attention(&case.edges, &t[0], &t[1], &t[2], &t[3], case.dropout.clone(), elu());
+        compare(&case.name, &[rows, targets, vector, case.bias()], &ours, &torchs);
     }
 }
 
