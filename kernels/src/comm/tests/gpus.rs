@@ -73,15 +73,69 @@ impl Transport for Wire {
     }
 }
 
+/// A wire of which the first half of each announcement arrives, and the rest some time after the start, or never.
+#[derive(Debug)]
+struct Halved {
+    wire: Wire,
+    started: Mutex<Instant>,
+    rest_after: Option<Duration>,
+}
+
+impl Transport for Halved {
+    fn rank(&self) -> usize {
+        self.wire.rank
+    }
+
+    fn size(&self) -> usize {
+        self.wire.size
+    }
+
+    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+        *self.started.lock().unwrap() = Instant::now();
+        self.wire.start(gpu, messages)
+    }
+
+    fn is_done(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+        if self.rest_after.is_some_and(|rest_after| self.started.lock().unwrap().elapsed() >= rest_after) {
+            return self.wire.is_done(gpu, messages);
+        }
+        let wires = self.wire.wires.0.lock().unwrap();
+        for message in messages {
+            let Message::Receive { from, bytes } = message else { continue };
+            let Some(sent) = wires.get(&(*from, self.wire.rank)).and_then(VecDeque::front) else { return Ok(false) };
+            if bytes.len() == sent.len() {
+                let half = sent.len() / 2;
+                bytes.reborrow().part(0, half)?.upload(gpu, &sent[..half])?;
+            }
+        }
+        Ok(self.rest_after.is_none())
+    }
+
+    fn abort(&self) {
+        self.wire.abort();
+    }
+}
+
 /// Ranks over wires, each with a GPU's memory of its own.
 fn wired(size: usize, timeout: Option<Duration>) -> Vec<Nccl> {
+    joined(size, timeout, |wire| Box::new(wire))
+}
+
+/// Ranks over what is made of wires.
+fn joined(size: usize, timeout: Option<Duration>, transport: impl Fn(Wire) -> Box<dyn Transport>) -> Vec<Nccl> {
     let wires = Arc::new(Wires(Mutex::default()));
     let end = |rank| {
         let wires = Arc::clone(&wires);
         let wire = Wire { rank, size, wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
-        Nccl::over(Box::new(wire), 0, &Gpu::under_test(rank as u32 % 4), timeout, None).unwrap()
+        Nccl::over(transport(wire), 0, &Gpu::under_test(rank as u32 % 4), timeout, None).unwrap()
     };
     (0..size).map(end).collect()
+}
+
+/// Ranks of whose announcements half arrives at first.
+fn halved(size: usize, rest_after: Option<Duration>) -> Vec<Nccl> {
+    let halved = |wire| Halved { wire, started: Instant::now().into(), rest_after };
+    joined(size, Some(Duration::from_secs(30)), |wire| Box::new(halved(wire)))
 }
 
 fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec<R> {
@@ -176,6 +230,24 @@ fn ranks_with_gpus_in_different_collectives_are_noticed() {
     });
     assert!(results.iter().any(|error| matches!(error, CommError::Order { .. })), "{results:?}");
     assert!(started.elapsed() < Duration::from_secs(20), "long before the limit");
+}
+
+#[test]
+fn who_looks_while_an_announcement_arrives_waits_for_the_rest() {
+    // Longer than from one look to the next.
+    let gathered = on_each(halved(3, Some(Duration::from_millis(1500))), |comm| {
+        let mut gathered = [0; 12];
+        comm.all_gather_bytes(&[Communicator::rank(&comm) as u8; 4], &mut gathered).map(|()| gathered)
+    });
+    assert_eq!(gathered, [const { Ok([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]) }; 3]);
+}
+
+#[test]
+fn an_announcement_of_which_half_has_arrived_at_the_end_is_an_error() {
+    for error in on_each(halved(2, None), |comm| comm.barrier().unwrap_err()) {
+        let CommError::Gpu { rank, reason } = &error else { panic!("{error}") };
+        assert!(reason.contains(&format!("rank {} announced for barrier arrived garbled", 1 - rank)), "{error}");
+    }
 }
 
 #[test]
