@@ -2,6 +2,7 @@
 
 mod device;
 mod dropout;
+mod dynamic;
 
 use super::*;
 use crate::edges::Edges;
@@ -11,15 +12,15 @@ use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
 
 const SLOPE: f64 = 0.2;
 
-pub(super) const KEY: StreamKey = StreamKey { seed: 5, epoch: 2, step: 1, stream: Stream::Attention, layer: 1 };
+const KEY: StreamKey = StreamKey { seed: 5, epoch: 2, step: 1, stream: Stream::Attention, layer: 1 };
 
 /// A vertex for each of `targets` targets.
-pub(super) fn vertices(targets: usize) -> Vec<u32> {
+fn vertices(targets: usize) -> Vec<u32> {
     (0..targets as u32).map(|target| 3 + 17 * target).collect()
 }
 
 /// What dropout multiplies the shares of a target with, edge after edge, head after head.
-pub(super) fn factors(op: &Attention<'_>, target: usize, edges: usize) -> Vec<f64> {
+fn factors(op: &Attention<'_>, target: usize, edges: usize) -> Vec<f64> {
     let mut factors = vec![1.0; edges * op.heads];
     if let Some((vertices, rate, key)) = op.dropout {
         crate::dropout_mask(&vertices[target..][..1], factors.len(), rate, &key, &mut factors).unwrap();
@@ -78,6 +79,27 @@ fn forward(op: &Attention<'_>, inputs: &[Vec<f32>; 3]) -> (Vec<f32>, Vec<f32>) {
     (out, shares)
 }
 
+/// Finite differences of Σ `gradient` · `formula(inputs)` by about `count` values of input `which`, moved by `step`; with the place of
+/// each.
+fn slopes(
+    formula: impl Fn([&[f64]; 3]) -> Vec<f64>,
+    inputs: &[Vec<f64>; 3],
+    which: usize,
+    gradient: &[f32],
+    count: usize,
+    step: f64,
+) -> Vec<(usize, f64)> {
+    let moved = |at: usize, by: f64| -> f64 {
+        let mut inputs = inputs.clone();
+        inputs[which][at] += by;
+        let out = formula(inputs.each_ref().map(|values| &values[..]));
+        out.iter().zip(gradient).map(|(out, g)| out * f64::from(*g)).sum()
+    };
+    let len = inputs[which].len();
+    let places = (0..len).step_by((len / count).max(1));
+    places.map(|at| (at, (moved(at, step) - moved(at, -step)) / (2.0 * step))).collect()
+}
+
 #[test]
 fn oracle_forward_is_the_formula() {
     for_each_case(|name, op, inputs| {
@@ -101,18 +123,10 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
             found
         });
         let inputs = inputs.each_ref().map(|values| wide(values));
-        for which in 0..3 {
-            let (mut some, mut expected) = (Vec::new(), Vec::new());
-            for at in (0..inputs[which].len()).step_by((inputs[which].len() / 25).max(1)) {
-                let moved = |by: f64| -> f64 {
-                    let mut inputs = inputs.clone();
-                    inputs[which][at] += by;
-                    let out = naive(op, inputs.each_ref().map(|values| &values[..]));
-                    out.iter().zip(&gradient).map(|(out, g)| out * f64::from(*g)).sum()
-                };
-                some.push(found[which][at]);
-                expected.push((moved(1e-5) - moved(-1e-5)) / 2e-5);
-            }
+        for (which, found) in found.iter().enumerate() {
+            let slopes = slopes(|inputs| naive(op, inputs), &inputs, which, &gradient, 25, 1e-5);
+            let (some, expected): (Vec<f32>, Vec<f64>) =
+                slopes.into_iter().map(|(at, slope)| (found[at], slope)).unzip();
             assert_close(&some, &expected, &format!("{name}, input {which}"));
         }
     });
