@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use gsplit::ui;
+use gsplit::{arguments, ui};
 
 mod capture;
 mod convert;
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     if let Some(code) = delegate::to_trainer() {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(arguments::given());
     ui::guard(cli.output, |ui| match cli.command {
         Command::Convert(args) => convert::run(args, ui),
         Command::Generate(args) => generate::run(args, ui),

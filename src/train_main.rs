@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::ui;
+use gsplit::{arguments, ui};
 
 mod bench;
 mod compare;
@@ -42,7 +42,7 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let given = Cli::command().get_matches();
+    let given = Cli::command().get_matches_from(arguments::given());
     let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     let output = cli.output;
     match with_file(cli, &given) {
@@ -63,7 +63,7 @@ fn with_file(cli: Cli, given: &ArgMatches) -> anyhow::Result<Cli> {
     command.build();
     let train = command.find_subcommand("train");
     let Some(file) = train.map(|train| args.read_file(train, given)).transpose()?.flatten() else { return Ok(cli) };
-    let mut cli = Cli::parse_from(with_arguments(std::env::args_os(), file.arguments()));
+    let mut cli = Cli::parse_from(with_arguments(arguments::given().into_iter(), file.arguments()));
     if let Command::Train(args) = &mut cli.command {
         args.came_from(file);
     }

@@ -77,7 +77,7 @@ pub struct PlaceOptions {
     #[arg(long, value_enum, value_name = "RULE", default_value_t)]
     pub placement: PlacementRule,
     /// What reading a row from a peer costs, where reading it from the host costs 1 [default: 0.3]
-    #[arg(long, value_name = "A", allow_negative_numbers = true, conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
+    #[arg(long, value_name = "A", conflicts_with_all = ["host_bandwidth", "peer_bandwidth"])]
     pub alpha: Option<f64>,
     /// Bytes a second that a device reads from host memory, as 25GB; with --peer-bandwidth, in place of --alpha
     #[arg(long, value_name = "BYTES", requires = "peer_bandwidth")]
