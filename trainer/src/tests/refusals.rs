@@ -1,10 +1,11 @@
-//! Datasets that lack what a task needs: one line each, with what to do.
+//! Datasets that lack what a task needs, and options that do not fit them or each other: one line each, with what to do.
 
 use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Notes, Split};
 use tempfile::TempDir;
 
-use super::fixture::{changed, config, dataset, provenance};
-use crate::config::{ModelKind, Parallelism, TaskKind};
+use super::fixture::{Cut, changed, config, dataset, provenance, store_partition, without_valid};
+use super::runs::{options, run};
+use crate::config::{JumpingKnowledge, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig};
 use crate::{InferConfig, RunOptions, Wanted, infer, train};
 
 /// A ring of 30 vertices with what `add` gives it.
@@ -88,4 +89,107 @@ fn empty_splits_have_no_score_and_cannot_be_predicted() {
     let links = changed(&config, |config| (config.task.kind, config.task.test_edges) = (TaskKind::Link, 0.3));
     let summary = train(&dataset, &links, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
     assert!(summary.epochs[0].loss.is_finite() && summary.epochs[0].test.is_some());
+}
+
+#[test]
+fn what_goes_by_the_valid_metric_needs_one() {
+    let fixture = dataset(35, 100, 4);
+    let none = fixture.folder.path().join("none");
+    let (indptr, indices) = (fixture.dataset.topology().indptr(), fixture.dataset.topology().indices());
+    let bare = without_valid(&none, indptr, indices);
+    let base = config(ModelKind::Sage, Parallelism::Single, 1);
+    for (change, words) in [
+        (changed(&base, |config| config.patience = Some(2)), "--patience needs a valid split"),
+        (
+            changed(&base, |config| config.schedule.kind = ScheduleKind::Plateau),
+            "--schedule plateau needs a valid split",
+        ),
+    ] {
+        let result = train(&bare, &change, &RunOptions::default(), &NoProgress, &|_| {});
+        assert!(result.unwrap_err().to_string().contains(words));
+    }
+    let summary = train(&bare, &base, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
+    assert!(summary.best.is_none() && summary.epochs.len() == 2);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_a_remedy() {
+    let fixture = dataset(25, 100, 4);
+    let refused = |config: &TrainConfig, options: &RunOptions, words: &str| {
+        let message = run(&fixture, config, options).unwrap_err().to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+    };
+    let split = config(ModelKind::Sage, Parallelism::Split, 2);
+    let none = RunOptions::default();
+    refused(&split, &none, "gsplit partition --parts 2");
+    store_partition(&fixture.dataset, Cut::Random, 2);
+    store_partition(&fixture.dataset, Cut::Ranges, 2);
+    refused(&split, &none, "choose with --partition");
+    let named = TrainConfig { partition: Some("random-2".into()), ..split.clone() };
+    refused(
+        &named,
+        &RunOptions { prefetch: 1 << 40, ..RunOptions::default() },
+        "--prefetch 1099511627776: expected at most",
+    );
+    refused(&TrainConfig { ranks: Some(3), ..named.clone() }, &none, "2 parts, --ranks is 3");
+    refused(&changed(&named, |config| config.model.layers = 2), &none, "--layers 2");
+    refused(
+        &TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() },
+        &none,
+        "single needs 1",
+    );
+    refused(
+        &changed(&named, |config| (config.model.heads, config.model.kind) = (3, ModelKind::Gat)),
+        &none,
+        "--heads 3",
+    );
+    for (kind, norm, residual, jumping_knowledge, words) in [
+        (ModelKind::Sgc, Some(NormKind::Layer), false, JumpingKnowledge::None, "--model sgc"),
+        (ModelKind::Sgc, None, true, JumpingKnowledge::None, "--model sgc"),
+        (ModelKind::Sgc, None, false, JumpingKnowledge::Cat, "choose gcn"),
+        (ModelKind::Resgcn, None, true, JumpingKnowledge::None, "--residual: resgcn"),
+    ] {
+        let config = changed(&named, |config| {
+            let model = &mut config.model;
+            (model.kind, model.norm, model.residual, model.jumping_knowledge) =
+                (kind, norm, residual, jumping_knowledge);
+        });
+        refused(&config, &none, words);
+    }
+    refused(&named, &options(&fixture, true), "no checkpoint");
+    run(&fixture, &TrainConfig { epochs: 1, ..named.clone() }, &options(&fixture, false)).unwrap();
+    refused(
+        &changed(&named, |config| config.model.hidden = 16),
+        &options(&fixture, true),
+        "--hidden is 16, the checkpoint has 8",
+    );
+
+    let unnamed = TrainConfig { partition: None, ..named.clone() };
+    let ranges = TrainConfig { partition: Some("ranges-2".into()), ..named.clone() };
+    refused(&ranges, &options(&fixture, true), "made with partition `random-2`, now it is `ranges-2`");
+    let more = RunOptions { threads: Some(8), ..options(&fixture, true) };
+    refused(&named, &more, "made with 1 threads a rank, now there are 4");
+    std::fs::remove_dir_all(gsplit_store::PartitionMap::folder(&fixture.dataset, "ranges-2")).unwrap();
+    assert_eq!(run(&fixture, &unnamed, &options(&fixture, true)).unwrap().resumed_after, 1);
+
+    let other = dataset(26, 100, 4);
+    let map = gsplit_store::PartitionMap::folder(&fixture.dataset, "random-2");
+    let copy = gsplit_store::PartitionMap::folder(&other.dataset, "random-2");
+    std::fs::create_dir_all(&copy).unwrap();
+    for file in ["partition.json", "assignment.npy", "cache_order.npy"] {
+        std::fs::copy(map.join(file), copy.join(file)).unwrap();
+    }
+    let message = run(&other, &named, &none).unwrap_err().to_string();
+    assert!(message.contains("another graph"), "{message}");
+}
+
+#[test]
+fn a_model_beyond_any_memory_is_refused() {
+    let fixture = dataset(29, 100, 4);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 64), |config| {
+        (config.model.hidden, config.model.layers) = (1 << 16, 255);
+        config.fanouts = ["2"; 255].join(",").parse().unwrap();
+    });
+    let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("--hidden 65536") && message.contains("GiB"), "{message}");
 }
