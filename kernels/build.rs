@@ -52,7 +52,7 @@ fn fake(sources: &Path, out: &Path) {
     let folder = out.join("fake");
     fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let emulation = ["-Wl,--whole-archive", "-L.", "-lgsplit_emulation", "-Wl,--no-whole-archive"];
-    let driver = ["driver.cpp", "copies.cpp", "kernels.cpp", "streams.cpp"];
+    let driver = ["driver.cpp", "copies.cpp", "ipc.cpp", "kernels.cpp", "streams.cpp"];
     for (library, files, with) in
         [("libcuda.so", &driver[..], &emulation[..]), ("libnccl.so.2", &["nccl.cpp"], &["-ldl"])]
     {

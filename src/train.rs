@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
     /// With --device cuda, the feature rows that GPUs keep in their memory: none (host), the hottest on every GPU
-    /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs that read each
+    /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs of a host that read each
     /// other's memory (peer), or the KEY of what `gsplit place` stored. Hot is what a presample loads most, without one what most
     /// edges lead from [default: host; with --cache: partitioned for split, else replicated]
     #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]

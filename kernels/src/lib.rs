@@ -53,15 +53,15 @@ pub use count::{CounterParts, Counters, DeviceCounters};
 #[cfg(feature = "emulation")]
 pub use cuda::GpuCounts;
 pub use cuda::{
-    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, Link,
-    MappedHost, NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
+    CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, IpcHandle,
+    Link, MappedHost, NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
-    CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowStore, ScaledRow,
-    StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
+    CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
+    ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
 };
 pub use norm::{
     ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,

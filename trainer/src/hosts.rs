@@ -14,13 +14,18 @@ use crate::{Result, TrainConfig};
 /// What a kernel draws when it starts: no other host has the same.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
+/// This host, by a name that no other has; empty where it does not say.
+pub fn this() -> Vec<u8> {
+    fs::read(BOOT).unwrap_or_default()
+}
+
 /// Tells `progress` on rank 0 where rows cross between hosts, and how they would not. Collective.
 pub fn note(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<()> {
     if config.parallelism != Parallelism::Split {
         return Ok(());
     }
     // Hosts that do not say who they are count as one.
-    let hosts = all_gather_v(comm, &fs::read(BOOT).unwrap_or_default())?;
+    let hosts = all_gather_v(comm, &this())?;
     match told(&hosts, config.groups) {
         Some(line) if comm.rank() == 0 => progress.note(&line),
         _ => {}

@@ -5,7 +5,8 @@
 //! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
 //! memory or in that of other GPUs. The kernel that gathers them turns what is stored into the type of the place's rows, so what is
 //! stored in 2 bytes moves in 2 bytes; rows that are normalised or dropped are f32 until then. Ranks that share a GPU share what they
-//! both keep. A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
+//! both keep. Ranks that are processes tell each other by what the others open what they keep ([`Pinned::share`]), and at the end wait
+//! until all have closed it ([`Pinned::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
 use std::marker::PhantomData;
@@ -13,16 +14,17 @@ use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{
-    DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu, MappedHost,
-    RowStore, gather_on_device,
+    Communicator, DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu,
+    MappedHost, RowHandles, RowStore, gather_on_device,
 };
 use gsplit_store::{FeatureDtype, FeatureTable};
 use half::{bf16, f16};
+use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
 use crate::autograd::Buffer;
 use crate::batch::Input;
-use crate::cache::Caches;
+use crate::cache::{Caches, gathered};
 use crate::operator::{Row, filled_of, with_row};
 use crate::place::Place;
 use crate::{Error, Result};
@@ -58,11 +60,39 @@ impl<'a> Pinned<'a> {
     pub fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
         self.0.fill(caches, ranks)
     }
+
+    /// Copies what `caches` has for `rank`, which this process is, to its `gpu`, and opens what those ranks of `comm` keep that it
+    /// reads. Collective.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; [`Error::Option`] where a rank keeps other rows than this one takes it to.
+    pub fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
+        self.0.share(caches, (rank, gpu), comm)
+    }
+
+    /// Closes what others keep, and frees what this process keeps once all have closed it. Without it that stays until the process
+    /// ends. Collective, after [`Pinned::share`].
+    ///
+    /// # Errors
+    /// Those of the communicator.
+    pub fn part(mut self, comm: &dyn Communicator) -> Result<()> {
+        self.0.part(comm)
+    }
+}
+
+/// What a process tells the others of what it keeps.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    handles: Vec<u8>,
+    /// [`Caches::digest`].
+    digest: u64,
 }
 
 /// [`PinnedTable`] of any type of values.
 trait AnyTable<'a>: Send + Sync {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()>;
+    fn share(&mut self, caches: &'a Caches, here: (usize, &Gpu), comm: &dyn Communicator) -> Result<()>;
+    fn part(&mut self, comm: &dyn Communicator) -> Result<()>;
     /// For `rank`, whose rows are of the type `kind`.
     fn rows(&self, rank: usize, gpu: &Gpu, kind: Kind) -> Result<Box<dyn AnyRows + '_>>;
 }
@@ -72,20 +102,28 @@ struct PinnedTable<'a, T: DeviceValue> {
     values: MappedHost<'a, T>,
     scales: Option<MappedHost<'a, f32>>,
     caches: Option<&'a Caches>,
-    /// Of each rank, where this process has it; ranks that share a GPU and keep the same rows share it too.
+    /// Of each rank, where this process has or reads it; ranks that share a GPU and keep the same rows share it too.
     stores: Vec<Option<Arc<RowStore<'a, T>>>>,
+}
+
+impl<'a, T: DeviceValue> PinnedTable<'a, T> {
+    /// What `rank` keeps on `gpu`, perhaps for other processes too.
+    fn store(&self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), exported: bool) -> Result<RowStore<'a, T>> {
+        let (table, list) = (self.table, caches.of(rank));
+        let (row, scale) = (|v: u32| table.row::<T>(v), |v: u32| table.scale(v));
+        let scale = self.scales.is_some().then_some(&scale as &dyn Fn(u32) -> f32);
+        let store = match exported {
+            true => RowStore::exported(gpu, table.dim(), list, row, scale),
+            false => RowStore::new(gpu, table.dim(), list, row, scale),
+        };
+        store.map_err(|error| Error::from(error).of_rank(rank))
+    }
 }
 
 impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
     fn fill(&mut self, caches: &'a Caches, ranks: &[(usize, &Gpu)]) -> Result<()> {
-        let table = self.table;
-        let scale = |v: u32| table.scale(v);
-        let scale = self.scales.is_some().then_some(&scale as &(dyn Fn(u32) -> f32 + Sync));
-        let store = |&(rank, gpu): &(usize, &Gpu)| {
-            let scale = scale.map(|scale| scale as &dyn Fn(u32) -> f32);
-            let store = RowStore::new(gpu, table.dim(), caches.of(rank), |v| table.row::<T>(v), scale);
-            store.map(|store| (rank, store)).map_err(|error| Error::from(error).of_rank(rank))
-        };
+        let this = &*self;
+        let store = |&each: &(usize, &Gpu)| this.store(caches, each, false).map(|store| (each.0, store));
         // The first rank that keeps the same on the same GPU.
         let same = |&(rank, gpu): &(usize, &Gpu), &(other, there): &(usize, &Gpu)| {
             gpu.is_same_device(there) && caches.of(rank) == caches.of(other)
@@ -108,6 +146,37 @@ impl<'a, T: DeviceValue> AnyTable<'a> for PinnedTable<'a, T> {
         for (&(rank, _), &holder) in ranks.iter().zip(&holders) {
             self.stores[rank] = self.stores[holder].clone();
         }
+        Ok(())
+    }
+
+    fn share(&mut self, caches: &'a Caches, (rank, gpu): (usize, &Gpu), comm: &dyn Communicator) -> Result<()> {
+        let own = self.store(caches, (rank, gpu), true)?;
+        let handles = bytemuck::bytes_of(&own.handles()?).to_vec();
+        let kept = gathered(comm, &Kept { handles, digest: caches.digest(rank) })?;
+        self.caches = Some(caches);
+        self.stores.resize_with(comm.size(), || None);
+        self.stores[rank] = Some(Arc::new(own));
+        for &peer in caches.peers(rank) {
+            let unlike = || {
+                let problem = format!("rank {peer} keeps other rows than rank {rank} takes it to");
+                Error::Option(format!("{problem}: start all with the same options, on the same dataset"))
+            };
+            let handles = bytemuck::try_pod_read_unaligned::<RowHandles>(&kept[peer].handles).map_err(|_| unlike())?;
+            if kept[peer].digest != caches.digest(peer) {
+                return Err(unlike());
+            }
+            let layout = (self.table.dim(), self.scales.is_some());
+            let store = RowStore::imported(gpu, layout, caches.of(peer), &handles);
+            self.stores[peer] = Some(Arc::new(store.map_err(|error| Error::from(error).of_rank(rank))?));
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, comm: &dyn Communicator) -> Result<()> {
+        let own = self.stores.get_mut(comm.rank()).and_then(Option::take);
+        self.stores.clear();
+        comm.barrier()?;
+        own.iter().for_each(|own| own.reclaim());
         Ok(())
     }
 

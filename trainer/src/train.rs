@@ -36,6 +36,18 @@ pub fn train(
     progress: &dyn Progress,
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<Summary> {
+    let trained = prepare_and_train(dataset, config, options, progress, on_epoch);
+    // The others may wait for this one in what they prepare together.
+    trained.inspect_err(|error| options.process.iter().for_each(|process| process.fail(&error.to_string())))
+}
+
+fn prepare_and_train(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    options: &RunOptions,
+    progress: &dyn Progress,
+    on_epoch: &(dyn Fn(&EpochReport) + Sync),
+) -> Result<Summary> {
     config.check()?;
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
@@ -104,6 +116,10 @@ pub fn train(
         on_epoch,
     };
     let (mut epochs, num_parameters) = on_all_ranks(job.config, options, |comms| run.epochs(comms))?;
+    drop(run);
+    if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared(caches.as_ref())) {
+        pinned.part(process.comms().all())?;
+    }
     let best = best_epoch(&epochs).and_then(|best| epochs.iter().find(|report| report.epoch == best).cloned());
     Ok(Summary {
         best,
@@ -117,6 +133,11 @@ pub fn train(
         topology: sampled_from,
         topology_share: sampled_share,
     })
+}
+
+/// Whether ranks read each other's caches.
+fn is_shared(caches: Option<&Caches>) -> bool {
+    caches.is_some_and(Caches::are_shared)
 }
 
 /// The feature rows as GPUs read them themselves, if ranks compute there and the driver can pin them, with what they keep of them.
@@ -138,7 +159,12 @@ fn pinned_rows<'a>(
         (Some(mut pinned), Some(caches)) => {
             let here = options.ranks_here(places.len());
             let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
-            pinned.fill(caches, &ranks)?;
+            match (&options.process, &ranks[..]) {
+                (Some(process), &[here]) if is_shared(Some(caches)) => {
+                    pinned.share(caches, here, process.comms().all())?
+                }
+                _ => pinned.fill(caches, &ranks)?,
+            }
             Ok(Some(pinned))
         }
         (None, Some(_)) => {

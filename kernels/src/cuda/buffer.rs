@@ -1,14 +1,40 @@
-//! Memory of a GPU: [`DeviceBuffer`] owns it, [`DeviceSlice`] and [`DeviceSliceMut`] borrow it.
+//! Memory of a GPU: [`DeviceBuffer`] owns it, [`DeviceSlice`] and [`DeviceSliceMut`] borrow it. [`MappedHost`] is the host's.
 //!
 //! Unsafe code of this file: making slices of memory that others own, such as torch.
 #![allow(unsafe_code)]
 
+mod mapped;
+#[cfg(test)]
+mod tests;
+
 use std::marker::PhantomData;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytemuck::Pod;
 
 use super::{Gpu, GpuError};
+
+pub use mapped::MappedHost;
+
+/// Where memory is from, and so how it is given back.
+#[derive(Debug)]
+enum Origin {
+    /// In the order of a stream.
+    Pool,
+    /// What other processes can open, and may have open.
+    Exported(AtomicBool),
+    /// Of another process.
+    Imported,
+}
+
+/// By what another process of the same host opens a buffer ([`DeviceBuffer::imported`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Zeroable, bytemuck::Pod)]
+#[repr(C)]
+pub struct IpcHandle {
+    of_driver: [u8; 64],
+    bytes: u64,
+}
 
 /// `len` values on a GPU.
 #[derive(Debug)]
@@ -17,6 +43,7 @@ pub struct DeviceBuffer<T> {
     given_to: OnceLock<Gpu>,
     address: u64,
     bytes: usize,
+    origin: Origin,
     len: usize,
     of: PhantomData<T>,
 }
@@ -24,10 +51,58 @@ pub struct DeviceBuffer<T> {
 impl<T: Pod> DeviceBuffer<T> {
     /// Room for `len` values, which are anything at first.
     pub(super) fn new(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
-        // A multiple of what one load takes, and never nothing.
-        let bytes = (len * size_of::<T>()).next_multiple_of(16).max(16);
-        let address = gpu.backend().alloc(bytes)?;
-        Ok(Self { gpu: gpu.clone(), given_to: OnceLock::new(), address, bytes, len, of: PhantomData })
+        Ok(Self::at(gpu, gpu.backend().alloc(Self::bytes_of(len))?, len, Origin::Pool))
+    }
+
+    fn at(gpu: &Gpu, address: u64, len: usize, origin: Origin) -> Self {
+        let (gpu, bytes) = (gpu.clone(), Self::bytes_of(len));
+        Self { gpu, given_to: OnceLock::new(), address, bytes, origin, len, of: PhantomData }
+    }
+
+    /// As [`Gpu::alloc`], of memory that other processes of the host can open ([`DeviceBuffer::ipc_handle`]).
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`].
+    pub fn exported(gpu: &Gpu, len: usize) -> Result<Self, GpuError> {
+        let address = gpu.backend().alloc_for_others(Self::bytes_of(len))?;
+        Ok(Self::at(gpu, address, len, Origin::Exported(AtomicBool::new(false))))
+    }
+
+    /// The `len` values of another process of the same host, which must not be written. They are as whoever exported them left them when
+    /// it last waited for its GPU.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are not as many; what the driver says, where the GPU does not reach
+    /// the other, or they are this process's own.
+    pub fn imported(gpu: &Gpu, handle: &IpcHandle, len: usize) -> Result<Self, GpuError> {
+        let (bytes, there) = (Self::bytes_of(len), handle.bytes as usize);
+        crate::KernelError::check_len("bytes of another process", bytes, there)?;
+        Ok(Self::at(gpu, gpu.backend().import(handle.of_driver)?, len, Origin::Imported))
+    }
+
+    /// By what other processes open an exported buffer. Once it was asked for, the memory stays until the process ends, unless
+    /// they are said to have closed it ([`DeviceBuffer::reclaim`]): it must not be freed before.
+    ///
+    /// # Errors
+    /// What the driver says; it refuses a buffer that is not exported.
+    pub fn ipc_handle(&self) -> Result<IpcHandle, GpuError> {
+        let handle = IpcHandle { of_driver: self.gpu.backend().export(self.address)?, bytes: self.bytes as u64 };
+        if let Origin::Exported(shown) = &self.origin {
+            shown.store(true, Ordering::Relaxed);
+        }
+        Ok(handle)
+    }
+
+    /// No other process has it open, or will.
+    pub fn reclaim(&self) {
+        if let Origin::Exported(shown) = &self.origin {
+            shown.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// A multiple of what one load takes, and never nothing.
+    fn bytes_of(len: usize) -> usize {
+        (len * size_of::<T>()).next_multiple_of(16).max(16)
     }
 
     /// Gives it to another stream of its GPU, which alone uses it from now on, and in whose order it is freed. What its
@@ -78,7 +153,14 @@ impl<T: Pod> DeviceBuffer<T> {
 
 impl<T> Drop for DeviceBuffer<T> {
     fn drop(&mut self) {
-        self.given_to.get().unwrap_or(&self.gpu).backend().free(self.address, self.bytes);
+        let gpu = self.given_to.get().unwrap_or(&self.gpu);
+        match &self.origin {
+            Origin::Pool => gpu.backend().free(self.address, self.bytes),
+            // With its context, whose end would free it.
+            Origin::Exported(shown) if shown.load(Ordering::Relaxed) => std::mem::forget(gpu.clone()),
+            Origin::Exported(_) => gpu.backend().free_for_others(self.address, self.bytes),
+            Origin::Imported => gpu.backend().close(self.address),
+        }
     }
 }
 
@@ -275,93 +357,5 @@ impl<'a, T: Pod> DeviceSliceMut<'a, T> {
     /// What the GPU reports.
     pub fn zero(&mut self, gpu: &Gpu) -> Result<(), GpuError> {
         gpu.backend().zero(self.address, self.len * size_of::<T>())
-    }
-}
-
-/// Host memory that a GPU reads where it lies.
-#[derive(Debug)]
-pub struct MappedHost<'a, T> {
-    gpu: Gpu,
-    /// The other GPUs that read it.
-    readers: Mutex<Vec<Gpu>>,
-    host: usize,
-    address: u64,
-    len: usize,
-    of: PhantomData<&'a T>,
-}
-
-impl<'a, T: Pod> MappedHost<'a, T> {
-    pub(super) fn new(gpu: &Gpu, values: &'a [T]) -> Result<Self, GpuError> {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        let address = gpu.backend().map_host(bytes)?;
-        let (gpu, host) = (gpu.clone(), bytes.as_ptr() as usize);
-        Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), of: PhantomData })
-    }
-
-    /// The values, as the GPU sees them.
-    pub fn slice(&self) -> DeviceSlice<'_, T> {
-        DeviceSlice { address: self.address, len: self.len, of: PhantomData }
-    }
-
-    /// The values, as another GPU sees them: memory is pinned once for all.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn seen_by(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, T>, GpuError> {
-        let address = if self.len == 0 { 0 } else { gpu.backend().host_address(self.host)? };
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        if ![&self.gpu].into_iter().chain(readers.iter()).any(|reader| reader.is_same_device(gpu)) {
-            readers.push(gpu.clone());
-        }
-        Ok(DeviceSlice { address, len: self.len, of: PhantomData })
-    }
-}
-
-impl<T> Drop for MappedHost<'_, T> {
-    /// What reads it, on any GPU, ends first.
-    fn drop(&mut self) {
-        for reader in self.readers.get_mut().unwrap_or_else(PoisonError::into_inner) {
-            let _ = reader.backend().synchronise_all();
-        }
-        self.gpu.backend().unmap_host(self.host, self.len * size_of::<T>());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_gpu_without_the_room_says_so_and_goes_on() {
-        let gpu = Gpu::under_test(0);
-        let kept = gpu.upload(&[1u32, 2, 3]).unwrap();
-        let asked = gpu.alloc::<u8>(1 << 50);
-        assert!(matches!(asked, Err(GpuError::OutOfMemory { needed_mib: 0x4000_0000, .. })), "{asked:?}");
-        assert_eq!(kept.to_vec().unwrap(), [1, 2, 3]);
-        assert_eq!(gpu.zeros::<u32>(2).unwrap().to_vec().unwrap(), [0, 0]);
-    }
-
-    #[test]
-    fn values_of_another_gpu_are_copied() {
-        let [gpu, other] = [0, 1].map(Gpu::under_test);
-        let values = other.upload(&[1u32, 2, 3]).unwrap();
-        let mut here = gpu.zeros::<u32>(5).unwrap();
-        let mut part = here.slice_mut().part(1, 4).unwrap();
-        let side = gpu.side_stream().unwrap();
-        side.wait_for(&gpu).unwrap();
-        part.copy_from_other(&side, &other, values.slice()).unwrap();
-        gpu.wait_for(&side).unwrap();
-        assert!(part.copy_from_other(&gpu, &other, values.slice().part(0, 2).unwrap()).is_err());
-        assert_eq!(here.to_vec().unwrap(), [0, 1, 2, 3, 0]);
-    }
-
-    #[test]
-    fn nothing_is_copied_as_nothing() {
-        let gpu = Gpu::under_test(0);
-        let mut empty = gpu.upload::<u32>(&[]).unwrap();
-        empty.slice_mut().zero(&gpu).unwrap();
-        let other = gpu.zeros::<u32>(0).unwrap();
-        empty.slice_mut().copy_from(&gpu, other.slice()).unwrap();
-        assert_eq!(empty.to_vec().unwrap(), []);
     }
 }

@@ -53,6 +53,21 @@ impl Driver {
         }
     }
 
+    /// What `take` finds; what is kept for later here and by torch goes back to the device where it finds nothing at first.
+    fn find(&self, bytes: usize, take: impl Fn() -> Result<Option<u64>, GpuError>) -> Result<u64, GpuError> {
+        self.enter()?;
+        if let Some(address) = take()? {
+            return Ok(address);
+        }
+        self.synchronise()?;
+        self.device.let_others_free()?;
+        pool::reclaim(self.device.handle)?;
+        take()?.ok_or_else(|| {
+            let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
+            GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
+        })
+    }
+
     /// Starts to copy `parts`, one behind the other, to the host's memory from `to` on, which has room for them and is there until
     /// the stream has been waited for.
     ///
@@ -88,24 +103,40 @@ impl Drop for Driver {
 
 impl Backend for Driver {
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.enter()?;
-        if let Some(address) = self.take(bytes)? {
-            return Ok(address);
-        }
-        // What is kept for later here and by torch goes back to the device.
-        self.synchronise()?;
-        self.device.let_others_free()?;
-        pool::reclaim(self.device.handle)?;
-        self.take(bytes)?.ok_or_else(|| {
-            let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
-            GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
-        })
+        self.find(bytes, || self.take(bytes))
     }
 
     fn free(&self, address: u64, _bytes: usize) {
         if self.enter().is_ok() {
             // SAFETY: `DeviceBuffer` gives back what it was given, once, after what uses it was launched.
             let _ = unsafe { result::free_async(address, self.stream) };
+        }
+    }
+
+    fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
+        self.find(bytes, || pool::take_for_others(bytes))
+    }
+
+    fn free_for_others(&self, address: u64, _bytes: usize) {
+        // The driver does not free in any stream's order.
+        if self.synchronise_all().is_ok() {
+            pool::free_for_others(address);
+        }
+    }
+
+    fn export(&self, address: u64) -> Result<[u8; 64], GpuError> {
+        self.enter()?;
+        pool::export(address)
+    }
+
+    fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
+        self.enter()?;
+        pool::import(handle)
+    }
+
+    fn close(&self, address: u64) {
+        if self.synchronise_all().is_ok() {
+            pool::close(address);
         }
     }
 

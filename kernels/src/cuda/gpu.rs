@@ -17,6 +17,15 @@ pub(super) trait Backend: Send + Sync + Debug {
     /// Memory of `bytes`, a multiple of 16, at an address that is one too.
     fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
     fn free(&self, address: u64, bytes: usize);
+    /// As `alloc`, of memory that other processes may open; freed by the next.
+    fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError>;
+    /// The others have closed it.
+    fn free_for_others(&self, address: u64, bytes: usize);
+    /// By what other processes of the host open what `alloc_for_others` gave.
+    fn export(&self, address: u64) -> Result<[u8; 64], GpuError>;
+    /// Where the GPU sees what another process has exported, until `close`, if it reaches it.
+    fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError>;
+    fn close(&self, address: u64);
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
     /// The bytes that `parts` (address and length) are, one behind the other; one wait for all.
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;

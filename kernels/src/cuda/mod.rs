@@ -10,7 +10,7 @@
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
-//! nccl.rs       messages between GPUs       pool.rs       memory between uses
+//! nccl.rs       messages between GPUs       pool.rs       memory between uses, and processes
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
 //! device.rs     what its streams share      event.rs      points in a stream's work
 //! fake/         a driver for tests (feature `emulation`)
@@ -35,7 +35,7 @@ mod nccl;
 mod pool;
 mod survey;
 
-pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, MappedHost};
+pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHost};
 pub use error::GpuError;
 #[cfg(feature = "emulation")]
 pub use gpu::GpuCounts;

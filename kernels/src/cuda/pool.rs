@@ -1,18 +1,29 @@
-//! The driver's memory pool of a device.
+//! The driver's memory of a device: its pool, and what other processes read.
 //!
 //! Idea: freed memory stays in the pool, so that a mini-batch's buffers are found again by the next. torch keeps what it frees
 //! in a pool of its own; when either has too little the other may keep it, so before a device counts as out of memory both
 //! give back what nobody uses ([`reclaim`]). A device whose memory others are to read shows them its whole pool.
 //!
+//! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver has handles of what `cuMemAlloc` gave
+//! alone, not of its pool; such memory is taken in whole blocks of 2 MiB, because a handle is of all that is in them. A process
+//! cannot open its own, and whoever has taken the memory frees it after all others have closed it. Where the two processes do not
+//! see the same devices (`CUDA_VISIBLE_DEVICES`), or are in containers of their own, there is nothing to ask the driver: it opens the
+//! handle or refuses. Why not memory by `cuMemCreate`: its file descriptors need a socket between each two processes.
+//!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
+use std::ffi::c_char;
 use std::sync::OnceLock;
 
+use cudarc::driver::result::DriverError;
 use cudarc::driver::{result, sys};
 
 use super::GpuError;
 use super::driver::refused;
+
+/// What the driver shares as one.
+const BLOCK: usize = 2 << 20;
 
 static OTHERS: OnceLock<fn()> = OnceLock::new();
 
@@ -53,4 +64,43 @@ pub(super) fn show(device: sys::CUdevice, reader: sys::CUdevice) -> Result<(), G
     let shown = sys::CUmemAccessDesc { location, flags };
     // SAFETY: the description is one long.
     unsafe { sys::cuMemPoolSetAccess(of(device)?, &shown, 1) }.result().map_err(refused("cuMemPoolSetAccess"))
+}
+
+/// Memory of the calling thread's context that other processes may open, if there is as much.
+pub(super) fn take_for_others(bytes: usize) -> Result<Option<u64>, GpuError> {
+    // SAFETY: the thread has a context.
+    match unsafe { result::malloc_sync(bytes.next_multiple_of(BLOCK)) } {
+        Ok(address) => Ok(Some(address)),
+        Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
+        Err(error) => Err(refused("cuMemAlloc")(error)),
+    }
+}
+
+/// Gives back what [`take_for_others`] gave, which nobody uses or has open any more.
+pub(super) fn free_for_others(address: u64) {
+    // SAFETY: `DeviceBuffer` gives back what it was given, once.
+    let _ = unsafe { result::free_sync(address) };
+}
+
+/// By what other processes open the memory at `address`.
+pub(super) fn export(address: u64) -> Result<[u8; 64], GpuError> {
+    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+    // SAFETY: the handle is written; the driver knows the memory or says that it does not.
+    let exported = unsafe { sys::cuIpcGetMemHandle(&mut handle, address) }.result();
+    exported.map_err(refused("cuIpcGetMemHandle")).map(|()| handle.reserved.map(|byte| byte as u8))
+}
+
+/// Opens another process's memory in the calling thread's context.
+pub(super) fn import(handle: [u8; 64]) -> Result<u64, GpuError> {
+    let (handle, mut address) = (sys::CUipcMemHandle { reserved: handle.map(|byte| byte as c_char) }, 0);
+    let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+    // SAFETY: the address is written; the driver knows the handle or says that it does not.
+    let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) }.result();
+    opened.map_err(refused("cuIpcOpenMemHandle")).map(|()| address)
+}
+
+/// Closes what [`import`] opened, and nothing uses any more.
+pub(super) fn close(address: u64) {
+    // SAFETY: `DeviceBuffer` closes what it has opened, once.
+    let _ = unsafe { sys::cuIpcCloseMemHandle(address) };
 }

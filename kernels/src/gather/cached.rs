@@ -8,7 +8,7 @@
 //! on the GPU for each row of the table; rows move in pieces as in [`gather_on_device`](super::gather_on_device). Hits are counted
 //! there too, in a pass over the numbers: a hundredth of what the rows take.
 //!
-//! The host waits when a cache has been filled, so that other GPUs may read it, and before one that reads others' is dropped.
+//! The host waits before a cache that reads those of other GPUs is dropped.
 //!
 //! Sources: PaGraph (Lin et al., SoCC 2020) caches on every GPU the rows that sampling meets most; Quiver (Tan et al., 2023)
 //! deals them to the GPUs, which read each other's memory. Which rows these are is the caller's to say.
@@ -18,14 +18,13 @@ use crate::cuda::{
 };
 use crate::error::KernelError;
 
+use super::store::RowStore;
 use super::value::{DeviceRow, DeviceValue, values_at_once};
 
 pub(crate) static MODULE: Module = Module { name: "gather_cached", source: include_str!("cached.cu") };
 
 /// Threads of a block.
 const THREADS: u32 = 256;
-/// Bytes of rows that are copied to the GPU at a time.
-const CHUNK_BYTES: usize = 64 << 20;
 /// Blocks for each multiprocessor that count.
 const COUNTING: usize = 8;
 /// The place of a row that is in no cache.
@@ -54,59 +53,6 @@ impl<T: DeviceValue> DeviceTable<'_, T> {
             Some(scales) => KernelError::check_len("scales of the rows", rows, scales.len()).map(|()| rows),
             None => Ok(rows),
         }
-    }
-}
-
-/// Copies of some rows of a table in the memory of one GPU.
-#[derive(Debug)]
-pub struct RowStore<'a, T: DeviceValue> {
-    /// The row of each slot.
-    vertices: &'a [u32],
-    values: DeviceBuffer<T>,
-    scales: Option<DeviceBuffer<f32>>,
-    dim: usize,
-}
-
-impl<'a, T: DeviceValue> RowStore<'a, T> {
-    /// Copies the rows `vertices` of a table of rows of `dim` values to `gpu`, as they are stored. `row` gives a row's values on the
-    /// host, `scale` its scale, where rows have one. Waits until they are there.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] for a row of another width; [`GpuError::OutOfMemory`].
-    pub fn new<'r>(
-        gpu: &Gpu,
-        dim: usize,
-        vertices: &'a [u32],
-        row: impl Fn(u32) -> &'r [T],
-        scale: Option<&dyn Fn(u32) -> f32>,
-    ) -> Result<Self, GpuError> {
-        let mut values = gpu.alloc::<T>(vertices.len() * dim)?;
-        let each = (CHUNK_BYTES / size_of::<T>() / dim.max(1)).max(1);
-        let (mut chunk, mut start) = (Vec::with_capacity(each.min(vertices.len()) * dim), 0);
-        for vertices in vertices.chunks(each) {
-            chunk.clear();
-            for &v in vertices {
-                let row = row(v);
-                KernelError::check_len("a row to cache", dim, row.len())?;
-                chunk.extend_from_slice(row);
-            }
-            values.slice_mut().part(start, start + chunk.len())?.upload(gpu, &chunk)?;
-            start += chunk.len();
-        }
-        let scales: Option<Vec<f32>> = scale.map(|scale| vertices.iter().map(|&v| scale(v)).collect());
-        let scales = scales.map(|scales| gpu.upload(&scales)).transpose()?;
-        gpu.synchronise()?;
-        Ok(Self { vertices, values, scales, dim })
-    }
-
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.vertices.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.vertices.is_empty()
     }
 }
 

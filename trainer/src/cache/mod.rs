@@ -11,9 +11,10 @@
 //! KEY          what `gsplit place` stored, cut to the room there is
 //! ```
 //!
-//! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others where these hold
-//! rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts. Of several groups of
-//! ranks (`--groups`) each keeps the rows of all parts, and those of all devices of a KEY; `peer` knows no groups.
+//! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others, threads or processes of
+//! its host, where these hold rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
+//! Which reads whose is found first ([`reach`]), and all decide by it alike. Of several groups of ranks (`--groups`) each keeps the rows
+//! of all parts, and those of all devices of a KEY; `peer` knows no groups.
 //!
 //! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
 //! there, or theirs together where they keep the same rows (`replicated`). A row's bytes are as it is stored.
@@ -23,8 +24,11 @@
 mod hotness;
 mod peers;
 mod placement;
+mod reach;
 
-use gsplit_kernels::DeviceCache;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use gsplit_kernels::{Communicator, DeviceCache};
 use gsplit_store::memory::shown;
 use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress};
 use serde::Serialize;
@@ -39,6 +43,8 @@ use crate::{Error, Result};
 pub use hotness::presample_like;
 use peers::{cliques, deal_to_cliques, peers};
 pub use placement::RowPlacement;
+use reach::Sight;
+pub use reach::gathered;
 
 /// What the GPUs of a run keep of the feature rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -75,7 +81,8 @@ pub struct Caches {
 
 impl Caches {
     /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank of this
-    /// process has where `options` do not say. Tells `progress` what was decided.
+    /// process has where `options` do not say. Tells `progress` what was decided. Collective where ranks are processes, and the same on
+    /// each of them.
     ///
     /// # Errors
     /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
@@ -91,14 +98,19 @@ impl Caches {
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
         let alike = placement == RowPlacement::Replicated;
         let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
+        let comm = options.process.as_ref().map(|process| process.comms().all());
+        let left = match comm {
+            Some(comm) => gathered(comm, &left)?.concat(),
+            None => left,
+        };
         let room = room(options, &left, row_bytes, ranks)?;
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
-            RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split && options.process.is_none(),
+            RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split,
             RowPlacement::Peer | RowPlacement::Stored(_) => true,
         };
         let peers = match crosses {
-            true => peers(ranks, |reader, owner| reaches(options, places, reader, owner), progress),
+            true => peers(&sights(options, places, comm)?, progress),
             false => vec![Vec::new(); ranks],
         };
         let (lists, ranked_by) = match &placement {
@@ -140,6 +152,18 @@ impl Caches {
         &self.peers[rank]
     }
 
+    /// Whether any rank reads the cache of another.
+    pub fn are_shared(&self) -> bool {
+        self.peers.iter().any(|peers| !peers.is_empty())
+    }
+
+    /// What tells whether another process has the same list of `rank`.
+    pub fn digest(&self, rank: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.of(rank), self.row_bytes).hash(&mut hasher);
+        hasher.finish()
+    }
+
     /// For the summary of the run.
     pub fn summary(&self) -> CacheSummary {
         CacheSummary {
@@ -176,13 +200,6 @@ pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> R
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
     } else if options.placement == Some(RowPlacement::Host) {
         return Ok(None);
-    } else if let (Some(placement @ (RowPlacement::Peer | RowPlacement::Stored(_))), true) =
-        (&options.placement, options.process.is_some())
-    {
-        format!(
-            "--placement {placement}: ranks that are processes cannot read each other's GPUs: start one process, or choose \
-             replicated or partitioned"
-        )
     } else {
         return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config.parallelism))));
     };
@@ -200,8 +217,7 @@ fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
     places.iter().zip(left).map(of).collect()
 }
 
-/// The rows that each of `ranks` has room for, where `left` says the bytes of those of this process: either all, or the one that
-/// asks for its own room alone.
+/// The rows that each of `ranks` has room for, where `left` says their bytes.
 fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
     let most = DeviceCache::<f32>::most_rows(ranks);
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
@@ -211,7 +227,7 @@ fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Res
         ))),
         Some(bytes) => Ok(vec![rows(bytes); ranks]),
         None => {
-            let of = |rank: usize| rows(left.get(rank).or(left.first()).copied().unwrap_or(0));
+            let of = |rank: usize| rows(left.get(rank).copied().unwrap_or(0));
             Ok((0..ranks).map(of).collect())
         }
     }
@@ -290,6 +306,18 @@ fn stored(
     Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
 }
 
+/// What each rank sees of the GPU of each other. Collective in `comm`, where ranks are processes.
+fn sights(options: &RunOptions, places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
+    let ranks = places.len();
+    let here = comm.and_then(|comm| Some((comm, places[comm.rank()].gpu()?)));
+    match here {
+        #[cfg(test)]
+        Some(_) if options.apart => Ok(reach::of_threads(ranks, |_, _| Ok(false))),
+        Some((comm, gpu)) => reach::of_processes(comm, gpu),
+        None => Ok(reach::of_threads(ranks, |reader, owner| reaches(options, places, reader, owner))),
+    }
+}
+
 /// Whether the GPU of `reader` can read that of `owner`; makes it so.
 fn reaches(options: &RunOptions, places: &[Place], reader: usize, owner: usize) -> Result<bool> {
     #[cfg(test)]
@@ -314,8 +342,6 @@ mod tests {
         assert_eq!(together(&places, &[100, 350, 100]), [200, 350, 200], "one has it for both");
         let room = |options: &RunOptions, row_bytes| room(options, &[1000, 350, 99], row_bytes, 3);
         assert_eq!(room(&RunOptions::default(), 100).unwrap(), [10, 3, 0]);
-        // A process asks for itself.
-        assert_eq!(super::room(&RunOptions::default(), &[350], 100, 3).unwrap(), [3, 3, 3]);
         let given = RunOptions { cache: Some(250), ..RunOptions::default() };
         assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);
         assert!(room(&given, 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));

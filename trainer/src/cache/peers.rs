@@ -7,19 +7,22 @@
 
 use gsplit_store::Progress;
 
-use crate::Result;
+use super::reach::Sight;
 
 /// For each rank, the others whose caches it reads: those after it first, so that not all ask the same one.
-pub fn peers(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>, progress: &dyn Progress) -> Vec<Vec<usize>> {
+pub fn peers(sights: &[Vec<Sight>], progress: &dyn Progress) -> Vec<Vec<usize>> {
+    let ranks = sights.len();
     let of_rank = |reader: usize| {
         let (mut reached, mut apart, mut why) = (Vec::new(), Vec::new(), String::new());
         for owner in (1..ranks).map(|step| (reader + step) % ranks) {
-            match reaches(reader, owner) {
-                Ok(true) => reached.push(owner),
-                Ok(false) => apart.push(owner.to_string()),
-                Err(error) => {
-                    why = format!(" ({error})");
+            match &sights[reader][owner] {
+                Sight::Reached => reached.push(owner),
+                Sight::OtherHost => {}
+                Sight::Apart(reason) => {
                     apart.push(owner.to_string());
+                    if !reason.is_empty() {
+                        why = format!(" ({reason})");
+                    }
                 }
             }
         }
@@ -32,6 +35,9 @@ pub fn peers(ranks: usize, reaches: impl Fn(usize, usize) -> Result<bool>, progr
         }
         reached
     };
+    if sights.iter().flatten().any(|sight| *sight == Sight::OtherHost) {
+        progress.note("GPUs read no other host's: rows that only these keep are read from host memory");
+    }
     (0..ranks).map(of_rank).collect()
 }
 
@@ -77,6 +83,7 @@ fn deal(vertices: &[u32], room: &[usize]) -> Vec<Vec<u32>> {
 mod tests {
     use gsplit_store::{NoProgress, Notes};
 
+    use super::super::reach::of_threads;
     use super::*;
     use crate::Error;
 
@@ -91,10 +98,10 @@ mod tests {
     #[test]
     fn peers_are_those_that_are_reached_and_the_others_are_named() {
         let notes = Notes::default();
-        assert_eq!(peers(3, |_, _| Ok(true), &notes), [[1, 2], [2, 0], [0, 1]]);
+        assert_eq!(peers(&of_threads(3, |_, _| Ok(true)), &notes), [[1, 2], [2, 0], [0, 1]]);
         assert!(notes.lines().is_empty());
         // Two pairs, as on a board with two bridges.
-        let found = peers(4, |reader, owner| Ok(reader / 2 == owner / 2), &notes);
+        let found = peers(&of_threads(4, |reader, owner| Ok(reader / 2 == owner / 2)), &notes);
         assert_eq!(found, [[1], [0], [3], [2]]);
         assert_eq!(cliques(&found), [[0, 1], [2, 3]]);
         let dealt = deal_to_cliques(&[5, 3, 9, 1, 7], &cliques(&found), &[1, 2, 3, 0]);
@@ -105,8 +112,20 @@ mod tests {
         assert_eq!(told.len(), 4);
         assert!(told[1].contains("rank 1") && told[1].contains("ranks 2, 3"), "{told:?}");
         let refused = |_, _| Err(Error::Option("the driver says no".into()));
-        assert_eq!(peers(2, refused, &notes), [[0usize; 0]; 2]);
+        assert_eq!(peers(&of_threads(2, refused), &notes), [[0usize; 0]; 2]);
         assert!(notes.lines()[4].contains("the driver says no"));
-        assert_eq!(peers(1, |_, _| Ok(true), &NoProgress), [[0usize; 0]]);
+        assert_eq!(peers(&of_threads(1, |_, _| Ok(true)), &NoProgress), [[0usize; 0]]);
+    }
+
+    #[test]
+    fn each_host_is_named_once() {
+        let notes = Notes::default();
+        let sight = |reader: usize, owner: usize| match reader / 2 == owner / 2 {
+            true => Sight::Reached,
+            false => Sight::OtherHost,
+        };
+        let sights: Vec<Vec<Sight>> = (0..4).map(|r| (0..4).map(|o| sight(r, o)).collect()).collect();
+        assert_eq!(peers(&sights, &notes), [[1], [0], [3], [2]]);
+        assert_eq!(notes.lines(), ["GPUs read no other host's: rows that only these keep are read from host memory"]);
     }
 }

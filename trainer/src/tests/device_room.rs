@@ -29,7 +29,7 @@ fn on(bytes: u64) -> RunOptions {
 }
 
 /// The memory of GPUs of which mini-batches leave at least `left` bytes to each rank.
-fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions {
+pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions {
     let total = 1 << 30;
     let options = RunOptions { topology: TopologyPlace::Hot, ..on(total) };
     let artifacts = Artifacts::open(dataset, config).unwrap();

@@ -1,6 +1,6 @@
 //! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
 
-use gsplit_kernels::{CacheHits, DeviceHits, Draws, Solo, Stream, StreamKey};
+use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
 use gsplit_store::{
     CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap, Placement, PlacementConfig,
     Presample, PresampleConfig, RowLoads,
@@ -15,7 +15,7 @@ use crate::job::{Artifacts, Job};
 use crate::operator::gather_features;
 use crate::place::Place;
 use crate::source::{FeatureSource, Pinned};
-use crate::{Process, RowPlacement, RunOptions, Summary, train};
+use crate::{RowPlacement, RunOptions, Summary, train};
 
 /// Stores counters that say how often each row was loaded.
 fn store_presample(dataset: &Dataset, key: &str, fanouts: &str, input: Vec<u32>) {
@@ -26,7 +26,7 @@ fn store_presample(dataset: &Dataset, key: &str, fanouts: &str, input: Vec<u32>)
 }
 
 /// Stores a placement of `rows`, of 24 bytes, of the parts of `partition`.
-fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &CachedRows) {
+pub fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &CachedRows) {
     let map = PartitionMap::open(dataset, partition).unwrap();
     let made_from =
         MadeFrom { partition: Some((partition.to_string(), map.checksum().clone())), ..MadeFrom::dataset(dataset) };
@@ -79,7 +79,7 @@ fn expected(dataset: &Dataset, placement: &RowPlacement, ranks: usize, rows: usi
 }
 
 /// Some rows on every device, some on two, the rest dealt; for `ranks` devices.
-fn some_placement(n: u32, ranks: usize) -> CachedRows {
+pub fn some_placement(n: u32, ranks: usize) -> CachedRows {
     let own = |rank: usize| (10..n).filter(|v| *v as usize % (ranks + 1) == rank || *v as usize % 7 == rank).collect();
     CachedRows { shared: (0..10).rev().collect(), own: (0..ranks).map(own).collect() }
 }
@@ -183,7 +183,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
 }
 
 /// Rows loaded, found in the own cache and in those of others, over all epochs.
-fn found(summary: &Summary) -> [u64; 3] {
+pub fn found(summary: &Summary) -> [u64; 3] {
     summary.epochs.iter().fold([0; 3], |[loaded, own, peers], epoch| {
         [loaded + epoch.rows_loaded, own + epoch.rows_cached, peers + epoch.rows_from_peers]
     })
@@ -312,7 +312,6 @@ fn what_does_not_fit_is_refused_in_one_line() {
     store_placement(ds, "old", &ranges, &some_placement(120, 2));
     let data = config(ModelKind::Sage, Parallelism::Data, 2);
     let split = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Split, 2) };
-    let single = config(ModelKind::Sage, Parallelism::Single, 1);
     let with = |placement: &str| RunOptions {
         emulated: Some(0),
         placement: Some(placement.parse().unwrap()),
@@ -335,8 +334,6 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
     let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };
     refused(&data, mapped, &["--placement: ", "--load-features memory"]);
-    let process = || Some(std::sync::Arc::new(Process::new(Box::new(Solo), Box::new(Solo), None)));
-    refused(&single, RunOptions { process: process(), ..with("peer") }, &["--placement peer", "processes"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
     refused(&four, with("partitioned"), &["has no partition into 4 parts"]);
 

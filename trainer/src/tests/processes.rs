@@ -8,26 +8,35 @@ use std::time::{Duration, Instant};
 use gsplit_kernels::{CommError, Communicator, Threads};
 use tch::Tensor;
 
-use super::fixture::{Cut, changed, config, dataset, store_partition};
+use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use super::runs::{losses, run};
 use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
 use crate::{Error, Process, RunOptions, Summary};
 
-/// What each of the processes of a run on `config` returns.
-fn on_processes(fixture: &super::fixture::Fixture, config: &TrainConfig, options: &RunOptions) -> Vec<Summary> {
+/// What each of the processes of a run on `config` returns, of which each has its `options`.
+pub fn outcomes(
+    fixture: &Fixture,
+    config: &TrainConfig,
+    options: impl Fn(usize) -> RunOptions,
+) -> Vec<crate::Result<Summary>> {
     let ranks = config.num_ranks();
-    let ends = Threads::group(ranks).into_iter().zip(Threads::group(ranks));
+    let ends = Threads::group(ranks).into_iter().zip(Threads::group(ranks)).enumerate();
     thread::scope(|scope| {
-        let start = |(sampling, computing): (Threads, Threads)| {
+        let start = |(rank, (sampling, computing)): (usize, (Threads, Threads))| {
             let process = Process::new(Box::new(sampling), Box::new(computing), Some(0));
-            let options = RunOptions { process: Some(Arc::new(process)), ..options.clone() };
-            scope.spawn(move || run(fixture, config, &options).unwrap())
+            let options = RunOptions { process: Some(Arc::new(process)), ..options(rank) };
+            scope.spawn(move || run(fixture, config, &options))
         };
         let processes: Vec<_> = ends.map(start).collect();
         processes.into_iter().map(|process| process.join().unwrap()).collect()
     })
+}
+
+/// The same, of processes with the same options that all succeed.
+pub fn on_processes(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> Vec<Summary> {
+    outcomes(fixture, config, |_| options.clone()).into_iter().map(crate::Result::unwrap).collect()
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod faults;
+mod ipc;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
@@ -136,6 +137,27 @@ impl Backend for Emulated {
         }
         // SAFETY: `DeviceBuffer` gives back what it was given, once.
         unsafe { emulate_free(address as *mut c_void, bytes) }
+    }
+
+    fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
+        self.alloc(bytes).inspect(|&address| ipc::add(address, self.stream))
+    }
+
+    fn free_for_others(&self, address: u64, bytes: usize) {
+        ipc::remove(address);
+        self.free(address, bytes);
+    }
+
+    fn export(&self, address: u64) -> Result<[u8; 64], GpuError> {
+        ipc::export(address)
+    }
+
+    fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
+        ipc::import(handle, self.stream)
+    }
+
+    fn close(&self, address: u64) {
+        ipc::close(address);
     }
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {

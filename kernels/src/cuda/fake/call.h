@@ -50,6 +50,13 @@ struct Call {
 
 inline Device *device(int at) { return at >= 0 && at < (int)state.devices.size() ? &state.devices[at] : nullptr; }
 
+// How two devices reach each other.
+inline std::string link_of(int from, int to) {
+    const char *link = getenv("FAKE_CUDA_LINK");
+    if (link && !strcmp(link, "pairs")) return from / 2 == to / 2 ? "nvlink" : "none";
+    return link ? link : "nvlink";
+}
+
 // The current context's stream behind a handle; none for one that is not its own.
 inline std::shared_ptr<Stream> stream(void *handle) {
     if (!handle) return current->null;

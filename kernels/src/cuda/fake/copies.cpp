@@ -48,7 +48,7 @@ int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t bytes, void *handle) {
     Part there;
     if (Code code = reached(to, bytes, *current, "the destination", there)) return code;
     if (const Part pinned = find((u64)from, bytes)) {
-        if (pinned->kind == Memory::DEVICE) return refuse(INVALID_VALUE, "the source is on a device");
+        if (pinned->on_device()) return refuse(INVALID_VALUE, "the source is on a device");
         copy(on, to, (u64)from, bytes, {there, pinned});
         return SUCCESS;
     }
@@ -67,7 +67,7 @@ int cuMemcpyDtoHAsync_v2(void *to, u64 from, size_t bytes, void *handle) {
     Part there;
     if (Code code = reached(from, bytes, *current, "the source", there)) return code;
     const Part pinned = find((u64)to, bytes);
-    if (pinned && pinned->kind == Memory::DEVICE) return refuse(INVALID_VALUE, "the destination is on a device");
+    if (pinned && pinned->on_device()) return refuse(INVALID_VALUE, "the destination is on a device");
     if (pinned) {
         copy(on, (u64)to, from, bytes, {there, pinned});
         return SUCCESS;
@@ -145,7 +145,7 @@ int cuMemHostUnregister(void *start) {
 int cuMemHostGetDevicePointer_v2(u64 *address, void *start, unsigned flags) {
     CALL("cuMemHostGetDevicePointer", CONTEXT);
     const Part part = find((u64)start, 1);
-    if (flags || !part || part->kind == Memory::DEVICE) return refuse(INVALID_VALUE, "%p is not pinned", start);
+    if (flags || !part || part->on_device()) return refuse(INVALID_VALUE, "%p is not pinned", start);
     if (const char *why = barred(part, *current)) return refuse(INVALID_VALUE, "%p: %s", start, why);
     *address = (u64)start;
     return SUCCESS;

@@ -4,10 +4,10 @@
 //
 // Stricter than the real one: what its documentation forbids is refused with the error that it names, or ends the process with
 // a line where it leaves open what happens. Nothing happens before it must (streams.h). What is not given back when a context
-// goes, or when the process ends, ends the process too.
+// goes, or when the process ends, ends the process too, but for memory that other processes may have open.
 //
 //   FAKE_CUDA_DEVICES=n        devices [1]; of 0, cuInit says that there is none
-//   FAKE_CUDA_LINK=none|pcie   how they reach each other [nvlink]
+//   FAKE_CUDA_LINK=none|pcie   how they reach each other [nvlink]; pairs: by nvlink within each two, others do not
 //   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
 //   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
 //   FAKE_CUDA_READ_ONLY=0      cannot register host memory for reading alone
@@ -31,7 +31,7 @@ void say_leaks(const Context &context) {
     for (const auto &entry : state.memory) {
         const Memory &part = *entry.second;
         if (part.context != &context || part.gone) continue;
-        const char *kinds[] = {"on the device were not freed", "of pinned host memory were not freed", "of host memory were not unregistered"};
+        const char *kinds[] = {"on the device were not freed", "on the device were not freed", "of another process were not closed", "of pinned host memory were not freed", "of host memory were not unregistered"};
         undefined("%zu bytes %s", part.bytes, kinds[part.kind]);
     }
 }
@@ -41,7 +41,10 @@ void say_leaks(const Context &context) {
 State::~State() {
     for (const Context &context : contexts) {
         calling = "at the end of the process";
-        if (context.retained && !context.failed) {
+        // What others may have open must not be freed before they close it, and stays to the end.
+        const auto is_shown = [&](const auto &entry) { return entry.second->context == &context && entry.second->shown; };
+        const bool stays = std::any_of(memory.begin(), memory.end(), is_shown);
+        if (context.retained && !context.failed && !stays) {
             fprintf(stderr, "fake libcuda.so: the context of device %d was retained and not released\n", context.device->ordinal);
             fflush(stderr);
             _exit(98);
@@ -96,6 +99,7 @@ int cuGetErrorString(int code, const char **text) {
     case INVALID_DEVICE: *text = "invalid device ordinal"; break;
     case INVALID_IMAGE: *text = "device kernel image is invalid"; break;
     case INVALID_CONTEXT: *text = "invalid device context"; break;
+    case MAPPING_FAILED: *text = "mapping of buffer object failed"; break;
     case INVALID_HANDLE: *text = "invalid resource handle"; break;
     case NOT_FOUND: *text = "named symbol not found"; break;
     case ILLEGAL_ADDRESS: *text = "an illegal memory access was encountered"; break;
@@ -144,8 +148,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int at) {
 int cuDeviceGetP2PAttribute(int *value, int attribute, int from, int to) {
     CALL("cuDeviceGetP2PAttribute", INITIALISED);
     if (!device(from) || !device(to) || from == to) return refuse(INVALID_DEVICE, "devices %d and %d", from, to);
-    const char *link = getenv("FAKE_CUDA_LINK");
-    const std::string by = link ? link : "nvlink";
+    const std::string by = link_of(from, to);
     // Access, and atomic operations.
     if (attribute != 2 && attribute != 3) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     *value = attribute == 2 ? by != "none" : by == "nvlink";

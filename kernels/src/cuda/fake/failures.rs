@@ -4,7 +4,7 @@ use super::super::compile;
 use super::super::module::MODULES;
 use super::super::{GpuError, Kernel, Shape};
 use super::{LIBRARIES, alone};
-use crate::cuda::{CudaSurvey, Gpu};
+use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu};
 use crate::scan;
 
 /// A kernel that fails: it reads where nothing is.
@@ -125,6 +125,8 @@ fn whichever_call_fails_everything_is_given_back() {
         "cuMemHostRegister:1",
         "cuMemHostGetDevicePointer:1",
         "cuMemAllocAsync:1",
+        "cuMemAlloc:1",
+        "cuIpcGetMemHandle:1",
         "cuMemcpyHtoDAsync:1",
         "cuMemcpyDtoHAsync:1",
         "cuModuleLoadData:1",
@@ -135,6 +137,9 @@ fn whichever_call_fails_everything_is_given_back() {
     let use_it = || -> Result<(), GpuError> {
         let gpu = Gpu::open(0)?;
         let side = gpu.side_stream()?;
+        let shown = DeviceBuffer::<u32>::exported(&gpu, 4)?;
+        shown.ipc_handle()?;
+        shown.reclaim();
         let host = [3u32; 40];
         let pinned = gpu.map_host(&host)?;
         let mut values = gpu.upload(&[1u32; 40])?;
@@ -149,7 +154,7 @@ fn whichever_call_fails_everything_is_given_back() {
             let refused = use_it();
             let name = std::env::var("FAKE_CUDA_REFUSE").unwrap();
             // Where less memory is left a second try, or another way, may find enough.
-            let recovers = ["cuMemAllocAsync:1", "cuMemHostRegister:1"].contains(&name.as_str());
+            let recovers = ["cuMemAllocAsync:1", "cuMemAlloc:1", "cuMemHostRegister:1"].contains(&name.as_str());
             assert_eq!(refused.is_ok(), recovers, "{name}: {refused:?}");
             return assert_eq!(use_it(), Ok(()), "{name}");
         }

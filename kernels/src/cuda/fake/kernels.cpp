@@ -41,7 +41,7 @@ Code execute(const Context &context, const Function &function, unsigned blocks, 
     if (state.devices.size() > 1) {
         for (const auto &entry : state.memory) {
             const Part &part = entry.second;
-            if (part->kind == Memory::DEVICE && part->exists && !part->gone && barred(part, context)) closed.push_back(part);
+            if (part->on_device() && part->exists && !part->gone && barred(part, context)) closed.push_back(part);
         }
     }
     for (const Part &part : closed) open(*part, false);

@@ -33,10 +33,11 @@ inline Part find(u64 at, size_t bytes) {
 // Why `context` may not touch `part`; none if it may.
 inline const char *barred(const Part &part, const Context &context) {
     if (!part) return "no memory that is there";
-    if (part->kind != Memory::DEVICE) {
+    if (!part->on_device()) {
         const bool portable = part->flags & 1;
         return portable || part->context == &context ? nullptr : "host memory of another context that is not portable";
     }
+    if (part->kind != Memory::DEVICE) return part->context == &context ? nullptr : "memory of another device that is not of its pool";
     const Device &owner = *part->context->device;
     return owner.readers.count(context.device->ordinal) ? nullptr : "memory of another device that was not shown to this one";
 }
@@ -77,7 +78,7 @@ inline void forget(size_t but) {
 inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
     const auto found = state.memory.find(address);
     if (found == state.memory.end() || found->second->kind != Memory::DEVICE) {
-        return refuse(INVALID_VALUE, "%#lx is not what was allocated", address);
+        return refuse(INVALID_VALUE, "%#lx is not what was allocated in a stream's order", address);
     }
     const Part part = found->second;
     if (part->freed) undefined("%#lx is freed twice", address);

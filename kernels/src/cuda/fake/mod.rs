@@ -4,6 +4,7 @@
 //! real one, and makes the cubins that the fake driver takes kernels' names and needs from; without NVRTC nothing is run.
 
 mod failures;
+mod ipc;
 mod order;
 mod pairs;
 mod ranks;

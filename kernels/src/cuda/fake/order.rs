@@ -2,7 +2,7 @@
 
 use super::super::GpuError;
 use super::{alone, start};
-use crate::cuda::{Gpu, before_out_of_memory};
+use crate::cuda::{DeviceBuffer, Gpu, before_out_of_memory};
 use crate::scan::cuda::sum_before;
 
 const MIB: usize = 1 << 20;
@@ -26,7 +26,13 @@ fn memory_that_is_kept_for_later_is_found_when_it_is_needed() {
     assert_eq!(error, GpuError::OutOfMemory { ordinal: 0, needed_mib: 30, free_mib: 20 });
     drop(large);
     // What this stream has yet to free is waited for.
-    gpu.alloc::<u8>(90 * MIB).unwrap();
+    drop(gpu.alloc::<u8>(90 * MIB).unwrap());
+    // What processes share does not come from the pool, which gives it back.
+    let shared = DeviceBuffer::<u8>::exported(&gpu, 90 * MIB).unwrap();
+    let error = DeviceBuffer::<u8>::exported(&gpu, 11 * MIB).unwrap_err();
+    assert_eq!(error, GpuError::OutOfMemory { ordinal: 0, needed_mib: 11, free_mib: 10 });
+    drop(shared);
+    assert_eq!(gpu.memory().unwrap().0, 100 << 20);
 }
 
 /// The sampler's stream frees what it made while the model's has no room.

@@ -20,16 +20,18 @@ const RANK: &str = "GSPLIT_TEST_RANK";
 
 /// The rank that a test does without.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lost {
+pub(super) enum Lost {
     Nobody,
     Absent(usize),
     Dies(usize),
+    /// With these words of the fake's.
+    Stopped(usize, &'static str),
 }
 
 /// A rank of a test: its number, how many there are, and their id.
-struct Place {
-    rank: usize,
-    size: usize,
+pub(super) struct Place {
+    pub rank: usize,
+    pub size: usize,
     id: NcclId,
 }
 
@@ -45,7 +47,7 @@ impl Place {
         Some(Self { rank, size, id: NcclId::from_bytes(std::array::from_fn(byte)) })
     }
 
-    fn join(&self, alarm: Option<Arc<dyn Alarm>>) -> Result<(Gpu, Nccl), CommError> {
+    pub fn join(&self, alarm: Option<Arc<dyn Alarm>>) -> Result<(Gpu, Nccl), CommError> {
         self.join_with(self.rank, alarm)
     }
 
@@ -69,13 +71,16 @@ fn processes(test: &str, ranks: &[usize], size: usize) -> Vec<Child> {
 }
 
 /// The rank that this process is in `test`. Otherwise processes of `size` ranks pass, but `lost`, which fails or is not started.
-fn rank(test: &str, size: usize, lost: Lost, variables: &[(&str, &str)]) -> Option<Place> {
+pub(super) fn rank(test: &str, size: usize, lost: Lost, variables: &[(&str, &str)]) -> Option<Place> {
     let devices = size.to_string();
     let variables: Vec<_> = variables.iter().copied().chain([("FAKE_CUDA_DEVICES", devices.as_str())]).collect();
     if !alone(test, &variables) {
         return None;
     }
+    // A test of several sizes begins with its first here too.
+    let size = std::env::var("FAKE_CUDA_DEVICES").unwrap().parse().unwrap();
     if let Some(place) = Place::here() {
+        assert_eq!(place.size, size, "of as many as the test says");
         return Some(place);
     }
     let ranks: Vec<usize> = (0..size).filter(|&rank| lost != Lost::Absent(rank)).collect();
@@ -83,7 +88,12 @@ fn rank(test: &str, size: usize, lost: Lost, variables: &[(&str, &str)]) -> Opti
         let output = process.wait_with_output().unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         let passed = output.status.success() && said.contains("1 passed");
-        assert_eq!(passed, lost != Lost::Dies(rank), "rank {rank}: {}\n{said}", output.status);
+        let fails = match lost {
+            Lost::Dies(lost) => lost == rank,
+            Lost::Stopped(lost, words) => lost == rank && said.contains(words),
+            Lost::Nobody | Lost::Absent(_) => false,
+        };
+        assert_eq!(passed, !fails, "rank {rank}: {}\n{said}", output.status);
     }
     None
 }

@@ -28,6 +28,7 @@ enum Code : int {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    MAPPING_FAILED = 205,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
@@ -43,15 +44,22 @@ struct Context;
 
 // A range that the driver knows.
 struct Memory {
-    enum Kind { DEVICE, PINNED, REGISTERED } kind;
+    // On a device of its pool, on its own (ipc.cpp), and of another process; on the host.
+    enum Kind { DEVICE, ALLOCATED, OPENED, PINNED, REGISTERED } kind;
     u64 start;
     size_t bytes;
     Context *context;
     unsigned flags = 0;
-    // In its stream's order: whether it is there yet, and not any more. On the device alone.
+    // In its stream's order: whether it is there yet, and not any more. Of the pool alone.
     bool exists = true, gone = false;
     // The host has asked for its end.
     bool freed = false;
+    // Of what processes share: the file, its number among all, how often it was opened, whether others may have it open.
+    int file = -1;
+    u64 unique = 0;
+    unsigned opened = 0;
+    bool shown = false;
+    bool on_device() const { return kind < PINNED; }
     bool holds(u64 at, size_t length) const { return start <= at && at + length <= start + bytes; }
 };
 typedef std::shared_ptr<Memory> Part;

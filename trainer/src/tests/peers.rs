@@ -1,0 +1,151 @@
+//! Ranks that are processes read each other's GPUs: here threads that share nothing but a communicator, on emulated GPUs. (What the
+//! driver does between processes the kernels' tests show.)
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gsplit_kernels::{CommError, Gpu, Threads};
+use gsplit_store::{FeatureDtype, NoProgress};
+
+use super::device_room::leaving;
+use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition, stored_as};
+use super::placement::{found, some_placement, store_placement};
+use super::processes::{on_processes, outcomes};
+use super::runs::{losses, run};
+use crate::batch::Input;
+use crate::cache::Caches;
+use crate::config::{Dtype, ModelKind, Parallelism, TrainConfig};
+use crate::job::{Artifacts, Job};
+use crate::operator::gather_features;
+use crate::place::Place;
+use crate::source::{FeatureSource, Pinned};
+use crate::{Error, FeaturePlace, Process, RunOptions, Summary, TopologyPlace};
+
+/// Of one epoch on `ranks`.
+fn quick(parallelism: Parallelism, ranks: usize) -> TrainConfig {
+    changed(&config(ModelKind::Sage, parallelism, ranks), |config| (config.eval_every, config.epochs) = (0, 1))
+}
+
+fn with(placement: &str) -> RunOptions {
+    RunOptions { emulated: Some(1), placement: Some(placement.parse().unwrap()), ..RunOptions::default() }
+}
+
+#[test]
+fn differential_processes_find_the_rows_that_threads_find() {
+    let fixture = dataset(81, 150, 5);
+    let partition = store_partition(&fixture.dataset, Cut::Random, 3);
+    store_placement(&fixture.dataset, "some", &partition, &some_placement(150, 3));
+    for (parallelism, placement, rows, prefetch, apart) in [
+        (Parallelism::Data, "peer", Some(20), 0, false),
+        (Parallelism::Data, "peer", None, 1, false),
+        (Parallelism::Data, "peer", Some(20), 0, true),
+        (Parallelism::Split, "peer", Some(20), 1, false),
+        (Parallelism::Data, "some", Some(40), 0, false),
+        (Parallelism::Split, "some", Some(40), 2, false),
+        (Parallelism::Data, "partitioned", None, 0, false),
+        (Parallelism::Split, "partitioned", Some(20), 0, false),
+        (Parallelism::Data, "replicated", Some(20), 0, false),
+    ] {
+        let config = quick(parallelism, 3);
+        let options = RunOptions { cache: rows.map(|rows| rows * 24), prefetch, apart, ..with(placement) };
+        let threads = run(&fixture, &config, &options).unwrap();
+        let what = format!("{placement}, {parallelism}, {rows:?}, apart: {apart}");
+        let [_, own, peers] = found(&threads);
+        let reads =
+            !apart && placement != "replicated" && (placement, parallelism) != ("partitioned", Parallelism::Split);
+        assert!(own > 0 && (peers > 0) == reads, "{what}: {peers}");
+        for summary in on_processes(&fixture, &config, &options) {
+            assert_eq!(losses(&summary), losses(&threads), "{what}");
+            assert_eq!((found(&summary), &summary.cache), (found(&threads), &threads.cache), "{what}");
+        }
+    }
+}
+
+/// One of several processes: what it gathers, and what its GPU has before and after all have parted.
+fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
+    let (rank, gpu) = (process.rank(), Gpu::emulated(process.rank() as u32));
+    let place = Place::Device(gpu.clone(), tch::Device::Cpu, Dtype::F32);
+    let places = vec![place.clone(); config.num_ranks()];
+    let options = RunOptions { process: Some(Arc::new(process)), cache: Some(20 * 24), ..with("peer") };
+    let comm = options.process.as_ref().unwrap().comms().all();
+    let artifacts = Artifacts::open(&fixture.dataset, config).unwrap();
+    let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
+    let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress);
+    let caches = caches.unwrap().unwrap();
+    let mut pinned = Pinned::new(&job.features, &gpu).unwrap().unwrap();
+    pinned.share(&caches, (rank, &gpu), comm).unwrap();
+    let vertices: Vec<u32> = (0..job.features.num_rows() as u32).collect();
+    let mut stored = vec![f32::NAN; vertices.len() * job.features.dim()];
+    gather_features(&job.features, &vertices, &mut stored).unwrap();
+    let source = FeatureSource::pinned(&job.features, &place, &pinned, rank).unwrap();
+    let found = source.rows(&vertices, &Input::new(&config.model)).unwrap();
+    assert_eq!(crate::step::to_rows(&found).unwrap(), stored, "rank {rank}");
+    drop(source);
+    let counts = gpu.counts();
+    assert!(counts.taken > counts.freed, "it keeps rows");
+    pinned.part(comm).unwrap();
+    let counts = gpu.counts();
+    assert_eq!(counts.taken, counts.freed, "rank {rank}");
+}
+
+#[test]
+fn what_processes_keep_for_each_other_is_freed_when_all_have_closed_it() {
+    for dtype in [FeatureDtype::F32, FeatureDtype::I8] {
+        let fixture = stored_as(dtype, 85, 120, 4, 6);
+        let config = quick(Parallelism::Data, 3);
+        let (fixture, config) = (&fixture, &config);
+        thread::scope(|scope| {
+            for (sampling, all) in Threads::group(3).into_iter().zip(Threads::group(3)) {
+                let process = Process::new(Box::new(sampling), Box::new(all), Some(0));
+                scope.spawn(move || gather_and_part(fixture, config, process));
+            }
+        });
+    }
+}
+
+#[test]
+fn processes_with_more_room_keep_more_rows_and_all_know_where() {
+    let fixture = dataset(82, 150, 5);
+    let config = quick(Parallelism::Data, 3);
+    let bytes = |rank: u64| leaving(1200 - 400 * rank, &fixture.dataset, &config).emulated_bytes;
+    let bytes = [0, 1, 2].map(bytes);
+    let options =
+        |rank: usize| RunOptions { emulated_bytes: bytes[rank], topology: TopologyPlace::Host, ..with("peer") };
+    let plain = run(&fixture, &config, &RunOptions { emulated: Some(1), ..RunOptions::default() }).unwrap();
+    let summaries: Vec<Summary> = outcomes(&fixture, &config, options).into_iter().map(Result::unwrap).collect();
+    let rows = &summaries[0].cache.as_ref().unwrap().rows;
+    assert!(rows[0] > rows[1] && rows[1] > rows[2] && rows[2] > 0 && rows[0] < 150, "{rows:?}");
+    for summary in &summaries {
+        assert_eq!((losses(summary), &summary.cache), (losses(&plain), &summaries[0].cache));
+        assert!(found(summary)[2] > 0);
+    }
+}
+
+#[test]
+fn a_process_that_cannot_keep_rows_ends_the_others_with_its_reason() {
+    let fixture = dataset(83, 120, 4);
+    let config = quick(Parallelism::Data, 3);
+    let features = |rank: usize| if rank == 1 { FeaturePlace::Mapped } else { FeaturePlace::Memory };
+    let started = Instant::now();
+    let outcomes = outcomes(&fixture, &config, |rank| RunOptions { features: features(rank), ..with("peer") });
+    for (rank, outcome) in outcomes.into_iter().enumerate() {
+        let error = outcome.unwrap_err();
+        let line = error.to_string();
+        assert!(line.contains("--placement: ") && line.contains("--load-features memory"), "rank {rank}: {line}");
+        assert_eq!(matches!(error, Error::Comm(CommError::PeerFailed { rank: 1, .. })), rank != 1, "{line}");
+    }
+    assert!(started.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn processes_that_take_each_other_to_keep_other_rows_are_told() {
+    let fixture = dataset(84, 120, 4);
+    let config = quick(Parallelism::Data, 2);
+    let cache = |rank: u64| Some(24 * (10 + rank));
+    let outcomes = outcomes(&fixture, &config, |rank| RunOptions { cache: cache(rank as u64), ..with("peer") });
+    for outcome in outcomes {
+        let line = outcome.unwrap_err().to_string();
+        assert!(line.contains("keeps other rows than") && line.contains("start all with the same options"), "{line}");
+    }
+}
