@@ -51,7 +51,7 @@ pub use comm::{
 pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
 #[cfg(feature = "emulation")]
-pub use cuda::GpuCounts;
+pub use cuda::{GpuCounts, give_fake_cuda};
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, Link,
     MappedHost, NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,

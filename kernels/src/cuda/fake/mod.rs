@@ -3,9 +3,13 @@
 //! Idea: a test starts its own program again with `LD_LIBRARY_PATH` such that they are found, and passes if that does. NVRTC is the
 //! real one, and makes the cubins that the fake driver takes kernels' names and needs from; without NVRTC nothing is run.
 
+#[cfg(test)]
 mod failures;
+#[cfg(test)]
 mod order;
+#[cfg(test)]
 mod pairs;
+#[cfg(test)]
 mod ranks;
 
 use std::path::{Path, PathBuf};
@@ -16,22 +20,34 @@ use super::library;
 /// Where `build.rs` puts the libraries.
 const LIBRARIES: &str = concat!(env!("OUT_DIR"), "/fake");
 /// The test that a process was started for.
+#[cfg(test)]
 const ALONE: &str = "GSPLIT_TEST_ALONE";
+
+/// Lets `program` find CUDA's libraries as tests have them.
+///
+/// # Errors
+/// A line that says what is missing here: NVRTC, or the libraries where they were built.
+pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
+    library::compiler().map_err(|missing| missing.to_string())?;
+    if !Path::new(LIBRARIES).is_dir() {
+        return Err(format!("{LIBRARIES} is not here, where this program was built to find it"));
+    }
+    let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = [PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
+    let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+    program.env("LD_LIBRARY_PATH", folders).env("XDG_CACHE_HOME", concat!(env!("OUT_DIR"), "/cache"));
+    Ok(())
+}
 
 /// Starts this program again with `arguments`, where CUDA is the fake, and expects it to pass `tests` tests or more. Without NVRTC it
 /// says so and does nothing.
+#[cfg(test)]
 fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
-    if let Err(missing) = library::compiler() {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    if let Err(missing) = give_fake_cuda(&mut program) {
         return eprintln!("skipped: {missing}");
     }
-    if !Path::new(LIBRARIES).is_dir() {
-        return eprintln!("skipped: {LIBRARIES} is not here, where this program was built to find it");
-    }
-    let mut program = Command::new(std::env::current_exe().unwrap());
-    let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let folders = [PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
-    program.args(arguments).env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap());
-    program.env("GSPLIT_TEST_GPU", "1").env("XDG_CACHE_HOME", concat!(env!("OUT_DIR"), "/cache"));
+    program.args(arguments).env("GSPLIT_TEST_GPU", "1");
     let output = program.envs(variables.iter().copied()).output().unwrap();
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
@@ -44,6 +60,7 @@ fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
 
 /// Whether this process is the one that runs the body of `test`, named from this module on. Otherwise such a process is started,
 /// with `variables`, and passes.
+#[cfg(test)]
 fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
     let test = format!("cuda::fake::{test}");
     match std::env::var(ALONE) {
@@ -57,6 +74,7 @@ fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
 }
 
 /// Tests that take long because of their kernels, which others launch too.
+#[cfg(test)]
 const LONG: [&str; 11] = [
     "attention_over_rounded_rows",
     "counts_and_hubs_of_a_tier",
