@@ -38,7 +38,8 @@ mod tests {
         program.args(names).args(skipped.iter().flat_map(|name| ["--skip", name]));
         let output = program.env("GSPLIT_TEST_GPU", "1").envs(variables.iter().copied()).output().unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-        let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
+        let passed =
+            said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
         assert!(
             output.status.success() && passed.is_some_and(|passed: usize| passed >= tests),
             "{}\n{said}",
