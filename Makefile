@@ -33,7 +33,7 @@ test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks
 	python3 tests/mpi/run.py target/debug/gsplit
 
 test-gpu: setup ## pass the tests of what runs on GPUs on GPU 0 (make test emulates it)
-	GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu
+	GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 cargo test -p gsplit-kernels -p gsplit-trainer --lib -- device cuda gpu operator:: exchange:: narrow::
 
 gpu-bundle: setup ## build all that wants a GPU, to run on a machine with one and no Rust (target/gpu-bundle/run.sh)
 	@python3 scripts/gpu/bundle.py

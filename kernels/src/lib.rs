@@ -50,12 +50,12 @@ pub use comm::{
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
-#[cfg(feature = "emulation")]
-pub use cuda::GpuCounts;
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, IpcHandle,
     Link, MappedHost, NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
 };
+#[cfg(feature = "emulation")]
+pub use cuda::{GpuCounts, give_fake_cuda};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};

@@ -52,7 +52,7 @@ with_gpu_0() { GSPLIT_TEST_GPU=1 RUST_TEST_THREADS=1 "$@"; }
 
 doctor() { gsplit doctor; }
 kernels() { with_gpu_0 "$here/tests-kernels" cuda device gpu; }
-trainer() { with_gpu_0 "$here/tests-trainer" device gpu; }
+trainer() { with_gpu_0 "$here/tests-trainer" device gpu operator:: exchange:: narrow::; }
 bench() { "$here/bench"; }
 
 # A graph, counters that the GPU and the CPU must make alike, and a partition map.

@@ -12,6 +12,8 @@ mod doctor;
 mod documents;
 mod evaluate;
 mod export;
+#[cfg(feature = "train")]
+mod gpus;
 mod layering;
 mod pack;
 mod partitioners;

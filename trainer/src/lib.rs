@@ -33,6 +33,8 @@ mod epoch;
 mod error;
 mod evaluate;
 mod exchange;
+#[cfg(feature = "emulation")]
+mod fake;
 mod hosts;
 mod ids;
 mod infer;
@@ -67,6 +69,8 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use exchange::Exchange;
+#[cfg(feature = "emulation")]
+pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, infer};

@@ -6,7 +6,8 @@
 //! rounding. Everything that a rank computes happens in the order of its calls: torch launches on the null stream, and so do the
 //! kernels. Mini-batches that a GPU samples ahead are made on a stream of their own and handed over when they are done.
 //!
-//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too.
+//! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too. Some run again on
+//! fakes of CUDA and of torch's part for it, where they are not (`fake`).
 
 use std::str::FromStr;
 

@@ -58,13 +58,16 @@ pub(super) fn compiler() -> Result<(), GpuError> {
 }
 
 /// Makes the CUDA part of the libtorch that this process has known to it. libtorch does not load it by itself, and whether it
-/// is there is asked once: a program calls this before its first question to torch about CUDA.
+/// is there is asked once: a program calls this before its first question to torch about CUDA. One that is linked to it, or preloads it,
+/// keeps that.
 ///
 /// # Errors
 /// [`GpuError::Missing`] if this libtorch is made for the CPU alone, or lacks a library of NVIDIA's.
 pub fn load_torch_cuda() -> Result<(), GpuError> {
     static FOUND: OnceLock<bool> = OnceLock::new();
-    match *FOUND.get_or_init(|| loaded_torch().is_some_and(|folder| open_for_all(&folder.join("libtorch_cuda.so")))) {
+    const NAME: &str = "libtorch_cuda.so";
+    let open = || loaded(NAME).is_some() || loaded_torch().is_some_and(|folder| open_for_all(&folder.join(NAME)));
+    match *FOUND.get_or_init(open) {
         true => Ok(()),
         false => Err(GpuError::Missing {
             library: "torch's CUDA part (libtorch_cuda.so)",

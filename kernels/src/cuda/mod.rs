@@ -25,7 +25,7 @@ mod emulated;
 mod error;
 mod event;
 mod facts;
-#[cfg(test)]
+#[cfg(feature = "emulation")]
 mod fake;
 mod gpu;
 mod landing;
@@ -37,6 +37,8 @@ mod survey;
 
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHost};
 pub use error::GpuError;
+#[cfg(feature = "emulation")]
+pub use fake::give_fake_cuda;
 #[cfg(feature = "emulation")]
 pub use gpu::GpuCounts;
 pub(crate) use gpu::{Argument, Kernel, Shape};

@@ -5,7 +5,7 @@ use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
 use crate::Exchange;
-use crate::place::Place;
+use crate::place::{Place, on_host};
 use crate::step::{from_rows, to_rows};
 
 const N: usize = 200;
@@ -79,7 +79,9 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
                 (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
             };
             let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
-            let [x_there, y_there] = [&x, &y].map(|rows| from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap());
+            let bring =
+                |rows: &Vec<f32>| place.bring(&from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap()).unwrap();
+            let [x_there, y_there] = [&x, &y].map(bring);
             let expected = exchange.forward(comm, x.clone(), DIM).unwrap();
             let expected = (expected, exchange.backward(comm, y.clone(), DIM).unwrap());
             // The index of the host, and one that was made on the GPU.
@@ -92,8 +94,8 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
             for exchange in [&exchange, &there] {
                 let forward = exchange.forward_at(&place, comm, Some(&x_there), DIM).unwrap();
                 let backward = exchange.backward_at(&place, comm, &y_there, DIM).unwrap();
-                let moved = (to_rows(&forward).unwrap(), to_rows(&backward).unwrap());
-                assert_eq!(moved, expected, "{ranks} ranks, {cut:?}");
+                let [forward, backward] = [forward, backward].map(|rows| to_rows(&on_host(&rows).unwrap()).unwrap());
+                assert_eq!((forward, backward), expected, "{ranks} ranks, {cut:?}");
             }
             let on_host = (there.forward(comm, x, DIM).unwrap(), there.backward(comm, y, DIM).unwrap());
             assert_eq!(on_host, expected, "{ranks} ranks, {cut:?}");
@@ -115,7 +117,7 @@ fn differential_rounded_rows_move_as_those_of_f32() {
             let random = |rows: usize, step| {
                 let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(9, Stream::Split) };
                 let values: Vec<f32> = (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect();
-                from_rows(values, rows, DIM).unwrap().to_kind(kind)
+                place.bring(&from_rows(values, rows, DIM).unwrap().to_kind(kind)).unwrap()
             };
             let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
             let by_host = ByHost::new(comm);

@@ -1,10 +1,8 @@
 //! What is missing, too old or broken is said in a line, and nothing panics.
 
-use super::super::compile;
-use super::super::module::MODULES;
-use super::super::{GpuError, Kernel, Shape};
 use super::{LIBRARIES, alone};
-use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu};
+use crate::cuda::module::MODULES;
+use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu, GpuError, Kernel, Shape, compile};
 use crate::scan;
 
 /// A kernel that fails: it reads where nothing is.

@@ -1,8 +1,7 @@
 //! Several GPUs, which reach each other or do not.
 
-use super::super::GpuError;
 use super::{alone, start};
-use crate::cuda::{CudaSurvey, Gpu, Link};
+use crate::cuda::{CudaSurvey, Gpu, GpuError, Link};
 use crate::scan::cuda::sum_before;
 
 const LINKS: [(&str, Link); 3] = [("nvlink", Link::NvLink), ("pcie", Link::Pcie), ("none", Link::ThroughHost)];

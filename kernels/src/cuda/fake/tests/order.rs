@@ -1,8 +1,7 @@
 //! What the host does too early, or gives back too early, does no harm; memory that is needed is found.
 
-use super::super::GpuError;
 use super::{alone, start};
-use crate::cuda::{DeviceBuffer, Gpu, before_out_of_memory};
+use crate::cuda::{DeviceBuffer, Gpu, GpuError, before_out_of_memory};
 use crate::scan::cuda::sum_before;
 
 const MIB: usize = 1 << 20;

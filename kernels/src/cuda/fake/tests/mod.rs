@@ -1,0 +1,69 @@
+//! What runs on GPUs, run by the fakes: a test starts its own program again, with them, and passes if that does.
+
+mod failures;
+mod ipc;
+mod order;
+mod pairs;
+mod ranks;
+
+use std::process::Command;
+
+use super::{LIBRARIES, give_fake_cuda};
+
+/// The test that a process was started for.
+const ALONE: &str = "GSPLIT_TEST_ALONE";
+
+/// Starts this program again with `arguments`, where CUDA is the fake, and expects it to pass `tests` tests or more. Without NVRTC it
+/// says so and does nothing.
+fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    if let Err(missing) = give_fake_cuda(&mut program) {
+        return eprintln!("skipped: {missing}");
+    }
+    program.args(arguments).env("GSPLIT_TEST_GPU", "1");
+    let output = program.envs(variables.iter().copied()).output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
+    assert!(
+        output.status.success() && passed.is_some_and(|passed: usize| passed >= tests),
+        "{}\n{said}",
+        output.status
+    );
+}
+
+/// Whether this process is the one that runs the body of `test`, named from this module on. Otherwise such a process is started,
+/// with `variables`, and passes.
+fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
+    let test = format!("cuda::fake::tests::{test}");
+    match std::env::var(ALONE) {
+        Ok(name) => name == test,
+        Err(_) => {
+            let variables: Vec<_> = variables.iter().copied().chain([(ALONE, test.as_str())]).collect();
+            start(&["--exact", &test], &variables, 1);
+            false
+        }
+    }
+}
+
+/// Tests that take long because of their kernels, which others launch too.
+const LONG: [&str; 11] = [
+    "attention_over_rounded_rows",
+    "counts_and_hubs_of_a_tier",
+    "dynamic_attention",
+    "every_draw_from_every_tier",
+    "every_fanout",
+    "maxima_and_gradients",
+    "shares_sums",
+    "sums_and_gradients",
+    "sums_of_rounded_rows",
+    "weighted",
+    "with_replacement",
+];
+
+#[test]
+fn what_runs_on_gpus_runs_by_the_driver() {
+    let others = ["cuda::fake", "cuda::compile", "real_gpus"];
+    let skipped = LONG.iter().chain(&others).flat_map(|name| ["--skip", name]);
+    let arguments: Vec<&str> = ["device", "cuda", "gpu"].into_iter().chain(skipped).collect();
+    start(&arguments, &[], 50);
+}

@@ -1,0 +1,122 @@
+//! GPUs as people use them, where there are none: by CUDA and its part of torch as tests have them. One GPU, several in one
+//! process, and a process for each as torchrun starts them.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use gsplit_trainer::give_fake_gpus;
+use serde_json::Value;
+
+use crate::support::{command, community, content, json, ok};
+
+const TRAIN: &str =
+    "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+/// gsplit with `args`, and so many GPUs. None, and a line that says why, where there cannot be any.
+fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
+    let mut program = command(folder, &words(args));
+    program.arg("--json").env("FAKE_CUDA_DEVICES", gpus.to_string()).env_remove("RUST_BACKTRACE");
+    give_fake_gpus(&mut program).inspect_err(|missing| println!("skipped: {missing}")).ok()?;
+    Some(program)
+}
+
+/// What it printed, when it succeeded.
+fn printed(output: &Output) -> Value {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", output.status);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
+fn losses(run: &Value) -> Vec<f64> {
+    run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
+}
+
+fn assert_close(losses: &[f64], expected: &[f64], what: &str) {
+    assert_eq!(losses.len(), expected.len(), "{what}");
+    let off = |(a, b): (&f64, &f64)| (a - b).abs() / b.abs();
+    assert!(losses.iter().zip(expected).map(off).all(|off| off < 1e-3), "{what}: {losses:?}, expected {expected:?}");
+}
+
+#[test]
+fn one_gpu_presamples_trains_and_infers_as_the_cpu_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1200);
+    let presample = "presample ds --fanouts 4,4 --batch-size 300 --epochs 2";
+    let Some(mut program) = with_gpus(folder, 1, &format!("{presample} --device cuda")) else { return };
+    let presampled = printed(&program.output().unwrap());
+    let counted = content(&folder.join("ds"));
+    ok(folder, &words(&format!("{presample} --force")));
+    assert_eq!(content(&folder.join("ds")), counted, "{presampled}");
+
+    let train = format!("{TRAIN} --hidden 8 --parallelism single --model gat --checkpoint");
+    let on_cpu = json(folder, &words(&format!("{train} cpu")));
+    let on_gpu = printed(&with_gpus(folder, 1, &format!("{train} gpu --device cuda")).unwrap().output().unwrap());
+    assert_close(&losses(&on_gpu), &losses(&on_cpu), "one GPU");
+    let infer = |device: &str| format!("infer ds --checkpoint gpu --device {device} --out {device}.npy");
+    let by_cpu = json(folder, &words(&infer("cpu")));
+    let by_gpu = printed(&with_gpus(folder, 1, &infer("cuda")).unwrap().output().unwrap());
+    assert_eq!(by_gpu["summary"], by_cpu["summary"]);
+}
+
+#[test]
+fn several_gpus_train_as_one_rank_does_in_one_process_and_in_several() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1200);
+    ok(folder, &words("partition ds --parts 2 --partitioner random"));
+    let expected = losses(&json(folder, &words(&format!("{TRAIN} --hidden 8 --parallelism single"))));
+    let two = format!("{TRAIN} --hidden 8 --ranks 2 --device cuda");
+    for (options, link) in [
+        ("--parallelism split --placement partitioned", "nvlink"),
+        ("--parallelism split --placement replicated --cache 20KiB --topology part", "none"),
+        ("--parallelism data --placement peer", "pcie"),
+    ] {
+        let Some(mut program) = with_gpus(folder, 2, &format!("{two} {options}")) else { return };
+        let run = printed(&program.env("FAKE_CUDA_LINK", link).env("FAKE_CUDA_HASTE", "3").output().unwrap());
+        assert_close(&losses(&run), &expected, options);
+    }
+    for options in ["--parallelism split", "--parallelism data --placement peer"] {
+        let run = format!("{two} {options}");
+        let threads = printed(&with_gpus(folder, 2, &run).unwrap().output().unwrap());
+        let ranks = as_torchrun(folder, 2, &run);
+        assert_eq!(losses(&printed(&ranks[0])), losses(&threads), "{options}");
+        assert!(ranks[1].status.success(), "{}", String::from_utf8_lossy(&ranks[1].stderr));
+    }
+}
+
+/// So many processes with a GPU each, with the variables of torchrun.
+fn as_torchrun(folder: &Path, ranks: u32, args: &str) -> Vec<Output> {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() - 1;
+    let start = |rank: u32| {
+        let mut program = with_gpus(folder, ranks, args).unwrap();
+        let variables = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_WORLD_SIZE", ranks)];
+        program.envs(variables.map(|(name, value)| (name, value.to_string())));
+        program.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let started: Vec<_> = (0..ranks).map(start).collect();
+    started.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
+}
+
+#[test]
+fn a_gpu_without_the_memory_is_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1200);
+    let Some(mut program) = with_gpus(folder, 1, &format!("{TRAIN} --parallelism single --hidden 4096 --device cuda"))
+    else {
+        return;
+    };
+    let output = program.env("FAKE_CUDA_MEMORY_MIB", "24").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let complaints: Vec<&str> = said.lines().filter(|line| line.starts_with("error:")).collect();
+    assert!(complaints.len() == 1 && complaints[0].contains("GPU 0"), "{said}");
+    assert!(complaints[0].contains("out of memory") && complaints[0].contains("--batch-size"), "{said}");
+}
