@@ -28,27 +28,29 @@ pub fn give_fake_gpus(program: &mut Command) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// Starts this program again for the tests whose names hold one of `names` and none of `skipped`, and expects it to pass `tests` of
-    /// them or more.
-    fn start(names: &[&str], skipped: &[&str], variables: &[(&str, &str)], tests: usize) {
+    /// Tests that take long because of their kernels, which others launch too.
+    const LONG: [&str; 6] = [
+        "accuracy_in_every_type",
+        "differential_inference_on_a_gpu",
+        "in_f16_leaves_out_what_overflows",
+        "several_ranks_share_a_gpu",
+        "where_the_graph_is_sampled_from",
+        "with_every_placement",
+    ];
+
+    #[test]
+    fn what_trains_on_gpus_trains_by_torch_and_the_driver() {
         let mut program = Command::new(std::env::current_exe().unwrap());
         if let Err(missing) = give_fake_gpus(&mut program) {
             return eprintln!("skipped: {missing}");
         }
-        program.args(names).args(skipped.iter().flat_map(|name| ["--skip", name]));
-        let output = program.env("GSPLIT_TEST_GPU", "1").envs(variables.iter().copied()).output().unwrap();
+        program.args(["device", "cuda", "gpu", "operator::", "exchange::", "narrow::"]).env("GSPLIT_TEST_GPU", "1");
+        program.args(LONG.iter().chain(&["fake::"]).flat_map(|name| ["--skip", name]));
+        let output = program.output().unwrap();
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         let passed =
             said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
-        assert!(
-            output.status.success() && passed.is_some_and(|passed: usize| passed >= tests),
-            "{}\n{said}",
-            output.status
-        );
-    }
-
-    #[test]
-    fn what_trains_on_gpus_trains_by_torch_and_the_driver() {
-        start(&["device", "cuda", "gpu", "operator::", "exchange::", "narrow::"], &["fake::"], &[], 60);
+        let enough = passed.is_some_and(|passed: usize| passed >= 45);
+        assert!(output.status.success() && enough, "{}\n{said}", output.status);
     }
 }

@@ -5,8 +5,7 @@ use bytemuck::Zeroable;
 use super::ranks::{Lost, Place, rank};
 use super::{ALONE, alone};
 use crate::comm::{Communicator, all_gather_v};
-use crate::cuda::GpuError;
-use crate::cuda::{DeviceBuffer, Gpu, IpcHandle};
+use crate::cuda::{DeviceBuffer, Gpu, GpuError, IpcHandle};
 use crate::error::CommError;
 use crate::{CacheHits, DeviceCache, DeviceHits, DeviceTable, RowHandles, RowStore};
 
