@@ -104,19 +104,24 @@ fn as_torchrun(folder: &Path, ranks: u32, args: &str) -> Vec<Output> {
     started.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
 }
 
+/// Whether there is room for the first of its tensors alone, or for many: the model, a mini-batch, backward, the evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 1200);
-    let Some(mut program) = with_gpus(folder, 1, &format!("{TRAIN} --parallelism single --hidden 4096 --device cuda"))
-    else {
-        return;
-    };
-    let output = program.env("FAKE_CUDA_MEMORY_MIB", "24").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let complaints: Vec<&str> = said.lines().filter(|line| line.starts_with("error:")).collect();
-    assert!(complaints.len() == 1 && complaints[0].contains("GPU 0"), "{said}");
-    assert!(complaints[0].contains("out of memory") && complaints[0].contains("--batch-size"), "{said}");
+    let train = format!("{TRAIN} --parallelism single --device cuda");
+    let big = (format!("{train} --hidden 4096"), ("FAKE_CUDA_MEMORY_MIB", "24".to_string()));
+    let refused = [1, 5, 25, 40, 60, 80].map(|nth| ("FAKE_CUDA_REFUSE", format!("fake_cuda_allocate:{nth}")));
+    let small = refused.map(|refused| (format!("{train} --hidden 8"), refused));
+    for (train, (variable, value)) in small.into_iter().chain([big]) {
+        let Some(mut program) = with_gpus(folder, 1, &train) else { return };
+        let output = program.env(variable, &value).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{value}: {said}");
+        let complaints: Vec<&str> = said.lines().filter(|line| line.contains("memory, ")).collect();
+        let [line] = complaints[..] else { panic!("{value}: {said}") };
+        assert!(line.starts_with("error: rank 0: GPU 0 is out") || line.starts_with("error: layer"), "{value}: {said}");
+        assert!(!said.contains("internal") && !said.contains("libtorch"), "{value}: {said}");
+    }
 }

@@ -1,5 +1,6 @@
 //! What can go wrong in training, each as one line with its remedy.
 
+use std::any::Any;
 use std::path::PathBuf;
 
 use gsplit_kernels::{CommError, GpuError, KernelError};
@@ -124,6 +125,17 @@ impl Error {
         }
     }
 
+    /// What a thread of `rank` said that panicked. Those of torch's operators that return no error panic where a GPU has not the
+    /// memory.
+    pub(crate) fn of_panic(panic: &(dyn Any + Send), rank: usize) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        match out_of_memory(text) {
+            Some(what) => Self::OutOfMemory { rank: Some(rank), what },
+            None => Self::Rank { rank, reason: first_line(text).to_string() },
+        }
+    }
+
     /// The same of a layer over whole neighbourhoods, where a GPU has not the memory; `remedy` says what to do then.
     pub(crate) fn of_inference(self, layer: usize, remedy: &'static str) -> Self {
         match self.gpu_memory() {
@@ -153,8 +165,11 @@ fn out_of_memory(message: &str) -> Option<String> {
         let number: String = after("GPU ").unwrap_or_default().chars().take_while(char::is_ascii_digit).collect();
         return Some(format!("GPU {number} is out of memory, {asked} asked for"));
     }
-    let start = line.find("GPU ").filter(|_| line.contains(" is out of memory: "))?;
-    Some(line[start..].split(';').next().unwrap_or_default().replacen(": ", ", ", 1))
+    // As a kernel has it, or as it was told already, inside torch's backward pass.
+    let told = &line[line.find("GPU ").filter(|_| line.contains(" is out of memory"))?..];
+    let told = told.replacen("memory: ", "memory, ", 1);
+    let end = told.find("; ").or(told.find(": ")).unwrap_or(told.len());
+    Some(told[..end].to_string())
 }
 
 /// The first line of a message: libtorch appends its stack, sometimes with the line ends escaped.
@@ -183,5 +198,19 @@ mod tests {
         }
         let other = Error::from(tch::TchError::Torch("shapes do not fit".into())).of_rank(1);
         assert!(matches!(other, Error::Torch(_)), "{other}");
+        // Told once already inside torch's backward pass, and by an operator that panics.
+        let told = Error::from(tch::TchError::Torch(torchs.into())).to_string();
+        let panic: Box<dyn Any + Send> =
+            Box::new(format!("called `Result::unwrap()` on an `Err` value: Torch({torchs:?})"));
+        for error in [Error::from(tch::TchError::Torch(told)).of_rank(3), Error::of_panic(&*panic, 3)] {
+            let line = error.to_string();
+            assert!(
+                line.starts_with("rank 3: GPU 1 is out of memory, 2.00 GiB asked for: lower --batch-size"),
+                "{line}"
+            );
+            assert_eq!(line.matches("lower").count(), 1, "{line}");
+        }
+        let error = Error::of_panic(&"index 3\nmore", 1);
+        assert!(matches!(&error, Error::Rank { rank: 1, reason } if reason == "index 3"), "{error}");
     }
 }

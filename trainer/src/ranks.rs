@@ -4,7 +4,6 @@
 //! collectives then fail with its reason, so all end within one collective. One that hangs cannot be told: its thread cannot
 //! be ended either, so the program is, where the caller has said how.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -13,7 +12,6 @@ use std::time::{Duration, Instant};
 use gsplit_kernels::{CommError, Communicator, Solo, Threads};
 
 use crate::comms::Comms;
-use crate::error::first_line;
 use crate::{Error, Result};
 
 /// How long the ranks have to end once one has failed.
@@ -67,17 +65,14 @@ pub fn as_rank<R>(comms: &Comms, work: impl FnOnce(&Comms) -> Result<R>) -> Resu
             result
         }
         Err(panic) => {
-            let reason = panic_reason(&*panic);
-            comms.fail(&reason);
-            Err(Error::Rank { rank: comms.all().rank(), reason })
+            let error = Error::of_panic(&*panic, comms.all().rank());
+            comms.fail(&match &error {
+                Error::Rank { reason, .. } => reason.clone(),
+                error => error.to_string(),
+            });
+            Err(error)
         }
     }
-}
-
-/// The first line of what a thread said that panicked.
-pub fn panic_reason(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    first_line(text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message")).to_string()
 }
 
 /// The ends of each of `ranks`, in `groups` equal groups.

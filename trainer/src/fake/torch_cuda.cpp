@@ -1,10 +1,11 @@
 // torch's CUDA part without a GPU, for tests: tensors on "cuda" over the fake driver (kernels/src/cuda/fake), to be preloaded as
 // libtorch_cuda.so beside the real libtorch_cpu.so.
 //
-// Memory is the driver's, in the order of the null stream, as that of torch's caching allocator is. An operator copies its tensors to
-// the host in that order, is computed there by torch's CPU kernel, and copies its results back. So whatever gsplit asks of torch on a
-// GPU is asked here of the same dispatcher, autograd engine (a thread for each device) and device guards; and refused are, as by CUDA,
-// operators over tensors of several devices. What the CUDA kernels themselves would say or round otherwise does not show.
+// Memory is the driver's, in the order of the null stream, as that of torch's caching allocator is, and no other device reads it. An
+// operator copies its tensors to the host in that order, is computed there by torch's CPU kernel, and copies its results back. So
+// whatever gsplit asks of torch on a GPU is asked here of the same dispatcher, autograd engine (a thread for each device) and device
+// guards; and refused are, as by CUDA, operators over tensors of several devices. What the CUDA kernels themselves would say or round
+// otherwise does not show.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -100,11 +101,11 @@ struct Allocator final : c10::DeviceAllocator {
     if (bytes == 0) return {nullptr, device};
     enter(current);
     uint64_t address = 0;
-    const int code = driver<int (*)(uint64_t*, size_t, void*)>("cuMemAllocAsync")(&address, bytes, nullptr);
+    const int code = driver<int (*)(uint64_t*, size_t)>("fake_cuda_allocate")(&address, bytes);
     TORCH_CHECK_WITH(
         OutOfMemoryError, code != OUT_OF_MEMORY, "CUDA out of memory. Tried to allocate ", bytes >> 20, ".00 MiB. GPU ",
         static_cast<int>(current), " has less.");
-    check(code, "cuMemAllocAsync");
+    check(code, "fake_cuda_allocate");
     return {reinterpret_cast<void*>(address), new Block{address, current}, give_back, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }

@@ -8,7 +8,6 @@ use std::thread;
 
 use crate::model::Model;
 use crate::place::Place;
-use crate::ranks::panic_reason;
 use crate::source::FeatureSource;
 use crate::train::set_torch_threads;
 use crate::{Error, Result};
@@ -57,7 +56,7 @@ impl<'a> Team<'a> {
         let work = |rank: usize, model: &Model, source: &FeatureSource<'_>| {
             set_torch_threads(share);
             let result = catch_unwind(AssertUnwindSafe(|| work(model, source, &failed)))
-                .unwrap_or_else(|panic| Err(Error::Rank { rank, reason: panic_reason(&*panic) }));
+                .unwrap_or_else(|panic| Err(Error::of_panic(&*panic, rank)));
             failed.fetch_or(result.is_err(), Ordering::Relaxed);
             result
         };

@@ -203,6 +203,16 @@ int cuCtxSetCurrent(void *handle) {
     return refuse(INVALID_CONTEXT, "no context that is there");
 }
 
+// --- for torch (torch_cuda.cpp of the trainer) ---
+
+// As cuMemAllocAsync on the null stream, of memory that torch has allocated by cudaMalloc and keeps between its tensors.
+int fake_cuda_allocate(u64 *address, size_t bytes) {
+    CALL("fake_cuda_allocate", CONTEXT);
+    if (Code code = allocate(*current, current->null, bytes, address)) return code;
+    state.memory[*address]->is_torchs = true;
+    return SUCCESS;
+}
+
 // --- for NCCL (nccl.cpp) ---
 
 // The current context; the number of its device, or -1 without one.

@@ -37,7 +37,7 @@ inline const char *barred(const Part &part, const Context &context) {
         const bool portable = part->flags & 1;
         return portable || part->context == &context ? nullptr : "host memory of another context that is not portable";
     }
-    if (part->kind != Memory::DEVICE) return part->context == &context ? nullptr : "memory of another device that is not of its pool";
+    if (part->kind != Memory::DEVICE || part->is_torchs) return part->context == &context ? nullptr : "memory of another device that is not of its pool";
     const Device &owner = *part->context->device;
     return owner.readers.count(context.device->ordinal) ? nullptr : "memory of another device that was not shown to this one";
 }

@@ -54,6 +54,8 @@ struct Memory {
     bool exists = true, gone = false;
     // The host has asked for its end.
     bool freed = false;
+    // In the order of a stream, and yet not of the pool: the pool's readers do not read it.
+    bool is_torchs = false;
     // Of what processes share: the file, its number among all, how often it was opened, whether others may have it open.
     int file = -1;
     u64 unique = 0;
