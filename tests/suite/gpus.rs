@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use gsplit_trainer::give_fake_gpus;
 use serde_json::Value;
 
-use crate::support::{command, community, content, json, ok};
+use crate::support::{command, community, content, json, losses, ok};
 
 const TRAIN: &str =
     "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
@@ -30,10 +30,6 @@ fn printed(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
-}
-
-fn losses(run: &Value) -> Vec<f64> {
-    run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
 }
 
 fn assert_close(losses: &[f64], expected: &[f64], what: &str) {

@@ -47,6 +47,12 @@ pub fn json(folder: &Path, args: &[&str]) -> serde_json::Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("gsplit {args:?} --json: {error}: {text}"))
 }
 
+/// The loss of each epoch of a training run that was printed as JSON.
+#[cfg(feature = "train")]
+pub fn losses(run: &serde_json::Value) -> Vec<f64> {
+    run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
+}
+
 /// Runs gsplit, which must fail with exit code `code` and one line on standard error; returns the line.
 pub fn fails(folder: &Path, args: &[&str], code: i32) -> String {
     let output = gsplit(folder, args);

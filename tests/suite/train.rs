@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{command, community, fails, json, ok};
+use crate::support::{command, community, fails, json, losses, ok};
 
 const SMALL: &str = "
 parallelism = 'single'
@@ -36,10 +36,6 @@ warmup_steps = 2
 log = 'run.jsonl'
 threads = 2
 ";
-
-fn losses(run: &Value) -> Vec<f64> {
-    run["summary"]["epochs"].as_array().unwrap().iter().map(|epoch| epoch["loss"].as_f64().unwrap()).collect()
-}
 
 #[test]
 fn a_file_says_what_flags_say_and_flags_win() {
