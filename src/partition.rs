@@ -82,12 +82,12 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let key = args.key.clone().unwrap_or(default_key);
     let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
         Some(map) => {
-            staging::tidy(&PartitionMap::folder(&dataset, &key));
+            staging::tidy(&PartitionMap::target(&dataset, &key));
             (map, None)
         }
         None => {
             // What stands in the way of writing is better known before the work is done.
-            drop(Staging::begin(PartitionMap::folder(&dataset, &key), args.force)?);
+            drop(Staging::begin(PartitionMap::target(&dataset, &key), args.force)?);
             let made = make(&args, &dataset, presample.as_ref(), imported, ui)?;
             let map = PartitionMap::save(
                 &dataset,

@@ -71,7 +71,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let reused = reuse(&args, &dataset, &made_from, &config, &key)?;
     if reused.is_none() {
         // What stands in the way of writing is better known before the work is done.
-        drop(Staging::begin(Placement::folder(&dataset, &key), args.force)?);
+        drop(Staging::begin(Placement::target(&dataset, &key), args.force)?);
     }
 
     let demand = Demand::new(&dataset, &presample, &map, args.options.parallelism).map_err(explain)?;
@@ -81,7 +81,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let was_there = reused.is_some();
     let placement = match reused {
         Some(placement) => {
-            staging::tidy(&Placement::folder(&dataset, &key));
+            staging::tidy(&Placement::target(&dataset, &key));
             placement
         }
         None => {

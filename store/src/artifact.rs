@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dataset::check_lengths;
 use crate::document::{self, Document};
+use crate::staging::{Mark, Target};
 use crate::{Checksum, Dataset, Error, Result};
 
 /// Length and digest of one file of an artifact.
@@ -65,6 +66,8 @@ pub fn artifact_key(text: &str) -> Result<String> {
 pub(crate) trait Artifact: Document {
     /// `presample`, `partition` or `placement`.
     const KIND: &'static str;
+    /// Its document.
+    const FILE: &'static str;
     /// The subcommand that makes it.
     const COMMAND: &'static str = Self::KIND;
     /// What it was made from.
@@ -78,9 +81,14 @@ pub(crate) fn folder<T: Artifact>(dataset: &Dataset, key: &str) -> PathBuf {
     dataset.path().join(T::KIND).join(key)
 }
 
+/// Where the artifact `key` of `dataset` is written.
+pub(crate) fn target<T: Artifact>(dataset: &Dataset, key: &str) -> Target {
+    Target::within(dataset, folder::<T>(dataset, key), Mark::document::<T>(T::FILE))
+}
+
 /// Where the document of the artifact in `folder` lies.
 pub(crate) fn document_path<T: Artifact>(folder: &Path) -> PathBuf {
-    folder.join(T::KIND).with_extension("json")
+    folder.join(T::FILE)
 }
 
 /// Reads the document of the artifact `key` and checks that it belongs to `dataset` and that its files have their

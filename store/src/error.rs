@@ -41,6 +41,22 @@ pub enum Error {
     /// A finished artifact stands where another is to be written.
     #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]
     Exists(PathBuf),
+    /// Something that gsplit did not make stands where it would write.
+    #[error("{}: is {found}, and not gsplit's own: gsplit does not touch it; move it elsewhere, or name another path", path.display())]
+    Foreign {
+        /// What stands there.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// What was to be replaced was not made by gsplit, or is something else.
+    #[error("{}: holds no {document} of gsplit's, so even --force will not replace it: name another path, or remove it yourself", path.display())]
+    NotReplaced {
+        /// What stands there.
+        path: PathBuf,
+        /// The file that it would have.
+        document: &'static str,
+    },
     /// Another process, or another part of this one, is writing the same artifact.
     #[error("{}: another gsplit is writing it{}: wait for it, or stop it", path.display(), process.map(|process| format!(" (process {process})")).unwrap_or_default())]
     Busy {

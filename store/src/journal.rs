@@ -7,13 +7,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::dataset::check_lengths;
 use crate::document::{self, Document};
 use crate::manifest::Columns;
 use crate::staging::tree::{self, sync};
 use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, Provenance, Result};
 
-const JOURNAL: &str = "journal.json";
+pub(crate) const JOURNAL: &str = "journal.json";
 
 /// Content of `journal.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -107,9 +106,10 @@ impl Journal {
         let fresh = Self::new(identity.clone());
         let same = (&self.tool_version, &self.identity) == (&fresh.tool_version, &fresh.identity);
         let there = || {
-            let found = tree::lengths(scratch).unwrap_or_default();
-            let scratch = self.scratch.iter().all(|(name, bytes)| found.get(name) == Some(bytes));
-            scratch && check_lengths(content, &self.staged.files).is_ok()
+            let lengths = |folder| tree::lengths(folder).unwrap_or_default();
+            let (content, in_scratch) = (lengths(content), lengths(scratch));
+            let staged = self.staged.files.iter().all(|(name, record)| content.get(name) == Some(&record.bytes));
+            staged && self.scratch.iter().all(|(name, bytes)| in_scratch.get(name) == Some(bytes))
         };
         same && !self.stages.is_empty() && there() && !self.is_committed(content)
     }

@@ -71,4 +71,4 @@ pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
-pub use writer::{DatasetWriter, check_target};
+pub use writer::{DatasetWriter, dataset_target};

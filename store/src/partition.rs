@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
-use crate::staging::Staging;
+use crate::staging::{Staging, Target};
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Presample, Result, write_npy};
 
 /// How a partition was asked for.
@@ -118,6 +118,7 @@ impl Document for PartitionMeta {
 
 impl Artifact for PartitionMeta {
     const KIND: &'static str = "partition";
+    const FILE: &'static str = "partition.json";
 
     fn made_from(&self) -> &MadeFrom {
         &self.made_from
@@ -144,6 +145,11 @@ impl PartitionMap {
         artifact::folder::<PartitionMeta>(dataset, key)
     }
 
+    /// Where the partition `key` of `dataset` is written.
+    pub fn target(dataset: &Dataset, key: &str) -> Target {
+        artifact::target::<PartitionMeta>(dataset, key)
+    }
+
     /// Stores a partition under `key`: `assignment` holds the part of each vertex; `cache_order` holds the vertices of
     /// part 0 by falling benefit of caching them, then those of part 1 ... Refuses an existing key, unless `replace`.
     #[expect(clippy::too_many_arguments, reason = "the parts of one artifact, each of its own type")]
@@ -157,7 +163,7 @@ impl PartitionMap {
         cache_order: &[u32],
         replace: bool,
     ) -> Result<Self> {
-        let staging = Staging::begin(Self::folder(dataset, key), replace)?;
+        let staging = Staging::begin(Self::target(dataset, key), replace)?;
         let mut files = Files::new();
         files.insert("assignment.npy".into(), write_npy(staging.path("assignment.npy"), assignment)?);
         files.insert("cache_order.npy".into(), write_npy(staging.path("cache_order.npy"), cache_order)?);

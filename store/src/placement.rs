@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
 use crate::partition::PartitionMeta;
-use crate::staging::Staging;
+use crate::staging::{Staging, Target};
 use crate::{Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, write_npy};
 
 /// In `placement.npy`: every device holds the row.
@@ -101,6 +101,7 @@ impl Document for PlacementMeta {
 
 impl Artifact for PlacementMeta {
     const KIND: &'static str = "placement";
+    const FILE: &'static str = "placement.json";
     const COMMAND: &'static str = "place";
 
     fn made_from(&self) -> &MadeFrom {
@@ -165,6 +166,11 @@ impl Placement {
         artifact::folder::<PlacementMeta>(dataset, key)
     }
 
+    /// Where the placement `key` of `dataset` is written.
+    pub fn target(dataset: &Dataset, key: &str) -> Target {
+        artifact::target::<PlacementMeta>(dataset, key)
+    }
+
     /// What a placement with that presample and partition is made from.
     pub fn made_from(dataset: &Dataset, presample: &Presample, partition: &PartitionMap) -> MadeFrom {
         MadeFrom {
@@ -193,7 +199,7 @@ impl Placement {
             expected,
         };
         report.check(&config).map_err(Error::Invalid)?;
-        let staging = Staging::begin(Self::folder(dataset, key), replace)?;
+        let staging = Staging::begin(Self::target(dataset, key), replace)?;
         let mut files = Files::new();
         let mut slots = NpyWriter::create(staging.path("slots.npy"))?;
         for list in std::iter::once(&rows.shared).chain(&rows.own) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::artifact::{self, Artifact};
 use crate::document::{self, Document};
-use crate::staging::Staging;
+use crate::staging::{Staging, Target};
 use crate::{Checksum, Column, Dataset, Error, Files, MadeFrom, Result, write_npy};
 
 /// Content of `presample.json`.
@@ -46,6 +46,7 @@ impl Document for PresampleMeta {
 
 impl Artifact for PresampleMeta {
     const KIND: &'static str = "presample";
+    const FILE: &'static str = "presample.json";
 
     fn made_from(&self) -> &MadeFrom {
         &self.made_from
@@ -87,6 +88,11 @@ impl Presample {
         artifact::folder::<PresampleMeta>(dataset, key)
     }
 
+    /// Where the pre-sampling `key` of `dataset` is written.
+    pub fn target(dataset: &Dataset, key: &str) -> Target {
+        artifact::target::<PresampleMeta>(dataset, key)
+    }
+
     /// Stores `counters` under `key`. Refuses an existing key, unless `replace`.
     pub fn save(
         dataset: &Dataset,
@@ -96,7 +102,7 @@ impl Presample {
         counters: &Counters,
         replace: bool,
     ) -> Result<Self> {
-        let staging = Staging::begin(Self::folder(dataset, key), replace)?;
+        let staging = Staging::begin(Self::target(dataset, key), replace)?;
         let mut files = Files::new();
         let columns = [
             ("input.npy", &counters.input),

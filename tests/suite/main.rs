@@ -25,3 +25,4 @@ mod support;
 mod theorem;
 #[cfg(feature = "train")]
 mod train;
+mod trust;

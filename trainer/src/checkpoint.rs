@@ -12,13 +12,12 @@
 //! epoch 7 continues with exactly the losses of one that was never interrupted. The last [`KEPT`] are kept, and the best.
 //! A folder has one writer at a time.
 
-use std::fs::{File, TryLockError};
-use std::io::{ErrorKind, Read, Write};
+use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::document::{self, Document};
-use gsplit_store::staging::Staging;
+use gsplit_store::staging::{Mark, Staging, Target};
 use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, checksum_file};
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
@@ -37,6 +36,9 @@ const KEPT: usize = 2;
 
 /// Name of the link to the best.
 const BEST: &str = "best";
+
+/// What that link is called before it takes the place of another.
+const FRESH: &str = ".best.partial";
 
 fn name_of(epoch: u32) -> String {
     format!("epoch-{epoch:05}")
@@ -116,6 +118,11 @@ impl Inputs {
     }
 }
 
+/// Where a checkpoint stands.
+fn target(path: PathBuf) -> Target {
+    Target::new(path, Mark::document::<Checkpoint>("checkpoint.json"))
+}
+
 impl Document for Checkpoint {
     const FORMAT: &'static str = "gsplit-checkpoint";
     const VERSION: u32 = 3;
@@ -130,7 +137,7 @@ pub fn save(
     optimizer: &Optimizer,
 ) -> Result<()> {
     let epoch = history.last().map_or(0, |report| report.epoch);
-    let staging = Staging::begin(folder.join(name_of(epoch)), true)?;
+    let staging = Staging::begin(target(folder.join(name_of(epoch))), true)?;
     let weights: Vec<(&str, &Tensor)> = parameters.state().collect();
     let state = optimizer.state();
     let mut files = Files::new();
@@ -162,7 +169,7 @@ pub fn save(
     let mut epochs = found(folder);
     epochs.truncate(epochs.len().saturating_sub(KEPT));
     for (_, old) in epochs.into_iter().filter(|&(epoch, _)| Some(epoch) != best) {
-        std::fs::remove_dir_all(&old).map_err(gsplit_store::Error::io(&old))?;
+        target(old).remove()?;
     }
     Ok(())
 }
@@ -170,10 +177,11 @@ pub fn save(
 /// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a resumed run may know of a
 /// best epoch whose checkpoint was deleted.
 fn point_to(folder: &Path, epoch: u32) -> Result<()> {
-    let (link, name, fresh) = (folder.join(BEST), name_of(epoch), folder.join(".best.partial"));
+    let (link, name, fresh) = (folder.join(BEST), name_of(epoch), folder.join(FRESH));
     if !folder.join(&name).exists() || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
         return Ok(());
     }
+    check_links(folder)?;
     match std::fs::remove_file(&fresh) {
         Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&fresh)(cause).into()),
         _ => {}
@@ -184,35 +192,6 @@ fn point_to(folder: &Path, epoch: u32) -> Result<()> {
         linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
     }
     Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
-}
-
-/// A checkpoint folder that no other run writes to while this lives.
-#[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "the kernel releases the lock with it")] File);
-
-/// Makes `folder` where it is missing and locks it, or says which process has it.
-///
-/// # Errors
-/// [`gsplit_store::Error::Busy`] if another run, of this process or another, writes there.
-pub fn lock(folder: &Path) -> Result<Lock> {
-    let failed = |path: &Path| gsplit_store::Error::io(path.to_path_buf());
-    std::fs::create_dir_all(folder).map_err(failed(folder))?;
-    let path = folder.join("lock");
-    let opened = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-    let mut file = opened.map_err(failed(&path))?;
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut owner = String::new();
-            let read = (&mut file).take(20).read_to_string(&mut owner);
-            let process = read.ok().and_then(|_| owner.parse().ok());
-            return Err(gsplit_store::Error::Busy { path: folder.to_path_buf(), process }.into());
-        }
-        Err(TryLockError::Error(cause)) => return Err(failed(&path)(cause).into()),
-    }
-    let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-    named.map_err(failed(&path))?;
-    Ok(Lock(file))
 }
 
 /// A checkpoint that fits the run it is to continue.
@@ -236,7 +215,17 @@ pub fn refuse_foreign(folder: &Path) -> Result<()> {
 
 /// Fails when no checkpoint can be written into `folder`, which is better known before an epoch's work.
 pub fn check_writable(folder: &Path) -> Result<()> {
-    drop(Staging::begin(folder.join("epoch"), true)?);
+    drop(Staging::begin(target(folder.join("epoch")), true)?);
+    check_links(folder)
+}
+
+/// Whatever else is called as the links that are made in `folder` is the user's.
+fn check_links(folder: &Path) -> Result<()> {
+    for path in [folder.join(BEST), folder.join(FRESH)] {
+        if std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
+            return Err(gsplit_store::Error::Foreign { path, found: "no link to a checkpoint" }.into());
+        }
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::Communicator;
+use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
 use crate::cache::Caches;
@@ -63,7 +64,7 @@ fn prepare_and_train(
     }
     // Nobody else may write there from before its state is read.
     let kept = options.checkpoint.as_deref().filter(|_| options.leads());
-    let _lock = kept.map(checkpoint::lock).transpose()?;
+    let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = match (&options.checkpoint, options.resume) {
         (Some(folder), true) => Some(checkpoint::find(folder, dataset, &inputs, config)?),
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),

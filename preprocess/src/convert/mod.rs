@@ -15,7 +15,7 @@ mod tests;
 
 use std::path::Path;
 
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, check_target, staging};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, dataset_target, staging};
 use serde::Serialize;
 
 use crate::csc::{Build, BuildOptions};
@@ -106,11 +106,11 @@ pub fn convert(
     let input = Input::open(source, options, progress)?;
     let provenance = input.provenance(options)?;
     if !force && let Some(dataset) = input.reusable(out, &provenance)? {
-        staging::tidy(out);
+        staging::tidy(&dataset_target(out));
         return Ok((dataset, Outcome::Reused));
     }
     // What stands in the way of writing is better known before hours of reading.
-    check_target(out, force)?;
+    dataset_target(out).check(force)?;
     let identity = input.identity(&provenance)?;
     let mut writer = DatasetWriter::resume(out, force, &identity)?;
     // What a killed run finished is on the disk already.

@@ -8,14 +8,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use gsplit_store::Error as StoreError;
-use gsplit_store::staging::Staging;
+use gsplit_store::staging::{self, Mark, Staging};
 use serde_json::json;
 
 use super::{ExportFormat, Source};
 use crate::{Error, Result};
 
 /// Says of a folder that an export wrote it, and from what.
-const MARK: &str = "gsplit-export.json";
+const MARK: Mark = Mark { file: "gsplit-export.json", word: "topology_checksum" };
 /// Buffer of a file that is written by large pieces.
 const BUFFER: usize = 1 << 18;
 
@@ -29,24 +29,21 @@ pub(super) struct Target {
 impl Target {
     /// Refuses what stands at `out`, unless `force` and an export of the same kind left it.
     pub fn begin(out: &Path, format: ExportFormat, force: bool) -> Result<Self> {
-        let found = fs::symlink_metadata(out).ok();
-        if let Some(found) = &found {
+        if !format.is_folder()
+            && let Ok(found) = fs::symlink_metadata(out)
+        {
             if !force {
                 let problem = "something is there: name another --out, or pass --force to replace an earlier export";
                 return Err(Error::input(out, problem));
             }
-            let replaceable = match format.is_folder() {
-                true => found.is_dir() && out.join(MARK).is_file(),
-                false => found.is_file(),
-            };
-            if !replaceable {
-                let expected = if format.is_folder() { "folder that an export wrote" } else { "plain file" };
-                return Err(Error::input(out, format!("is no {expected}, so --force will not replace it")));
+            if !found.is_file() {
+                return Err(Error::input(out, "is no plain file, so even --force will not replace it"));
             }
         }
-        // `replace` is for folders; a file takes its place by a rename of its own.
+        // A file takes its place by a rename of its own.
         let place = if format.is_folder() { out.to_path_buf() } else { beside(out)? };
-        Ok(Self { out: out.to_path_buf(), format, staging: Staging::begin(place, force)? })
+        let target = staging::Target::new(place, MARK);
+        Ok(Self { out: out.to_path_buf(), format, staging: Staging::begin(target, force)? })
     }
 
     /// Where the user will find it.
@@ -87,7 +84,7 @@ impl Target {
                 "topology_checksum": source.dataset().topology_checksum().to_string(),
                 "tool_version": env!("CARGO_PKG_VERSION"),
             });
-            self.write(MARK, &format!("{mark:#}\n"))?;
+            self.write(MARK.file, &format!("{mark:#}\n"))?;
             let (files, bytes) = weigh(&self.staging.path(""))?;
             return Ok((self.staging.commit()?, files, bytes));
         }

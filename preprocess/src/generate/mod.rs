@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use gsplit_kernels::{Stream, StreamKey, permute};
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, staging};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, Split, dataset_target, staging};
 use serde::Serialize;
 
 use crate::convert::RandomSplit;
@@ -134,7 +134,7 @@ pub fn generate(generator: &Generator, out: &Path, force: bool, progress: &dyn P
     let (command, options) = generator.describe();
     let options = options.map_err(|error| Error::Option(format!("options cannot be recorded: {error}")))?;
     if !force && let Some(dataset) = finished(out, command, &options)? {
-        staging::tidy(out);
+        staging::tidy(&dataset_target(out));
         return Ok((dataset, true));
     }
     let graph = generator.graph();

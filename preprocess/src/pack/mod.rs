@@ -25,8 +25,8 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use gsplit_store::document::{self, Document};
-use gsplit_store::staging::Staging;
-use gsplit_store::{Checksum, Dataset, FileRecord, Progress, Unit, check_target, checksum_file};
+use gsplit_store::staging::{Mark, Staging, Target};
+use gsplit_store::{Checksum, Dataset, FileRecord, Progress, Unit, checksum_file, dataset_target};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -110,12 +110,13 @@ const MANIFEST: &str = "pack.json";
 
 /// Packs `dataset`, its presamples and partitions included, into a folder at `out`.
 pub fn pack(dataset: &Dataset, out: &Path, options: &PackOptions, progress: &dyn Progress) -> Result<PackSummary> {
-    check_packed_target(out, options.force)?;
+    let target = Target::new(out, Mark::document::<PackManifest>(MANIFEST));
+    target.check(options.force)?;
     let root = dataset.path();
     let mut names = Vec::new();
     files_below(root, root, &mut names)?;
     let recorded = recorded_checksums(root, &names)?;
-    let staging = Staging::begin(out, options.force)?;
+    let staging = Staging::begin(target, options.force)?;
     let total = total_bytes(root, &names)?;
     let stage = progress.stage("packing", Some(total), Unit::Bytes);
     let mut files: BTreeMap<String, PackedFile> = BTreeMap::new();
@@ -187,9 +188,9 @@ pub fn unpack(packed: &Path, out: &Path, force: bool, progress: &dyn Progress) -
         let problem = "holds no pack.json: expected a folder that `gsplit pack` made";
         return Err(Error::input(packed, problem));
     }
-    check_target(out, force)?;
+    dataset_target(out).check(force)?;
     let (manifest, _) = document::read::<PackManifest>(&packed.join(MANIFEST))?;
-    let staging = Staging::begin(out, force)?;
+    let staging = Staging::begin(dataset_target(out), force)?;
     let total = manifest.files.values().map(|file| file.file.bytes).sum();
     let stage = progress.stage("unpacking", Some(total), Unit::Bytes);
     for (name, file) in &manifest.files {
@@ -273,16 +274,6 @@ fn check_name(packed: &Path, name: &str) -> Result<()> {
     Err(Error::input(packed.join(MANIFEST), format!("`{name}`: expected a name inside the folder")))
 }
 
-fn check_packed_target(out: &Path, force: bool) -> Result<()> {
-    match (out.exists(), force) {
-        (true, false) => Err(gsplit_store::Error::Exists(out.to_path_buf()).into()),
-        (true, true) if !out.join(MANIFEST).exists() => {
-            Err(Error::Option(format!("{}: holds no pack.json, so --force will not replace it", out.display())))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// The names of all files below `folder`, relative to `root`, sorted; hidden ones are work under way.
 fn files_below(root: &Path, folder: &Path, names: &mut Vec<String>) -> Result<()> {
     let mut entries = Vec::new();
@@ -295,7 +286,7 @@ fn files_below(root: &Path, folder: &Path, names: &mut Vec<String>) -> Result<()
         let name = relative.ok_or_else(|| Error::input(&path, "expected a name in UTF-8"))?;
         let hidden = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with('.'));
         let kind = fs::symlink_metadata(&path).map_err(Error::io(&path))?;
-        match (hidden, kind.is_dir(), path.is_file()) {
+        match (hidden, kind.is_dir(), kind.is_file()) {
             (true, _, _) => {}
             (_, true, _) => files_below(root, &path, names)?,
             (_, _, true) => names.push(name.to_string()),

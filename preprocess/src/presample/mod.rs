@@ -92,11 +92,11 @@ pub fn presample(
     options.check()?;
     let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
-        staging::tidy(&Presample::folder(dataset, &key));
+        staging::tidy(&Presample::target(dataset, &key));
         return Ok(Outcome { presample, seconds: None });
     }
     // What stands in the way of writing is better known before the work is done.
-    drop(Staging::begin(Presample::folder(dataset, &key), force)?);
+    drop(Staging::begin(Presample::target(dataset, &key), force)?);
     let started = Instant::now();
     let (counters, num_batches) = count(dataset, options, gpu, progress)?;
     let seconds = started.elapsed().as_secs_f64();

@@ -1,101 +1,199 @@
 //! One writer at a time: an advisory lock on a file, which the kernel releases however its process ends.
+//!
+//! The file's first line says that gsplit made it. A staging folder is cleared only where its lock file says so.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
+use super::folder::{Folder, is_gone};
+use super::target::Target;
 use crate::{Error, Result};
 
 /// Name of the lock file.
-const LOCK: &str = "lock";
+pub(super) const LOCK: &str = "lock";
 
-/// A locked folder. Others may read in it, and are refused when they want to write.
+/// First line of a lock file; the process id of the writer follows.
+const MARK: &str = "gsplit's lock; the folder around it is gsplit's own\n";
+
+/// Tries before somebody who comes and goes all the time counts as a writer.
+const ATTEMPTS: usize = 100;
+
+/// A locked staging folder. Others may read in it, and are refused when they want to write.
 #[derive(Debug)]
 pub(super) struct LockedFolder {
-    root: PathBuf,
-    _file: File,
+    parent: Folder,
+    name: OsString,
+    folder: Folder,
+    _lock: File,
 }
 
 impl LockedFolder {
-    /// Locks `root`, which is made if need be, for writing the artifact at `target`. Refuses at once when another has it.
-    pub(super) fn acquire(root: &Path, target: &Path) -> Result<Self> {
-        const ATTEMPTS: usize = 100;
-        let path = root.join(LOCK);
+    /// Locks the staging folder of `target`, which is made if need be. Refuses at once when another has it, and when it is
+    /// none that gsplit made.
+    pub fn acquire(target: &Target) -> Result<Self> {
+        let (name, parent) = (target.partial()?, target.parent()?);
         for _ in 0..ATTEMPTS {
-            match fs::create_dir(root) {
-                Err(cause) if cause.kind() != ErrorKind::AlreadyExists => return Err(Error::io(root)(cause)),
-                _ => {}
-            }
-            let mut file = match File::options().read(true).write(true).create(true).truncate(false).open(&path) {
-                // Its last owner has removed the folder just now.
-                Err(cause) if cause.kind() == ErrorKind::NotFound => continue,
-                opened => opened.map_err(Error::io(&path))?,
-            };
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Error::Busy { path: target.to_path_buf(), process: owner(&mut file) });
+            parent.make(&name)?;
+            let Some(folder) = parent.below(&name)? else { continue };
+            if folder.kind(OsStr::new(LOCK))?.is_none() {
+                match folder.names()?.as_slice() {
+                    [] => {}
+                    // Another has locked it just now.
+                    names if names.iter().any(|name| name == LOCK) => {}
+                    _ => return Err(foreign(&folder)),
                 }
-                Err(TryLockError::Error(cause)) => return Err(Error::io(&path)(cause)),
             }
+            let lock = match folder.file(LOCK, true) {
+                // Its last owner has removed the folder just now.
+                Err(error) if is_gone(&error) => continue,
+                found => found?,
+            };
+            let Some(lock) = lock else { continue };
+            try_lock(&lock, folder.path(), target.path())?;
             // The last owner may have removed the file between the opening and the locking: then another may lock a new one.
-            let own = file.metadata().map_err(Error::io(&path))?.ino();
-            if fs::metadata(&path).is_ok_and(|found| found.ino() == own) {
-                let named = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
-                return match named {
-                    Ok(()) => Ok(Self { root: root.to_path_buf(), _file: file }),
-                    Err(cause) => {
-                        // A full disk; nothing is begun, unless an earlier run has left something.
-                        remove_bare(root);
-                        Err(Error::io(&path)(cause))
-                    }
-                };
+            let own = lock.metadata().map_err(Error::io(folder.path()))?.ino();
+            if folder.inode(LOCK) == Some(own) {
+                let locked = Self { parent, name, folder, _lock: lock };
+                return locked.claim().map(|()| locked);
             }
         }
-        Err(Error::Busy { path: target.to_path_buf(), process: None })
+        Err(Error::Busy { path: target.path().to_path_buf(), process: None })
+    }
+
+    /// Writes the mark if the folder is new, and the process id. Fails if it is not gsplit's own.
+    fn claim(&self) -> Result<()> {
+        if !starts_with_mark(&self._lock) {
+            // A writer that was killed, or found the disk full, right after it made the file.
+            let is_new = self._lock.metadata().is_ok_and(|lock| lock.len() == 0) && self.folder.names()?.len() == 1;
+            if !is_new {
+                return Err(foreign(&self.folder));
+            }
+        }
+        write_owner(&self._lock).map_err(|cause| {
+            // A full disk; nothing is begun, unless an earlier run has left something.
+            self.remove_bare();
+            Error::io(self.folder.path().join(LOCK))(cause)
+        })
     }
 
     /// The folder.
-    pub(super) fn root(&self) -> &Path {
-        &self.root
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The folder around it.
+    pub fn parent(&self) -> &Folder {
+        &self.parent
     }
 
     /// Removes everything in the folder but the lock.
-    pub(super) fn clear(&self) -> Result<()> {
-        clear(&self.root)
+    pub fn clear(&self) -> Result<()> {
+        self.folder.clear(|name| name == LOCK)
+    }
+
+    /// Removes the folder if nothing but the lock is in it; says whether it is gone.
+    pub fn remove_bare(&self) -> bool {
+        match self.folder.names() {
+            Ok(names) if names.iter().all(|name| name == LOCK) => {}
+            _ => return false,
+        }
+        // Who locks a new file from here on finds its folder kept.
+        let _ = self.folder.remove(OsStr::new(LOCK));
+        self.parent.remove_empty(&self.name)
+    }
+
+    /// Removes what a writer of this process brought back after [`LockedFolder::remove_bare`]; says whether there was any.
+    pub fn remove_returned(&self) -> bool {
+        matches!(self.parent.kind(&self.name), Ok(Some(_))) && self.parent.remove(&self.name).is_ok()
     }
 }
 
-/// Removes everything below `root` but the lock.
-pub(super) fn clear(root: &Path) -> Result<()> {
-    for entry in fs::read_dir(root).map_err(Error::io(root))? {
-        let entry = entry.map_err(Error::io(root))?;
-        let path = entry.path();
-        let removed = match entry.file_type().map_err(Error::io(&path))?.is_dir() {
-            true => fs::remove_dir_all(&path),
-            false if entry.file_name() == LOCK => Ok(()),
-            false => fs::remove_file(&path),
-        };
-        removed.map_err(Error::io(&path))?;
-    }
-    Ok(())
+fn foreign(folder: &Folder) -> Error {
+    Error::Foreign { path: folder.path().to_path_buf(), found: "a folder without gsplit's lock in it" }
 }
 
-/// Removes `root` if nothing but the lock is in it; says whether it is gone. Only its owner may call this.
-pub(super) fn remove_bare(root: &Path) -> bool {
-    let Ok(mut entries) = fs::read_dir(root) else { return !root.exists() };
-    if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() != LOCK)) {
-        return false;
-    }
-    // Who locks a new file from here on finds its folder kept.
-    let _ = fs::remove_file(root.join(LOCK));
-    fs::remove_dir(root).is_ok()
+fn starts_with_mark(lock: &File) -> bool {
+    let mut start = [0; MARK.len()];
+    lock.read_exact_at(&mut start, 0).is_ok() && start == MARK.as_bytes()
 }
 
-/// The process that wrote its number into the lock file.
-fn owner(file: &mut File) -> Option<u32> {
-    let mut text = String::new();
-    file.rewind().and_then(|()| file.take(20).read_to_string(&mut text)).ok()?;
-    text.parse().ok()
+/// Names this process in `lock`, behind the mark, which is never taken away.
+fn write_owner(lock: &File) -> std::io::Result<()> {
+    if !starts_with_mark(lock) {
+        lock.set_len(0)?;
+        lock.write_all_at(MARK.as_bytes(), 0)?;
+        // What is written beside it must not survive a loss of power that the mark does not survive.
+        lock.sync_all()?;
+    }
+    lock.set_len(MARK.len() as u64)?;
+    lock.write_all_at(std::process::id().to_string().as_bytes(), MARK.len() as u64)
+}
+
+/// Takes the lock, or says who has it.
+fn try_lock(lock: &File, folder: &Path, target: &Path) -> Result<()> {
+    match lock.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Error::Busy { path: target.to_path_buf(), process: owner(lock) }),
+        Err(TryLockError::Error(cause)) => Err(Error::io(folder.join(LOCK))(cause)),
+    }
+}
+
+/// The process that holds `lock`. The one that is named in it may be its last owner, or a process of another container or
+/// host: the system must say that it has the file open and locked.
+fn owner(lock: &File) -> Option<u32> {
+    const PAUSE: Duration = Duration::from_millis(5);
+    for _ in 0..10 {
+        let mut text = [0; MARK.len() + 20];
+        let len = lock.read_at(&mut text, 0).ok()?;
+        let number = text[..len].strip_prefix(MARK.as_bytes()).unwrap_or(&text[..len]);
+        let process = std::str::from_utf8(number).ok().and_then(|number| number.trim().parse().ok());
+        if let Some(process) = process.filter(|&process| holds(process, lock)) {
+            return Some(process);
+        }
+        // Its new owner is about to write its number.
+        thread::sleep(PAUSE);
+    }
+    None
+}
+
+/// Whether `process` has a lock on `file`.
+fn holds(process: u32, file: &File) -> bool {
+    let of = |found: &fs::Metadata| (found.dev(), found.ino());
+    let Ok(file) = file.metadata() else { return false };
+    let Ok(open) = fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+    open.flatten().any(|entry| {
+        let info = || fs::read_to_string(format!("/proc/{process}/fdinfo/{}", entry.file_name().to_string_lossy()));
+        let same = fs::metadata(entry.path()).is_ok_and(|found| of(&found) == of(&file));
+        same && info().is_ok_and(|info| info.contains("FLOCK"))
+    })
+}
+
+/// A folder of the user's that no other gsplit writes to while this lives: for folders that stay, as those of checkpoints.
+#[derive(Debug)]
+pub struct FolderLock(#[expect(dead_code, reason = "the kernel releases the lock with it")] File);
+
+impl FolderLock {
+    /// Makes `folder` where it is missing and locks it by a file `lock` in it.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if another, in this process or another, has it; [`Error::Foreign`] if its file `lock` is not gsplit's.
+    pub fn acquire(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(Error::io(folder))?;
+        let path = folder.join(LOCK);
+        let lock = Folder::open(folder)?.file(LOCK, true)?;
+        let lock = lock.ok_or_else(|| Error::io(&path)(std::io::ErrorKind::NotFound.into()))?;
+        try_lock(&lock, folder, folder)?;
+        // Earlier versions wrote the process id alone.
+        let mut found = [0; 20];
+        let len = lock.read_at(&mut found, 0).map_err(Error::io(&path))?;
+        if !starts_with_mark(&lock) && !found[..len].iter().all(u8::is_ascii_digit) {
+            return Err(Error::Foreign { path, found: "a file of another program" });
+        }
+        write_owner(&lock).map_err(Error::io(&path))?;
+        Ok(Self(lock))
+    }
 }

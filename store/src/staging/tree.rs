@@ -22,33 +22,57 @@ pub(crate) fn sync(path: &Path) -> Result<()> {
     File::open(path).and_then(|file| file.sync_all()).map_err(Error::io(path))
 }
 
-/// Every file below `path` with its length, by its name relative to `path` with `/` between the parts. A folder that is not
-/// there has none.
-pub(crate) fn lengths(path: &Path) -> Result<BTreeMap<String, u64>> {
+/// What is found in a folder, but for folders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A file of so many bytes.
+    File(u64),
+    /// A link to whatever it may be.
+    Link,
+    /// A pipe, a socket or a device.
+    Other,
+}
+
+/// Everything below `path` but folders, by its name relative to `path` with `/` between the parts. No link is followed. What
+/// is not there, or no folder itself, has nothing.
+pub(crate) fn list(path: &Path) -> Result<BTreeMap<String, Found>> {
     let mut found = BTreeMap::new();
-    if path.exists() {
+    if fs::symlink_metadata(path).is_ok_and(|path| path.is_dir()) {
         collect(path, "", &mut found)?;
     }
     Ok(found)
 }
 
-fn collect(folder: &Path, prefix: &str, found: &mut BTreeMap<String, u64>) -> Result<()> {
+fn collect(folder: &Path, prefix: &str, found: &mut BTreeMap<String, Found>) -> Result<()> {
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
         let entry = entry.map_err(Error::io(folder))?;
         let path = entry.path();
         let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
         let metadata = entry.metadata().map_err(Error::io(&path))?;
-        match metadata.is_dir() {
-            true => collect(&path, &format!("{name}/"), found)?,
-            false => drop(found.insert(name, metadata.len())),
-        }
+        let kind = match metadata.file_type() {
+            kind if kind.is_dir() => {
+                collect(&path, &format!("{name}/"), found)?;
+                continue;
+            }
+            kind if kind.is_file() => Found::File(metadata.len()),
+            kind if kind.is_symlink() => Found::Link,
+            _ => Found::Other,
+        };
+        found.insert(name, kind);
     }
     Ok(())
 }
 
-/// Removes every file below `path` whose name, as [`lengths`] gives it, is not to be kept.
+/// The files among [`list`], with their lengths.
+pub(crate) fn lengths(path: &Path) -> Result<BTreeMap<String, u64>> {
+    let file = |(name, found)| if let Found::File(bytes) = found { Some((name, bytes)) } else { None };
+    Ok(list(path)?.into_iter().filter_map(file).collect())
+}
+
+/// Removes everything that [`list`] finds below `path` but the files whose names are to be kept.
 pub(crate) fn prune(path: &Path, keep: impl Fn(&str) -> bool) -> Result<()> {
-    for name in lengths(path)?.into_keys().filter(|name| !keep(name)) {
+    let kept = |name: &str, found| matches!(found, Found::File(_)) && keep(name);
+    for name in list(path)?.into_iter().filter(|(name, found)| !kept(name, *found)).map(|(name, _)| name) {
         let file = path.join(name);
         fs::remove_file(&file).map_err(Error::io(&file))?;
     }

@@ -12,6 +12,7 @@ use crate::{
 use nodes::{check_features, check_labels, check_original_ids, check_original_names, check_splits, described_files};
 
 mod nodes;
+mod strays;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +27,7 @@ pub struct Finding {
 
 /// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
 /// in range, splits distinct and disjoint, labels below the number of classes, one feature row a vertex, one row of every
-/// column a vertex or an edge, original ids distinct, no file that the manifest does not list, `Σedge = Σwork` of the
+/// column a vertex or an edge, original ids distinct, no link, no file that no document lists, `Σedge = Σwork` of the
 /// presamples, each partition's map against its report, each placement's slots against its table. Fails only when there is no dataset to look at.
 ///
 /// Memory: 16 bytes a vertex.
@@ -39,6 +40,9 @@ pub fn verify(path: &Path) -> Result<Vec<Finding>> {
     let manifest = report.take(&path.join("dataset.json"), manifest.map(|(manifest, _)| manifest));
     if let Some(manifest) = &manifest {
         report.check_files(path, &manifest.files);
+    }
+    if let Some(found) = report.take(path, tree::list(path)) {
+        report.findings.extend(strays::find(path, manifest.as_ref(), &found));
     }
     let Some(dataset) = report.take(path, Dataset::open(path)) else { return Ok(report.findings) };
     report.check_dataset(&dataset);
@@ -109,26 +113,15 @@ impl Report {
             self.take(&path.join("nodes/original_id.npy"), check_original_ids(dataset));
         }
         self.take(&path.join("splits"), check_splits(dataset));
-        self.check_strays(dataset);
+        self.check_undescribed(dataset);
     }
 
-    /// Files in the dataset's own folders that its manifest does not tell of, and files that it tells of without saying
-    /// what they are.
-    fn check_strays(&mut self, dataset: &Dataset) {
-        let (path, manifest) = (dataset.path(), dataset.manifest());
-        for folder in ["topology", "nodes", "edges", "splits"] {
-            let Some(found) = self.take(&path.join(folder), tree::lengths(&path.join(folder))) else { continue };
-            for name in found.keys().map(|name| format!("{folder}/{name}")) {
-                if !manifest.files.contains_key(&name) {
-                    let problem = "is not part of the dataset: its manifest does not list it".to_string();
-                    self.findings.push(Finding { path: path.join(name), problem: Some(problem) });
-                }
-            }
-        }
-        let described = described_files(manifest);
-        for name in manifest.files.keys().filter(|name| !described.contains(*name)) {
+    /// Files that the manifest tells of without saying what they are.
+    fn check_undescribed(&mut self, dataset: &Dataset) {
+        let described = described_files(dataset.manifest());
+        for name in dataset.manifest().files.keys().filter(|name| !described.contains(*name)) {
             let problem = "is listed in the manifest, which does not say what it is".to_string();
-            self.findings.push(Finding { path: path.join(name), problem: Some(problem) });
+            self.findings.push(Finding { path: dataset.path().join(name), problem: Some(problem) });
         }
     }
 

@@ -124,11 +124,15 @@ fn strays_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ds");
     dataset(&path, false, false);
-    for name in ["topology/old.npy", "nodes/deep/er.npy", "edges/.hidden", "splits/train.npy.bak"] {
+    let names = ["topology/old.npy", "nodes/deep/er.npy", "edges/.hidden", "splits/train.npy.bak", "notes.txt"];
+    for name in names.into_iter().chain(["presample/notes.txt", "other/presample/dataset.json.txt"]) {
         let stray = path.join(name);
         fs::create_dir_all(stray.parent().unwrap()).unwrap();
         fs::write(&stray, "x").unwrap();
-        let expected = format!("{}: is not part of the dataset: its manifest does not list it", stray.display());
+        let expected = format!(
+            "{}: is not part of the dataset, dataset.json does not list it: move it elsewhere",
+            stray.display()
+        );
         assert_eq!(problems(&path), [expected]);
         fs::remove_file(&stray).unwrap();
     }

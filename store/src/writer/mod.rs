@@ -10,15 +10,18 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::dataset::check_lengths;
-use crate::journal::Journal;
+use crate::journal::{JOURNAL, Journal};
 use crate::manifest::Split;
-use crate::staging::{DATASET, Staging, tree};
+use crate::staging::{DATASET, Mark, Staging, Target, tree};
 use crate::topology::check_indptr;
-use crate::{Dataset, Error, Provenance, Result, Topology, TopologyWriter, document};
+use crate::{Dataset, DatasetManifest, Error, Provenance, Result, Topology, TopologyWriter, document};
 
 mod columns;
 #[cfg(test)]
 mod tests;
+
+/// Folder of the writer's own files, below the staging folder.
+const SCRATCH: &str = "scratch";
 
 /// A dataset under construction: nothing is visible at its path before [`DatasetWriter::finish`].
 #[derive(Debug)]
@@ -29,16 +32,9 @@ pub struct DatasetWriter {
     journal: Journal,
 }
 
-/// Fails when a dataset may not be written at `path`: something is there, and either `replace` is false or it is no dataset.
-pub fn check_target(path: &Path, replace: bool) -> Result<()> {
-    match (path.exists(), replace) {
-        (false, _) => Ok(()),
-        (true, false) => Err(Error::Exists(path.to_path_buf())),
-        (true, true) if path.join("dataset.json").exists() => Ok(()),
-        (true, true) => {
-            Err(Error::Invalid(format!("{}: is not a dataset, so --force will not replace it", path.display())))
-        }
-    }
+/// The place of a dataset at `path`.
+pub fn dataset_target(path: &Path) -> Target {
+    Target::new(path, Mark::document::<DatasetManifest>("dataset.json"))
 }
 
 impl DatasetWriter {
@@ -56,6 +52,7 @@ impl DatasetWriter {
     pub fn resume(path: &Path, replace: bool, identity: &Value) -> Result<Self> {
         let mut writer = Self::open(path, replace, Some(identity))?;
         let staging = &writer.staging;
+        staging.retain(&[JOURNAL], &[DATASET, SCRATCH])?;
         match Journal::resume(staging.root(), &staging.path(""), &scratch_below(staging), identity)? {
             Some(journal) => writer.journal = journal,
             None => staging.restart()?,
@@ -64,9 +61,8 @@ impl DatasetWriter {
     }
 
     fn open(path: &Path, replace: bool, identity: Option<&Value>) -> Result<Self> {
-        check_target(path, replace)?;
         Ok(Self {
-            staging: Staging::open(path, replace, DATASET)?,
+            staging: Staging::open(dataset_target(path), replace, DATASET)?,
             name: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
             resumable: identity.is_some(),
             journal: Journal::new(identity.cloned().unwrap_or_default()),
@@ -202,5 +198,5 @@ impl DatasetWriter {
 }
 
 fn scratch_below(staging: &Staging) -> PathBuf {
-    staging.root().join("scratch")
+    staging.root().join(SCRATCH)
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
-use gsplit_store::staging::Staging;
+use gsplit_store::staging::{Mark, Staging, Target};
 use gsplit_store::{Column, Dataset, FeatureTable, Progress, Split, Unit};
 use serde::Serialize;
 
@@ -141,7 +141,7 @@ pub fn infer(
     let mut scores = scored.transpose()?;
     let ids = Ids::open(dataset)?;
     let mut output = Output::begin(config, &trained, &ids, model.width(embedding))?;
-    let scratch = Staging::begin(scratch_place(config), true)?;
+    let scratch = Staging::begin(Target::new(scratch_place(config), Mark::NONE), false)?;
     let scratch_folder = scratch.path("");
     let remedy = "infer with --device cpu, or on a GPU that has more";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder), device_bytes: None, remedy };

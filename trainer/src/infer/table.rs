@@ -16,7 +16,7 @@ use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt8Array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use gsplit_store::staging::Staging;
+use gsplit_store::staging::{Mark, Staging, Target};
 use gsplit_store::{Column, ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -159,7 +159,8 @@ impl<'a> Table<'a> {
             }
         }
         let file_name = out.file_name().unwrap_or_default().to_string_lossy();
-        let staging = Staging::begin(out.with_file_name(format!(".{file_name}.infer")), true)?;
+        let staging =
+            Staging::begin(Target::new(out.with_file_name(format!(".{file_name}.infer")), Mark::NONE), false)?;
         let files: Vec<(PathBuf, PathBuf)> =
             finals.into_iter().enumerate().map(|(i, path)| (staging.path(&format!("file-{i}")), path)).collect();
         let writer = match parquet {

@@ -31,7 +31,7 @@ fn only_an_earlier_export_is_replaced() {
         }
         fs::write(example.folder.join("file"), "x").unwrap();
         if format.is_folder() {
-            assert!(refused(&example, format, "file", &force).contains("is no folder that an export wrote"));
+            assert!(refused(&example, format, "file", &force).contains("holds no gsplit-export.json"));
         }
     }
     assert!(example.folder.join("ds/dataset.json").exists());

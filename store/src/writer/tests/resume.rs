@@ -157,7 +157,7 @@ fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
         assert!(STAGES.iter().all(|stage| writer.is_done(stage)) && !root.join("dataset/dataset.json").exists());
     }
 
-    tidy(&target);
+    tidy(&dataset_target(&target));
     assert!(root.join("journal.json").exists(), "not committed: the next run goes on");
 
     // It is visible, and what it replaced has the same files with the same lengths.
@@ -170,7 +170,7 @@ fn a_kill_around_the_commit_loses_nothing_and_mixes_nothing() {
     document::write(&path, &old).unwrap();
     let left = last.with_extension("left");
     copy(&exchanged, &left);
-    tidy(&left.join("ds"));
+    tidy(&dataset_target(&left.join("ds")));
     assert_eq!(fs::read_dir(&left).unwrap().count(), 1, "nothing but the dataset");
     let (dataset, ran) = run(&exchanged.join("ds"), |_| {}).unwrap();
     assert_eq!(ran, STAGES);

@@ -1,0 +1,172 @@
+//! A folder by its handle: nothing that is done in it leads through a link.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fsync, mkdirat, openat, renameat, renameat_with, statat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::{Error, Result};
+
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// An open folder.
+#[derive(Debug)]
+pub(super) struct Folder {
+    handle: OwnedFd,
+    /// For messages, and for those who write files in it.
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Opens the folder at `path`, which may lead through links: it is the user's own choice.
+    pub fn open(path: &Path) -> Result<Self> {
+        let handle = openat(CWD, path, FOLDER, Mode::empty()).map_err(failed(path))?;
+        Ok(Self { handle, path: path.to_path_buf() })
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the folder `name` in it. `None` if there is none; a link or a file of that name is an error.
+    pub fn below(&self, name: &OsStr) -> Result<Option<Self>> {
+        let path = self.path.join(name);
+        match openat(&self.handle, name, FOLDER | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(handle) => Ok(Some(Self { handle, path })),
+            Err(Errno::NOENT) => Ok(None),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                let found = if self.kind(name)? == Some(FileType::Symlink) { "a link" } else { "no folder" };
+                Err(Error::Foreign { path, found })
+            }
+            Err(error) => Err(failed(&path)(error)),
+        }
+    }
+
+    /// Makes the folder `name` in it, if nothing is there.
+    pub fn make(&self, name: &OsStr) -> Result<()> {
+        match mkdirat(&self.handle, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(error) => Err(failed(&self.path.join(name))(error)),
+        }
+    }
+
+    /// Opens the file `name` in it, for reading and, where it can be made too, for writing. `None` if there is none; anything
+    /// but a plain file is an error.
+    pub fn file(&self, name: &str, make: bool) -> Result<Option<File>> {
+        let path = self.path.join(name);
+        // A pipe of that name must not be waited for.
+        let how = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let how = how | if make { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
+        let file = match openat(&self.handle, name, how, Mode::from_raw_mode(0o666)) {
+            Ok(handle) => File::from(handle),
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP) => return Err(Error::Foreign { path, found: "a link" }),
+            Err(Errno::NXIO | Errno::ISDIR) => return Err(Error::Foreign { path, found: "no plain file" }),
+            Err(error) => return Err(failed(&path)(error)),
+        };
+        match file.metadata().map_err(Error::io(&path))?.is_file() {
+            true => Ok(Some(file)),
+            false => Err(Error::Foreign { path, found: "no plain file" }),
+        }
+    }
+
+    /// What `name` in it is; `None` if there is nothing.
+    pub fn kind(&self, name: &OsStr) -> Result<Option<FileType>> {
+        match statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(failed(&self.path.join(name))(error)),
+        }
+    }
+
+    /// The number of the file `name` in it, by which it is known whatever it is called.
+    pub fn inode(&self, name: &str) -> Option<u64> {
+        statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|found| found.st_ino)
+    }
+
+    /// The names of what is in it.
+    pub fn names(&self) -> Result<Vec<OsString>> {
+        let failed = failed(&self.path);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle).map_err(&failed)? {
+            let name = OsStr::from_bytes(entry.map_err(&failed)?.file_name().to_bytes()).to_os_string();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Removes everything in it that is not to be kept. Links go, what they point to stays.
+    pub fn clear(&self, keep: impl Fn(&OsStr) -> bool) -> Result<()> {
+        self.names()?.iter().filter(|name| !keep(name)).try_for_each(|name| self.remove(name))
+    }
+
+    /// Removes `name` in it, with all that is below.
+    pub fn remove(&self, name: &OsStr) -> Result<()> {
+        let how = match self.kind(name)? {
+            Some(FileType::Directory) => {
+                if let Some(below) = self.below(name)? {
+                    below.clear(|_| false)?;
+                }
+                AtFlags::REMOVEDIR
+            }
+            _ => AtFlags::empty(),
+        };
+        match unlinkat(&self.handle, name, how) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(failed(&self.path.join(name))(error)),
+        }
+    }
+
+    /// Removes the folder `name` in it if nothing is in that; says whether it did.
+    pub fn remove_empty(&self, name: &OsStr) -> bool {
+        unlinkat(&self.handle, name, AtFlags::REMOVEDIR).is_ok()
+    }
+
+    /// Renames `name` in it to `other` in `target`, where nothing may be.
+    pub fn rename(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<()> {
+        let renamed = match renameat_with(&self.handle, name, &target.handle, other, RenameFlags::NOREPLACE) {
+            // The file system has no such renaming; that of a folder replaces an empty one at most.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => renameat(&self.handle, name, &target.handle, other),
+            renamed => renamed,
+        };
+        let path = target.path.join(other);
+        renamed.map_err(|error| match error {
+            Errno::EXIST | Errno::NOTEMPTY => Error::Exists(path),
+            error => failed(&path)(error),
+        })
+    }
+
+    /// Swaps `name` in it and `other` in `target` in one step. False where the file system cannot.
+    pub fn exchange(&self, name: &OsStr, target: &Folder, other: &OsStr) -> Result<bool> {
+        match renameat_with(&self.handle, name, &target.handle, other, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(true),
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(false),
+            Err(error) => Err(failed(&target.path.join(other))(error)),
+        }
+    }
+
+    /// Flushes its entries to disk.
+    pub fn sync(&self) -> Result<()> {
+        fsync(&self.handle).map_err(failed(&self.path))
+    }
+}
+
+fn failed(path: &Path) -> impl Fn(Errno) -> Error {
+    move |error| Error::Io { path: path.to_path_buf(), cause: error.into() }
+}
+
+/// Whether `error` says that a folder is gone.
+pub(super) fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Io { cause, .. } if cause.kind() == ErrorKind::NotFound)
+}

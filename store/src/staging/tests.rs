@@ -1,0 +1,269 @@
+//! Staging folders among kills, rivals and what is the user's.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use super::*;
+use crate::{DatasetWriter, Presample, dataset_target};
+
+/// The mark of these tests' artifacts is their only file.
+fn at(path: &Path) -> Target {
+    Target::new(path, Mark { file: "x", word: "" })
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path.join("x")).unwrap()
+}
+
+#[test]
+fn old_state_until_commit_then_new() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    for (round, replace) in [(0, false), (1, true)] {
+        let staging = Staging::begin(at(&target), replace).unwrap();
+        fs::write(staging.path("x"), round.to_string()).unwrap();
+        assert_eq!(target.exists(), round > 0);
+        staging.commit().unwrap();
+        assert_eq!(read(&target), round.to_string());
+    }
+    assert!(matches!(Staging::begin(at(&target), false), Err(Error::Exists(_))));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn who_comes_second_is_refused_and_half_exchanges_are_mended() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    let staging = Staging::begin(at(&target), false).unwrap();
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("x"), "another process").unwrap();
+    assert!(matches!(staging.commit(), Err(Error::Exists(_))));
+    assert_eq!(read(&target), "another process");
+
+    // Killed between the two renames of a file system that cannot exchange.
+    let staging = Staging::open(at(&target), true, "artifact").unwrap();
+    staging.folder.parent().rename(OsStr::new("artifact"), staging.folder.folder(), OsStr::new(REPLACED)).unwrap();
+    drop(staging);
+    assert!(!target.exists());
+    assert!(matches!(Staging::begin(at(&target), false), Err(Error::Exists(_))));
+    assert_eq!(read(&target), "another process");
+    // Killed right after them.
+    let staging = Staging::open(at(&target), true, "artifact").unwrap();
+    fs::create_dir(staging.root().join(REPLACED)).unwrap();
+    drop(staging);
+    Staging::begin(at(&target), true).unwrap().commit().unwrap();
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// What a killed run leaves.
+fn abandon(target: &Path) {
+    let staging = Staging::open(at(target), true, "artifact").unwrap();
+    fs::create_dir(staging.path("")).unwrap();
+    fs::write(staging.path("stale"), "").unwrap();
+}
+
+#[test]
+fn dropped_and_abandoned_work_disappears() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    drop(Staging::begin(at(&target), false).unwrap());
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    abandon(&target);
+    Staging::begin(at(&target), false).unwrap().commit().unwrap();
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_second_writer_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    let first = Staging::begin(at(&target), false).unwrap();
+    fs::write(first.path("x"), "first").unwrap();
+    for replace in [false, true] {
+        let line = Staging::begin(at(&target), replace).unwrap_err().to_string();
+        let own = std::process::id();
+        let expected = format!("artifact: another gsplit is writing it (process {own}): wait for it, or stop it");
+        assert!(line.ends_with(&expected), "{line}");
+    }
+    assert_eq!(read(&first.commit().unwrap()), "first");
+    Staging::begin(at(&target), true).unwrap();
+}
+
+#[test]
+fn tidying_leaves_who_is_writing_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    let staging = Staging::begin(at(&target), false).unwrap();
+    fs::write(staging.path("x"), "whole").unwrap();
+    tidy(&at(&target));
+    assert_eq!(read(&staging.commit().unwrap()), "whole");
+    abandon(&target);
+    tidy(&at(&target));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn many_threads_want_one_target() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("artifact");
+    let writer = || {
+        let mut commits = 0;
+        while commits < 20 {
+            match Staging::begin(at(&target), true) {
+                Ok(staging) => {
+                    fs::write(staging.path("x"), "whole").unwrap();
+                    staging.commit().unwrap();
+                    commits += 1;
+                }
+                Err(Error::Busy { .. }) => thread::yield_now(),
+                Err(other) => panic!("{other}"),
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(writer);
+        }
+    });
+    assert_eq!(read(&target), "whole");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+/// A folder of the user's, and what it holds.
+fn home(folder: &Path) -> PathBuf {
+    let home = folder.join("home");
+    fs::create_dir_all(home.join("deep")).unwrap();
+    fs::write(home.join("letter"), "dear").unwrap();
+    fs::write(home.join("deep/lock"), "mine").unwrap();
+    home
+}
+
+fn is_untouched(home: &Path) -> bool {
+    let names = tree::lengths(home).unwrap().into_keys().collect::<Vec<_>>();
+    let letters =
+        fs::read_to_string(home.join("letter")).unwrap() + &fs::read_to_string(home.join("deep/lock")).unwrap();
+    names == ["deep/lock", "letter"] && letters == "dearmine"
+}
+
+#[test]
+fn what_gsplit_did_not_make_is_refused_and_untouched() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let home = home(folder);
+    let (target, partial) = (folder.join("artifact"), folder.join(".artifact.partial"));
+    let refused = |words: &str| {
+        for replace in [false, true] {
+            let line = Staging::begin(at(&target), replace).unwrap_err().to_string();
+            assert!(line.contains(words) && line.contains("not gsplit's own") && line.contains("move it"), "{line}");
+            tidy(&at(&target));
+            assert!(is_untouched(&home) && !target.exists());
+        }
+    };
+    symlink("home", &partial).unwrap();
+    refused("a link");
+    fs::remove_file(&partial).unwrap();
+    fs::write(&partial, "a file").unwrap();
+    refused("no folder");
+    fs::remove_file(&partial).unwrap();
+    // A folder of the user's, with and without a lock of theirs.
+    fs::create_dir(&partial).unwrap();
+    fs::write(partial.join("thesis"), "finished").unwrap();
+    refused("without gsplit's lock");
+    assert_eq!(fs::read_dir(&partial).unwrap().count(), 1, "no lock was made in it");
+    for lock in ["", "4711"] {
+        fs::write(partial.join("lock"), lock).unwrap();
+        refused("without gsplit's lock");
+        assert_eq!(fs::read_to_string(partial.join("lock")).unwrap(), lock);
+    }
+    assert_eq!(fs::read_to_string(partial.join("thesis")).unwrap(), "finished");
+    fs::remove_file(partial.join("thesis")).unwrap();
+    fs::remove_file(partial.join("lock")).unwrap();
+    symlink("../home/letter", partial.join("lock")).unwrap();
+    refused("a link");
+    fs::remove_file(partial.join("lock")).unwrap();
+    // A kill right after the folder was made, or its lock.
+    Staging::begin(at(&target), false).unwrap();
+    fs::create_dir(&partial).unwrap();
+    fs::write(partial.join("lock"), "").unwrap();
+    Staging::begin(at(&target), false).unwrap();
+    assert!(!partial.exists());
+}
+
+#[test]
+fn clearing_and_replacing_follow_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let home = home(folder);
+    let target = folder.join("artifact");
+    abandon(&target);
+    for name in ["link", "artifact/link"] {
+        symlink(&home, folder.join(".artifact.partial").join(name)).unwrap();
+    }
+    Staging::begin(at(&target), false).unwrap().commit().unwrap();
+    assert!(is_untouched(&home) && !folder.join(".artifact.partial").exists());
+    fs::remove_dir(&target).unwrap();
+    // A dataset that is to be resumed: what it holds and its scratch folder lead elsewhere.
+    let partial = folder.join(".ds.partial");
+    for name in ["scratch", "dataset", "dataset/nodes", "journal.json", "journal.json.next"] {
+        let staging = Staging::open(dataset_target(&folder.join("ds")), false, DATASET).unwrap();
+        fs::create_dir_all(partial.join(name).parent().unwrap()).unwrap();
+        symlink(&home, partial.join(name)).unwrap();
+        drop(staging);
+        let mut writer = DatasetWriter::resume(&folder.join("ds"), false, &serde_json::json!(1)).unwrap();
+        fs::write(writer.scratch().join("bucket"), "x").unwrap();
+        writer.add_graph(&[0, 1, 1], &[1]).unwrap();
+        writer.complete("topology").unwrap();
+        drop(writer);
+        assert!(is_untouched(&home), "{name}");
+        fs::remove_dir_all(&partial).unwrap();
+    }
+    // Only what gsplit made is replaced.
+    fs::rename(&home, &target).unwrap();
+    let line = Staging::begin(dataset_target(&target), true).unwrap_err().to_string();
+    assert!(line.contains("holds no dataset.json of gsplit's, so even --force will not replace it"), "{line}");
+    fs::write(target.join("dataset.json"), r#"{ "format": "huggingface" }"#).unwrap();
+    assert!(matches!(Staging::begin(dataset_target(&target), true), Err(Error::NotReplaced { .. })));
+    fs::remove_file(target.join("dataset.json")).unwrap();
+    dataset_target(&target).remove().unwrap();
+    fs::rename(&target, &home).unwrap();
+    symlink(&home, &target).unwrap();
+    assert!(Staging::begin(at(&target), true).unwrap_err().to_string().contains("is a link"));
+    dataset_target(&target).remove().unwrap_err();
+    assert!(is_untouched(&home));
+}
+
+#[test]
+fn no_link_leads_out_of_a_dataset() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let home = home(folder);
+    let provenance = crate::Provenance {
+        tool_version: "0".into(),
+        command: "test".into(),
+        options: serde_json::json!(null),
+        sources: Vec::new(),
+        facts: std::collections::BTreeMap::new(),
+    };
+    let path = folder.join("ds");
+    DatasetWriter::create(&path, false, &[0, 1, 1], &[1]).unwrap().finish(provenance).unwrap();
+    // The way to the dataset is the user's choice.
+    symlink(&path, folder.join("way")).unwrap();
+    let dataset = crate::Dataset::open(folder.join("way")).unwrap();
+    let begin = || Staging::begin(Presample::target(&dataset, "k"), true);
+    begin().unwrap();
+    for (link, to) in [("presample", "../home"), ("presample/.k.partial", "../../home"), ("presample/k", "../../home")]
+    {
+        let link = path.join(link);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        let _ = fs::remove_dir(&link);
+        symlink(to, &link).unwrap();
+        let line = begin().unwrap_err().to_string();
+        assert!(line.contains("is a link, and not gsplit's own"), "{line}");
+        tidy(&Presample::target(&dataset, "k"));
+        assert!(is_untouched(&home));
+        fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(fs::read_dir(path.join("presample")).unwrap().count(), 0);
+}

@@ -1,0 +1,175 @@
+//! Nothing of the user's is touched: no link leads gsplit out of where it writes, and what it did not make stays.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use crate::support::{command, community, content, fails, ok, root};
+
+/// A folder of the user's beside the dataset `ds`.
+fn home(folder: &Path) -> PathBuf {
+    let home = folder.join("home");
+    fs::create_dir_all(home.join("thesis")).unwrap();
+    fs::write(home.join("thesis/chapter-1"), "It was a dark and stormy night").unwrap();
+    fs::write(home.join("lock"), "the key is under the mat").unwrap();
+    home
+}
+
+#[test]
+fn links_in_a_dataset_lead_nowhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    ok(folder, &["presample", "ds", "--fanouts", "3", "--epochs", "1", "--key", "good"]);
+    ok(folder, &["partition", "ds", "--parts", "2", "--key", "good"]);
+    let home = home(folder);
+    let before = content(&home);
+    let commands: [(&str, &[&str]); 3] = [
+        ("presample", &["presample", "ds", "--fanouts", "3", "--epochs", "1", "--key", "k"]),
+        ("partition", &["partition", "ds", "--parts", "2", "--presample", "good", "--key", "k"]),
+        ("placement", &["place", "ds", "--cache", "20%", "--partition", "good", "--presample", "good", "--key", "k"]),
+    ];
+    for (kind, args) in commands {
+        let force = [args, &["--force"]].concat();
+        fs::create_dir_all(folder.join("ds").join(kind)).unwrap();
+        for name in [".k.partial", "k"] {
+            let link = folder.join("ds").join(kind).join(name);
+            symlink("../../home", &link).unwrap();
+            for args in [args, &force] {
+                let line = fails(folder, args, 1);
+                assert!(line.contains(&format!("ds/{kind}/{name}")), "{line}");
+                assert!(content(&home) == before, "{args:?}");
+            }
+            let line = fails(folder, &["verify", "ds"], 1);
+            assert!(line.starts_with("error:"), "{line}");
+            fs::remove_file(&link).unwrap();
+        }
+        // The whole folder is elsewhere.
+        let (folder_of_kind, aside) = (folder.join("ds").join(kind), folder.join("aside"));
+        fs::rename(&folder_of_kind, &aside).unwrap();
+        symlink("../home", &folder_of_kind).unwrap();
+        fails(folder, args, 1);
+        assert!(content(&home) == before, "{kind}");
+        fs::remove_file(&folder_of_kind).unwrap();
+        fs::rename(&aside, &folder_of_kind).unwrap();
+    }
+    ok(folder, &["verify", "ds"]);
+    let stray = folder.join("ds/presample/good/edge.npy.bak");
+    fs::write(&stray, "x").unwrap();
+    let found = command(folder, &["verify", "ds"]).output().unwrap().stdout;
+    assert!(String::from_utf8_lossy(&found).contains("presample.json does not list it"));
+    fs::remove_file(&stray).unwrap();
+    // A link to the very file is a link.
+    fs::rename(folder.join("ds/topology/indptr.npy"), folder.join("indptr.npy")).unwrap();
+    symlink("../../indptr.npy", folder.join("ds/topology/indptr.npy")).unwrap();
+    fails(folder, &["verify", "ds"], 1);
+}
+
+#[test]
+fn staging_folders_that_are_not_gsplits_are_refused_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    ok(folder, &["pack", "ds", "--out", "packed"]);
+    let home = home(folder);
+    let before = content(&home);
+    let raw = root().join("tests/data/snap/edges.txt");
+    let raw = raw.to_str().unwrap();
+    let commands: [&[&str]; 5] = [
+        &["generate", "rmat", "--vertices", "10", "--edges", "30", "--out", "x"],
+        &["convert", raw, "--out", "x"],
+        &["pack", "ds", "--out", "x"],
+        &["unpack", "packed", "--out", "x"],
+        &["export", "ds", "--format", "pyg", "--out", "x"],
+    ];
+    let partial = folder.join(".x.partial");
+    for args in commands {
+        let force = [args, &["--force"]].concat();
+        for args in [args, &force] {
+            symlink("home", &partial).unwrap();
+            assert!(fails(folder, args, 1).contains(".x.partial: is a link, and not gsplit's own"), "{args:?}");
+            fs::remove_file(&partial).unwrap();
+            fs::rename(&home, &partial).unwrap();
+            assert!(fails(folder, args, 1).contains("without gsplit's lock in it"), "{args:?}");
+            fs::rename(&partial, &home).unwrap();
+            assert!(content(&home) == before, "{args:?}");
+        }
+        // A folder of the user's where the output goes, and a link there.
+        fs::rename(&home, folder.join("x")).unwrap();
+        assert!(fails(folder, &force, 1).contains("even --force will not replace it"), "{args:?}");
+        fs::rename(folder.join("x"), &home).unwrap();
+        symlink("home", folder.join("x")).unwrap();
+        assert!(fails(folder, &force, 1).contains("is a link"), "{args:?}");
+        fs::remove_file(folder.join("x")).unwrap();
+        // What earlier versions set aside there has no meaning any more.
+        fs::rename(&home, folder.join(".x.old")).unwrap();
+        ok(folder, &force);
+        ok(folder, &force);
+        fs::rename(folder.join(".x.old"), &home).unwrap();
+        assert!(content(&home) == before, "{args:?}");
+        fs::remove_dir_all(folder.join("x")).unwrap();
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn checkpoints_leave_what_they_did_not_make() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let train = |epochs: &'static str| {
+        let args =
+            "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --eval-every 0 --checkpoint ck --epochs";
+        args.split(' ').chain([epochs]).collect::<Vec<_>>()
+    };
+    let home = home(folder);
+    let before = content(&home);
+    let ck = folder.join("ck");
+    fs::create_dir(&ck).unwrap();
+    for (name, words) in [
+        (".epoch-00001.partial", ".epoch-00001.partial: is a link"),
+        ("lock", "ck/lock: is a link"),
+        ("best", "best"),
+        (".epoch.partial", ".epoch.partial: is a link"),
+    ] {
+        let to = if name == "lock" { "../home/lock" } else { "../home" };
+        if name == "best" {
+            fs::write(ck.join(name), "of all worlds").unwrap();
+        } else {
+            symlink(to, ck.join(name)).unwrap();
+        }
+        let line = fails(folder, &train("1"), 1);
+        assert!(line.contains(words), "{line}");
+        assert!(content(&home) == before, "{name}");
+        fs::remove_file(ck.join(name)).unwrap();
+    }
+    fs::write(ck.join("lock"), "the key is under the mat").unwrap();
+    assert!(fails(folder, &train("1"), 1).contains("ck/lock: is a file of another program"));
+    fs::remove_file(ck.join("lock")).unwrap();
+    ok(folder, &train("1"));
+    // A folder that is called as an old checkpoint is none.
+    fs::rename(&home, ck.join("epoch-0")).unwrap();
+    ok(folder, &[&train("4")[..], &["--resume"]].concat());
+    assert!(content(&ck.join("epoch-0")) == before && !ck.join("epoch-00002").exists());
+}
+
+#[test]
+fn the_process_that_writes_is_named_and_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let args = ["generate", "rmat", "--vertices", "2000000", "--edges", "30000000", "--out", "ds"];
+    let mut first = command(folder, &args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let lock = folder.join(".ds.partial/lock");
+    let own = first.id().to_string();
+    while !fs::read_to_string(&lock).unwrap_or_default().ends_with(&format!("\n{own}")) {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    assert!(fails(folder, &args, 1).contains(&format!("is writing it (process {own})")));
+    // The number of a process that is there, and does not write: as a container's or another host's would be.
+    let mark = fs::read_to_string(&lock).unwrap().replace(&own, "");
+    fs::write(&lock, format!("{mark}{}", std::process::id())).unwrap();
+    assert_eq!(fails(folder, &args, 1), "error: ds: another gsplit is writing it: wait for it, or stop it");
+    first.kill().unwrap();
+    first.wait().unwrap();
+}
