@@ -20,7 +20,11 @@ impl MappedFile {
     /// Maps the whole file at `path`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(Error::io(path))?;
+        Self::of(path, &File::open(path).map_err(Error::io(path))?)
+    }
+
+    /// Maps the whole of `file`, which may have no name any more; `path` is for messages.
+    pub fn of(path: &Path, file: &File) -> Result<Self> {
         let metadata = file.metadata().map_err(Error::io(path))?;
         if !metadata.is_file() {
             return Err(Error::corrupt(path, "expected a plain file"));
@@ -31,7 +35,7 @@ impl MappedFile {
         // SAFETY: the map is read-only and private to this value. Artifacts are written beside their final path and
         // renamed, never modified in place, so the bytes stay what they were for as long as the map lives; a process
         // that truncates a mapped artifact by hand breaks this contract, as with every memory-mapped format.
-        let map = unsafe { Mmap::map(&file) }.map_err(Error::io(path))?;
+        let map = unsafe { Mmap::map(file) }.map_err(Error::io(path))?;
         Ok(Self { path: path.to_path_buf(), map: Some(map) })
     }
 

@@ -1,21 +1,18 @@
 //! Where an export is written: beside its final place, which it takes in one step when it is whole.
 //!
 //! A folder is a [`Staging`] directory with `gsplit-export.json` in it, by which `--force` knows what it may replace. A
-//! single file is written in such a directory too, so that an interrupt removes it, and then takes its place by a rename.
+//! single file is staged in the same way.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Error as StoreError;
 use gsplit_store::staging::{self, Mark, Staging};
 use serde_json::json;
 
 use super::{ExportFormat, Source};
 use crate::{Error, Result};
 
-/// Says of a folder that an export wrote it, and from what.
-const MARK: Mark = Mark { file: "gsplit-export.json", word: "topology_checksum" };
 /// Buffer of a file that is written by large pieces.
 const BUFFER: usize = 1 << 18;
 
@@ -29,20 +26,10 @@ pub(super) struct Target {
 impl Target {
     /// Refuses what stands at `out`, unless `force` and an export of the same kind left it.
     pub fn begin(out: &Path, format: ExportFormat, force: bool) -> Result<Self> {
-        if !format.is_folder()
-            && let Ok(found) = fs::symlink_metadata(out)
-        {
-            if !force {
-                let problem = "something is there: name another --out, or pass --force to replace an earlier export";
-                return Err(Error::input(out, problem));
-            }
-            if !found.is_file() {
-                return Err(Error::input(out, "is no plain file, so even --force will not replace it"));
-            }
-        }
-        // A file takes its place by a rename of its own.
-        let place = if format.is_folder() { out.to_path_buf() } else { beside(out)? };
-        let target = staging::Target::new(place, MARK);
+        let target = match format.is_folder() {
+            true => staging::Target::new(out, Mark::EXPORT),
+            false => staging::Target::file(out),
+        };
         Ok(Self { out: out.to_path_buf(), format, staging: Staging::begin(target, force)? })
     }
 
@@ -62,7 +49,7 @@ impl Target {
 
     /// Where to write the only file.
     pub fn file(&self) -> PathBuf {
-        self.staging.path("file")
+        self.staging.file()
     }
 
     /// Writes a small text file of a folder.
@@ -84,25 +71,14 @@ impl Target {
                 "topology_checksum": source.dataset().topology_checksum().to_string(),
                 "tool_version": env!("CARGO_PKG_VERSION"),
             });
-            self.write(MARK.file, &format!("{mark:#}\n"))?;
+            self.write(Mark::EXPORT.file, &format!("{mark:#}\n"))?;
             let (files, bytes) = weigh(&self.staging.path(""))?;
             return Ok((self.staging.commit()?, files, bytes));
         }
         let file = self.file();
         let bytes = fs::metadata(&file).map_err(Error::io(&file))?.len();
-        fs::rename(&file, &self.out).map_err(Error::io(&self.out))?;
-        let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(parent).and_then(|folder| folder.sync_all()).map_err(Error::io(parent))?;
-        Ok((self.out, 1, bytes))
+        Ok((self.staging.commit()?, 1, bytes))
     }
-}
-
-/// The directory beside the file `out` in which it is written; nothing ever stands there.
-fn beside(out: &Path) -> Result<PathBuf> {
-    let name = out.file_name().ok_or_else(|| {
-        Error::Store(StoreError::Invalid(format!("{}: expected a path that ends in a name", out.display())))
-    })?;
-    Ok(out.with_file_name(format!(".{}.export", name.to_string_lossy())))
 }
 
 /// Number and bytes of the files below `folder`.

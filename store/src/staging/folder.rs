@@ -13,9 +13,22 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Error, Result};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// What a file is known by as long as nobody writes to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Identity {
+    pub device: u64,
+    pub inode: u64,
+    pub bytes: i64,
+    /// Seconds since 1970.
+    pub changed: String,
+}
 
 /// An open folder.
 #[derive(Debug)]
@@ -88,9 +101,11 @@ impl Folder {
         }
     }
 
-    /// The number of the file `name` in it, by which it is known whatever it is called.
-    pub fn inode(&self, name: &str) -> Option<u64> {
-        statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok().map(|found| found.st_ino)
+    /// What the file `name` in it is known by whatever it is called; `None` if there is nothing.
+    pub fn identity(&self, name: &OsStr) -> Option<Identity> {
+        let found = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let changed = format!("{}.{:09}", found.st_mtime, found.st_mtime_nsec);
+        Some(Identity { device: found.st_dev, inode: found.st_ino, bytes: found.st_size, changed })
     }
 
     /// The names of what is in it.

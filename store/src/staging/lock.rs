@@ -56,7 +56,7 @@ impl LockedFolder {
             try_lock(&lock, folder.path(), target.path())?;
             // The last owner may have removed the file between the opening and the locking: then another may lock a new one.
             let own = lock.metadata().map_err(Error::io(folder.path()))?.ino();
-            if folder.inode(LOCK) == Some(own) {
+            if folder.identity(OsStr::new(LOCK)).is_some_and(|found| found.inode == own) {
                 let locked = Self { parent, name, folder, _lock: lock };
                 return locked.claim().map(|()| locked);
             }

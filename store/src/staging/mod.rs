@@ -5,10 +5,11 @@
 //! ```text
 //! .NAME.partial/
 //!   lock           held by the writer; says that gsplit made the folder, and the writer's process id for messages
-//!   dataset/       what becomes NAME (`artifact/` where it is no dataset)
+//!   dataset/       what becomes NAME (`artifact` where it is no dataset: a folder, or a file)
 //!   journal.json   which stages are finished, where they can be resumed ([`crate::DatasetWriter::resume`])
 //!   scratch/       files of the writer's own
-//!   replaced/      the older artifact while NAME takes its place, where that takes two steps
+//!   replaced       the older artifact while NAME takes its place, where that takes two steps
+//!   together.json  which other artifacts become visible with this one ([`commit_all`])
 //! ```
 //!
 //! Its files are written and fsynced there, then one rename makes it visible; replacing an older artifact is one atomic
@@ -32,17 +33,18 @@ use rustix::fs::FileType;
 use crate::journal::Journal;
 use crate::{Error, Result};
 use lock::LockedFolder;
-use tree::sync_tree;
 
 mod folder;
 mod lock;
 mod target;
 #[cfg(test)]
 mod tests;
+mod together;
 pub(crate) mod tree;
 
 pub use lock::FolderLock;
-pub use target::{Mark, Target};
+pub use target::{Mark, Target, artifact_around};
+pub use together::commit_all;
 
 /// What becomes a dataset.
 pub(crate) const DATASET: &str = "dataset";
@@ -60,7 +62,7 @@ struct Open {
     keep: bool,
 }
 
-/// A directory under construction. Dropped without a commit, it is removed, unless it is worth keeping for the next run.
+/// An artifact under construction, a folder or a file. Dropped without a commit, it is removed, unless it is worth keeping for the next run.
 #[derive(Debug)]
 pub struct Staging {
     target: Target,
@@ -96,7 +98,10 @@ impl Staging {
     pub(crate) fn restart(&self) -> Result<()> {
         self.keep(false);
         self.folder.clear()?;
-        self.folder.folder().make(OsStr::new(self.content))
+        match self.target.is_folder() {
+            true => self.folder.folder().make(OsStr::new(self.content)),
+            false => Ok(()),
+        }
     }
 
     /// Removes what an earlier run left but for these files and folders of it, where they are files and folders.
@@ -123,10 +128,15 @@ impl Staging {
         }
     }
 
-    /// Where to write: `name` may have folders, separated by `/`.
+    /// Where to write the file `name` of a folder: it may have folders, separated by `/`.
     pub fn path(&self, name: &str) -> PathBuf {
+        self.file().join(name)
+    }
+
+    /// Where to write the artifact that is a file.
+    pub fn file(&self) -> PathBuf {
         drop(OPEN.lock().unwrap_or_else(PoisonError::into_inner)); // waits for the exit after `remove_all`
-        self.root().join(self.content).join(name)
+        self.root().join(self.content)
     }
 
     /// The folder around what becomes the artifact.
@@ -137,16 +147,9 @@ impl Staging {
     /// Makes the artifact visible at its final path, which it returns. Whoever writes without locks may have been there
     /// first: without `replace` its artifact stays and this one is refused.
     pub fn commit(self) -> Result<PathBuf> {
-        sync_tree(&self.path(""))?;
-        {
-            let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner); // no interrupt from here on
-            self.appear()?;
-            for entry in open.iter_mut().filter(|entry| Arc::ptr_eq(&entry.folder, &self.folder)) {
-                entry.keep = false;
-            }
-        }
-        self.folder.parent().sync()?;
-        Ok(self.target.path().to_path_buf()) // drop removes the rest, and with it the replaced artifact
+        let path = self.target.path().to_path_buf();
+        commit_all(vec![self])?;
+        Ok(path)
     }
 
     fn appear(&self) -> Result<()> {
@@ -166,10 +169,11 @@ impl Staging {
 
     /// Undoes, or finishes, a replacement that was killed half-way.
     fn mend(&self) -> Result<()> {
+        together::mend(self)?;
         let (folder, parent) = (self.folder.folder(), self.folder.parent());
         let (replaced, name) = (OsStr::new(REPLACED), self.target.name()?);
         match (folder.kind(replaced)?, parent.kind(name)?) {
-            (Some(FileType::Directory), None) => folder.rename(replaced, parent, name),
+            (Some(FileType::Directory | FileType::RegularFile), None) => folder.rename(replaced, parent, name),
             _ => folder.remove(replaced),
         }
     }

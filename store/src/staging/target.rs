@@ -9,7 +9,7 @@ use rustix::fs::FileType;
 
 use super::folder::Folder;
 use crate::document::Document;
-use crate::{Dataset, Error, Result};
+use crate::{Dataset, DatasetManifest, Error, PartitionMeta, PlacementMeta, PresampleMeta, Result};
 
 /// By what gsplit knows a folder that it made: a file in it that has a word within its first bytes.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +21,17 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// For a place where nothing will stand.
-    pub const NONE: Self = Self { file: "", word: "" };
+    /// That of a dataset in another tool's format.
+    pub const EXPORT: Self = Self { file: "gsplit-export.json", word: "topology_checksum" };
 
     /// A document of the format `T` called `file`, of whatever version, sound or not.
     pub const fn document<T: Document>(file: &'static str) -> Self {
         Self { file, word: T::FORMAT }
+    }
+
+    /// Whether the folder `name` in `parent` carries it.
+    fn is_in_folder(self, parent: &Folder, name: &OsStr) -> Result<bool> {
+        Ok(parent.below(name)?.is_some_and(|folder| self.is_in(&folder)))
     }
 
     /// Whether `folder` carries it.
@@ -38,25 +43,42 @@ impl Mark {
     }
 }
 
+/// Those of all artifacts that are folders, those of other crates included.
+const MARKS: [Mark; 7] = [
+    Mark::document::<DatasetManifest>("dataset.json"),
+    Mark::document::<PresampleMeta>("presample.json"),
+    Mark::document::<PartitionMeta>("partition.json"),
+    Mark::document::<PlacementMeta>("placement.json"),
+    Mark { file: "checkpoint.json", word: "gsplit-checkpoint" },
+    Mark { file: "pack.json", word: "gsplit-pack" },
+    Mark::EXPORT,
+];
+
 /// Where an artifact will stand.
 #[derive(Clone, Debug)]
 pub struct Target {
     path: PathBuf,
     /// Folder that the user named: no link is followed below it.
     root: PathBuf,
-    mark: Mark,
+    /// `None` for a plain file.
+    mark: Option<Mark>,
 }
 
 impl Target {
-    /// A path of the user's choice.
+    /// A folder at a path of the user's choice.
     pub fn new(path: impl Into<PathBuf>, mark: Mark) -> Self {
+        Self { mark: Some(mark), ..Self::file(path) }
+    }
+
+    /// A file at a path of the user's choice.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { root: parent_of(&path), path, mark }
+        Self { root: parent_of(&path), path, mark: None }
     }
 
     /// A place within `dataset`, whose folders are gsplit's own.
     pub(crate) fn within(dataset: &Dataset, path: PathBuf, mark: Mark) -> Self {
-        Self { path, root: dataset.path().to_path_buf(), mark }
+        Self { path, root: dataset.path().to_path_buf(), mark: Some(mark) }
     }
 
     /// The path.
@@ -79,21 +101,28 @@ impl Target {
             None => Ok(false),
             Some(FileType::Symlink) => Err(Error::Foreign { path: path(), found: "a link" }),
             Some(_) if !replace => Err(Error::Exists(path())),
-            Some(FileType::Directory) if parent.below(name)?.is_some_and(|found| self.mark.is_in(&found)) => Ok(true),
-            Some(_) => Err(Error::NotReplaced { path: path(), document: self.mark.file }),
+            Some(kind) => match self.mark {
+                None if kind == FileType::RegularFile => Ok(true),
+                None => Err(Error::Foreign { path: path(), found: "no plain file" }),
+                Some(mark) if kind == FileType::Directory && mark.is_in_folder(parent, name)? => Ok(true),
+                Some(mark) => Err(Error::NotReplaced { path: path(), document: mark.file }),
+            },
         }
     }
 
     /// Removes what stands there, if gsplit made it; the mark goes last, so that a removal that was killed is taken up again.
     pub fn remove(&self) -> Result<()> {
         let (parent, name) = (self.parent()?, self.name()?);
-        let Some(folder) = parent.below(name)? else { return Ok(()) };
-        if self.mark.is_in(&folder) {
-            folder.clear(|name| name == self.mark.file)?;
-            return parent.remove(name);
+        match (parent.below(name)?, self.mark) {
+            (Some(folder), Some(mark)) if mark.is_in(&folder) => {
+                folder.clear(|name| name == mark.file)?;
+                parent.remove(name)
+            }
+            _ => {
+                parent.remove_empty(name);
+                Ok(())
+            }
         }
-        parent.remove_empty(name);
-        Ok(())
     }
 
     /// Opens the folder around it; those that are missing are made.
@@ -108,6 +137,11 @@ impl Target {
             parent = parent.below(name)?.ok_or_else(missing)?;
         }
         Ok(parent)
+    }
+
+    /// Whether it is a folder.
+    pub(super) fn is_folder(&self) -> bool {
+        self.mark.is_some()
     }
 
     /// What it is called in the folder around it.
@@ -130,4 +164,13 @@ fn parent_of(path: &Path) -> PathBuf {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
         _ => PathBuf::from("."),
     }
+}
+
+/// The artifact of gsplit's that `folder` is or lies in, and the document that says so. `folder` need not be there yet.
+pub fn artifact_around(folder: &Path) -> Option<(&Path, &'static str)> {
+    folder.ancestors().find_map(|folder| {
+        let opened = Folder::open(folder).ok()?;
+        let mark = MARKS.iter().find(|mark| mark.is_in(&opened))?;
+        Some((folder, mark.file))
+    })
 }

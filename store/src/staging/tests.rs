@@ -267,3 +267,65 @@ fn no_link_leads_out_of_a_dataset() {
     }
     assert_eq!(fs::read_dir(path.join("presample")).unwrap().count(), 0);
 }
+
+#[test]
+fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
+    const FILES: [&str; 4] = ["p.npy", "p.ids.npy", "elsewhere/e.npy", "elsewhere/e.ids.npy"];
+    let begin = |folder: &Path, replace| {
+        let begin = |name| Staging::begin(Target::file(folder.join(name)), replace);
+        FILES.into_iter().map(begin).collect::<Result<Vec<_>>>()
+    };
+    let write = |stagings: &[Staging], text: &str| {
+        stagings.iter().for_each(|staging| fs::write(staging.file(), text).unwrap());
+    };
+    let texts = |folder: &Path| FILES.map(|name| fs::read_to_string(folder.join(name)).unwrap_or_default());
+    for replace in [false, true] {
+        let mut kills = 0..;
+        loop {
+            let folder = tempfile::tempdir().unwrap();
+            let folder = folder.path();
+            if replace {
+                // One of them was not there before.
+                let stagings = begin(folder, false).unwrap();
+                write(&stagings, "old");
+                commit_all(stagings).unwrap();
+                fs::remove_file(folder.join(FILES[1])).unwrap();
+            }
+            let before = texts(folder);
+            let stagings = begin(folder, replace).unwrap();
+            write(&stagings, "new");
+            let steps = together::steps(&stagings);
+            let killed_after = kills.next().unwrap();
+            for step in steps.iter().take(killed_after) {
+                step.run(&stagings).unwrap();
+                let now = texts(folder);
+                let both = now.iter().any(|text| text == "old") && now.iter().any(|text| text == "new");
+                assert!(!both, "old beside new after {step:?}: {now:?}");
+            }
+            stagings.iter().for_each(|staging| staging.keep(true));
+            drop(stagings);
+            if killed_after == steps.len() {
+                assert!(texts(folder).iter().all(|text| text == "new"));
+                assert!(matches!(begin(folder, false), Err(Error::Exists(_))));
+            } else {
+                let stagings = begin(folder, replace).unwrap();
+                assert_eq!(texts(folder), before, "killed after {killed_after} steps of {steps:?}");
+                write(&stagings, "newer");
+                // Whoever comes in between is left alone, and what had appeared is taken back.
+                if !replace {
+                    fs::write(folder.join(FILES[0]), "mine").unwrap();
+                    assert!(matches!(commit_all(stagings), Err(Error::Exists(_))));
+                    assert_eq!(texts(folder), ["mine", "", "", ""]);
+                } else {
+                    commit_all(stagings).unwrap();
+                    assert!(texts(folder).iter().all(|text| text == "newer"));
+                }
+            }
+            drop(begin(folder, true).unwrap());
+            assert!(tree::lengths(folder).unwrap().keys().all(|name| !name.contains(".partial")), "nothing is left");
+            if killed_after == steps.len() {
+                break;
+            }
+        }
+    }
+}

@@ -6,8 +6,12 @@ use std::path::Path;
 
 use crate::{Error, Result};
 
-/// Flushes the directory entries below `path` to disk; the files' contents were fsynced by their writers.
+/// Flushes the directory entries below `path` to disk, or a file; the contents of files in a folder were fsynced by their
+/// writers.
 pub(crate) fn sync_tree(path: &Path) -> Result<()> {
+    if path.is_file() {
+        return sync(path);
+    }
     for entry in fs::read_dir(path).map_err(Error::io(path))? {
         let entry = entry.map_err(Error::io(path))?;
         if entry.file_type().map_err(Error::io(path))?.is_dir() {

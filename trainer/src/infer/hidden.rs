@@ -5,7 +5,7 @@
 //! it. On several GPUs each chunk is copied to all of them, by the driver, on a stream of the target's own, so that layers above
 //! read rows at home: a layer reads each row once an edge and chunk, but it is written once. Rows lie in the type of the place's
 //! rows, as they do in training, and are read as f32.
-//! The file has no name any more once it is written: it goes with the map, whatever becomes of the process. GPUs read rows
+//! The file never has a name: it goes with the map, whatever becomes of the process. GPUs read rows
 //! in the host's memory over the bus where the driver can pin them; other rows are gathered by the host.
 
 use std::fs::File;
@@ -148,22 +148,21 @@ pub enum HiddenWriter<T: Pod> {
     Device(Vec<OnGpu<T>>),
     /// In memory.
     Memory(InMemory),
-    /// In the file at this path.
+    /// In a file in this folder.
     File(PathBuf, File),
 }
 
 impl<T: Cell> HiddenWriter<T> {
-    /// Begins `len` values of layer `layer` at their home, for workers at `places`; in the host's memory where a GPU has not as
+    /// Begins `len` values at their home, for workers at `places`; in the host's memory where a GPU has not as
     /// much left as it said.
     ///
     /// # Errors
     /// [`Error::Store`] where the file cannot be made, [`Error::Option`] where the machine would never have the memory.
-    pub fn begin(home: Home<'_>, places: &[Place], layer: usize, len: usize) -> Result<Self> {
+    pub fn begin(home: Home<'_>, places: &[Place], len: usize) -> Result<Self> {
         match home {
             Home::Disk(folder) => {
-                let path = folder.join(format!("layer-{layer}"));
-                let file = File::create(&path).map_err(StoreError::io(&path))?;
-                Ok(Self::File(path, file))
+                let file = tempfile::tempfile_in(folder).map_err(StoreError::io(folder))?;
+                Ok(Self::File(folder.to_path_buf(), file))
             }
             Home::Device => match on_gpus(places, len) {
                 Ok(tables) => Ok(Self::Device(tables)),
@@ -211,11 +210,7 @@ impl<T: Cell> HiddenWriter<T> {
                 Ok(Hidden::Device(tables))
             }
             Self::Memory(values) => Ok(Hidden::Memory(values)),
-            Self::File(path, _) => {
-                let map = MappedFile::open(&path)?;
-                std::fs::remove_file(&path).map_err(StoreError::io(&path))?;
-                Ok(Hidden::Mapped(map))
-            }
+            Self::File(path, file) => Ok(Hidden::Mapped(MappedFile::of(&path, &file)?)),
         }
     }
 }
@@ -241,7 +236,7 @@ pub enum Slots<'t, T> {
     Memory(&'t mut [T]),
     /// In a file, from value `next` on.
     File {
-        /// Where it is.
+        /// The folder it is in.
         path: &'t Path,
         /// The file.
         file: &'t File,

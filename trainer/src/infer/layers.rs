@@ -160,7 +160,7 @@ impl<'a> LayerWise<'a> {
         let (in_dim, out_dim) = (self.in_dim(layer), self.model().out_dim(layer));
         let bounds = Bounds { graph: self.graph, wanted, limit: self.limit(layer)? };
         let below = below.map(|below| below.reader(self.model().place()));
-        let begin = |home| HiddenWriter::begin(home, &self.team.places(), layer, bounds.count() * out_dim);
+        let begin = |home| HiddenWriter::begin(home, &self.team.places(), bounds.count() * out_dim);
         let mut above: Option<HiddenWriter<A>> = home.map(begin).transpose()?;
         let visit = visit.map(|visit| -> &mut Visit<'_> { visit });
         let chunks = Chunks::new(bounds, above.as_mut().map(|above| (above.slots(), out_dim)), visit);

@@ -12,5 +12,6 @@ pub use chunks::Chunk;
 pub use hidden::Hidden;
 pub use layers::{LayerWise, Room, check_stop};
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
+pub use table::ids_beside;
 pub use team::Team;
 pub use trained::Trained;

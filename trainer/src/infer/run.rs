@@ -1,11 +1,11 @@
 //! `gsplit infer`: predictions, embeddings and scores of a trained model on a dataset.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
-use gsplit_store::staging::{Mark, Staging, Target};
-use gsplit_store::{Column, Dataset, FeatureTable, Progress, Split, Unit};
+use gsplit_store::staging::commit_all;
+use gsplit_store::{Column, Dataset, Error as StoreError, FeatureTable, Progress, Split, Unit};
 use serde::Serialize;
 
 use super::table::{Cells, Ids, Table, Values};
@@ -141,10 +141,9 @@ pub fn infer(
     let mut scores = scored.transpose()?;
     let ids = Ids::open(dataset)?;
     let mut output = Output::begin(config, &trained, &ids, model.width(embedding))?;
-    let scratch = Staging::begin(Target::new(scratch_place(config), Mark::NONE), false)?;
-    let scratch_folder = scratch.path("");
+    let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
-    let room = Room { bytes: memory / 2, scratch: Some(&scratch_folder), device_bytes: None, remedy };
+    let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
     let graph = Graph::new(topology.indptr(), topology.indices())?;
     let pinned = pinned(&features, &places[0], progress)?;
     let sources = places.iter().enumerate().map(|(worker, place)| match &pinned {
@@ -284,15 +283,17 @@ fn labels(
     Ok(Some((labels, metric)))
 }
 
-/// Where finished layers are kept while they are needed.
-fn scratch_place(config: &InferConfig) -> PathBuf {
-    let out = config.out.as_ref().or(config.embeddings.as_ref());
-    let name = match out.and_then(|out| out.file_name()) {
-        Some(name) => format!("{}.layers", name.to_string_lossy()),
-        None => format!("gsplit-infer-{}", std::process::id()),
+/// Where finished layers are kept while they are needed, in files without a name. Fails where none can be made, which is better
+/// known before the work.
+fn scratch_folder(config: &InferConfig) -> Result<PathBuf> {
+    let beside = |out: &PathBuf| match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
     };
-    let folder = config.scratch.clone().or_else(|| Some(out?.parent().unwrap_or(Path::new("")).to_path_buf()));
-    folder.unwrap_or_else(std::env::temp_dir).join(name)
+    let folder = config.scratch.clone().or_else(|| config.out.as_ref().or(config.embeddings.as_ref()).map(beside));
+    let folder = folder.unwrap_or_else(std::env::temp_dir);
+    std::fs::create_dir_all(&folder).and_then(|()| tempfile::tempfile_in(&folder)).map_err(StoreError::io(&folder))?;
+    Ok(folder)
 }
 
 /// The files that were asked for.
@@ -363,8 +364,11 @@ impl<'a> Output<'a> {
         }
     }
 
+    /// Makes all files visible, as one.
     fn finish(self) -> Result<()> {
-        [self.predictions, self.embeddings].into_iter().flatten().try_for_each(Table::finish)
+        let tables = [self.predictions, self.embeddings].into_iter().flatten();
+        let files = tables.map(Table::finish).collect::<Result<Vec<_>>>()?;
+        Ok(commit_all(files.into_iter().flatten().collect())?)
     }
 }
 

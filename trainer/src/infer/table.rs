@@ -6,9 +6,10 @@
 //! NAME.parquet   columns `id` (int64 or string) and the values, which are lists where they are wide
 //! ```
 //!
-//! Rows are in the dataset's order. Files are written beside their final place, which they take when they are whole.
+//! Rows are in the dataset's order. Files are written beside their final place, which all of a run take as one when all are
+//! whole ([`commit_all`](gsplit_store::staging::commit_all)).
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use arrow_array::{
     ArrayRef, FixedSizeListArray, Float32Array, Int32Array, Int64Array, RecordBatch, StringArray, UInt8Array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use gsplit_store::staging::{Mark, Staging, Target};
+use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Column, ColumnWriter, Dataset, Error as StoreError, Names, NamesWriter, NpyWriter};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, ZstdLevel};
@@ -106,14 +107,19 @@ impl Ids {
     }
 }
 
-/// A file under construction. Dropped before [`Table::finish`], it leaves nothing.
+/// The file of the ids that belong to the values in `out`, if they have one of their own.
+pub fn ids_beside(out: &Path, string_ids: bool) -> Option<PathBuf> {
+    let end = if string_ids { "ids.arrow" } else { "ids.npy" };
+    out.extension().is_some_and(|extension| extension == "npy").then(|| out.with_extension(end))
+}
+
+/// A file under construction, and that of its ids. Dropped, it leaves nothing.
 pub struct Table<'a> {
     ids: &'a Ids,
     values: Values,
     writer: Writer,
-    /// Under construction, and where it will stand.
-    files: Vec<(PathBuf, PathBuf)>,
-    _staging: Staging,
+    /// The values, then the ids where they have a file of their own.
+    files: Vec<Staging>,
 }
 
 enum Writer {
@@ -130,7 +136,7 @@ impl<'a> Table<'a> {
     /// Begins the file at `out`, whose column of values is called `name`. What stands there is replaced with `force` only.
     ///
     /// # Errors
-    /// [`Error::Option`] if the name ends in neither `.npy` nor `.parquet`, or if something stands there.
+    /// [`Error::Option`] if the name ends in neither `.npy` nor `.parquet`, [`Error::Store`] if something stands there.
     pub fn begin(out: &Path, name: &str, values: Values, ids: &'a Ids, force: bool) -> Result<Self> {
         let parquet = match out.extension().and_then(|end| end.to_str()) {
             Some("npy") => false,
@@ -140,41 +146,21 @@ impl<'a> Table<'a> {
                 return Err(Error::Option(format!("{}: {problem}", out.display())));
             }
         };
-        let beside = |end: &str| out.with_extension(end);
-        let finals = match (parquet, ids) {
-            (true, _) => vec![out.to_path_buf()],
-            (false, Ids::Names(_)) => vec![out.to_path_buf(), beside("ids.arrow")],
-            (false, _) => vec![out.to_path_buf(), beside("ids.npy")],
-        };
-        for path in &finals {
-            match fs::symlink_metadata(path) {
-                Ok(found) if !force || !found.is_file() => {
-                    let problem = match found.is_file() {
-                        true => "is there already: name another file, or pass --force to replace it",
-                        false => "is there, and no plain file: name another file",
-                    };
-                    return Err(Error::Option(format!("{}: {problem}", path.display())));
-                }
-                _ => {}
-            }
-        }
-        let file_name = out.file_name().unwrap_or_default().to_string_lossy();
-        let staging =
-            Staging::begin(Target::new(out.with_file_name(format!(".{file_name}.infer")), Mark::NONE), false)?;
-        let files: Vec<(PathBuf, PathBuf)> =
-            finals.into_iter().enumerate().map(|(i, path)| (staging.path(&format!("file-{i}")), path)).collect();
+        let finals = [Some(out.to_path_buf()), ids_beside(out, matches!(ids, Ids::Names(_)))];
+        let begin = |path| Staging::begin(Target::file(path), force);
+        let files = finals.into_iter().flatten().map(begin).collect::<gsplit_store::Result<Vec<_>>>()?;
         let writer = match parquet {
-            true => parquet_writer(&files[0].0, name, values, ids)?,
+            true => parquet_writer(&files[0].file(), name, values, ids)?,
             false => {
-                let column = ColumnWriter::create(&files[0].0, values.descr(), values.width())?;
+                let column = ColumnWriter::create(files[0].file(), values.descr(), values.width())?;
                 let ids = match ids {
-                    Ids::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(&files[1].0)?)),
-                    _ => NpyIds::Numbers(NpyWriter::create(&files[1].0)?),
+                    Ids::Names(_) => NpyIds::Names(Box::new(NamesWriter::create(files[1].file())?)),
+                    _ => NpyIds::Numbers(NpyWriter::create(files[1].file())?),
                 };
                 Writer::Npy(Box::new((column, ids)))
             }
         };
-        Ok(Self { ids, values, writer, files, _staging: staging })
+        Ok(Self { ids, values, writer, files })
     }
 
     /// Appends the rows of `vertices`.
@@ -206,8 +192,8 @@ impl<'a> Table<'a> {
         Ok(())
     }
 
-    /// Makes the file visible.
-    pub fn finish(self) -> Result<()> {
+    /// Ends the files, which are to be made visible.
+    pub fn finish(self) -> Result<Vec<Staging>> {
         match self.writer {
             Writer::Npy(npy) => {
                 let (column, ids) = *npy;
@@ -222,13 +208,7 @@ impl<'a> Table<'a> {
                 file.sync_all().map_err(StoreError::io(&path))?;
             }
         }
-        // The ids come before the values that they belong to.
-        for (from, to) in self.files.iter().rev() {
-            fs::rename(from, to).map_err(StoreError::io(to))?;
-        }
-        let parent = self.files[0].1.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let parent = parent.unwrap_or(Path::new("."));
-        Ok(File::open(parent).and_then(|folder| folder.sync_all()).map_err(StoreError::io(parent))?)
+        Ok(self.files)
     }
 }
 
