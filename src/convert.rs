@@ -9,6 +9,7 @@ use gsplit_preprocess::memory::shown;
 use serde_json::json;
 
 use crate::describe::report;
+use gsplit::outputs::Outputs;
 use gsplit::ui::{self, Ui};
 
 /// Turn a raw graph into a dataset directory
@@ -52,6 +53,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         return plan.check(|_| false).map_err(usage);
     }
     let start = Instant::now();
+    let mut outputs = Outputs::new(args.force).reads("INPUT", &args.input);
+    if let Some(nodes) = &args.options.read.nodes {
+        outputs = outputs.reads("--nodes", nodes);
+    }
+    outputs.artifact("--out", &args.out)?;
     let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
 }

@@ -1,17 +1,19 @@
 //! `gsplit evaluate`: stored partitions side by side, on fresh mini-batches.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use gsplit_partition::Error;
 use gsplit_partition::evaluate::{
-    Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Spread, evaluate, plot,
+    Evaluation, Expectation, LayerEvaluation, MAKER, MapEvaluation, Options, Spread, evaluate, plot,
 };
+use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
 use serde_json::json;
 
 use crate::partition::on_servers;
+use gsplit::outputs::Outputs;
 use gsplit::ui::{self, Ui};
 
 /// Tell whether partitions are good: measure them on fresh mini-batches
@@ -41,6 +43,9 @@ pub struct Args {
     /// Draw cross edges and imbalance of every map and layer into this SVG file
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Replace what is at --svg, whoever made it
+    #[arg(long)]
+    force: bool,
 }
 
 /// Runs the subcommand.
@@ -50,9 +55,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let maps = choose_maps(&args, &dataset)?;
     let presample = choose_presample(&args, &dataset, ui)?;
     let setting = args.options.setting(presample.as_ref()).map_err(explain)?;
-    if let Some(path) = &args.svg {
-        check_place(path)?;
-    }
+    // What stands in the way of writing the picture is better known before the work is done.
+    let picture = args.svg.as_deref().map(|path| {
+        let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
+        outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
+        anyhow::Ok(Staging::begin(Target::file(path), true)?)
+    });
+    let picture = picture.transpose()?;
     if let Some(presample) = presample.as_ref().filter(|presample| !setting.is_of(presample)) {
         let config = &presample.meta().config;
         ui.note(&format!(
@@ -71,9 +80,10 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     }
     ui.json(&all);
     say(&evaluation, &dataset, ui);
-    if let Some(path) = &args.svg {
-        std::fs::write(path, plot(&evaluation, dataset.name())).map_err(gsplit_store::Error::io(path))?;
-        ui.say(format_args!("drawn in {}", path.display()));
+    if let Some(picture) = picture {
+        let file = picture.file();
+        std::fs::write(&file, plot(&evaluation, dataset.name())).map_err(gsplit_store::Error::io(&file))?;
+        ui.say(format_args!("drawn in {}", picture.commit()?.display()));
     }
     Ok(())
 }
@@ -134,18 +144,6 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
             several.join(", ")
         ))),
     }
-}
-
-/// What stands in the way of writing the picture is better known before the work is done.
-fn check_place(path: &Path) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if !folder.is_dir() {
-        return Err(ui::usage(format!("--svg {}: there is no folder {}", path.display(), folder.display())));
-    }
-    if path.is_dir() {
-        return Err(ui::usage(format!("--svg {}: is a folder; name a file", path.display())));
-    }
-    Ok(())
 }
 
 /// The table, a column for each map.

@@ -8,6 +8,7 @@ use gsplit_preprocess::export::{ExportFormat, ExportOptions, export};
 use gsplit_store::Dataset;
 use serde_json::json;
 
+use gsplit::outputs::Outputs;
 use gsplit::ui::{self, Ui, bytes};
 
 /// Write a dataset in the format of another tool
@@ -41,6 +42,11 @@ pub struct Args {
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let started = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
+    let mut outputs = Outputs::new(args.options.force).reads("DATASET", &args.dataset);
+    match args.format.is_folder() {
+        true => outputs.artifact("--out", &args.out)?,
+        false => outputs.file("--out", &args.out, None)?,
+    }
     let written = export(&dataset, args.format, &args.out, &args.options, ui).map_err(|error| match error {
         Error::Option(problem) => ui::usage(problem),
         error => error.into(),

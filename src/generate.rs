@@ -8,6 +8,7 @@ use gsplit_preprocess::Error;
 use gsplit_preprocess::generate::{Generator, community, generate, rmat};
 
 use crate::describe::report;
+use gsplit::outputs::Outputs;
 use gsplit::ui::{self, Ui};
 
 /// Generate a random graph as a dataset directory
@@ -45,6 +46,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Kind::Community(target) => (Generator::Community(target.options), target.out, target.force),
     };
     let started = Instant::now();
+    Outputs::new(force).artifact("--out", &out)?;
     let (dataset, reused) = generate(&generator, &out, force, ui).map_err(|error| match error {
         Error::Option(problem) => ui::usage(problem),
         error => error.into(),

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Dataset;
-use gsplit_trainer::{InferConfig, infer};
+use gsplit_trainer::{InferConfig, ids_beside, infer};
 use serde_json::json;
 
 use crate::environment;
 use crate::train::as_usage;
+use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
 
 /// Predict with a trained model, for every vertex of a graph of any size
@@ -45,6 +46,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     environment::set(&[environment::IDLE_THREADS_SLEEP, ("GSPLIT_GEMM", "gemm")])?;
     let started = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
+    check_outputs(&args, &dataset)?;
     let memory = args.memory.unwrap_or_default().total();
     let summary = infer(&dataset, &args.config, memory, Some(stop_gently()), ui).map_err(as_usage)?;
     let seconds = started.elapsed().as_secs_f64();
@@ -71,4 +73,19 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         "seconds": seconds, "peak_rss_mb": peak_rss_mb(),
     }));
     Ok(())
+}
+
+/// What stands in the way of writing is better known before the work is done.
+fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
+    let config = &args.config;
+    let mut outputs =
+        Outputs::new(config.force).reads("DATASET", &args.dataset).reads("--checkpoint", &config.checkpoint);
+    for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
+        let Some(out) = out else { continue };
+        outputs.file(option, out, None)?;
+        if let Some(ids) = ids_beside(out, dataset.manifest().string_ids) {
+            outputs.file(option, &ids, None)?;
+        }
+    }
+    config.scratch.iter().try_for_each(|scratch| outputs.folder("--scratch", scratch))
 }

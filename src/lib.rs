@@ -3,4 +3,5 @@
 
 pub mod arguments;
 pub mod launch;
+pub mod outputs;
 pub mod ui;

@@ -8,6 +8,7 @@ use gsplit_preprocess::pack::{self as packing, PackOptions, PackSummary};
 use gsplit_store::Dataset;
 use serde_json::json;
 
+use gsplit::outputs::Outputs;
 use gsplit::ui::{self, Ui, bytes};
 
 /// Pack a dataset into Parquet files, for moving and keeping it
@@ -50,6 +51,7 @@ pub struct UnpackArgs {
 /// Runs `gsplit pack`.
 pub fn pack(args: PackArgs, ui: &Ui) -> anyhow::Result<()> {
     let start = Instant::now();
+    Outputs::new(args.force).reads("DATASET", &args.dataset).artifact("--out", &args.out)?;
     let dataset = Dataset::open(&args.dataset)?;
     let options = PackOptions { level: args.level, force: args.force };
     let summary = packing::pack(&dataset, &args.out, &options, ui).map_err(usage)?;
@@ -60,6 +62,7 @@ pub fn pack(args: PackArgs, ui: &Ui) -> anyhow::Result<()> {
 /// Runs `gsplit unpack`.
 pub fn unpack(args: UnpackArgs, ui: &Ui) -> anyhow::Result<()> {
     let start = Instant::now();
+    Outputs::new(args.force).reads("PACKED", &args.packed).artifact("--out", &args.out)?;
     let summary = packing::unpack(&args.packed, &args.out, args.force, ui)?;
     report("unpacked", &args.out, summary, start, ui);
     Ok(())

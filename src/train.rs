@@ -6,13 +6,15 @@ use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
 use gsplit_store::Dataset;
 use gsplit_trainer::{
-    EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace, TrainConfig, train,
+    EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace, TrainConfig,
+    foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
 use crate::environment;
 use cache_room::CacheRoom;
 use config_file::{ConfigFile, Places, to_toml};
+use gsplit::outputs::{Known, Outputs};
 use gsplit::ui::{Ui, give_up, stop_gently, usage};
 use processes::Processes;
 
@@ -108,6 +110,9 @@ pub struct Args {
     /// Write a record of the last N mini-batches into the logs too, after every N; 0 for never. Losses are the same with it
     #[arg(long, value_name = "N", default_value_t = 0)]
     log_every: u32,
+    /// Replace what is in the place of a log, whoever made it; an earlier log of gsplit's is replaced without
+    #[arg(long)]
+    force: bool,
 }
 
 impl Args {
@@ -196,7 +201,11 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }
-    let dataset = Dataset::open(&args.dataset.context("a dataset is needed")?)?;
+    let dataset = args.dataset.as_deref().context("a dataset is needed")?;
+    if processes.is_none_or(Processes::leads) {
+        check_outputs(&args, dataset)?;
+    }
+    let dataset = Dataset::open(dataset)?;
     ui.say(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks{}, {}",
         dataset.name(),
@@ -253,6 +262,35 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         ui.say(format_args!("checkpoint: {}", folder.display()));
     }
     ui.json(&json!({ "dataset": dataset.name(), "config": config, "summary": summary }));
+    Ok(())
+}
+
+/// Where a run may write: what stands in the way is better known before an epoch is done.
+fn check_outputs(args: &Args, dataset: &Path) -> anyhow::Result<()> {
+    let mut outputs = Outputs::new(args.force).reads("DATASET", dataset);
+    for (name, read) in [("--config", args.file.as_deref()), ("--rendezvous-secret", args.processes.secret_file())] {
+        outputs = read.into_iter().fold(outputs, |outputs, read| outputs.reads(name, read));
+    }
+    if let Some(folder) = &args.checkpoint {
+        outputs.folder("--checkpoint", folder)?;
+        ["lock", "best"].iter().try_for_each(|own| outputs.artifact("--checkpoint", &folder.join(own)))?;
+    }
+    if let Some(folder) = &args.tensorboard {
+        outputs.folder("--tensorboard", folder)?;
+        if let Some(events) = [folder.clone(), folder.join("steps")].iter().find_map(|folder| foreign_events(folder))
+            && !args.force
+        {
+            let (folder, events) = (folder.display(), events.display());
+            anyhow::bail!(
+                "--tensorboard {folder}: {events} is not of gsplit's, and a run would void it: name another folder, or pass --force"
+            );
+        }
+    }
+    for (option, log, known) in
+        [("--log", &args.log, is_json_log as Known), ("--log-csv", &args.log_csv, is_csv_log as Known)]
+    {
+        log.iter().try_for_each(|log| outputs.file(option, log, Some(known)))?;
+    }
     Ok(())
 }
 

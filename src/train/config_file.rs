@@ -21,7 +21,7 @@ use gsplit::ui::usage;
 /// The table of the options that are no part of [`TrainConfig`].
 const RUN: &str = "run";
 /// What cannot stand in a file.
-const NOT_IN_FILES: [&str; 7] = ["dataset", "config", "print-config", "help", "version", "json", "quiet"];
+const NOT_IN_FILES: [&str; 8] = ["dataset", "config", "print-config", "force", "help", "version", "json", "quiet"];
 
 /// Where the options of `gsplit train` stand in a file.
 pub struct Places(BTreeMap<(String, String), Arg>);

@@ -151,7 +151,7 @@ fn bad_input_is_one_line() {
     for args in [["--batch-size", "0"], ["--batches", "0"], ["--batches", "100001"], ["--fanouts", "5,x"]] {
         fails(folder, &[&["evaluate", "ds"][..], &args].concat(), 2);
     }
-    for (path, words) in [("no/plot.svg", "there is no folder no"), ("ds", "is a folder")] {
+    for (path, words) in [("ds", "which is read (DATASET)"), ("ds/plot.svg", "lies in")] {
         says(&[&["ds", "--svg", path][..], &complete].concat(), 2, words);
     }
     for fanouts in ["5", "4"] {

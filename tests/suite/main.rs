@@ -15,6 +15,7 @@ mod export;
 #[cfg(feature = "train")]
 mod gpus;
 mod layering;
+mod outputs;
 mod pack;
 mod partitioners;
 #[cfg(feature = "train")]

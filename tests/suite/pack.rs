@@ -22,6 +22,6 @@ fn packing_and_unpacking_gives_the_same_dataset() {
 
     assert!(fails(folder, &["unpack", "packed", "--out", "back"], 1).contains("already there"));
     ok(folder, &["unpack", "packed", "--out", "back", "--force"]);
-    assert!(fails(folder, &["pack", "ds", "--out", "ds", "--force"], 1).contains("--force"));
+    assert!(fails(folder, &["pack", "ds", "--out", "ds", "--force"], 2).contains("which is read"));
     fails(folder, &["pack", "ds", "--out", "other", "--level", "23"], 2);
 }

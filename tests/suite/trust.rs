@@ -134,6 +134,8 @@ fn checkpoints_leave_what_they_did_not_make() {
         (".epoch.partial", ".epoch.partial: is a link"),
     ] {
         let to = if name == "lock" { "../home/lock" } else { "../home" };
+        // Earlier rounds have locked the folder.
+        let _ = fs::remove_file(ck.join(name));
         if name == "best" {
             fs::write(ck.join(name), "of all worlds").unwrap();
         } else {
@@ -172,4 +174,52 @@ fn the_process_that_writes_is_named_and_no_other() {
     assert_eq!(fails(folder, &args, 1), "error: ds: another gsplit is writing it: wait for it, or stop it");
     first.kill().unwrap();
     first.wait().unwrap();
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn predictions_appear_all_or_none_whatever_ends_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 20_000);
+    let train =
+        "train ds --parallelism single --layers 2 --fanouts 3,3 --hidden 64 --epochs 1 --eval-every 0 --checkpoint run";
+    ok(folder, &train.split(' ').collect::<Vec<_>>());
+    fs::create_dir(folder.join("elsewhere")).unwrap();
+    let infer = "infer ds --checkpoint run --out p.npy --embeddings elsewhere/e.npy --memory 64MiB --predict logits";
+    let infer: Vec<&str> = infer.split(' ').collect();
+    let names = ["p.npy", "p.ids.npy", "elsewhere/e.npy", "elsewhere/e.ids.npy"];
+    let there = || names.iter().filter(|name| folder.join(name).exists()).count();
+    let started = std::time::Instant::now();
+    ok(folder, &infer);
+    let taken = started.elapsed();
+    let whole = content(folder);
+    assert_eq!(there(), 4);
+    let remove = || names.iter().for_each(|name| drop(fs::remove_file(folder.join(name))));
+    // A file that may not become as long ends the process, or the write, as a full disk does.
+    remove();
+    let longest = names.iter().map(|name| whole[*name].len()).max().unwrap();
+    for blocks in [0, 1, longest / 2048, (longest - 1) / 1024] {
+        let limited = format!("ulimit -f {blocks}; exec \"$0\" \"$@\"");
+        let mut limited_infer = std::process::Command::new("sh");
+        limited_infer.current_dir(folder).args(["-c", &limited, env!("CARGO_BIN_EXE_gsplit")]).args(&infer);
+        assert!(!limited_infer.output().unwrap().status.success(), "{blocks} blocks");
+        assert_eq!(there(), 0, "{blocks} blocks");
+    }
+    ok(folder, &infer);
+    assert!(content(folder) == whole, "the same bytes, and nothing is left of what failed");
+    for moment in 0..16 {
+        remove();
+        let mut child = command(folder, &infer).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(taken * (moment + 4) / 20);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let finished = folder.join("p.npy").exists();
+        match finished {
+            true => assert_eq!(there(), 4, "killed at moment {moment}"),
+            false => drop(ok(folder, &infer)),
+        }
+        ok(folder, &[&infer[..], &["--force"]].concat());
+        assert!(content(folder) == whole, "killed at moment {moment}");
+    }
 }

@@ -73,8 +73,9 @@ pub use exchange::Exchange;
 pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
-pub use infer::{InferConfig, InferSummary, Predict, Wanted, infer};
+pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
 pub use job::FeaturePlace;
+pub use log::{foreign_events, is_csv_log, is_json_log};
 pub use metric::Metric;
 pub use options::RunOptions;
 pub use place::{GpuList, Place};

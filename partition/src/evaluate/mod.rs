@@ -43,6 +43,7 @@ pub use options::{Options, Setting};
 pub use plot::plot;
 pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, MapEvaluation, Volume};
 pub use spread::Spread;
+pub use svg::MAKER;
 
 /// A partition to be measured.
 struct Candidate<'a> {

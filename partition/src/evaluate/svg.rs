@@ -13,13 +13,17 @@ pub(super) enum Anchor {
 /// A document under construction. Lengths are pixels from the upper left corner.
 pub(super) struct Svg(String);
 
+/// Stands in the first line of every picture.
+pub const MAKER: &str = "gsplit evaluate";
+
 impl Svg {
     /// A white page.
     pub fn page(width: f64, height: f64) -> Self {
         let mut svg = Self(String::new());
         let namespace = "http://www.w3.org/2000/svg";
         let size = format!(r#"width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}""#);
-        svg.add(format_args!(r#"<svg xmlns="{namespace}" {size} font-family="sans-serif" font-size="12">"#));
+        let maker = format!(r#"data-maker="{MAKER}""#);
+        svg.add(format_args!(r#"<svg xmlns="{namespace}" {maker} {size} font-family="sans-serif" font-size="12">"#));
         svg.add(r##"<rect width="100%" height="100%" fill="#ffffff"/>"##);
         svg
     }

@@ -13,7 +13,9 @@ mod text;
 
 pub use steps::{StepLog, StepRecord, Window};
 use tensorboard::EventFile;
+pub use tensorboard::foreign_events;
 use text::{Format, TextLog, json};
+pub use text::{is_csv_log, is_json_log};
 
 /// All logs of a run.
 #[derive(Debug)]

@@ -28,6 +28,16 @@ use crate::report::EpochReport;
 /// What the name of an event file holds, for TensorBoard to find it.
 const MARK: &str = "tfevents";
 
+/// Ends the names of ours.
+const OURS: &str = ".gsplit";
+
+/// An event file in `folder` that another program wrote: a fresh run would void what it holds.
+pub fn foreign_events(folder: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(folder).ok()?;
+    let mut names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.find(|name| name.contains(MARK) && !name.ends_with(OURS)).map(|name| folder.join(name))
+}
+
 /// An event file under construction.
 #[derive(Debug)]
 pub struct EventFile {
@@ -46,7 +56,7 @@ impl EventFile {
         // TensorBoard reads the files of a folder in the order of their names: the time comes first, to the nanosecond.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (seconds, nanos, process) = (now.as_secs(), now.subsec_nanos(), std::process::id());
-        let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}.gsplit"));
+        let path = folder.join(format!("events.out.{MARK}.{seconds:010}.{nanos:09}.{process}{OURS}"));
         let file = File::create_new(&path).map_err(io(&path))?;
         let mut events = Self { path, file };
         events.event(0, 3, b"brain.Event:2")?;

@@ -51,6 +51,16 @@ impl Format {
     }
 }
 
+/// Whether a log of JSON lines that begins with `line` is one of ours.
+pub fn is_json_log(line: &str) -> bool {
+    [r#"{"epoch":"#, r#"{"step":"#].iter().any(|start| line.starts_with(start)) && line.contains(r#""gradient_norm":"#)
+}
+
+/// Whether a CSV log that begins with `line` is one of ours.
+pub fn is_csv_log(line: &str) -> bool {
+    line.strip_prefix("step,").unwrap_or(line).starts_with("epoch,loss,gradient_norm,")
+}
+
 /// `record` as JSON.
 pub fn json(record: &impl Serialize) -> String {
     serde_json::to_string(record).unwrap_or_default()

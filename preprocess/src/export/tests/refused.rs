@@ -27,7 +27,8 @@ fn only_an_earlier_export_is_replaced() {
         for other in ["ds", "mine"] {
             fs::create_dir_all(example.folder.join("mine")).unwrap();
             let message = refused(&example, format, other, &force);
-            assert!(message.contains("--force will not replace it"), "{format}: {message}");
+            let words = if format.is_folder() { "--force will not replace it" } else { "is no plain file" };
+            assert!(message.contains(words), "{format}: {message}");
         }
         fs::write(example.folder.join("file"), "x").unwrap();
         if format.is_folder() {

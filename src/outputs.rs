@@ -1,0 +1,213 @@
+//! Where commands may write: one rule for every output that an option names.
+//!
+//! An output lies in no artifact of gsplit's (a dataset, a checkpoint, a packed dataset, an export), is not read by the same
+//! command, is no other output of it, and replaces no file but one that gsplit wrote in its place before, unless `--force` says
+//! so. A file is named by its own path, not by a link to it; the folders around it may be links. Paths are compared as the system
+//! resolves them, and files that are there by what they are, so that hard links count too.
+//!
+//! All of this is told before the work. Folders that become artifacts are left to [`staging`](gsplit_store::staging), which knows
+//! its own when it replaces them; what may be in them is checked here.
+
+use std::fs::{self, Metadata};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Result, bail};
+use gsplit_store::staging::artifact_around;
+
+use crate::ui::usage;
+
+/// What a command reads and is about to write.
+#[derive(Default)]
+pub struct Outputs {
+    inputs: Vec<Place>,
+    outputs: Vec<Place>,
+    force: bool,
+}
+
+/// A path, and what it is called in messages.
+struct Place {
+    name: String,
+    path: PathBuf,
+    /// As the system resolves it.
+    real: PathBuf,
+    /// Others may lie in it.
+    is_shared: bool,
+}
+
+/// Whether the first line of a file shows that gsplit wrote it.
+pub type Known = fn(&str) -> bool;
+
+impl Outputs {
+    /// Those of a command with or without `--force`.
+    pub fn new(force: bool) -> Self {
+        Self { force, ..Self::default() }
+    }
+
+    /// The command reads `path`.
+    pub fn reads(mut self, name: &str, path: &Path) -> Self {
+        self.inputs.push(Place::new(name, path, true));
+        self
+    }
+
+    /// The file at `path` will be written whole. One that is there is replaced with `--force`, or where `known` knows it.
+    pub fn file(&mut self, option: &str, path: &Path, known: Option<Known>) -> Result<()> {
+        let found = fs::symlink_metadata(path).ok();
+        if found.as_ref().is_some_and(Metadata::is_symlink) {
+            bail!("{option} {}: is a link: name what it points to, or remove it", path.display());
+        }
+        self.add(Place::new(option, path, false), false)?;
+        found.map_or(Ok(()), |found| self.check_found(option, path, &found, known))
+    }
+
+    /// The folder at `path` will become an artifact.
+    pub fn artifact(&mut self, option: &str, path: &Path) -> Result<()> {
+        self.add(Place::new(option, path, false), false)
+    }
+
+    /// Files will be written into the folder at `path`, beside others, which stay.
+    pub fn folder(&mut self, option: &str, path: &Path) -> Result<()> {
+        self.add(Place::new(option, path, true), true)
+    }
+
+    fn add(&mut self, place: Place, itself_too: bool) -> Result<()> {
+        let Place { name, path, real, .. } = &place;
+        let shown = path.display();
+        let outermost = if itself_too { Some(real.as_path()) } else { real.parent() };
+        if let Some((artifact, document)) = outermost.and_then(artifact_around) {
+            let artifact = artifact.display();
+            return Err(usage(format!(
+                "{name} {shown}: lies in {artifact}, which gsplit made ({document}): name a place outside"
+            )));
+        }
+        if let Some(input) = self.inputs.iter().find(|input| place.would_replace(input)) {
+            let (read, by) = (input.path.display(), &input.name);
+            return Err(usage(format!(
+                "{name} {shown}: would replace {read}, which is read ({by}): name another path"
+            )));
+        }
+        if let Some(other) = self.outputs.iter().find(|other| place.collides_with(other)) {
+            return Err(usage(format!("{name} {shown}: is where {} writes: name another path", other.name)));
+        }
+        self.outputs.push(place);
+        Ok(())
+    }
+
+    fn check_found(&self, option: &str, path: &Path, found: &Metadata, known: Option<Known>) -> Result<()> {
+        let shown = path.display();
+        if !found.is_file() {
+            bail!("{option} {shown}: is there, and no plain file: name another path");
+        }
+        let is_own = || known.is_some_and(|known| first_line(path).is_some_and(|line| known(&line)));
+        if !self.force && found.len() > 0 && !is_own() {
+            let whose = if known.is_some() { ", and gsplit did not write it" } else { "" };
+            bail!("{option} {shown}: is there already{whose}: name another path, or pass --force to replace it");
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    fn new(name: &str, path: &Path, is_shared: bool) -> Self {
+        Self { name: name.into(), path: path.into(), real: resolve(path), is_shared }
+    }
+
+    /// Whether writing this would take `input` away.
+    fn would_replace(&self, input: &Self) -> bool {
+        !self.is_shared && (input.real.starts_with(&self.real) || is_same_file(&self.real, &input.real))
+    }
+
+    fn collides_with(&self, other: &Self) -> bool {
+        let within = |outer: &Self, inner: &Self| !outer.is_shared && inner.real.starts_with(&outer.real);
+        within(self, other) || within(other, self) || is_same_file(&self.real, &other.real)
+    }
+}
+
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let file = |path| fs::metadata(path).ok().filter(Metadata::is_file).map(|found| (found.dev(), found.ino()));
+    file(a).is_some_and(|a| file(b) == Some(a))
+}
+
+/// `path` without links, `.` and `..`, as far as it is there.
+fn resolve(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+    let mut real = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            Component::CurDir => {}
+            part => {
+                real.push(part);
+                real = real.canonicalize().unwrap_or(real);
+            }
+        }
+    }
+    real
+}
+
+/// The first line of a file, if it is text and of a sensible length.
+fn first_line(path: &Path) -> Option<String> {
+    const MOST: u64 = 1 << 16;
+    let file = fs::File::open(path).ok()?;
+    let mut line = String::new();
+    BufReader::new(std::io::Read::take(file, MOST)).read_line(&mut line).ok()?;
+    Some(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn whatever_way_leads_to_a_file_it_is_written_once_and_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("deep/er")).unwrap();
+        symlink("deep", at("way")).unwrap();
+        fs::write(at("deep/log"), "{}\n").unwrap();
+        fs::hard_link(at("deep/log"), at("twin")).unwrap();
+        let line = |outputs: &mut Outputs, path: &str| {
+            let refused = outputs.file("--log", &at(path), None);
+            refused.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        for path in ["deep/log", "way/log", "deep/er/../log", "./deep//log", "twin"] {
+            assert!(line(&mut Outputs::new(false), path).contains("pass --force"), "{path}");
+            let mut forced = Outputs::new(true).reads("INPUT", &at("deep/log"));
+            assert!(line(&mut forced, path).contains("which is read (INPUT)"), "{path}");
+            let mut forced = Outputs::new(true);
+            forced.file("--log-csv", &at("deep/log"), None).unwrap();
+            assert!(line(&mut forced, path).contains("is where --log-csv writes"), "{path}");
+        }
+        // What is not there yet is compared too, and what lies in another file that is to be.
+        let mut outputs = Outputs::new(false);
+        outputs.file("--svg", &at("new/x"), None).unwrap();
+        for path in ["new/x", "new/../new/x", "new/x/y"] {
+            assert!(line(&mut outputs, path).contains("is where --svg writes"), "{path}");
+        }
+        outputs.folder("--checkpoint", &at("run")).unwrap();
+        assert_eq!(line(&mut outputs, "run/log"), "");
+        assert!(line(&mut outputs, "way").contains("is a link: name what it points to"));
+        assert!(line(&mut outputs, "deep").contains("no plain file"));
+        // A folder that is replaced takes with it what is read in it.
+        let mut outputs = Outputs::new(true).reads("DATASET", &at("deep/er"));
+        assert!(outputs.artifact("--out", &at("deep")).unwrap_err().to_string().contains("which is read (DATASET)"));
+        outputs.artifact("--out", &at("other")).unwrap();
+    }
+
+    #[test]
+    fn files_that_gsplit_wrote_are_known_by_their_first_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        let own: Known = |line| line == "gsplit\n";
+        for (content, fine) in [("", true), ("gsplit\n1\n", true), ("gsplit", false), ("thesis\n", false)] {
+            fs::write(&path, content).unwrap();
+            assert_eq!(Outputs::new(false).file("--x", &path, Some(own)).is_ok(), fine, "{content}");
+            assert!(Outputs::new(true).file("--x", &path, Some(own)).is_ok());
+        }
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert!(Outputs::new(false).file("--x", &path, Some(own)).is_err());
+    }
+}

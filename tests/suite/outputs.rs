@@ -1,0 +1,153 @@
+//! Where commands may write: never over what they read, over one another's, into an artifact, or over what is the user's.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use crate::support::{community, content, fails, ok};
+
+#[cfg(feature = "train")]
+const TRAIN: &str = "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --epochs 1 --eval-every 0";
+
+fn words(line: &str) -> Vec<&str> {
+    line.split(' ').collect()
+}
+
+#[test]
+fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    ok(folder, &words("presample ds --fanouts 3 --epochs 1 --key p"));
+    ok(folder, &words("partition ds --parts 2 --key two"));
+    ok(folder, &words("pack ds --out packed"));
+    fs::write(folder.join("edges.txt"), "0 1\n1 2\n").unwrap();
+    fs::create_dir(folder.join("raw")).unwrap();
+    fs::hard_link(folder.join("edges.txt"), folder.join("raw/edges.txt")).unwrap();
+    symlink("ds", folder.join("way")).unwrap();
+    let before = content(folder);
+    let evaluate = "evaluate ds --fanouts 3 --batch-size 50 --batches 2";
+    for (line, problem) in [
+        (&*format!("{evaluate} --svg ds/dataset.json --force"), "lies in"),
+        (&format!("{evaluate} --svg way/plot.svg"), "lies in"),
+        ("export ds --format snap --out ds/topology/indices.npy --force", "lies in"),
+        ("export ds --format pyg --out ds/new", "lies in"),
+        ("export ds --format pyg --out ds --force", "which is read (DATASET)"),
+        ("export ds --format mtx --out packed/x.mtx", "lies in"),
+        ("pack ds --out ds/packed", "lies in"),
+        ("pack ds --out . --force", "which is read (DATASET)"),
+        ("unpack packed --out packed --force", "which is read (PACKED)"),
+        ("unpack packed --out ds/presample/p", "lies in"),
+        ("generate rmat --vertices 10 --edges 30 --out way/presample/new", "lies in"),
+        ("convert edges.txt --out edges.txt --force", "which is read (INPUT)"),
+        ("convert raw --out raw --force --format csv", "which is read (INPUT)"),
+        ("convert edges.txt --nodes raw --out raw --force", "which is read (--nodes)"),
+        ("convert edges.txt --out ds/nodes", "lies in"),
+    ] {
+        let said = fails(folder, &words(line), 2);
+        assert!(said.contains(problem), "{line}: {said}");
+        assert!(content(folder) == before, "{line}");
+    }
+}
+
+#[test]
+fn pictures_and_exports_replace_no_file_of_the_users() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    ok(folder, &words("presample ds --fanouts 3 --epochs 1"));
+    ok(folder, &words("partition ds --parts 2"));
+    for line in ["evaluate ds --batches 2 --svg thesis", "export ds --format mtx --out thesis"] {
+        let thesis = folder.join("thesis");
+        fs::write(&thesis, "finished").unwrap();
+        assert!(fails(folder, &words(line), 1).contains("thesis: is there already"), "{line}");
+        assert_eq!(fs::read_to_string(&thesis).unwrap(), "finished");
+        ok(folder, &words(&format!("{line} --force")));
+        assert_ne!(fs::read_to_string(&thesis).unwrap(), "finished");
+        symlink("thesis", folder.join("link")).unwrap();
+        assert!(fails(folder, &words(&format!("{line} --force").replace("thesis", "link")), 1).contains("is a link"));
+        fs::remove_file(folder.join("link")).unwrap();
+        // A picture is known to be one of gsplit's.
+        if line.starts_with("evaluate") {
+            ok(folder, &words(line));
+        }
+        fs::remove_file(&thesis).unwrap();
+    }
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "nothing but the dataset");
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn logs_replace_logs_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    fs::write(folder.join("thesis"), "finished").unwrap();
+    fs::write(folder.join("run.toml"), "epochs = 1\n").unwrap();
+    fs::create_dir(folder.join("board")).unwrap();
+    fs::write(folder.join("board/events.out.tfevents.1.host"), "another program's").unwrap();
+    let before = content(folder);
+    for (options, code, problem) in [
+        ("--log ds/dataset.json --force", 2, "lies in"),
+        ("--log-csv ds/new.csv", 2, "lies in"),
+        ("--tensorboard ds", 2, "lies in"),
+        ("--checkpoint ds/run", 2, "lies in"),
+        ("--log x --log-csv x", 2, "is where --log writes"),
+        ("--log x --log-csv ./ds/../x", 2, "is where --log writes"),
+        ("--checkpoint ck --log ck/lock", 2, "is where --checkpoint writes"),
+        ("--log x --checkpoint x/ck", 2, "is where --checkpoint writes"),
+        ("--config run.toml --log run.toml --force", 2, "which is read (--config)"),
+        ("--log thesis", 1, "gsplit did not write it"),
+        ("--log-csv thesis", 1, "gsplit did not write it"),
+        ("--log board", 1, "no plain file"),
+        ("--tensorboard board", 1, "is not of gsplit's"),
+    ] {
+        let line = format!("{TRAIN} {options}");
+        let said = fails(folder, &words(&line), code);
+        assert!(said.contains(problem), "{line}: {said}");
+        assert!(content(folder) == before, "{line}");
+    }
+    let logged = format!("{TRAIN} --log log.jsonl --log-csv log.csv --tensorboard mine --log-every 1");
+    ok(folder, &words(&logged));
+    ok(folder, &words(&logged));
+    let logged = logged.replace(" --log-every 1", " --checkpoint ck");
+    ok(folder, &words(&logged));
+    ok(folder, &words(&format!("{logged} --resume").replace("--epochs 1", "--epochs 2")));
+    assert_eq!(fs::read_to_string(folder.join("log.jsonl")).unwrap().lines().count(), 2);
+    assert_eq!(fs::read_to_string(folder.join("thesis")).unwrap(), "finished");
+    // Neither is taken for the other.
+    assert!(fails(folder, &words(&format!("{TRAIN} --log log.csv")), 1).contains("did not write it"));
+    assert!(fails(folder, &words(&format!("{TRAIN} --log-csv log.jsonl")), 1).contains("did not write it"));
+    ok(folder, &words(&format!("{TRAIN} --log thesis --tensorboard board --force")));
+    assert_ne!(fs::read_to_string(folder.join("thesis")).unwrap(), "finished");
+    assert_eq!(fs::read_to_string(folder.join("board/events.out.tfevents.1.host")).unwrap(), "another program's");
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn predictions_collide_with_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    ok(
+        folder,
+        &words(&format!("{TRAIN} --checkpoint run").replace("--layers 1 --fanouts 3", "--layers 2 --fanouts 3,3")),
+    );
+    let before = content(folder);
+    for (options, problem) in [
+        ("--out p.npy --embeddings p.ids.npy", "is where --out writes"),
+        ("--out p.npy --embeddings ./p.npy", "is where --out writes"),
+        ("--out ds/splits/train.npy --force", "lies in"),
+        ("--out run/epoch-00001/p.npy", "lies in"),
+        ("--out p.npy --scratch ds", "lies in"),
+    ] {
+        let line = format!("infer ds --checkpoint run {options}");
+        let said = fails(folder, &words(&line), 2);
+        assert!(said.contains(problem), "{line}: {said}");
+        assert!(content(folder) == before, "{line}");
+    }
+    ok(folder, &words("infer ds --checkpoint run --out run/p.npy --embeddings run/e.npy"));
+    for out in ["run/p.npy", "run/e.npy", "run/p.ids.npy"] {
+        let line = format!("infer ds --checkpoint run --out {out}");
+        assert!(fails(folder, &words(&line), 1).contains("is there already"), "{line}");
+    }
+}
