@@ -19,7 +19,7 @@ pub struct Args {
 
 /// Prints the dataset, its pre-samplings, its partitions and its placements. An artifact that cannot be opened is shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let dataset = Dataset::open(&args.dataset)?;
+    let dataset = Dataset::open_unchecked(&args.dataset)?;
     let splits = split_sizes(&dataset)?;
     say_content(&dataset, &splits, ui);
     say_origin(&dataset, ui);

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gsplit_store::{NoProgress, Progress, Stage, Unit, staging};
+use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
@@ -27,6 +27,10 @@ pub struct Output {
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
     /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results do
+    /// Open artifacts without a check for damage. Else files are checked against their checksums when they are first opened
+    /// after they were made or moved, long ones while the work goes on, and what is sound is noted in .verified
+    #[arg(long, global = true, help_heading = "Every subcommand")]
+    no_check: bool,
     /// not depend on it, but for the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -153,7 +157,11 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if GENTLE.load(Ordering::SeqCst) {
+        if output.no_check {
+            check::turn_off();
+        }
             complain_of_interrupt(&[]);
+        check::settled()?;
             return ExitCode::FAILURE;
         }
         // The interrupt pulled files from under `run`, and is about to exit with its own line.
@@ -162,11 +170,17 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     match result {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            complain(&format!("error: {}", format!("{error:#}").replace('\n', "\\n")));
+            // Damage explains other failures.
+            let damage = check::sound_so_far().err().filter(|_| !error.is::<UsageError>());
+            let error = damage.map_or(error, Into::into);
+            complain(&format!("error: {error:#}"));
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
         Err(_) => {
-            complain("error: stopped by the internal failure above");
+            match check::settled() {
+                Ok(()) => complain("error: stopped by the internal failure above"),
+                Err(damage) => complain(&format!("error: {damage}")),
+            }
             ExitCode::FAILURE
         }
     }
@@ -243,7 +257,7 @@ impl Ui {
 
     /// Prints the whole result for a script, with `--json`.
     pub fn json(&self, result: &serde_json::Value) {
-        if self.output.json {
+        if self.output.json && check::settled().is_ok() {
             self.print(result);
         }
     }

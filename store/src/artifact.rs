@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::check_lengths;
 use crate::document::{self, Document};
 use crate::staging::{Mark, Target};
-use crate::{Checksum, Dataset, Error, Result};
+use crate::{Checksum, Dataset, Error, Result, Stamp, check};
 
 /// Length and digest of one file of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,6 +31,12 @@ pub struct SourceFile {
     pub path: String,
     /// Length in bytes.
     pub bytes: u64,
+    /// Tells whether it was touched since; `None` where it had changed just before it was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stamp: Option<Stamp>,
+    /// Digest of the whole file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<Checksum>,
 }
 
 /// The identity of what a presample, a partition or a placement was made from.
@@ -107,6 +113,9 @@ pub(crate) fn open<T: Artifact>(dataset: &Dataset, key: &str) -> Result<(T, Chec
     let (content, checksum) = document::read::<T>(&path)?;
     content.made_from().check(&folder, dataset)?;
     check_lengths(&folder, content.files())?;
+    for (name, record) in content.files().iter().filter(|_| dataset.is_checked()) {
+        check::opened(&folder, name, record)?;
+    }
     Ok((content, checksum))
 }
 

@@ -9,14 +9,15 @@
 //! over BLAKE3 because it runs at memory speed on one core.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use crate::{Error, MappedFile, Result};
+use crate::{MappedFile, Result};
 
 /// Bytes that are digested together.
 pub const CHUNK: usize = 1 << 20;
@@ -153,9 +154,22 @@ pub fn checksum_file(path: &Path) -> Result<(u64, Checksum)> {
     Ok((map.len() as u64, Checksum::of(&map)))
 }
 
-/// [`checksum_file`] of many files at once, in the order given.
-pub(crate) fn checksum_files(paths: &[std::path::PathBuf]) -> Vec<Result<(u64, Checksum), Error>> {
-    paths.par_iter().map(|path| checksum_file(path)).collect()
+/// The same of `file` from where it stands, read in pieces by this thread, so that no memory is held. `None` once `stop` says so.
+pub fn checksum_stream(mut file: impl Read, stop: &AtomicBool) -> io::Result<Option<(u64, Checksum)>> {
+    let mut hasher = HashingWriter::new(io::sink());
+    let mut room = vec![0; CHUNK];
+    while !stop.load(Ordering::Relaxed) {
+        match file.read(&mut room) {
+            Ok(0) => {
+                let (_, bytes, checksum) = hasher.finish();
+                return Ok(Some((bytes, checksum)));
+            }
+            Ok(length) => hasher.write_all(&room[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -181,6 +195,16 @@ mod tests {
             }
         }
         assert_eq!(Checksum::of(b"abc").to_string(), format!("xxh3:{:032x}", xxh3_128(b"abc")));
+    }
+
+    #[test]
+    fn a_stream_has_the_digest_of_its_bytes() {
+        for length in [0, 5, CHUNK, 2 * CHUNK + 5] {
+            let bytes = bytes(length);
+            let digest = |stopped| checksum_stream(&bytes[..], &AtomicBool::new(stopped)).unwrap();
+            assert_eq!(digest(false), Some((length as u64, Checksum::of(&bytes))));
+            assert_eq!(digest(true), None);
+        }
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::document;
 use crate::manifest::{Axis, Columns};
 use crate::{
     Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, Result, Split,
     Topology,
 };
+use crate::{check, document};
 
 /// A dataset directory, opened for reading.
 #[derive(Clone, Debug)]
@@ -15,18 +15,33 @@ pub struct Dataset {
     path: PathBuf,
     manifest: DatasetManifest,
     topology: Topology,
+    /// Whether files are checked when they are opened.
+    checked: bool,
 }
 
 impl Dataset {
-    /// Reads the manifest, checks every file's length and maps the topology.
+    /// Reads the manifest, checks every file's length and maps the topology. Files are checked against their checksums when
+    /// they are opened, the topology here ([`check`]).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref().to_path_buf();
+        Self::open_as(path.as_ref(), true)
+    }
+
+    /// The same without a check of checksums, for who looks at manifests and shapes only.
+    pub fn open_unchecked(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_as(path.as_ref(), false)
+    }
+
+    fn open_as(path: &Path, checked: bool) -> Result<Self> {
+        let path = path.to_path_buf();
         let document = path.join("dataset.json");
         if !document.exists() {
             return Err(Error::NotADataset(path));
         }
         let (manifest, _) = document::read::<DatasetManifest>(&document)?;
         check_lengths(&path, &manifest.files)?;
+        for (name, record) in manifest.files.iter().filter(|(name, _)| checked && name.starts_with("topology/")) {
+            check::opened(&path, name, record)?;
+        }
         let topology = Topology::open(&path.join("topology"))?;
         let found = (topology.num_vertices() as u64, topology.num_edges() as u64);
         if found != (manifest.num_vertices, manifest.num_edges) {
@@ -34,7 +49,17 @@ impl Dataset {
             let problem = format!("promises {n} vertices and {m} edges, the topology has {} and {}", found.0, found.1);
             return Err(Error::corrupt(document, problem));
         }
-        Ok(Self { path, manifest, topology })
+        Ok(Self { path, manifest, topology, checked })
+    }
+
+    /// Whether files are checked when they are opened.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked
+    }
+
+    /// The same dataset, whose files are not checked: for who has just written what it opens.
+    pub(crate) fn unchecked(&self) -> Self {
+        Self { checked: false, ..self.clone() }
     }
 
     /// The directory.
@@ -152,7 +177,7 @@ impl Dataset {
         if !self.manifest.files.contains_key("nodes/original_id.npy") {
             return Ok(None);
         }
-        let ids = Column::open(self.path.join("nodes/original_id.npy"))?;
+        let ids = Column::open(self.part("nodes/original_id.npy", "original ids", "rebuild it")?)?;
         self.check_rows("nodes/original_id.npy", ids.len())?;
         Ok(Some(ids))
     }
@@ -205,12 +230,15 @@ impl Dataset {
         Ok(names)
     }
 
-    /// Path of a file that the manifest must list.
+    /// Path of a file that the manifest must list, checked.
     fn part(&self, name: &str, what: &str, remedy: &str) -> Result<PathBuf> {
-        if self.manifest.files.contains_key(name) {
-            return Ok(self.path.join(name));
+        let Some(record) = self.manifest.files.get(name) else {
+            return Err(Error::Missing { path: self.path.clone(), what: what.into(), remedy: remedy.into() });
+        };
+        if self.checked {
+            check::opened(&self.path, name, record)?;
         }
-        Err(Error::Missing { path: self.path.clone(), what: what.into(), remedy: remedy.into() })
+        Ok(self.path.join(name))
     }
 
     fn check_rows(&self, name: &str, rows: usize) -> Result<()> {

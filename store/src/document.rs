@@ -49,15 +49,20 @@ struct Body<T> {
 
 /// Writes `content` to `path` and fsyncs it. Returns the document's checksum.
 pub fn write<T: Document>(path: &Path, content: &T) -> Result<Checksum> {
+    let (text, checksum) = text(path, content)?;
+    let mut file = File::create(path).map_err(Error::io(path))?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::io(path))?;
+    Ok(checksum)
+}
+
+/// The text of `content`, which goes to `path`, and its checksum.
+pub(crate) fn text<T: Document>(path: &Path, content: &T) -> Result<(String, Checksum)> {
     let envelope = Envelope { format: T::FORMAT, format_version: T::VERSION, checksum: NO_CHECKSUM, content };
     let mut text = serde_json::to_string_pretty(&envelope)
         .map_err(|error| Error::Invalid(format!("{}: cannot be written as JSON: {error}", path.display())))?;
     text.push('\n');
     let checksum = Checksum::of(text.as_bytes());
-    let text = text.replacen(NO_CHECKSUM, &checksum.to_string(), 1);
-    let mut file = File::create(path).map_err(Error::io(path))?;
-    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::io(path))?;
-    Ok(checksum)
+    Ok((text.replacen(NO_CHECKSUM, &checksum.to_string(), 1), checksum))
 }
 
 /// Reads the document at `path` and checks format, version and checksum.

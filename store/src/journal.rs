@@ -21,7 +21,7 @@ pub(crate) struct Journal {
     /// Version of gsplit: another one may do the stages otherwise.
     tool_version: String,
     /// What is written, and from what.
-    identity: Value,
+    pub(crate) identity: Value,
     /// Finished stages, in their order.
     pub(crate) stages: Vec<String>,
     /// What was counted.
@@ -122,9 +122,10 @@ impl Journal {
         })
     }
 
-    /// Whether the journal in `root` is sound and tells of a dataset that has not become visible.
-    pub(crate) fn is_unfinished(root: &Path, content: &Path) -> bool {
-        document::read::<Self>(&root.join(JOURNAL)).is_ok_and(|(journal, _)| !journal.is_committed(content))
+    /// The journal in `root`, if it is sound and tells of a dataset that has not become visible.
+    pub(crate) fn unfinished(root: &Path, content: &Path) -> Option<Self> {
+        let (journal, _) = document::read::<Self>(&root.join(JOURNAL)).ok()?;
+        (!journal.is_committed(content)).then_some(journal)
     }
 
     /// Makes everything that is recorded durable, then the journal itself, in one step.

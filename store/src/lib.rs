@@ -23,6 +23,8 @@
 //! ```
 //!
 //! * Each of the four JSON documents holds the checksum of every file beside it and its own ([`document`]).
+//! * Who opens a file has it checked against that checksum, once after it was made or moved; `.verified`, beside the documents,
+//!   notes what was sound ([`check`]).
 //! * Artifacts appear by one rename of a finished, fsynced sibling ([`staging`]): a killed run leaves the old
 //!   state or the new one. A dataset that takes long is resumed at its last finished stage ([`DatasetWriter::resume`]).
 //! * A derived artifact records the checksums of what it was made from ([`MadeFrom`]); a partition of another graph
@@ -32,6 +34,7 @@
 
 mod arrow;
 mod artifact;
+pub mod check;
 mod checksum;
 mod dataset;
 pub mod document;
@@ -50,11 +53,12 @@ mod presample;
 mod progress;
 pub mod staging;
 mod topology;
+mod stamp;
 mod verify;
 mod writer;
 
 pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key};
-pub use checksum::{Checksum, HashingWriter, checksum_file};
+pub use checksum::{Checksum, HashingWriter, checksum_file, checksum_stream};
 pub use dataset::Dataset;
 pub use error::{Error, Result};
 pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
@@ -71,4 +75,5 @@ pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
+pub use stamp::Stamp;
 pub use writer::{DatasetWriter, dataset_target};

@@ -173,7 +173,7 @@ impl PartitionMap {
         let meta = PartitionMeta { made_from, config, report, files, tool_version };
         document::write(&artifact::document_path::<PartitionMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
-        Self::open(dataset, key)
+        Self::open(&dataset.unchecked(), key)
     }
 
     /// Opens the partition `key` of `dataset`; one of another graph is refused.

@@ -211,7 +211,7 @@ impl Placement {
         let meta = PlacementMeta { made_from, config, report, files, tool_version };
         document::write(&artifact::document_path::<PlacementMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
-        Self::open(dataset, key)
+        Self::open(&dataset.unchecked(), key)
     }
 
     /// Opens the placement `key` of `dataset`; one of another graph, or of a partition that was made again since, is refused.

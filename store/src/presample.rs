@@ -117,7 +117,7 @@ impl Presample {
         let meta = PresampleMeta { made_from: MadeFrom::dataset(dataset), config, num_batches, files, tool_version };
         document::write(&artifact::document_path::<PresampleMeta>(&staging.path("")), &meta)?;
         staging.commit()?;
-        Self::open(dataset, key)
+        Self::open(&dataset.unchecked(), key)
     }
 
     /// Opens the pre-sampling `key` of `dataset`; one of another graph or training split is refused.

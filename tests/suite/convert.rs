@@ -40,6 +40,8 @@ fn medium_input(folder: &Path) {
     npy(&folder.join("nodes/feat.npy"), "<f4", &format!("({VERTICES}, {WIDTH})"), features.map(f32::to_le_bytes));
     let labels = (0..VERTICES).map(|v| (v % 7).to_le_bytes());
     npy(&folder.join("nodes/label.npy"), "<i4", &format!("({VERTICES},)"), labels);
+    // Manifests hold the stamps of files that are at rest.
+    std::thread::sleep(Duration::from_millis(2100));
 }
 
 fn npy(path: &Path, descr: &str, shape: &str, numbers: impl Iterator<Item = [u8; 4]>) {

@@ -6,12 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use gsplit_store::check;
+
 use crate::support::{command, community, fails, gsplit, ok};
 
+/// All files but the notes of what was found sound.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with(check::NOTE) {
+            continue;
+        }
         if path.is_dir() { found.extend(files_below(&path)) } else { found.push(path) }
     }
     found.sort();
@@ -55,6 +61,83 @@ fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
     for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
         let mut child = command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay));
+/// Flips a bit of the file, `back` bytes before its end, where it changes a number and no form.
+fn flip(file: &Path, back: usize) {
+    let mut bytes = fs::read(file).unwrap();
+    let at = bytes.len() - back;
+    bytes[at] ^= 1;
+    fs::write(file, bytes).unwrap();
+}
+
+#[test]
+fn damage_is_found_by_who_opens_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 600);
+    ok(folder, &["presample", "ds", "--fanouts", "5,5", "--epochs", "2", "--key", "k"]);
+    ok(folder, &["partition", "ds", "--parts", "3", "--key", "p"]);
+    // At rest, so that what is sound is noted.
+    std::thread::sleep(Duration::from_millis(2100));
+    let export = ["export", "ds", "--format", "pyg", "--out", "out"];
+    let evaluate = ["evaluate", "ds", "--batches", "2", "--json"];
+    let partition = ["partition", "ds", "--parts", "2", "--key", "q"];
+    for (file, back, user) in [
+        ("topology/indices.npy", 4, &["presample", "ds", "--fanouts", "5", "--key", "q"][..]),
+        ("nodes/label.npy", 4, &export),
+        ("nodes/feat.arrow", 40_000, &export),
+        ("splits/test.npy", 4, &export),
+        ("presample/k/edge.npy", 4, &partition),
+        ("partition/p/cache_order.npy", 4, &evaluate),
+        ("partition/p/assignment.npy", 2, &evaluate),
+    ] {
+        let path = folder.join("ds").join(file);
+        let good = fs::read(&path).unwrap();
+        let results = || ["out", "ds/presample/q", "ds/partition/q"].map(|result| folder.join(result));
+        let clean =
+            || results().iter().filter(|result| result.exists()).for_each(|result| fs::remove_dir_all(result).unwrap());
+        ok(folder, user);
+        clean();
+        flip(&path, back);
+        let line = fails(folder, user, 1);
+        assert!(line.contains(file) && line.contains("checksum"), "{line}");
+        assert!(results().iter().all(|result| !result.exists()), "{file}: a result was made of it");
+        let unchecked = gsplit(folder, &[&["--no-check"], user].concat());
+        let text = String::from_utf8_lossy(&unchecked.stderr);
+        assert!(!text.contains("with checksum"), "{file}: {text}");
+        clean();
+        fs::write(&path, good).unwrap();
+    }
+    ok(folder, &["verify", "ds"]);
+    assert!(folder.join("ds").join(check::NOTE).exists());
+}
+
+#[test]
+fn damage_in_a_long_file_ends_the_run_before_its_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let size = ["--vertices", "20000", "--edges", "40000", "--feature-dim", "512"];
+    ok(folder, &[&["generate", "community", "--out", "ds"][..], &size].concat());
+    let export = ["export", "ds", "--format", "pyg", "--out", "out"];
+    ok(folder, &export);
+    fs::remove_dir_all(folder.join("out")).unwrap();
+    flip(&folder.join("ds/nodes/feat.arrow"), 20_000_000);
+    let mut users = vec![export.to_vec()];
+    if cfg!(feature = "train") {
+        let train = "train ds --parallelism single --layers 1 --fanouts 2 --hidden 4 --epochs 1 --batch-size 5000";
+        users.push([train.split(' ').collect::<Vec<_>>(), vec!["--checkpoint", "run", "--json"]].concat());
+    }
+    for user in users {
+        let output = gsplit(folder, &user);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{user:?}: {errors}");
+        let line = errors.trim_end().lines().last().unwrap();
+        assert!(line.starts_with("error: ds/nodes/feat.arrow: ") && line.contains("checksum"), "{errors}");
+        assert!(output.stdout.is_empty(), "{user:?} printed a result");
+        assert!(!folder.join("out").exists() && !folder.join("run/epoch-00001").exists());
+    }
+    ok(folder, &[&["--no-check"], &export[..]].concat());
+}
+
         child.kill().unwrap();
         child.wait().unwrap();
         if folder.join(there).exists() {

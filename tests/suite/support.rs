@@ -67,12 +67,15 @@ pub fn fails(folder: &Path, args: &[&str], code: i32) -> String {
     last
 }
 
-/// The bytes of every file below `folder`, by its relative path.
+/// The bytes of every file below `folder`, by its relative path; without the notes of what was found sound.
 pub fn content(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_string();
+        if name == gsplit_store::check::NOTE {
+            continue;
+        }
         match path.is_dir() {
             true => found.extend(content(&path).into_iter().map(|(below, bytes)| (format!("{name}/{below}"), bytes))),
             false => drop(found.insert(name, fs::read(&path).unwrap())),

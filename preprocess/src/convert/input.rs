@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
-use gsplit_store::{Dataset, Progress, Provenance, SourceFile};
+use gsplit_store::{Dataset, DatasetWriter, Progress, Provenance, SourceFile, Stamp};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::ConvertOptions;
+use super::{ConvertOptions, sources};
 use crate::read;
 pub use crate::read::detect::Format;
 use crate::read::raw::Raw;
@@ -116,9 +115,10 @@ impl Input {
         let options = serde_json::to_value(recorded).map_err(unnamed)?;
         let base = if self.path.is_dir() { Some(self.path.as_path()) } else { self.path.parent() };
         let sources = self.raw.files.iter().map(|file| {
-            let bytes = std::fs::metadata(file).map_err(Error::io(file))?.len();
+            let found = std::fs::metadata(file).map_err(Error::io(file))?;
             let path = base.and_then(|base| file.strip_prefix(base).ok()).unwrap_or(file);
-            Ok(SourceFile { path: path.to_string_lossy().into_owned(), bytes })
+            let path = path.to_string_lossy().into_owned();
+            Ok(SourceFile { path, bytes: found.len(), stamp: Stamp::of(&found), checksum: None })
         });
         Ok(Provenance {
             tool_version: env!("CARGO_PKG_VERSION").into(),
@@ -129,33 +129,34 @@ impl Input {
         })
     }
 
-    /// What decides the bytes of the dataset: a run that has the same may go on with what this one leaves.
-    pub fn identity(&self, provenance: &Provenance) -> Result<Value> {
-        let modified = self.raw.files.iter().map(|file| {
-            let time = std::fs::metadata(file).and_then(|data| data.modified()).map_err(Error::io(file))?;
-            Ok(time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
-        });
-        let modified = modified.collect::<Result<Vec<u64>>>()?;
-        let Provenance { tool_version, command, options, sources, .. } = provenance;
-        Ok(json!({
-            "tool_version": tool_version, "command": command, "options": options, "sources": sources, "modified": modified,
-        }))
+    /// What decides the bytes of the dataset at `out`, which is what `provenance` says. What an earlier run left is gone on
+    /// with where it is of the same; else the user is told why not.
+    pub fn identity(&self, out: &Path, provenance: &mut Provenance, progress: &dyn Progress) -> Result<Value> {
+        let left = DatasetWriter::left(out).and_then(|left| serde_json::from_value(left).ok());
+        if let Some(left) = left {
+            match sources::difference(&self.raw.files, &left, provenance)? {
+                None => return sources::as_identity(&left),
+                Some(difference) => progress.note(&format!(
+                    "note: {}: what an unfinished conversion left is of no use: {difference}",
+                    out.display()
+                )),
+            }
+        }
+        sources::as_identity(provenance)
     }
 
-    /// The dataset at `out` if there is one that was made as `wanted` says, from files that have not been touched since.
-    pub fn reusable(&self, out: &Path, wanted: &Provenance) -> Result<Option<Dataset>> {
+    /// The dataset at `out` if there is one, made as `wanted` says. One that was made otherwise is an error that says how.
+    pub fn reusable(&self, out: &Path, wanted: &mut Provenance) -> Result<Option<Dataset>> {
         if !out.join("dataset.json").exists() {
             return Ok(None);
         }
-        let dataset = Dataset::open(out)?;
-        let found = &dataset.manifest().provenance;
-        let modified = |path: &Path| std::fs::metadata(path).and_then(|data| data.modified()).map_err(Error::io(path));
-        let made = modified(&out.join("dataset.json"))?;
-        let mut same =
-            (&found.command, &found.options, &found.sources) == (&wanted.command, &wanted.options, &wanted.sources);
-        for file in &self.raw.files {
-            same &= modified(file)? <= made;
+        let dataset = Dataset::open_unchecked(out)?;
+        match sources::difference(&self.raw.files, &dataset.manifest().provenance, wanted)? {
+            None => Ok(Some(dataset)),
+            Some(difference) => {
+                let remedy = "choose another path, or pass --force to rebuild it";
+                Err(Error::input(out, format!("already there, but {difference}: {remedy}")))
+            }
         }
-        Ok(same.then_some(dataset))
     }
 }

@@ -10,6 +10,7 @@ mod input;
 mod nodes;
 mod plan;
 mod rows;
+mod sources;
 #[cfg(test)]
 mod tests;
 
@@ -93,8 +94,8 @@ pub enum Outcome {
     Reused,
 }
 
-/// Turns the raw graph at `source` into a dataset at `out`. A dataset there that was made from the same files with the
-/// same options is reused; anything else there is refused, unless `force` and it is a dataset, which is then replaced
+/// Turns the raw graph at `source` into a dataset at `out`. A dataset there that was made from files of the same content with
+/// the same options is reused; anything else there is refused, unless `force` and it is a dataset, which is then replaced
 /// with all presamples and partitions in it. A run that was killed is taken up again after its last finished stage.
 pub fn convert(
     source: &Path,
@@ -104,22 +105,27 @@ pub fn convert(
     progress: &dyn Progress,
 ) -> Result<(Dataset, Outcome)> {
     let input = Input::open(source, options, progress)?;
-    let provenance = input.provenance(options)?;
-    if !force && let Some(dataset) = input.reusable(out, &provenance)? {
+    let mut provenance = input.provenance(options)?;
+    if !force && let Some(dataset) = input.reusable(out, &mut provenance)? {
         staging::tidy(&dataset_target(out));
         return Ok((dataset, Outcome::Reused));
     }
     // What stands in the way of writing is better known before hours of reading.
     dataset_target(out).check(force)?;
-    let identity = input.identity(&provenance)?;
+    let identity = input.identity(out, &mut provenance, progress)?;
     let mut writer = DatasetWriter::resume(out, force, &identity)?;
     // What a killed run finished is on the disk already.
     plan::of(&input, out, options)?.check(|stage| writer.is_done(stage))?;
-    write_graph(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error))?;
+    if !writer.is_done(GRAPH) {
+        let written = || write_graph(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error));
+        sources::digest_beside(&input.raw.files, &mut provenance.sources, progress, written)?;
+        writer.identify(sources::as_identity(&provenance)?);
+        writer.complete(GRAPH)?;
+    }
     nodes::write(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error))?;
     features::write(&input.raw, options, &mut writer, progress)?;
-    if input.identity(&provenance)? != identity {
-        return Err(Error::input(source, "was changed while it was read: run it again"));
+    if let Some(difference) = sources::difference(&input.raw.files, &provenance, &mut input.provenance(options)?)? {
+        return Err(Error::input(source, format!("was changed while it was read: {difference}: run it again")));
     }
     Ok((writer.finish(provenance)?, Outcome::Converted))
 }
@@ -129,9 +135,6 @@ const GRAPH: &str = "graph";
 
 /// The first stage: topology, edge columns and original ids.
 fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
-    if writer.is_done(GRAPH) {
-        return Ok(());
-    }
     let build = Build {
         source: raw.edges.as_ref(),
         ids: raw.ids,
@@ -147,5 +150,5 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
     facts.insert("edges_read".into(), built.edges_read);
     facts.insert("self_loops_dropped".into(), built.self_loops_dropped);
     facts.insert("duplicates_merged".into(), built.duplicates_merged);
-    Ok(writer.complete(GRAPH)?)
+    Ok(())
 }

@@ -231,7 +231,7 @@ fn check_documents(packed: &Path, root: &Path, manifest: &PackManifest) -> Resul
             ));
         }
     }
-    Dataset::open(root)?;
+    Dataset::open_unchecked(root)?;
     Ok(())
 }
 

@@ -229,7 +229,7 @@ pub fn tidy(target: &Target) {
     }
     let Ok(folder) = LockedFolder::acquire(target) else { return };
     let root = folder.folder().path();
-    if !Journal::is_unfinished(root, &root.join(DATASET)) {
+    if Journal::unfinished(root, &root.join(DATASET)).is_none() {
         let _ = folder.clear();
     }
     folder.remove_bare();

@@ -151,7 +151,7 @@ impl Target {
     }
 
     /// Name of the folder in which it is written.
-    pub(super) fn partial(&self) -> Result<OsString> {
+    pub(crate) fn partial(&self) -> Result<OsString> {
         let mut hidden = OsString::from(".");
         hidden.push(self.name()?);
         hidden.push(".partial");

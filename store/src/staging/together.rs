@@ -21,7 +21,7 @@ use super::folder::{Folder, Identity};
 use super::tree::sync_tree;
 use super::{OPEN, REPLACED, Staging};
 use crate::document::{self, Document};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 
 const NOTE: &str = "together.json";
 
@@ -52,7 +52,10 @@ impl Document for Together {
 /// Makes all of `stagings` visible as one: after a kill at any moment, either all are there or the next run that begins the
 /// same ones, in the same order, finds the state from before. Whoever writes without locks may have been there first: where
 /// nothing may be replaced, its artifact stays and all of these are refused.
+///
+/// What they were made from must be sound: checks under way are waited for.
 pub fn commit_all(stagings: Vec<Staging>) -> Result<()> {
+    check::settled()?;
     stagings.iter().try_for_each(|staging| sync_tree(&staging.file()))?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner); // no interrupt from here on
     for step in steps(&stagings) {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::Finding;
 use crate::artifact::Artifact;
+use crate::check;
 use crate::document;
 use crate::staging::tree::Found;
 use crate::{DatasetManifest, Files, PartitionMeta, PlacementMeta, PresampleMeta};
@@ -86,7 +87,8 @@ impl Listed {
     fn problem(&self, name: &str) -> Option<String> {
         let Self::Names(names, document) = self else { return None };
         let is_hidden = name.starts_with('.') && !name.contains('/');
-        if is_hidden || names.iter().any(|listed| listed == name) {
+        let is_note = name.rsplit('/').next().is_some_and(|file| file.starts_with(check::NOTE));
+        if is_hidden || is_note || names.iter().any(|listed| listed == name) {
             return None;
         }
         Some(format!("is not part of the dataset, {document} does not list it: move it elsewhere"))

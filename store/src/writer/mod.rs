@@ -48,7 +48,7 @@ impl DatasetWriter {
 
     /// [`DatasetWriter::begin`], or goes on where an earlier run with the same `identity` stopped: its finished stages and
     /// the scratch files of then are kept, everything else is removed. `identity` is whatever decides the bytes of the
-    /// dataset: command, options, and lengths and times of the sources.
+    /// dataset: command, options, and the sources.
     pub fn resume(path: &Path, replace: bool, identity: &Value) -> Result<Self> {
         let mut writer = Self::open(path, replace, Some(identity))?;
         let staging = &writer.staging;
@@ -58,6 +58,17 @@ impl DatasetWriter {
             None => staging.restart()?,
         }
         Ok(writer)
+    }
+
+    /// The identity of what an earlier run left at `path` to be resumed.
+    pub fn left(path: &Path) -> Option<Value> {
+        let root = path.with_file_name(dataset_target(path).partial().ok()?);
+        Journal::unfinished(&root, &root.join(DATASET)).map(|journal| journal.identity)
+    }
+
+    /// States the identity in other words, for the stages that are completed from here on: it has to be the same one.
+    pub fn identify(&mut self, identity: Value) {
+        self.journal.identity = identity;
     }
 
     fn open(path: &Path, replace: bool, identity: Option<&Value>) -> Result<Self> {
@@ -186,7 +197,7 @@ impl DatasetWriter {
         if resumable {
             Journal::committing(staging.root(), checksum)?;
         }
-        Dataset::open(staging.commit()?)
+        Dataset::open_unchecked(staging.commit()?)
     }
 
     fn expect_topology(&self) -> Result<()> {

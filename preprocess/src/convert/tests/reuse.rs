@@ -1,6 +1,9 @@
 //! What is there already: reused, refused or replaced.
 
+use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};
+
+use gsplit_store::{Checksum, DatasetManifest, Notes, Stage, Unit, document};
 
 use super::*;
 
@@ -19,14 +22,144 @@ fn the_same_conversion_is_reused_and_another_refused() {
     assert_eq!(run(&options, false).unwrap(), Outcome::Reused);
     let other = ConvertOptions { build: BuildOptions { symmetrise: true, ..Default::default() }, ..Default::default() };
     let message = run(&other, false).unwrap_err().to_string();
-    assert!(message.contains("made with other input or options"), "{message}");
+    let difference = "it was made without --symmetrise and is asked for with --symmetrise";
+    assert!(message.contains(difference), "{message}");
     assert_eq!(run(&other, true).unwrap(), Outcome::Converted);
     assert_eq!(run(&other, false).unwrap(), Outcome::Reused);
+}
 
-    // A file that was written since, be it with the same number of bytes.
-    let labels = std::fs::File::options().append(true).open(raw.path().join("raw/node-label.csv.gz")).unwrap();
-    labels.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
-    assert!(run(&other, false).is_err());
+const EDGES: &str = "0 1\n1 2\n2 3\n";
+
+/// Another graph in as many bytes.
+fn other(edges: &str) -> String {
+    edges.replace("2 3", "2 0")
+}
+
+/// Writes `text` over the file at `path` as `cp -p` does: with the time of modification that the file had.
+fn copy_over(path: &Path, text: &str) {
+    let time = path.metadata().unwrap().modified().unwrap();
+    std::fs::write(path, text).unwrap();
+    std::fs::File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn the_content_of_the_input_decides() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (snap(folder.path().join("edges.txt")), folder.path().join("ds"));
+    let run = |force| convert(&source, &out, &ConvertOptions::default(), force, &NoProgress);
+    let touch = |seconds| {
+        let file = std::fs::File::options().append(true).open(&source).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+    };
+    std::fs::write(&source, EDGES).unwrap();
+    touch(3600);
+    // Whether the input was written just before, or is at rest and has a stamp.
+    for pause in [0, 2100] {
+        std::thread::sleep(Duration::from_millis(pause));
+        let (made, _) = run(true).unwrap();
+        let sources = &made.manifest().provenance.sources;
+        assert_eq!(sources[0].stamp.is_some(), pause > 0, "{sources:?}");
+        assert_eq!(sources[0].checksum, Some(Checksum::of(EDGES.as_bytes())));
+        assert_eq!(run(false).unwrap().1, Outcome::Reused);
+
+        copy_over(&source, &other(EDGES));
+        let message = run(false).unwrap_err().to_string();
+        assert!(message.contains("edges.txt has other content than it had"), "{message}");
+        let beside = folder.path().join("beside");
+        std::fs::write(&beside, other(EDGES)).unwrap();
+        std::fs::rename(&beside, &source).unwrap();
+        assert!(run(false).is_err());
+
+        // What it was again, at whatever time.
+        std::fs::write(&source, EDGES).unwrap();
+        for seconds in [3600, 0] {
+            touch(seconds);
+            assert_eq!(run(false).unwrap().1, Outcome::Reused);
+        }
+    }
+    std::fs::write(&source, format!("{EDGES}3 0\n")).unwrap();
+    let message = run(false).unwrap_err().to_string();
+    assert!(message.contains("edges.txt had 12 bytes and has 16"), "{message}");
+
+    // What an older gsplit made.
+    std::fs::write(&source, EDGES).unwrap();
+    let path = out.join("dataset.json");
+    let (mut manifest, _) = document::read::<DatasetManifest>(&path).unwrap();
+    manifest.provenance.sources[0].checksum = None;
+    document::write(&path, &manifest).unwrap();
+    let message = run(false).unwrap_err().to_string();
+    assert!(message.contains("an older gsplit made it, which recorded no checksum of edges.txt"), "{message}");
+}
+
+/// Dies where the features begin.
+struct Dies(Notes);
+
+impl Progress for Dies {
+    fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+        assert_ne!(name, "writing features");
+        NoProgress.stage(name, total, unit)
+    }
+
+    fn note(&self, line: &str) {
+        self.0.note(line);
+    }
+}
+
+#[test]
+fn a_resumed_conversion_is_of_the_same_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (snap(folder.path().join("edges.txt")), folder.path().join("ds"));
+    let options = ConvertOptions { features: Some("random:2".parse().unwrap()), ..Default::default() };
+    let indices = folder.path().join(".ds.partial/dataset/topology/indices.npy");
+    let die = || {
+        let dead =
+            std::panic::catch_unwind(|| convert(&source, &out, &options, false, &Dies(Notes::default())).is_ok());
+        assert!(dead.is_err() && indices.exists());
+        std::fs::metadata(&indices).unwrap().ino()
+    };
+    let finish = || {
+        let notes = Notes::default();
+        let (dataset, _) = convert(&source, &out, &options, false, &notes).unwrap();
+        let inode = std::fs::metadata(out.join("topology/indices.npy")).unwrap().ino();
+        let sources = dataset.manifest().provenance.sources.clone();
+        let expected = Checksum::of(&std::fs::read(&source).unwrap());
+        assert_eq!(sources[0].checksum, Some(expected));
+        std::fs::remove_dir_all(&out).unwrap();
+        (dataset.topology().indices().to_vec(), inode, notes.lines().join("\n"))
+    };
+    std::fs::write(&source, EDGES).unwrap();
+    let left = die();
+    std::fs::write(&source, EDGES).unwrap();
+    let (first, inode, notes) = finish();
+    assert_eq!(inode, left, "the graph was built again: {notes}");
+
+    die();
+    copy_over(&source, &other(EDGES));
+    let (second, _, notes) = finish();
+    assert_ne!(first, second);
+    assert!(notes.contains("what an unfinished conversion left is of no use: edges.txt has other content"), "{notes}");
+}
+
+#[test]
+fn an_input_that_changes_while_it_is_read_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, out) = (snap(folder.path().join("edges.txt")), folder.path().join("ds"));
+    std::fs::write(&source, EDGES).unwrap();
+    struct Changes<'a>(&'a Path);
+    impl Progress for Changes<'_> {
+        fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
+            if name == "writing features" {
+                copy_over(self.0, &other(EDGES));
+            }
+            NoProgress.stage(name, total, unit)
+        }
+
+        fn note(&self, _: &str) {}
+    }
+    let options = ConvertOptions { features: Some("random:2".parse().unwrap()), ..Default::default() };
+    let message = convert(&source, &out, &options, false, &Changes(&source)).unwrap_err().to_string();
+    assert!(message.contains("was changed while it was read: edges.txt has other content"), "{message}");
+    assert!(!out.exists());
 }
 
 #[test]

@@ -1,0 +1,120 @@
+//! Whether an input is the one that a dataset was made from.
+//!
+//! Each file is recorded with its length, its [`Stamp`](gsplit_store::Stamp) and the checksum of its whole content. Where
+//! length and stamp are as recorded, it is the same and is not read. Where the stamp alone differs, it is read and its
+//! checksum decides: a copy, a `touch` and a move change no content, and another file can have the same length and time.
+//! A dataset whose manifest has no checksums, from an older gsplit, is taken for one of other input.
+//!
+//! The checksums are computed on a thread of its own while the graph is built. It reads the files in order, as the readers
+//! do, so that what fits the memory is read from the disk once.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{panic, thread};
+
+use gsplit_store::{Checksum, Progress, Provenance, SourceFile, Unit, checksum_stream};
+use serde_json::Value;
+
+use crate::{Error, Result};
+
+/// What decides the bytes of a dataset, as its writer records it.
+pub fn as_identity(provenance: &Provenance) -> Result<Value> {
+    serde_json::to_value(provenance).map_err(|error| Error::Option(format!("the options cannot be recorded: {error}")))
+}
+
+/// What differs between how a dataset `was` made and how it would be made `now`, from `files`: the first difference, as a
+/// clause. `None` when there is none: then, and for what precedes a difference, `now` has the checksums.
+pub fn difference(files: &[PathBuf], was: &Provenance, now: &mut Provenance) -> Result<Option<String>> {
+    if was.command != now.command {
+        return Ok(Some(format!("it was made by `gsplit {}`", was.command)));
+    }
+    if let Some(difference) = other_option(&was.options, &now.options) {
+        return Ok(Some(difference));
+    }
+    let names = |sources: &[SourceFile]| sources.iter().map(|file| file.path.clone()).collect::<Vec<_>>();
+    let (before, after) = (names(&was.sources), names(&now.sources));
+    if before != after {
+        let missing = before.iter().find(|name| !after.contains(name));
+        let added = after.iter().find(|name| !before.contains(name));
+        return Ok(Some(match (missing, added) {
+            (Some(missing), _) => format!("it was made from {missing}, too"),
+            (None, Some(added)) => format!("it was made without {added}"),
+            (None, None) => "its files were read in another order".into(),
+        }));
+    }
+    for ((path, was), now) in files.iter().zip(&was.sources).zip(&mut now.sources) {
+        if let Some(difference) = other_content(path, was, now)? {
+            return Ok(Some(difference));
+        }
+    }
+    Ok(None)
+}
+
+fn other_option(was: &Value, now: &Value) -> Option<String> {
+    let keys =
+        |options: &Value| options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>();
+    let all: BTreeSet<String> = [was, now].into_iter().flat_map(keys).collect();
+    let key = all.into_iter().find(|key| was.get(key) != now.get(key))?;
+    let words = |value: Option<&Value>| match (key.as_str(), value.unwrap_or(&Value::Null)) {
+        ("input", Value::String(path)) => format!("from {path}"),
+        ("found", Value::String(format)) => format!("from {format}"),
+        (option, value) => {
+            let option = option.replace('_', "-");
+            match value {
+                Value::Null | Value::Bool(false) => format!("without --{option}"),
+                Value::Bool(true) => format!("with --{option}"),
+                Value::String(text) => format!("with --{option} {text}"),
+                value => format!("with --{option} {value}"),
+            }
+        }
+    };
+    Some(format!("it was made {} and is asked for {}", words(was.get(&key)), words(now.get(&key))))
+}
+
+fn other_content(path: &Path, was: &SourceFile, now: &mut SourceFile) -> Result<Option<String>> {
+    let name = &was.path;
+    if was.bytes != now.bytes {
+        return Ok(Some(format!("{name} had {} bytes and has {}", was.bytes, now.bytes)));
+    }
+    let Some(recorded) = &was.checksum else {
+        return Ok(Some(format!("an older gsplit made it, which recorded no checksum of {name}")));
+    };
+    let untouched = was.stamp.is_some() && was.stamp == now.stamp;
+    now.checksum = match untouched {
+        true => Some(recorded.clone()),
+        false => digest(path, &AtomicBool::new(false))?,
+    };
+    let same = now.checksum.as_ref() == Some(recorded);
+    Ok((!same).then(|| format!("{name} has other content than it had, in as many bytes")))
+}
+
+/// Digests those of `files` whose checksum `sources` lacks, beside `work`, which it returns the failure of, if any.
+pub fn digest_beside(
+    files: &[PathBuf],
+    sources: &mut [SourceFile],
+    progress: &dyn Progress,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let stop = AtomicBool::new(false);
+    let digest_all = || {
+        for (path, source) in files.iter().zip(sources).filter(|(_, source)| source.checksum.is_none()) {
+            source.checksum = digest(path, &stop)?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let digests = scope.spawn(digest_all);
+        let done = work();
+        stop.store(done.is_err(), Ordering::Relaxed);
+        let _waiting = (!digests.is_finished()).then(|| progress.stage("checksums of the input", None, Unit::Bytes));
+        let digested = digests.join().unwrap_or_else(|cause| panic::resume_unwind(cause));
+        done.and(digested)
+    })
+}
+
+fn digest(path: &Path, stop: &AtomicBool) -> Result<Option<Checksum>> {
+    let digest = File::open(path).and_then(|file| checksum_stream(file, stop)).map_err(Error::io(path))?;
+    Ok(digest.map(|(_, checksum)| checksum))
+}
