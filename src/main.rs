@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use gsplit::{arguments, ui};
+use gsplit_store::Allocator;
 
 mod capture;
 mod convert;
@@ -24,6 +25,9 @@ mod partition;
 mod place;
 mod presample;
 mod verify;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// Prepares large graphs for training graph neural networks, and trains on them split-parallel.
 ///

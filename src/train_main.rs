@@ -6,12 +6,16 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::{arguments, ui};
+use gsplit_store::Allocator;
 
 mod bench;
 mod compare;
 mod environment;
 mod infer;
 mod train;
+
+#[global_allocator]
+static ALLOCATOR: Allocator = Allocator;
 
 /// Trains graph neural networks on the datasets that gsplit prepares.
 #[derive(Parser)]

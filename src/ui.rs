@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging};
+use gsplit_store::{NoProgress, Progress, Stage, Unit, check, staging, take_signals};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::{Value, json};
 
@@ -139,6 +139,11 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         complain(&format!("warning: SIGTERM will leave a hidden unfinished directory: {error}"));
     }
     if let Err(error) = ctrlc::set_handler(on_interrupt) {
+    if let Err(error) = take_signals(|fault| give_up(fault)) {
+        complain(&format!(
+            "warning: a file that is too long, or cut while it is read, ends gsplit by a signal: {error}"
+        ));
+    }
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
     panic::set_hook(Box::new(on_panic));

@@ -109,6 +109,9 @@ fn hint(cause: &std::io::Error) -> &'static str {
         K::StorageFull | K::QuotaExceeded => {
             ": free some space there or write elsewhere; what was finished before is untouched"
         }
+        K::FileTooLarge => {
+            ": a limit on the length of files is reached (ulimit -f, or the file system's): raise it or write elsewhere"
+        }
         K::PermissionDenied | K::ReadOnlyFilesystem => ": check the permissions or write elsewhere",
         K::NotFound => ": check the path",
         K::AlreadyExists | K::NotADirectory => ": something is there that is no folder; name another path",

@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
-use gsplit_store::{FeatureWriter, Progress, Unit};
+use gsplit_store::{FeatureWriter, Progress, Unit, attempt};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,7 @@ pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let refused = || Error::Option(format!("{what}: {gib:.1} GiB of memory are not to be had; ask for a smaller size"));
     // A system that promises more than it has would refuse only when the pages are touched.
     let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes as u64 <= memory::machine());
-    match fits && values.try_reserve_exact(len).is_ok() {
+    match fits && attempt(|| values.try_reserve_exact(len)).is_ok() {
         true => Ok(values),
         false => Err(refused()),
     }

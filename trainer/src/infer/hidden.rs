@@ -17,7 +17,7 @@ use gsplit_kernels::{
     DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, KernelError, MappedHost, Widen, gather_f32,
     gather_on_device, gather_rows,
 };
-use gsplit_store::{Error as StoreError, MappedFile};
+use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
 
 use crate::autograd::{Buffer, device_values_mut, device_values_of};
@@ -184,7 +184,7 @@ impl<T: Cell> HiddenWriter<T> {
             Error::Option(format!("--eval-every: evaluation takes {gib:.0} GiB, more than there is: {remedy}"))
         };
         let words = len.saturating_mul(size_of::<T>()).div_ceil(size_of::<u32>());
-        Vec::<u32>::new().try_reserve_exact(words).map_err(refused)?;
+        attempt(|| Vec::<u32>::new().try_reserve_exact(words)).map_err(refused)?;
         Ok(Self::Memory(InMemory(vec![0; words], len)))
     }
 

@@ -1,5 +1,7 @@
 //! From a configuration to the blocks of a model.
 
+use gsplit_store::attempt;
+
 use super::block::{Block, Residual};
 use super::head::Head;
 use super::norm::Norm;
@@ -137,7 +139,7 @@ pub fn check_size(config: &TrainConfig, in_dim: usize, classes: usize) -> Result
     let values: f64 = widths.windows(2).map(|pair| of_layer(pair[0], pair[1])).sum::<f64>() + of_scorer;
     let bytes = values * COPIES * size_of::<f32>() as f64 * config.num_ranks() as f64;
     let mut room: Vec<u8> = Vec::new();
-    let refused = room.try_reserve_exact(bytes as usize).is_err();
+    let refused = attempt(|| room.try_reserve_exact(bytes as usize)).is_err();
     std::hint::black_box(&room); // or the compiler leaves the attempt out
     match refused {
         false => Ok(()),
