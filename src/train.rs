@@ -65,7 +65,7 @@ pub struct Args {
     /// Write a checkpoint after every epoch into this folder; the last two and the best are kept
     #[arg(long, value_name = "DIR")]
     checkpoint: Option<PathBuf>,
-    /// Go on after the newest checkpoint in --checkpoint DIR
+    /// Go on after the newest checkpoint in --checkpoint DIR; before the first one, start from the beginning
     #[arg(long)]
     resume: bool,
     #[command(flatten)]

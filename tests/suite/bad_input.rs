@@ -88,7 +88,6 @@ fn training_options_that_contradict_each_other_are_usage_errors() {
         (&["--dropout", "1"], "--dropout 1"),
         (&["--lr", "0"], "--lr 0"),
         (&["--batch-size", "0"], "--batch-size 0"),
-        (&["--parallelism", "single", "--resume", "--checkpoint", "none"], "no checkpoint"),
         (&["--metric", "mrr"], "--task link"),
         (&["--task", "link", "--metric", "accuracy"], "choose mrr"),
         (&["--task", "link", "--valid-edges", "0.6", "--test-edges", "0.5"], "together below 1"),

@@ -111,7 +111,8 @@ fn interrupted_training_resumes_exactly() {
     };
     let whole = [&TRAIN[..], &["--epochs", "12"]].concat();
     ok(folder, &[&whole[..], &["--log", "straight.jsonl"]].concat());
-    let interrupted = [&whole[..], &["--log", "resumed.jsonl", "--checkpoint", "run"]].concat();
+    // One command line, before the first checkpoint and after it.
+    let interrupted = [&whole[..], &["--log", "resumed.jsonl", "--checkpoint", "run", "--resume"]].concat();
     let mut child = command(folder, &interrupted).stdout(std::process::Stdio::null()).spawn().unwrap();
     while !folder.join("run/epoch-00003").exists() {
         assert!(child.try_wait().unwrap().is_none(), "the run ended before it could be killed");
@@ -119,7 +120,7 @@ fn interrupted_training_resumes_exactly() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    ok(folder, &[&interrupted[..], &["--resume"]].concat());
+    ok(folder, &interrupted);
     assert_eq!(losses("resumed.jsonl"), losses("straight.jsonl"));
 }
 

@@ -16,6 +16,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target};
 use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, checksum_file};
@@ -229,14 +230,10 @@ fn check_links(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it.
-pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainConfig) -> Result<Resume> {
-    let Some((_, path)) = found(folder).pop() else {
-        return Err(Error::Option(format!(
-            "--resume: no checkpoint in {}: run without --resume to start",
-            folder.display()
-        )));
-    };
+/// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it. `None` before the first one: a
+/// job that is started again and again has one command line.
+pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainConfig) -> Result<Option<Resume>> {
+    let Some((_, path)) = found(folder).pop() else { return Ok(None) };
     let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
     checkpoint.made_from.check(&path, dataset).map_err(unusable)?;
     if let Some(difference) = config.difference(&checkpoint.config) {
@@ -255,7 +252,22 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
             return Err(Error::Data { path: path.join(name), problem });
         }
     }
-    Ok(Resume { path, history: checkpoint.history, steps: checkpoint.steps, loss_scale: checkpoint.loss_scale })
+    let Checkpoint { history, steps, loss_scale, .. } = checkpoint;
+    Ok(Some(Resume { path, history, steps, loss_scale }))
+}
+
+/// Fails unless all ranks go on after the same epoch, this one after `epoch`: processes may see different folders. Collective.
+pub fn agree(comm: &dyn Communicator, epoch: u64) -> Result<()> {
+    let epochs = all_gather_v(comm, &[epoch])?.concat();
+    let words = |epoch| if epoch == 0 { "no checkpoint".into() } else { format!("the checkpoint of epoch {epoch}") };
+    match epochs.iter().position(|epoch| *epoch != epochs[0]) {
+        None => Ok(()),
+        Some(rank) => Err(Error::Option(format!(
+            "--resume: rank {rank} finds {}, rank 0 {}: name a --checkpoint folder that all processes share",
+            words(epochs[rank]),
+            words(epochs[0])
+        ))),
+    }
 }
 
 /// What to do about a damaged checkpoint.

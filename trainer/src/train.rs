@@ -66,13 +66,16 @@ fn prepare_and_train(
     let kept = options.checkpoint.as_deref().filter(|_| options.leads());
     let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = match (&options.checkpoint, options.resume) {
-        (Some(folder), true) => Some(checkpoint::find(folder, dataset, &inputs, config)?),
+        (Some(folder), true) => checkpoint::find(folder, dataset, &inputs, config)?,
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,
     };
     if let Some(folder) = kept {
         checkpoint::check_writable(folder)?;
+        if options.resume && resume.is_none() {
+            progress.note(&format!("--resume: no checkpoint in {} yet: starts from the beginning", folder.display()));
+        }
     }
     if config.batch_size > job.train.len() {
         let (size, there) = (config.batch_size, job.train.len());
@@ -230,6 +233,9 @@ impl Run<'_> {
         if let Some(resume) = &self.resume {
             checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
             reports.clone_from(&resume.history);
+        }
+        if self.options.resume {
+            checkpoint::agree(comm, reports.len() as u64)?;
         }
         for epoch in reports.len() as u32 + 1..=config.epochs {
             if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {

@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use gsplit_kernels::{CommError, Communicator, Threads};
+use gsplit_store::Notes;
 use tch::Tensor;
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
@@ -55,6 +56,32 @@ fn ranks_that_are_processes_train_as_threads_do_on_hosts_and_gpus() {
         for summary in on_processes(&fixture, &config, &options) {
             assert_eq!(losses(&summary), losses(&threads), "{parallelism}, {emulated:?}");
         }
+    }
+}
+
+#[test]
+fn processes_that_find_different_checkpoints_are_told() {
+    let fixture = dataset(76, 120, 4);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.epochs = 1);
+    let folder = |name: &str| Some(fixture.folder.path().join(name));
+    let options = RunOptions { resume: true, checkpoint: folder("of rank 0"), ..RunOptions::default() };
+    let notes = Notes::default();
+    let first = RunOptions { threads: Some(2), ..options.clone() };
+    let summary = crate::train(&fixture.dataset, &config, &first, &notes, &|_| {}).unwrap();
+    assert_eq!((summary.resumed_after, summary.epochs.len()), (0, 1));
+    let lines = notes.lines().join("\n");
+    assert!(lines.contains("of rank 0 yet: starts from the beginning"), "{lines}");
+
+    let config = changed(&config, |config| config.epochs = 2);
+    let options = RunOptions { threads: Some(1), ..options };
+    let outcomes = outcomes(&fixture, &config, |rank| RunOptions {
+        checkpoint: folder(["of rank 0", "of rank 1"][rank]),
+        ..options.clone()
+    });
+    for outcome in outcomes {
+        let message = outcome.unwrap_err().to_string();
+        let expected = "--resume: rank 1 finds no checkpoint, rank 0 the checkpoint of epoch 1";
+        assert!(message.contains(expected), "{message}");
     }
 }
 
