@@ -197,7 +197,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     let config = &args.config;
     if args.print_config {
-        ui.say(to_toml(config, &args.around(ui.threads())));
+        to_toml(config, &args.around(ui.threads())).lines().for_each(|line| ui.say(line));
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }

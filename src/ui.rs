@@ -2,6 +2,7 @@
 
 mod progress;
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
@@ -26,11 +27,11 @@ pub struct Output {
     /// Print the result as one JSON object on standard output, and no progress
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
-    /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results do
     /// Open artifacts without a check for damage. Else files are checked against their checksums when they are first opened
     /// after they were made or moved, long ones while the work goes on, and what is sound is noted in .verified
     #[arg(long, global = true, help_heading = "Every subcommand")]
     no_check: bool,
+    /// Threads to compute with [default: one for each core]; train's ranks share them, each with one at least. Results do
     /// not depend on it, but for the last bits of a loss
     #[arg(long, global = true, help_heading = "Every subcommand", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -86,7 +87,7 @@ fn complain_of_interrupt(kept: &[PathBuf]) {
             .to_string(),
         kept => {
             let places: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
-            let places = places.join(", ").replace('\n', "\\n");
+            let places = places.join(", ");
             format!("interrupted: finished stages are kept in {places}; run the same command again to go on")
         }
     });
@@ -102,7 +103,7 @@ pub fn interrupted() -> ! {
 /// survive the destructors that a sudden exit runs. So the process becomes one that fails at once.
 pub fn give_up(error: &str) -> ! {
     let _ = std::io::stdout().flush();
-    complain(&format!("error: {}", error.replace('\n', "\\n")));
+    complain(&format!("error: {error}"));
     staging::remove_all();
     // Returns only where there is no shell.
     let _ = Command::new("/bin/sh").args(["-c", "exit 1"]).exec();
@@ -138,12 +139,12 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     if let Err(error) = wait_for_sigterm() {
         complain(&format!("warning: SIGTERM will leave a hidden unfinished directory: {error}"));
     }
-    if let Err(error) = ctrlc::set_handler(on_interrupt) {
     if let Err(error) = take_signals(|fault| give_up(fault)) {
         complain(&format!(
             "warning: a file that is too long, or cut while it is read, ends gsplit by a signal: {error}"
         ));
     }
+    if let Err(error) = ctrlc::set_handler(on_interrupt) {
         complain(&format!("warning: Ctrl-C will leave a hidden unfinished directory: {error}"));
     }
     panic::set_hook(Box::new(on_panic));
@@ -156,17 +157,17 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     };
     let result = panic::catch_unwind(AssertUnwindSafe(|| {
         start_threads(output)?;
+        if output.no_check {
+            check::turn_off();
+        }
         run(&ui)?;
+        check::settled()?;
         ui.delivered()
     }));
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if GENTLE.load(Ordering::SeqCst) {
-        if output.no_check {
-            check::turn_off();
-        }
             complain_of_interrupt(&[]);
-        check::settled()?;
             return ExitCode::FAILURE;
         }
         // The interrupt pulled files from under `run`, and is about to exit with its own line.
@@ -226,7 +227,29 @@ fn first_line(message: &str) -> &str {
 /// Says one line on standard error.
 pub fn complain(line: &str) {
     // A closed standard error leaves nobody to tell.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", visible(line));
+}
+
+/// `line` with its control characters escaped: a name may hold line ends, and what moves a terminal's cursor or colours it.
+fn visible(line: &str) -> Cow<'_, str> {
+    match line.contains(is_hidden) {
+        false => line.into(),
+        true => line
+            .chars()
+            .fold(String::new(), |mut shown, character| {
+                match is_hidden(character) {
+                    true => shown.extend(character.escape_default()),
+                    false => shown.push(character),
+                }
+                shown
+            })
+            .into(),
+    }
+}
+
+/// Whether a character is no part of a line as it is read: control characters, and those that turn the direction of writing.
+fn is_hidden(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Where results, notes and progress go.
@@ -256,11 +279,11 @@ impl Ui {
     /// Prints one line of the result for a person; nothing with `--json`.
     pub fn say(&self, line: impl std::fmt::Display) {
         if !self.output.json {
-            self.print(line);
+            self.print(visible(&line.to_string()));
         }
     }
 
-    /// Prints the whole result for a script, with `--json`.
+    /// Prints the whole result for a script, with `--json`; nothing when it was made of damaged files, which [`guard`] says.
     pub fn json(&self, result: &serde_json::Value) {
         if self.output.json && check::settled().is_ok() {
             self.print(result);
@@ -304,7 +327,7 @@ impl Progress for Ui {
     fn stage(&self, name: &str, total: Option<u64>, unit: Unit) -> Box<dyn Stage> {
         let shown: Box<dyn Stage> = match (self.silent(), self.terminal) {
             (true, _) => Box::new(NoProgress),
-            (false, true) => Box::new(Bar::new(name, total, unit)),
+            (false, true) => Box::new(Bar::new(&visible(name), total, unit)),
             (false, false) => Box::new(Lines::new(name, total, unit)),
         };
         Box::new(Timed::new(name, shown, self.times.clone()))

@@ -1,6 +1,7 @@
 //! `gsplit verify`: is everything as it was written?
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use gsplit_store::{Dataset, PartitionMap, Presample, verify};
@@ -43,10 +44,32 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         .collect();
     ui.json(&json!({ "checks": findings.len(), "problems": problems }));
     if bad > 0 {
-        bail!("{}: {bad} of {} checks failed", args.dataset.display(), findings.len());
+        let damaged = findings.iter().filter(|(_, problem)| problem.is_some());
+        let remedies: BTreeSet<String> = damaged.map(|(path, _)| remedy(&args.dataset, path)).collect();
+        let remedies = remedies.into_iter().collect::<Vec<_>>().join("; ");
+        bail!(
+            "{}: {bad} of {} checks failed: restore the files that are named above from a copy, or {remedies}",
+            args.dataset.display(),
+            findings.len()
+        );
     }
     ui.say(format_args!("{}: all {} checks passed", args.dataset.display(), findings.len()));
     Ok(())
+}
+
+/// What makes the artifact of `dataset` anew that the file at `path` belongs to.
+fn remedy(dataset: &Path, path: &Path) -> String {
+    let below = path.strip_prefix(dataset).unwrap_or(path);
+    let mut names = below.iter().map(|name| name.to_string_lossy());
+    let command = match (names.next().as_deref(), names.next()) {
+        (Some(kind @ ("presample" | "partition")), Some(key)) => Some((kind.to_string(), key)),
+        (Some("placement"), Some(key)) => Some(("place".to_string(), key)),
+        _ => None,
+    };
+    match command {
+        Some((command, key)) => format!("run `gsplit {command} {} --key {key} --force` again", dataset.display()),
+        None => "make the dataset again with --force".into(),
+    }
 }
 
 /// Recomputes what the partition's report claims.

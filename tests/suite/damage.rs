@@ -47,6 +47,11 @@ fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
             let name = file.strip_prefix(folder).unwrap().to_str().unwrap();
             assert_eq!(output.status.code(), Some(1), "{name}, byte {at}: {text}");
             assert!(text.contains(name), "{name}, byte {at}: {text}");
+            let remedy = match name.split('/').nth(1).unwrap() {
+                kind @ ("presample" | "partition") => format!("or run `gsplit {kind} ds --key "),
+                _ => "make the dataset again with --force".into(),
+            };
+            assert!(text.contains(&remedy) && !text.contains("gsplit verify"), "{text}");
         }
         fs::remove_file(&file).unwrap();
         let output = gsplit(folder, &["verify", "ds"]);
@@ -56,11 +61,6 @@ fn a_flipped_bit_in_any_artifact_is_reported_by_name() {
     ok(folder, &["verify", "ds"]);
 }
 
-/// Kills `args` after each of several delays; whatever the moment, `there` is then absent or sound, and running again works.
-fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
-    for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
-        let mut child = command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(delay));
 /// Flips a bit of the file, `back` bytes before its end, where it changes a number and no form.
 fn flip(file: &Path, back: usize) {
     let mut bytes = fs::read(file).unwrap();
@@ -138,6 +138,11 @@ fn damage_in_a_long_file_ends_the_run_before_its_result() {
     ok(folder, &[&["--no-check"], &export[..]].concat());
 }
 
+/// Kills `args` after each of several delays; whatever the moment, `there` is then absent or sound, and running again works.
+fn kill_at_many_moments(folder: &Path, args: &[&str], there: &str) {
+    for delay in [0, 2, 5, 10, 20, 40, 80, 160] {
+        let mut child = command(folder, args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
         child.kill().unwrap();
         child.wait().unwrap();
         if folder.join(there).exists() {

@@ -12,6 +12,7 @@ mod doctor;
 mod documents;
 mod evaluate;
 mod export;
+mod faults;
 #[cfg(feature = "train")]
 mod gpus;
 mod layering;

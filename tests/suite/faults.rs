@@ -1,0 +1,93 @@
+//! Limits of the system and faults below the program: each ends with one line.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use crate::support::{command, community, fails, gsplit, ok};
+
+/// Runs gsplit below the limit that `ulimit` takes as its arguments.
+fn below(limit: &str, folder: &Path, args: &[&str]) -> Output {
+    let script = format!("ulimit {limit}; exec \"$0\" \"$@\"");
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &script, env!("CARGO_BIN_EXE_gsplit")]).args(args).current_dir(folder).output().unwrap()
+}
+
+/// The only line on standard error of a run that failed.
+fn one_line(output: &Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{:?}: {errors}", output.status);
+    let complaints = errors.lines().filter(|line| line.starts_with("error: ")).count();
+    assert!(complaints == 1 && errors.trim_end().lines().last().unwrap().starts_with("error: "), "{errors}");
+    errors.trim_end().lines().last().unwrap().to_string()
+}
+
+#[test]
+fn a_limit_on_memory_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let generate = "--quiet generate rmat --vertices 1000000 --edges 60000000 --memory 2GiB --out ds";
+    let args: Vec<&str> = generate.split(' ').collect();
+    // More than the program and its threads take, less than the edges do.
+    for kib in ["300000", "500000"] {
+        let line = one_line(&below(&format!("-v {kib}"), folder, &[&["--threads", "1"], &args[..]].concat()));
+        assert!(line.contains("out of memory") && line.contains("ulimit -v"), "{kib}: {line}");
+        assert!(!folder.join("ds").exists());
+    }
+    // What was left is no hindrance.
+    community(folder, 300);
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn a_limit_on_files_is_one_line_of_training_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    let train = "train ds --parallelism single --layers 1 --fanouts 2 --hidden 256 --epochs 1 --checkpoint run --quiet";
+    let args: Vec<&str> = train.split(' ').collect();
+    let line = one_line(&below("-f 16", folder, &args));
+    assert!(line.contains("model.safetensors") && line.contains("File too large"), "{line}");
+    ok(folder, &args);
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_mapped_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 100_000);
+    let endless = ["--quiet", "presample", "ds", "--fanouts", "5,5", "--epochs", "100000", "--batch-size", "512"];
+    let mut child = command(folder, &endless).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    // Every page is read again and again: it makes no difference when it goes.
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+    let indices = folder.join("ds/topology/indices.npy");
+    fs::File::options().write(true).open(&indices).unwrap().set_len(4096).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let line = one_line(&output);
+    assert!(line.contains("ds/topology/indices.npy: was cut from") && line.contains("to 4096 bytes"), "{line}");
+    assert!(!folder.join("ds/presample").exists() || fs::read_dir(folder.join("ds/presample")).unwrap().count() == 0);
+}
+
+#[test]
+fn names_do_not_reach_the_terminal_as_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let name = "a\u{1b}[2J\nb\u{202e}";
+    let line = fails(folder, &["inspect", name], 1);
+    assert!(line.starts_with("error: a\\u{1b}[2J\\nb\\u{202e}: "), "{line:?}");
+    ok(folder, &["generate", "community", "--vertices", "50", "--edges", "100", "--out", name]);
+    for args in [&["inspect", name][..], &["verify", name], &["presample", name, "--fanouts", "2"]] {
+        let output = gsplit(folder, args);
+        for text in [output.stdout, output.stderr] {
+            let text = String::from_utf8(text).unwrap();
+            let hidden = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+            assert!(output.status.success() && !text.contains(hidden), "{args:?}: {text:?}");
+        }
+    }
+    // JSON has escapes of its own.
+    let text = ok(folder, &["inspect", name, "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["path"].as_str(), Some(name));
+}
