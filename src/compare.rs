@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use gsplit_trainer::EpochReport;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use gsplit::ui::Ui;
 
@@ -73,15 +73,17 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 
 fn read(path: &Path) -> anyhow::Result<Row> {
     let text = std::fs::read_to_string(path).map_err(gsplit_store::Error::io(path))?;
-    let mut reports = Vec::new();
+    let mut reports: Vec<EpochReport> = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let report: EpochReport = serde_json::from_str(line).with_context(|| {
-            format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1)
-        })?;
-        reports.push(report);
+        let expected = || format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1);
+        let record: Value = serde_json::from_str(line).with_context(expected)?;
+        // A record of `--log-every`: the epoch's own has all its mini-batches.
+        if record.get("step").is_none() {
+            reports.push(serde_json::from_value(record).with_context(expected)?);
+        }
     }
     let Some(last) = reports.last().cloned() else {
-        bail!("{}: empty: no epoch was finished", path.display());
+        bail!("{}: no epoch was finished: compare runs of one epoch or more", path.display());
     };
     let mean = |of: &dyn Fn(&EpochReport) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
     Ok(Row {
