@@ -25,7 +25,7 @@ pub struct Finding {
 }
 
 /// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
-/// in range, splits distinct and disjoint, labels below the number of classes, one feature row a vertex, one row of every
+/// in range, splits distinct and disjoint, links between vertices, labels below the number of classes, one feature row a vertex, one row of every
 /// column a vertex or an edge, original ids distinct, no file that the manifest does not list, `Σedge = Σwork` of the
 /// presamples, each partition's map against its report, each placement's slots against its table. Fails only when there is no dataset to look at.
 ///
@@ -109,6 +109,9 @@ impl Report {
             self.take(&path.join("nodes/original_id.npy"), check_original_ids(dataset));
         }
         self.take(&path.join("splits"), check_splits(dataset));
+        if manifest.links.is_some() {
+            self.take(&path.join("links"), dataset.links());
+        }
         self.check_strays(dataset);
     }
 
@@ -116,7 +119,7 @@ impl Report {
     /// what they are.
     fn check_strays(&mut self, dataset: &Dataset) {
         let (path, manifest) = (dataset.path(), dataset.manifest());
-        for folder in ["topology", "nodes", "edges", "splits"] {
+        for folder in ["topology", "nodes", "edges", "splits", "links"] {
             let Some(found) = self.take(&path.join(folder), tree::lengths(&path.join(folder))) else { continue };
             for name in found.keys().map(|name| format!("{folder}/{name}")) {
                 if !manifest.files.contains_key(&name) {

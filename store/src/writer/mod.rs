@@ -18,7 +18,7 @@ use crate::{Dataset, Error, Provenance, Result, Topology, TopologyWriter, docume
 
 mod columns;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// A dataset under construction: nothing is visible at its path before [`DatasetWriter::finish`].
 #[derive(Debug)]
