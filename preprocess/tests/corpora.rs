@@ -138,5 +138,5 @@ macro_rules! replays {
     };
 }
 replays! {
-    snap csv ogb_csv ogb_npz npy npz igb mag240m graphsaint mtx metis graphbolt parquet arrow nodes webgraph unpack detect
+    snap csv ogb_csv ogb_npz ogb_links npy npz igb mag240m graphsaint mtx metis graphbolt parquet arrow nodes webgraph unpack detect
 }
