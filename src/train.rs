@@ -39,7 +39,8 @@ Examples:
   gsplit train products --task link --scorer mlp --negatives 4 --metric hits@10 --parallelism data --ranks 2
 
 Valid and test are scored as OGB does: accuracy, ROC-AUC for two classes, micro-F1 where a vertex can have several
-(--metric chooses). With --task link the edges of a symmetric graph are learnt, a share of them held out by a random
+(--metric chooses). With --task link the links of the dataset's own split are learnt, valid and test scored against its
+negatives (OGB's ogbl-*). Without one the edges of a symmetric graph are, a share of them held out by a random
 choice that depends on --edge-seed and the two ends alone; each of those is ranked among --eval-negatives fixed pairs.
 
 Ctrl-C loses the epoch under way and nothing else: the same command with --resume goes on after the last

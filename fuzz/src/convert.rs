@@ -74,6 +74,19 @@ pub const TARGETS: &[Target] = &[
         &["raw/data.npz", "raw/node-label.npz", "split/only/train.csv", "split/only/valid.csv", "split/only/test.csv"],
     ),
     convert_of(
+        "ogb_links",
+        Format::Ogb,
+        "",
+        &[
+            "raw/edge.csv",
+            "raw/num-node-list.csv",
+            "raw/num-edge-list.csv",
+            "split/time/train.pt",
+            "split/time/valid.pt",
+            "split/time/test.pt",
+        ],
+    ),
+    convert_of(
         "npy",
         Format::Npy,
         "",

@@ -141,6 +141,6 @@ macro_rules! replays {
     };
 }
 replays! {
-    snap csv ogb_csv ogb_npz npy npz igb mag240m graphsaint mtx metis graphbolt parquet arrow nodes nodes_npz compressed_snap compressed_csv
-    webgraph unpack detect
+    snap csv ogb_csv ogb_npz ogb_links npy npz igb mag240m graphsaint mtx metis graphbolt parquet arrow nodes nodes_npz compressed_snap
+    compressed_csv webgraph unpack detect
 }

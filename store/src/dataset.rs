@@ -194,7 +194,12 @@ impl Dataset {
 
     /// Vertices of a split, ascending.
     pub fn split(&self, split: Split) -> Result<Column<u32>> {
-        let remedy = "convert it with --split NAME or --random-split TRAIN,VALID,TEST";
+        let remedy = match self.manifest.links {
+            Some(_) => {
+                "its splits are of links: train with --task link, or convert it with --random-split TRAIN,VALID,TEST"
+            }
+            None => "convert it with --split NAME or --random-split TRAIN,VALID,TEST",
+        };
         let path = self.part(&split.file(), &format!("{} split", split.name()), remedy)?;
         let vertices = Column::<u32>::open(&path)?;
         let n = self.num_vertices();

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::document::{self, Document};
 use crate::manifest::Columns;
 use crate::staging::tree::{self, sync};
-use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, Provenance, Result};
+use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, LinkInfo, Provenance, Result};
 
 pub(crate) const JOURNAL: &str = "journal.json";
 
@@ -46,6 +46,8 @@ pub(crate) struct Staged {
     pub(crate) columns: Columns,
     pub(crate) edge_columns: Columns,
     pub(crate) string_ids: bool,
+    #[serde(default)]
+    pub(crate) links: Option<LinkInfo>,
     pub(crate) files: Files,
 }
 
@@ -61,6 +63,7 @@ impl Staged {
             columns: self.columns,
             edge_columns: self.edge_columns,
             string_ids: self.string_ids,
+            links: self.links,
             files: self.files,
             provenance,
         }

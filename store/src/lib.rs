@@ -17,6 +17,7 @@
 //!   nodes/original_id.npy u64[n]   id of each vertex in the raw input, when ids were changed;
 //!   nodes/original_id.arrow        one LargeUtf8 column in its stead where those ids were strings
 //!   splits/{train,valid,test}.npy  u32, ascending
+//!   links/                         pairs of vertices and their negatives, where the graph came with a split of links ([`Links`])
 //!   presample/<key>/               presample.json and the counters of [`Presample`]
 //!   partition/<key>/               partition.json and the arrays of [`PartitionMap`]
 //!   placement/<key>/               placement.json and the arrays of [`Placement`]
@@ -43,6 +44,7 @@ mod faults;
 mod features;
 mod journal;
 mod labels;
+mod links;
 mod manifest;
 pub mod memory;
 mod mmap;
@@ -65,6 +67,7 @@ pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};
 pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
 pub use labels::{LabelWriter, MultiLabelWriter, MultiLabels};
+pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
 pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance, Split};
 pub use mmap::MappedFile;
 pub use names::{Names, NamesWriter};

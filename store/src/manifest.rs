@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
 use crate::npy::numeric_bytes;
-use crate::{Error, FeatureDtype, Files, Narrowing, Result, SourceFile};
+use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Result, SourceFile};
 
 /// Which vertices a metric or a training run looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -76,6 +76,9 @@ pub struct DatasetManifest {
     pub edge_columns: Columns,
     /// Whether the raw input's ids were strings: `nodes/original_id.arrow` holds them.
     pub string_ids: bool,
+    /// The split of links, when the graph came with one: `links/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub links: Option<LinkInfo>,
     /// Every file with its length and digest.
     pub files: Files,
     /// How it was made.

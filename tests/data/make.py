@@ -4,9 +4,15 @@
 Vertex 2 is unlabelled, 3 has a self-loop, and the edge 0 -> 1 is listed twice.
 """
 
+import collections
 import gzip
+import io
 import json
+import math
+import pickle
 import struct
+import sys
+import types
 import zipfile
 from pathlib import Path
 
@@ -261,6 +267,135 @@ def ogb_npz():
     write_splits("ogb-npz")
 
 
+# A split of links, and what it is ranked among: pairs for all, or targets for the source of each pair.
+LINKS = {"train": [(0, 1), (0, 2), (1, 2), (2, 0), (3, 4), (0, 1)], "valid": [(2, 5), (1, 3)], "test": [(5, 0)]}
+NO_LINKS = {"valid": [(0, 5), (1, 5), (5, 3)], "test": [(4, 0), (4, 1)]}
+NO_TARGETS = {"valid": [[3, 4, 5], [0, 5, 4]], "test": [[1, 2, 3]]}
+
+
+def fake(name, kind):
+    """What pickle writes as `name`, a function or class of a module that need not be here."""
+    module, short = name.rsplit(".", 1)
+    for at in range(1, module.count(".") + 2):
+        parent = ".".join(module.split(".")[:at])
+        sys.modules.setdefault(parent, types.ModuleType(parent))
+    made = types.FunctionType(compile("0", short, "eval"), {}, short) if kind == "function" else type(short, (), {})
+    made.__module__, made.__qualname__ = module, short
+    setattr(sys.modules[module], short, made)
+    return made
+
+
+LONG_STORAGE, REBUILD = fake("torch.LongStorage", "class"), fake("torch._utils._rebuild_tensor_v2", "function")
+NDARRAY, DTYPE = fake("numpy.ndarray", "class"), fake("numpy.dtype", "class")
+RECONSTRUCT = fake("numpy.core.multiarray._reconstruct", "function")
+DTYPE.__reduce__ = lambda self: (DTYPE, ("i8", False, True), (3, "<", None, None, None, -1, -1, 0))
+I8 = DTYPE()
+
+
+class Storage:
+    """Elements of tensors; torch numbers them as it meets them."""
+
+    def __init__(self, values):
+        self.values = values
+
+
+class Tensor:
+    """What torch.save writes of an int64 tensor: a view of a storage."""
+
+    def __init__(self, shape, values):
+        self.shape, self.storage = shape, Storage(values)
+
+    def __reduce__(self):
+        stride = tuple(math.prod(self.shape[at + 1 :]) for at in range(len(self.shape)))
+        return REBUILD, (self.storage, 0, self.shape, stride, False, collections.OrderedDict())
+
+
+class Array:
+    """What pickle writes of an int64 array of NumPy."""
+
+    def __init__(self, shape, values):
+        self.shape, self.values = shape, values
+
+    def __reduce__(self):
+        content = struct.pack(f"<{len(self.values)}q", *self.values)
+        return RECONSTRUCT, (NDARRAY, (0,), b"b"), (1, self.shape, I8, False, content)
+
+
+class TorchPickler(pickle.Pickler):
+    def __init__(self, out, protocol, legacy):
+        super().__init__(out, protocol)
+        self.legacy, self.storages = legacy, []
+
+    def persistent_id(self, value):
+        if not isinstance(value, Storage):
+            return None
+        if value not in self.storages:
+            self.storages.append(value)
+        name = str(self.storages.index(value))
+        return ("storage", LONG_STORAGE, name, "cpu", len(value.values)) + ((None,) if self.legacy else ())
+
+
+def pickled(content, protocol, legacy):
+    out = io.BytesIO()
+    pickler = TorchPickler(out, protocol, legacy)
+    pickler.dump(content)
+    return out.getvalue(), [struct.pack(f"<{len(s.values)}q", *s.values) for s in pickler.storages]
+
+
+def torch_zip(name, content, protocol=2):
+    """What torch.save writes since 1.6."""
+    head, storages = pickled(content, protocol, False)
+    path = HERE / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    members = {"data.pkl": head, "byteorder": b"little", **{f"data/{at}": s for at, s in enumerate(storages)}, "version": b"3\n"}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+        for member, data in members.items():
+            info = zipfile.ZipInfo(f"{path.stem}/{member}", date_time=(1980, 1, 1, 0, 0, 0))
+            archive.writestr(info, data, compress_type=zipfile.ZIP_STORED)
+
+
+def torch_legacy(name, content):
+    """What torch.save wrote before."""
+    head, storages = pickled(content, 2, True)
+    machine = {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    before = [pickle.dumps(value, 2) for value in (0x1950A86A20F9469CFC6C, 1001, machine)]
+    keys = pickle.dumps([str(at) for at in range(len(storages))], 2)
+    lengths = [struct.pack("<q", len(s) // 8) + s for s in storages]
+    write(name, b"".join(before + [head, keys] + lengths))
+
+
+def matrix(kind, rows):
+    return kind((len(rows), len(rows[0])), sum((list(row) for row in rows), []))
+
+
+def pairs_of(kind, split):
+    found = {"edge": matrix(kind, LINKS[split]), "year": kind((len(LINKS[split]),), [2010] * len(LINKS[split]))}
+    return {**found, "edge_neg": matrix(kind, NO_LINKS[split])} if split in NO_LINKS else found
+
+
+def targets_of(kind, split):
+    ends = zip(("source_node", "target_node"), zip(*LINKS[split]))
+    found = {name: kind((len(ids),), list(ids)) for name, ids in ends}
+    return {**found, "target_node_neg": matrix(kind, NO_TARGETS[split])} if split in NO_TARGETS else found
+
+
+def ogb_links():
+    """Splits of links alone: the graph is that of ogb-csv."""
+    for split in LINKS:
+        torch_zip(f"ogb-links/zip/{split}.pt", pairs_of(Tensor, split))
+        torch_zip(f"ogb-links/numpy/{split}.pt", pairs_of(Array, split))
+        torch_zip(f"ogb-links/protocol-4/{split}.pt", pairs_of(Array, split), 4)
+        torch_legacy(f"ogb-links/legacy/{split}.pt", pairs_of(Tensor, split))
+        torch_legacy(f"ogb-links/legacy-targets/{split}.pt", targets_of(Array, split))
+        torch_zip(f"ogb-links/targets/{split}.pt", targets_of(Tensor, split))
+        write_csv(f"ogb-links/csv/{split}", LINKS[split])
+        arrays = {name: npy("i8", array.shape, array.values) for name, array in pairs_of(Array, split).items()}
+        write_npz(f"ogb-links/npz/{split}.npz", zipfile.ZIP_DEFLATED, **arrays)
+    for split, rows in NO_LINKS.items():
+        write_csv(f"ogb-links/csv/{split}_negative", rows)
+    torch_zip("ogb-links/dict/split_dict.pt", {split: pairs_of(Array, split) for split in LINKS})
+
+
 def snap():
     lines = [f"{source}\t{target}" for source, target in EDGES]
     header = ["# Directed graph", f"# Nodes: 6 Edges: {len(EDGES)}", "# FromNodeId\tToNodeId"]
@@ -274,6 +409,7 @@ def snap():
 if __name__ == "__main__":
     ogb_csv()
     ogb_npz()
+    ogb_links()
     snap()
     npy_folders()
     npz_archives()

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Column, Dataset, FeatureTable, PartitionMap, Split};
+use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::batch::{Ownership, Seeds};
 use crate::config::{Parallelism, TaskKind, TrainConfig};
@@ -84,7 +84,7 @@ pub struct Job<'a> {
 }
 
 impl Artifacts {
-    /// Finds and opens the partition map that `config` needs, and splits the edges if links are learnt.
+    /// Finds and opens the partition map that `config` needs, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = match config.parallelism {
             Parallelism::Split => Some(find_partition(dataset, config)?),
@@ -95,7 +95,10 @@ impl Artifacts {
             TaskKind::Link => {
                 let topology = dataset.topology();
                 topology.check_indices()?;
-                Some(LinkSplit::new(&Graph::new(topology.indptr(), topology.indices())?, &config.task)?)
+                Some(match dataset.links()? {
+                    Some(links) => LinkSplit::given(links, topology, &config.task)?,
+                    None => LinkSplit::new(&Graph::new(topology.indptr(), topology.indices())?, &config.task)?,
+                })
             }
         };
         Ok(Self { partition, links })
@@ -128,7 +131,7 @@ impl<'a> Job<'a> {
                 features,
                 task: Task::Links(links),
                 outputs: config.model.hidden,
-                metric: config.task.metric.unwrap_or(Metric::Mrr),
+                metric: Metric::of_links(config.task.metric, links.links().map(Links::info))?,
                 train: Items::Borrowed(&links.train),
                 valid: None,
                 test: None,

@@ -7,6 +7,7 @@
 
 mod features;
 mod input;
+mod links;
 mod nodes;
 mod plan;
 mod rows;

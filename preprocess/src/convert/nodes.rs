@@ -1,4 +1,4 @@
-//! The second stage: labels, further columns and splits of the vertices.
+//! The second stage: labels, further columns and splits of the vertices, and the split of links.
 
 use std::path::Path;
 
@@ -26,6 +26,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     match &raw.labels {
         Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
         Some(column) => write_multi_labels(column.as_ref(), &rows, writer)?,
+        None if raw.links.is_some() => {}
         None => progress.note("note: no labels in the input; training needs them"),
     }
     for column in &raw.columns {
@@ -44,8 +45,12 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
                 writer.add_split(split, vertices)?;
             }
         }
+        None if raw.links.is_some() => {
+            progress.note("note: splits are of links, for train --task link; presample needs some of vertices: pass --random-split");
+        }
         None => progress.note("note: no splits; presample and train need them: pass --random-split TRAIN,VALID,TEST"),
     }
+    super::links::write(raw, options.build.symmetrise, writer, progress)?;
     Ok(writer.complete(STAGE)?)
 }
 

@@ -137,6 +137,7 @@ impl<'a> Source<'a> {
         parts.extend(self.splits.iter().map(|(split, _)| self.split_part(*split)));
         parts.extend(self.node_columns.iter().map(|(name, _)| self.node_part(name)));
         parts.extend(self.edge_columns.iter().map(|(name, _)| self.edge_part(name)));
+        parts.extend(self.dataset.manifest().links.as_ref().map(|_| "the split of links".to_string()));
         parts.extend(self.original.as_ref().map(|_| self.original_part()));
         parts
     }

@@ -30,7 +30,7 @@ use std::str::FromStr;
 
 use super::field::unsigned;
 use super::text::TextStream;
-use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, table, webgraph};
+use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, table, webgraph};
 use crate::edges::Piece;
 use crate::{Error, Result};
 
@@ -159,7 +159,8 @@ impl Looked {
             Format::Ogb => {
                 // The counts too, so that a folder whose edges are missing is told so.
                 let files = ["edge.csv.gz", "edge.csv", "data.npz", "num-node-list.csv.gz", "num-node-list.csv"];
-                files.iter().any(|file| path.join("raw").join(file).is_file())
+                let mut files = files.iter().chain(&ogb::HETEROGENEOUS);
+                files.any(|file| path.join("raw").join(file).is_file())
             }
             Format::Igb => igb::recognises(path, head),
             Format::Mag240m => mag240m::recognises(path, head),

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! ogb (ogb_csv, ogb_npz), snap, mtx, metis           ──▶ text (whole lines of plain or compressed files), field
+//! links (splits of pairs, for ogb)                    ──▶ pickle (arrays in .pt files), npz, text
 //! npy, npz_graph                                     ──▶ catalog (arrays by name) ─┐
 //! igb, mag240m, graphsaint, graphbolt                ──────────────────────────────┴─▶ numbers, dtype ──▶ arrays
 //! table (Parquet, Arrow, CSV with a header)
@@ -30,6 +31,7 @@ pub(crate) mod golden;
 mod graphbolt;
 mod graphsaint;
 mod igb;
+pub mod links;
 mod mag240m;
 mod metis;
 mod mtx;
@@ -40,6 +42,7 @@ mod numbers;
 mod ogb;
 mod ogb_csv;
 mod ogb_npz;
+mod pickle;
 pub mod raw;
 mod snap;
 mod splits;

@@ -33,7 +33,14 @@ impl Npz {
         if !self.contains(name) {
             return Ok(None);
         }
-        let member = self.archive.by_name(&format!("{name}.npy")).map_err(|error| damaged(&self.path, error))?;
+        let packed = self.packed(&format!("{name}.npy"))?;
+        Numbers::in_archive(&self.path, name, packed).map(Some)
+    }
+
+    /// Where the member called `file` lies.
+    pub fn packed(&mut self, file: &str) -> Result<Packed> {
+        let member = self.archive.by_name(file).map_err(|error| damaged(&self.path, error))?;
+        let name = file.strip_suffix(".npy").unwrap_or(file);
         let problem = |problem: &str| of_member(&self.path, name, problem.into());
         let deflated = match member.compression() {
             CompressionMethod::Stored => false,
@@ -45,7 +52,7 @@ impl Npz {
             packed_bytes: member.compressed_size(),
             bytes: member.size(),
             deflated,
-            crc: member.crc32(),
+            crc: Some(member.crc32()),
         };
         drop(member);
         // Deflate packs at most 1032 bytes in one: more is a lie, and sizes are relied on.
@@ -55,7 +62,34 @@ impl Npz {
             let claim = format!("{} bytes from {} in the archive", packed.bytes, packed.packed_bytes);
             return Err(problem(&format!("{claim}: truncated or damaged, fetch or write it again")));
         }
-        Numbers::in_archive(&self.path, name, packed).map(Some)
+        Ok(packed)
+    }
+
+    /// Whether there is a member called `file`.
+    pub fn has(&self, file: &str) -> bool {
+        self.archive.index_for_name(file).is_some()
+    }
+
+    /// Names of all arrays.
+    pub fn arrays(&self) -> Vec<String> {
+        let names = self.archive.file_names().flatten();
+        names.filter_map(|name| name.strip_suffix(".npy").map(str::to_string)).collect()
+    }
+
+    /// The first member whose name ends so.
+    pub fn ending(&self, end: &str) -> Option<String> {
+        self.archive.file_names().flatten().find(|name| name.ends_with(end)).map(|name| name.into_owned())
+    }
+
+    /// The first bytes of the member called `file`, if there is one, as text.
+    pub fn text(&mut self, file: &str) -> Result<Option<String>> {
+        if !self.has(file) {
+            return Ok(None);
+        }
+        let mut member = self.archive.by_name(file).map_err(|error| damaged(&self.path, error))?;
+        let mut text = Vec::new();
+        (&mut member).take(256).read_to_end(&mut text).map_err(|error| damaged(&self.path, error.into()))?;
+        Ok(Some(String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// The text in the array called `name`, of one string: what `scipy.sparse.save_npz` calls the format.
@@ -73,7 +107,7 @@ impl Npz {
 
     /// Whether there is an array called `name`.
     pub fn contains(&self, name: &str) -> bool {
-        self.archive.index_for_name(&format!("{name}.npy")).is_some()
+        self.has(&format!("{name}.npy"))
     }
 }
 

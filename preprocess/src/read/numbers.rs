@@ -1,11 +1,12 @@
-//! Arrays of numbers where they lie: in a `.npy` file, in a file without a header, or in a member of an `.npz` archive.
+//! Arrays of numbers where they lie: in a `.npy` file, in a file without a header, in a member of an `.npz` archive, or in a
+//! pickle.
 //!
 //! An array is opened by reading its header alone. The file's length must be what the header promises, so sizes can be
 //! trusted afterwards. Files are read anywhere, by any thread; members of archives from their start only, since they are
 //! mostly deflated, and their checksum is compared where they end.
 
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,8 +40,17 @@ pub struct Numbers {
 enum Place {
     /// From byte `start` of the file on.
     File { file: Arc<File>, start: u64 },
-    /// In an archive, behind a header of `header` bytes.
-    Member { packed: Packed, header: u64 },
+    /// In an archive or a pickle: a span of what was packed.
+    Member { packed: Packed, span: Span },
+}
+
+/// Part of a member.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Its first byte, inflated.
+    pub start: u64,
+    /// Whether bytes are written as the characters 0 to 255, in UTF-8.
+    pub latin1: bool,
 }
 
 /// Where the bytes of an archive's member lie.
@@ -54,8 +64,8 @@ pub struct Packed {
     pub bytes: u64,
     /// Whether it is deflated; else it is stored.
     pub deflated: bool,
-    /// CRC-32 of the inflated bytes.
-    pub crc: u32,
+    /// CRC-32 of the inflated bytes, where it is known.
+    pub crc: Option<u32>,
 }
 
 impl Numbers {
@@ -90,8 +100,21 @@ impl Numbers {
         let problem = |problem: String| Error::input(path, format!("{name}: {problem}"));
         let header = NpyHeader::read(&mut counted).map_err(problem)?;
         let (header_bytes, held) = (counted.bytes, packed.bytes.saturating_sub(counted.bytes));
-        let place = Place::Member { packed, header: header_bytes };
+        let place = Place::Member { packed, span: Span { start: header_bytes, latin1: false } };
         Self::described(path, Some(name.to_string()), header, place)?.holds(held)
+    }
+
+    /// The array `name` in a span of what is packed in the file at `path`, of a shape (with whether the first index runs fastest) that
+    /// the span was found to hold.
+    pub fn within(
+        path: &Path,
+        name: &str,
+        (packed, span): (Packed, Span),
+        dtype: Dtype,
+        (shape, column_major): (Vec<u64>, bool),
+    ) -> Self {
+        let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
+        Self { path, member, dtype, is_bool: false, shape, column_major, place }
     }
 
     fn described(path: &Path, member: Option<String>, header: NpyHeader, place: Place) -> Result<Self> {
@@ -188,15 +211,23 @@ impl Numbers {
                 file.seek(SeekFrom::Start(start + skip)).map_err(Error::io(&self.path))?;
                 Ok(Box::new(file))
             }
-            Place::Member { packed, header } => {
+            Place::Member { packed, span } => {
                 let mut reader = packed.open(&self.path, true)?;
-                let wanted = header + skip;
-                let skipped = std::io::copy(&mut (&mut reader).take(wanted), &mut std::io::sink());
-                match skipped.map_err(|error| self.cannot_read(error))? {
-                    skipped if skipped == wanted => Ok(reader),
-                    _ => Err(self.error("truncated or damaged: fetch or write it again")),
+                self.skip(&mut reader, span.start)?;
+                if span.latin1 {
+                    reader = Box::new(Latin1 { text: BufReader::new(reader) });
                 }
+                self.skip(&mut reader, skip)?;
+                Ok(reader)
             }
+        }
+    }
+
+    fn skip(&self, reader: &mut dyn Read, bytes: u64) -> Result<()> {
+        let skipped = std::io::copy(&mut reader.take(bytes), &mut std::io::sink());
+        match skipped.map_err(|error| self.cannot_read(error))? {
+            skipped if skipped == bytes => Ok(()),
+            _ => Err(self.error("truncated or damaged: fetch or write it again")),
         }
     }
 
@@ -234,13 +265,13 @@ impl Numbers {
 
 impl Packed {
     /// The inflated bytes, from the archive at `path`; `checked` also compares the checksum at their end.
-    fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
+    pub fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
         let mut file = File::open(path).map_err(Error::io(path))?;
         file.seek(SeekFrom::Start(self.start)).map_err(Error::io(path))?;
         let packed = BufReader::with_capacity(1 << 18, file.take(self.packed_bytes));
         let inflated: Box<dyn Read + Send> =
             if self.deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
-        let expected = checked.then_some(self.crc);
+        let expected = self.crc.filter(|_| checked);
         Ok(Box::new(Checked { inflated, crc: Crc::new(), left: self.bytes, expected }))
     }
 }
@@ -272,6 +303,40 @@ impl Read for Checked {
             }
         }
         Ok(read)
+    }
+}
+
+/// The bytes that the characters of a text in UTF-8 stand for.
+struct Latin1<R> {
+    text: BufReader<R>,
+}
+
+impl<R: Read> Read for Latin1<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let not_latin1 = || std::io::Error::new(std::io::ErrorKind::InvalidData, "characters that are no bytes");
+        let mut written = 0;
+        while written < buffer.len() {
+            let text = self.text.fill_buf()?;
+            let (byte, used) = match *text {
+                [] => break,
+                [byte @ 0..0x80, ..] => (byte, 1),
+                [lead @ (0xc2 | 0xc3), tail @ 0x80..0xc0, ..] => (lead << 6 | tail & 0x3f, 2),
+                // The rest of the character is in the next buffer.
+                [lead @ (0xc2 | 0xc3)] => {
+                    self.text.consume(1);
+                    let mut tail = [0];
+                    self.text.read_exact(&mut tail)?;
+                    let tail =
+                        tail.first().copied().filter(|tail| (0x80..0xc0).contains(tail)).ok_or_else(not_latin1)?;
+                    (lead << 6 | tail & 0x3f, 0)
+                }
+                _ => return Err(not_latin1()),
+            };
+            self.text.consume(used);
+            buffer[written] = byte;
+            written += 1;
+        }
+        Ok(written)
     }
 }
 

@@ -4,17 +4,22 @@
 //! DIR/raw/{num-node-list,num-edge-list,edge}.csv.gz             always, in the CSV layout
 //! DIR/raw/{node-feat,node-label}.csv.gz                         where the graph has them
 //! DIR/raw/data.npz, DIR/raw/node-label.npz                      the binary layout
-//! DIR/split/NAME/{train,valid,test}.csv.gz
+//! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
+//! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`super::links`]
 //! ```
-//! Unpacked `.csv` files serve as well. Anything else in the folder is ignored.
+//! Unpacked `.csv` files serve as well. Graphs of several types of vertices or edges are refused. Anything else in the folder is ignored.
 
 use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
+use super::links::RawLinks;
 use super::raw::{Ids, Raw, ReadOptions};
 use super::{ogb_csv, ogb_npz, splits};
 use crate::{Error, Result};
+
+/// Files in `raw` of graphs of several types.
+pub const HETEROGENEOUS: [&str; 3] = ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
 
 /// Opens the folder `dir`, with its splits if they are wanted. Looks at the option `split`.
 pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn Progress) -> Result<Raw> {
@@ -24,15 +29,20 @@ pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn
         ogb_npz::Files::find(&raw).open()?
     } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
         ogb_csv::Files::find(&raw)?.open(progress)?
+    } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
+        let problem = "a graph of several types of vertices or edges (as ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
+        return Err(Error::input(dir, problem));
     } else {
         let problem = "expected raw/edge.csv.gz or raw/data.npz in it: name the folder that OGB unpacks, as ogbn_arxiv";
         return Err(Error::input(dir, problem));
     };
-    let folder = match with_splits {
-        true => splits::choose(&dir.join("split"), options.split.as_deref())?,
-        false => None,
-    };
-    if let Some(folder) = folder {
+    let folder = splits::choose(&dir.join("split"), options.split.as_deref());
+    // With --random-split, of several splits none is chosen.
+    let folder = if with_splits { folder? } else { folder.ok().flatten() };
+    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, progress))?;
+    if let Some(links) = &graph.links {
+        graph.files.extend(links.files.clone());
+    } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
         let Ids::Dense(Some(num_vertices)) = graph.ids else { return Ok(graph) };
         let read = splits::read(&files, num_vertices as usize, progress)?;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
+use super::links::RawLinks;
 use crate::edges::EdgeSource;
 use crate::{Error, Result};
 
@@ -25,6 +26,8 @@ pub struct Raw {
     pub columns: Vec<Box<dyn Column>>,
     /// Training, validation and test vertices, by the ids of the input.
     pub splits: Option<[Vec<u64>; 3]>,
+    /// A split of links.
+    pub links: Option<RawLinks>,
     /// Every file that is read.
     pub files: Vec<PathBuf>,
     /// What was counted so far.
@@ -52,6 +55,7 @@ impl Raw {
             labels: None,
             columns: Vec::new(),
             splits: None,
+            links: None,
             files,
             facts: BTreeMap::new(),
         }

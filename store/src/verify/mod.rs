@@ -26,7 +26,7 @@ pub struct Finding {
 }
 
 /// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
-/// in range, splits distinct and disjoint, labels below the number of classes, one feature row a vertex, one row of every
+/// in range, splits distinct and disjoint, links between vertices, labels below the number of classes, one feature row a vertex, one row of every
 /// column a vertex or an edge, original ids distinct, no link, no file that no document lists, `Σedge = Σwork` of the
 /// presamples, each partition's map against its report, each placement's slots against its table. Fails only when there is no dataset to look at.
 ///
@@ -110,6 +110,9 @@ impl Report {
             self.take(&path.join("nodes/original_id.npy"), check_original_ids(dataset));
         }
         self.take(&path.join("splits"), check_splits(dataset));
+        if dataset.manifest().links.is_some() {
+            self.take(&path.join("links"), dataset.links());
+        }
         self.check_undescribed(dataset);
     }
 

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::manifest::Axis;
-use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureInfo, Result, Split};
+use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureInfo, LinkFile, Result, Split};
 
 /// Type and width as the manifest says, and every scale one that a row can have.
 pub(super) fn check_features(dataset: &Dataset, info: &FeatureInfo) -> Result<()> {
@@ -88,5 +88,6 @@ pub(super) fn described_files(manifest: &DatasetManifest) -> BTreeSet<String> {
     names.extend(manifest.columns.keys().map(|name| Axis::Nodes.file(name)));
     names.extend(manifest.edge_columns.keys().map(|name| Axis::Edges.file(name)));
     names.extend(Split::ALL.map(Split::file));
+    names.extend(manifest.links.iter().flat_map(|links| LinkFile::all(links.negatives)).map(LinkFile::name));
     names.into_iter().collect()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::DatasetWriter;
 use crate::manifest::{Axis, ColumnInfo};
 use crate::{
-    Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord, LabelWriter,
+    Column, ColumnWriter, Element, Error, FeatureDtype, FeatureInfo, FeatureWriter, FileRecord, LabelWriter, LinkInfo,
     MultiLabelWriter, Names, NamesWriter, NpyWriter, Result, write_npy,
 };
 
@@ -27,7 +27,7 @@ impl DatasetWriter {
 
     /// Where the file called `name` lies, if it was added.
     fn staged(&self, name: &str) -> Option<PathBuf> {
-        self.journal.staged.files.contains_key(name).then(|| self.staging.path(name))
+        self.has(name).then(|| self.staging.path(name))
     }
 
     /// Opens the feature file; hand the writer back to [`DatasetWriter::add_features`] when all rows are pushed.
@@ -188,12 +188,21 @@ impl DatasetWriter {
         Ok(())
     }
 
-    fn record(&mut self, name: &str, record: FileRecord) {
+    /// Whether the file called `name` was added.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.journal.staged.files.contains_key(name)
+    }
+
+    pub(crate) fn set_links(&mut self, info: LinkInfo) {
+        self.journal.staged.links = Some(info);
+    }
+
+    pub(crate) fn record(&mut self, name: &str, record: FileRecord) {
         self.journal.staged.files.insert(name.into(), record);
     }
 
     /// Where to write the file `name`: a file that is recorded is never touched again.
-    pub(super) fn place(&self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn place(&self, name: &str) -> Result<PathBuf> {
         if self.journal.staged.files.contains_key(name) {
             return Err(Error::Invalid(format!("{}: {name} was added before", self.name)));
         }
@@ -201,7 +210,7 @@ impl DatasetWriter {
     }
 
     /// Fails unless a writer that was handed back writes the file `name` of this dataset.
-    fn expect_place(&self, found: &Path, name: &str) -> Result<()> {
+    pub(crate) fn expect_place(&self, found: &Path, name: &str) -> Result<()> {
         if found == self.place(name)? {
             return Ok(());
         }

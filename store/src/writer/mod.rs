@@ -18,7 +18,7 @@ use crate::{Dataset, DatasetManifest, Error, Provenance, Result, Topology, Topol
 
 mod columns;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// Folder of the writer's own files, below the staging folder.
 const SCRATCH: &str = "scratch";

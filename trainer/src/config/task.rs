@@ -33,8 +33,10 @@ pub struct TaskConfig {
     /// What is learnt; with link a mini-batch is --batch-size edges, and the model's rows have --hidden values
     #[arg(id = "task", long, value_name = "KIND", value_enum, default_value = "node")]
     pub kind: TaskKind,
-    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link
-    /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; mrr]
+    /// Score of the valid and test splits: accuracy, micro-f1, macro-f1 or roc-auc; mrr or hits@K with --task link, and roc-auc
+    /// where the dataset has pairs that are no links
+    /// [default: roc-auc for two classes, micro-f1 where a vertex can have several, else accuracy; of links that of the
+    /// dataset's own split, else mrr]
     #[arg(long)]
     pub metric: Option<Metric>,
     /// What scores a pair of vertices, with --task link
@@ -44,7 +46,8 @@ pub struct TaskConfig {
     /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
     #[arg(long, value_name = "K", default_value_t = 1)]
     pub negatives: usize,
-    /// Share of the edges that are held out to score while training, with --task link
+    /// Share of the edges that are held out to score while training, with --task link; this and the next three are for
+    /// datasets without a split of links of their own
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     pub valid_edges: f64,
     /// Share of the edges that are held out to score last, with --task link
@@ -74,15 +77,27 @@ impl Default for TaskConfig {
 }
 
 impl TaskConfig {
+    /// The first option that is set and without effect on a split of links that came with the dataset, with negatives or not.
+    pub(crate) fn of_own_split(&self, with_negatives: bool) -> Option<&'static str> {
+        let default = Self::default();
+        let options = [
+            ("--valid-edges", self.valid_edges != default.valid_edges),
+            ("--test-edges", self.test_edges != default.test_edges),
+            ("--edge-seed", with_negatives && self.edge_seed != default.edge_seed),
+            ("--eval-negatives", with_negatives && self.eval_negatives != default.eval_negatives),
+        ];
+        options.into_iter().find(|(_, set)| *set).map(|(option, _)| option)
+    }
+
     /// What is wrong with these options, if anything.
     pub(super) fn problem(&self) -> Option<String> {
         /// Random words of an evaluation edge, over the times that one is drawn again.
         const MOST_EVAL_NEGATIVES: usize = 10_000;
         const MOST_NEGATIVES: usize = 1_000;
-        if let (TaskKind::Link, Some(metric)) = (self.kind, self.metric.filter(|metric| !metric.is_for_links())) {
+        if let (TaskKind::Link, Some(metric)) = (self.kind, self.metric.filter(|metric| !metric.scores_links())) {
             return Some(format!("--metric {metric}: scores vertices: choose mrr or hits@K for --task link"));
         }
-        if let (TaskKind::Node, Some(metric)) = (self.kind, self.metric.filter(|metric| metric.is_for_links())) {
+        if let (TaskKind::Node, Some(metric)) = (self.kind, self.metric.filter(|metric| !metric.scores_vertices())) {
             return Some(format!("--metric {metric}: scores links: choose it with --task link"));
         }
         if self.kind == TaskKind::Node && self.scorer != ScorerKind::Dot {

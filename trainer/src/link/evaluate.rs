@@ -3,19 +3,24 @@
 //! Each held-out edge u → v is ranked by its score among `--eval-negatives` pairs u → v', drawn by Philox from the pair and
 //! `--edge-seed`: the same in every epoch and run. A v' that u is joined to (in the whole graph), or that is u itself, is
 //! drawn again, up to 16 times. Ties count half, as in OGB's evaluator for MRR.
+//!
+//! A split that came with the dataset has negatives of its own, and is scored as OGB's evaluators do (`ogb/linkproppred/evaluate.py`):
+//! among the targets of each edge as above, or against pairs that all edges share. Of those Hits@K is the share of edges that score above
+//! the K-th best of them, ties lost.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
-use gsplit_store::{Split, Stage};
+use gsplit_store::{LinkNegatives, Split, Stage};
 use rayon::prelude::*;
 
-use super::LinkSplit;
 use super::split::in_neighbours;
+use super::{LinkSplit, PairScorer};
 use crate::Result;
 use crate::config::TaskConfig;
 use crate::infer::{Hidden, LayerWise, check_stop};
-use crate::metric::{Metric, rank_of_positive};
+use crate::metric::{Metric, SharedNegatives, rank_of_positive, roc_auc};
 
 /// Times that a negative is drawn again.
 const TRIES: usize = 16;
@@ -33,49 +38,112 @@ pub fn evaluate(
 ) -> Result<Vec<(Split, Option<f64>)>> {
     let dim = pass.model().out_dim(pass.model().num_layers() - 1);
     let rows = pass.rows(stage)?;
-    let rows = rows.as_ref().map_or(&[][..], Hidden::values);
-    let mut score = |edges: &[(u32, u32)]| -> Result<Option<f64>> {
-        let ranks = ranks(pass, (rows, dim), whole, config, edges)?;
-        let points = ranks.iter().map(|&rank| match metric {
-            Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
-            _ => 1.0 / rank,
-        });
-        Ok((!ranks.is_empty()).then(|| points.sum::<f64>() / ranks.len() as f64))
+    let rows = (rows.as_ref().map_or(&[][..], Hidden::values), dim);
+    let mut score = |which: Split, edges: &[(u32, u32)]| -> Result<Option<f64>> {
+        let given = split.links().and_then(|links| Some((links.info().negatives?, links.negatives(which)?)));
+        let score = match given {
+            _ if edges.is_empty() => return Ok(None),
+            Some((LinkNegatives::Pairs, (negatives, _))) => shared(pass, rows, edges, negatives, metric)?,
+            Some((LinkNegatives::Targets, (negatives, width))) => {
+                let among = |edge: usize| negatives[edge * width..][..width].iter().copied();
+                Some(of_ranks(&ranks(pass, rows, edges, (width, among))?, metric))
+            }
+            None => {
+                let among = |edge: usize| negatives(whole, config, edges[edge].0, edges[edge].1);
+                Some(of_ranks(&ranks(pass, rows, edges, (config.eval_negatives, among))?, metric))
+            }
+        };
+        Ok(score)
     };
-    Ok(vec![(Split::Valid, score(&split.valid)?), (Split::Test, score(&split.test)?)])
+    Ok(vec![(Split::Valid, score(Split::Valid, &split.valid)?), (Split::Test, score(Split::Test, &split.test)?)])
 }
 
-/// The rank of each edge among its negatives, by the score of their rows. The workers of `pass` take blocks of edges in turn.
-fn ranks(
+/// The metric of edges that have these ranks.
+fn of_ranks(ranks: &[f64], metric: Metric) -> f64 {
+    let points = ranks.iter().map(|&rank| match metric {
+        Metric::Hits(k) => f64::from(u8::from(rank <= f64::from(k))),
+        _ => 1.0 / rank,
+    });
+    points.sum::<f64>() / ranks.len() as f64
+}
+
+/// The metric of `edges` that have the same `negatives`, pairs one after the other. `None` where it is not defined.
+fn shared(
+    pass: &mut LayerWise<'_>,
+    rows: (&[f32], usize),
+    edges: &[(u32, u32)],
+    negatives: &[u32],
+    metric: Metric,
+) -> Result<Option<f64>> {
+    let links = scores(pass, rows, edges.len(), |edge| edges[edge])?;
+    let pairs = negatives.as_chunks::<2>().0;
+    let negatives = scores(pass, rows, pairs.len(), |pair| (pairs[pair][0], pairs[pair][1]))?;
+    if metric == Metric::RocAuc {
+        let labelled = |scores: Vec<f32>, label| scores.into_iter().map(move |score| (score, label));
+        let mut all: Vec<(f32, bool)> = labelled(links, true).chain(labelled(negatives, false)).collect();
+        return Ok(roc_auc(&mut all));
+    }
+    let negatives = SharedNegatives::new(negatives);
+    Ok(Some(match metric {
+        Metric::Hits(k) => negatives.hits(k, &links),
+        _ => negatives.mrr(&links),
+    }))
+}
+
+/// Scores of `count` pairs.
+fn scores(
     pass: &mut LayerWise<'_>,
     (rows, dim): (&[f32], usize),
-    whole: &Graph<'_>,
-    config: &TaskConfig,
+    count: usize,
+    pair: impl Fn(usize) -> (u32, u32) + Sync,
+) -> Result<Vec<f32>> {
+    by_blocks(pass, count, PAIRS, |scorer, block| {
+        let (sources, targets): (Vec<u32>, Vec<u32>) = block.map(&pair).unzip();
+        scorer.scores(rows, dim, [&sources, &targets])
+    })
+}
+
+/// The rank of each edge among so many others, by the score of their rows: those of edge i are `among(i)`.
+fn ranks<I: Iterator<Item = u32>>(
+    pass: &mut LayerWise<'_>,
+    (rows, dim): (&[f32], usize),
     edges: &[(u32, u32)],
+    (negatives, among): (usize, impl Fn(usize) -> I + Sync),
 ) -> Result<Vec<f64>> {
-    let each = 1 + config.eval_negatives;
-    let blocks: Vec<&[(u32, u32)]> = edges.chunks((PAIRS / each).max(1)).collect();
+    let each = 1 + negatives;
+    by_blocks(pass, edges.len(), (PAIRS / each).max(1), |scorer, block| {
+        let with = |edge: usize| -> Vec<u32> { [edges[edge].1].into_iter().chain(among(edge)).collect() };
+        let targets = block.clone().into_par_iter().map(with).collect::<Vec<_>>().concat();
+        let sources: Vec<u32> = block.flat_map(|edge| std::iter::repeat_n(edges[edge].0, each)).collect();
+        let scores = scorer.scores(rows, dim, [&sources, &targets])?;
+        Ok(scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..])).collect())
+    })
+}
+
+/// What `work` finds for each of `count` items. The workers of `pass` take blocks of `size` in turn.
+fn by_blocks<T: Send + Copy>(
+    pass: &mut LayerWise<'_>,
+    count: usize,
+    size: usize,
+    work: impl Fn(&PairScorer, Range<usize>) -> Result<Vec<T>> + Sync,
+) -> Result<Vec<T>> {
     let (next, stop) = (AtomicUsize::new(0), pass.stop());
     let found = pass.team().each(|model, _, failed| {
         let mut found = Vec::new();
         while !failed.load(Ordering::Relaxed) {
             check_stop(stop)?;
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(edges) = blocks.get(number) else { break };
-            let among = |&(source, target): &(u32, u32)| -> Vec<u32> {
-                [target].into_iter().chain(negatives(whole, config, source, target)).collect()
-            };
-            let targets = edges.par_iter().map(among).collect::<Vec<_>>().concat();
-            let sources: Vec<u32> = edges.iter().flat_map(|&(source, _)| std::iter::repeat_n(source, each)).collect();
-            let scores = model.pair_scorer().scores(rows, dim, [&sources, &targets])?;
-            let ranks = scores.chunks_exact(each).map(|scores| rank_of_positive(scores[0], &scores[1..]));
-            found.push((number, ranks.collect::<Vec<f64>>()));
+            let block = number * size..count.min((number + 1) * size);
+            if block.is_empty() {
+                break;
+            }
+            found.push((number, work(model.pair_scorer(), block)?));
         }
         Ok(found)
     })?;
-    let mut found = found.concat();
+    let mut found: Vec<(usize, Vec<T>)> = found.into_iter().flatten().collect();
     found.sort_unstable_by_key(|(number, _)| *number);
-    Ok(found.into_iter().flat_map(|(_, ranks)| ranks).collect())
+    Ok(found.into_iter().flat_map(|(_, items)| items).collect())
 }
 
 /// The vertices that `target` is ranked among.

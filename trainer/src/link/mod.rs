@@ -5,8 +5,9 @@
 //! entropy, the mean over the pairs of the global mini-batch. The edges of the mini-batch, and their reverses, are not
 //! sampled for it: a model that sees the edge it is to predict learns to copy it.
 //!
-//! Held-out edges are in no training neighbourhood. Which edges these are is stored nowhere: it is a function of the pair of
-//! vertices and of `--edge-seed` ([`LinkSplit`]). They are ranked among negatives that are the same in every epoch.
+//! Held-out edges are in no training neighbourhood. They are those of the split that came with the dataset, with its negatives. Without
+//! one they are stored nowhere: a function of the pair of vertices and of `--edge-seed` ([`LinkSplit`]). They are ranked among negatives
+//! that are the same in every epoch.
 
 mod batch;
 mod evaluate;
@@ -16,5 +17,7 @@ mod split;
 
 pub use batch::LinkBatch;
 pub use evaluate::evaluate;
+#[cfg(test)]
+pub use score::dot;
 pub use scorer::{Mlp, PairScorer};
 pub use split::LinkSplit;

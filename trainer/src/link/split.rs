@@ -7,8 +7,13 @@
 //! graph, whatever its vertices' order in memory, the number of threads or ranks. Self-loops are never held out, nor
 //! trained on. Of two directions of an edge the one that ascends stands for both.
 //! Cost: one pass over the edges; 4 bytes an edge and 8 a vertex in memory, and 4 bytes a training edge.
+//!
+//! A dataset that came with a split of links of its own ([`gsplit_store::Links`]) keeps it: the pairs of train are learnt, in their
+//! order and as often as they are listed, and the graph is as it is stored, of which OGB holds valid and test back. Cost: a search a
+//! pair, and 4 bytes a training pair.
 
 use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
+use gsplit_store::{Links, Split, Topology};
 use rayon::prelude::*;
 
 use crate::config::TaskConfig;
@@ -19,14 +24,23 @@ const VERTICES: usize = 1 << 12;
 
 /// A graph split by its edges.
 pub struct LinkSplit {
-    indptr: Vec<u64>,
-    indices: Vec<u32>,
-    /// Training edges, as positions in the training graph's indices, ascending.
+    kept: Kept,
+    /// Training edges, as positions in the training graph's indices.
     pub train: Vec<u32>,
-    /// Held-out (source, target) pairs, by target.
+    /// Held-out (source, target) pairs.
     pub valid: Vec<(u32, u32)>,
     /// As `valid`.
     pub test: Vec<(u32, u32)>,
+    /// The dataset's own split, if this is it.
+    given: Option<Links>,
+}
+
+/// The training graph.
+enum Kept {
+    /// The whole graph.
+    Whole(Topology),
+    /// Without held-out edges: offsets and in-neighbours.
+    Part(Vec<u64>, Vec<u32>),
 }
 
 /// What an edge is for.
@@ -59,57 +73,103 @@ impl LinkSplit {
         let pieces: Vec<Piece> =
             runs.into_par_iter().map(|from| piece(graph, config, from..(from + VERTICES).min(n))).collect();
         let edges: usize = pieces.iter().map(|piece| piece.indices.len()).sum();
-        if u32::try_from(edges).is_err() {
-            return Err(Error::Option(format!(
-                "--task link: {edges} training edges, at most {} are supported",
-                u32::MAX
-            )));
-        }
-        let mut all = Self {
-            indptr: Vec::with_capacity(n + 1),
-            indices: Vec::with_capacity(edges),
-            train: Vec::new(),
-            valid: Vec::new(),
-            test: Vec::new(),
-        };
-        all.indptr.push(0);
+        check_count(edges)?;
+        let (mut indptr, mut indices) = (Vec::with_capacity(n + 1), Vec::with_capacity(edges));
+        let (mut train, mut valid, mut test) = (Vec::new(), Vec::new(), Vec::new());
+        indptr.push(0);
         let mut end = 0;
         for piece in pieces {
-            let before = all.indices.len() as u32;
+            let before = indices.len() as u32;
             for degree in piece.degrees {
                 end += u64::from(degree);
-                all.indptr.push(end);
+                indptr.push(end);
             }
-            all.indices.extend(piece.indices);
-            all.train.extend(piece.train.into_iter().map(|position| before + position));
-            all.valid.extend(piece.valid);
-            all.test.extend(piece.test);
+            indices.extend(piece.indices);
+            train.extend(piece.train.into_iter().map(|position| before + position));
+            valid.extend(piece.valid);
+            test.extend(piece.test);
         }
-        if all.train.is_empty() {
+        if train.is_empty() {
             let problem = "no edge is left to train on: lower --valid-edges and --test-edges, or choose a larger graph";
             return Err(Error::Option(format!("--task link: {problem}")));
         }
-        Ok(all)
+        Ok(Self { kept: Kept::Part(indptr, indices), train, valid, test, given: None })
+    }
+
+    /// The split `links` that came with the graph of `topology`.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if options of another split are set, if the graph has more edges than 32 bits count, or a pair of train is
+    /// none of them, in either direction.
+    pub fn given(links: Links, topology: &Topology, config: &TaskConfig) -> Result<Self> {
+        if let Some(option) = config.of_own_split(links.info().negatives.is_some()) {
+            return Err(Error::Option(format!("{option}: the dataset has a split of links of its own: leave it out")));
+        }
+        check_count(topology.num_edges())?;
+        let pairs = |split| links.pairs(split).iter().map(|&[source, target]| (source, target)).collect();
+        let (valid, test) = (pairs(Split::Valid), pairs(Split::Test));
+        let mut split = Self { kept: Kept::Whole(topology.clone()), train: Vec::new(), valid, test, given: None };
+        let train = links.pairs(Split::Train).par_iter().filter(|[source, target]| source != target);
+        let position = |&[source, target]: &[u32; 2]| {
+            let found = split.positions(source, target).chain(split.positions(target, source)).next();
+            found.map(|position| position as u32).ok_or_else(|| {
+                let problem =
+                    format!("the train split has the link {source} → {target}, which is no edge of the graph");
+                Error::Option(format!("--task link: {problem}: convert both again"))
+            })
+        };
+        let train = train.map(position).collect::<Result<Vec<u32>>>()?;
+        if train.is_empty() {
+            return Err(Error::Option("--task link: the train split has no links: convert it again".into()));
+        }
+        (split.train, split.given) = (train, Some(links));
+        Ok(split)
+    }
+
+    /// The dataset's own split, if this is it.
+    pub fn links(&self) -> Option<&Links> {
+        self.given.as_ref()
+    }
+
+    fn lists(&self) -> (&[u64], &[u32]) {
+        match &self.kept {
+            Kept::Whole(topology) => (topology.indptr(), topology.indices()),
+            Kept::Part(indptr, indices) => (indptr, indices),
+        }
     }
 
     /// The graph without the held-out edges.
     pub fn graph(&self) -> Result<Graph<'_>> {
-        Ok(Graph::new(&self.indptr, &self.indices)?)
+        let (indptr, indices) = self.lists();
+        Ok(Graph::new(indptr, indices)?)
     }
 
     /// Source and target of the edge at position `edge`.
     pub fn ends(&self, edge: u32) -> (u32, u32) {
-        let target = self.indptr.partition_point(|&start| start <= u64::from(edge)) - 1;
-        (self.indices[edge as usize], target as u32)
+        let (indptr, indices) = self.lists();
+        let target = indptr.partition_point(|&start| start <= u64::from(edge)) - 1;
+        (indices[edge as usize], target as u32)
     }
 
     /// Positions of the edges `source` → `target`.
     pub fn positions(&self, source: u32, target: u32) -> std::ops::Range<u64> {
-        let start = self.indptr[target as usize];
-        let list = &self.indices[start as usize..self.indptr[target as usize + 1] as usize];
+        let (indptr, indices) = self.lists();
+        let start = indptr[target as usize];
+        let list = &indices[start as usize..indptr[target as usize + 1] as usize];
         let from = list.partition_point(|&u| u < source) as u64;
         let to = list.partition_point(|&u| u <= source) as u64;
         start + from..start + to
+    }
+}
+
+/// Fails if there are more edges than positions of 32 bits.
+fn check_count(edges: usize) -> Result<()> {
+    match u32::try_from(edges) {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let problem = format!("{edges} training edges, at most {} are supported", u32::MAX);
+            Err(Error::Option(format!("--task link: {problem}")))
+        }
     }
 }
 

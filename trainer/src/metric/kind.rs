@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gsplit_store::{LinkInfo, LinkNegatives};
 use serde::{Deserialize, Serialize};
 
 use crate::task::Labels;
@@ -19,9 +20,10 @@ pub enum Metric {
     MacroF1,
     /// Area under the ROC curve: of two classes, or mean over the classes that some vertices have and some have not.
     RocAuc,
-    /// Mean reciprocal rank of held-out edges among negatives.
+    /// Mean reciprocal rank of held-out edges among negatives, as OGB's evaluator counts it.
     Mrr,
-    /// Share of held-out edges that rank among the first K.
+    /// Share of held-out edges that rank among the first K; where all have the same negatives, of those that score above the K-th of
+    /// these, as OGB's evaluator counts it.
     Hits(u32),
 }
 
@@ -45,9 +47,34 @@ impl Metric {
         }
     }
 
-    /// Whether it scores links, not vertices.
-    pub fn is_for_links(self) -> bool {
-        matches!(self, Self::Mrr | Self::Hits(_))
+    /// Whether it scores links.
+    pub fn scores_links(self) -> bool {
+        matches!(self, Self::Mrr | Self::Hits(_) | Self::RocAuc)
+    }
+
+    /// Whether it scores vertices.
+    pub fn scores_vertices(self) -> bool {
+        !matches!(self, Self::Mrr | Self::Hits(_))
+    }
+
+    /// That of links: the one of the command line, or of the dataset's own split, or the mean reciprocal rank.
+    ///
+    /// # Errors
+    /// [`Error::Option`] if it is ROC-AUC, and there are no pairs that are no links to score against all links.
+    pub fn of_links(asked: Option<Self>, own: Option<&LinkInfo>) -> Result<Self> {
+        let metric = match (asked, own) {
+            (Some(metric), _) => metric,
+            (None, Some(info)) => info.metric.parse()?,
+            (None, None) => Self::Mrr,
+        };
+        let pairs = own.is_some_and(|info| info.negatives == Some(LinkNegatives::Pairs));
+        match metric.scores_links() && (pairs || metric != Self::RocAuc) {
+            true => Ok(metric),
+            false => {
+                let problem = "needs a dataset with pairs that are no links: choose mrr or hits@K for --task link";
+                Err(Error::Option(format!("--metric {metric}: {problem}")))
+            }
+        }
     }
 
     /// Refuses labels that the metric is not defined for.

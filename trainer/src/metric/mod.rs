@@ -10,7 +10,7 @@ mod roc_auc;
 mod scorer;
 
 pub use kind::Metric;
-pub use rank::rank_of_positive;
+pub use rank::{SharedNegatives, rank_of_positive};
 pub use roc_auc::roc_auc;
 pub use scorer::Scorer;
 pub(crate) use scorer::largest;

@@ -117,15 +117,22 @@ pub fn communities(n: u32, degree: u32) -> Fixture {
     }
     let folder = tempfile::tempdir().unwrap();
     let mut writer = DatasetWriter::create(&folder.path().join("ds"), false, &indptr, &indices).unwrap();
+    add_community_features(&mut writer);
+    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
+}
+
+/// Features that tell the communities of 20, with noise.
+pub fn add_community_features(writer: &mut DatasetWriter) {
+    const SIZE: u32 = 20;
+    let key = StreamKey::new(5, Stream::Generate);
     let mut features = writer.feature_writer(FeatureDtype::F32, 8).unwrap();
-    for v in 0..n {
+    for v in 0..writer.num_vertices() as u32 {
         let mut of_community = Draws::new(&StreamKey { epoch: 1, ..key }, v / SIZE);
         let mut own = Draws::new(&StreamKey { epoch: 2, ..key }, v);
         let row: Vec<f32> = (0..8).map(|_| of_community.unit_f32() - 0.5 + 0.2 * (own.unit_f32() - 0.5)).collect();
         features.push_rows(&row).unwrap();
     }
     writer.add_features(features, FeatureDtype::F32, None).unwrap();
-    Fixture { dataset: writer.finish(provenance()).unwrap(), folder }
 }
 
 /// Of a dataset that a test made.

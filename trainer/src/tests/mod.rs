@@ -17,6 +17,7 @@ mod narrow;
 mod optimizers;
 mod options;
 mod own_layer;
+mod own_links;
 mod peers;
 mod placement;
 mod processes;

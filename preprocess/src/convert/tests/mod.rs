@@ -1,6 +1,7 @@
 mod archives;
 mod bad_input;
 mod golden;
+mod links;
 mod real_files;
 mod reuse;
 

@@ -15,7 +15,7 @@ mod resume;
 const INDPTR: [u64; 5] = [0, 2, 2, 3, 6];
 const INDICES: [u32; 6] = [1, 3, 0, 0, 1, 2];
 
-fn provenance() -> Provenance {
+pub(crate) fn provenance() -> Provenance {
     Provenance {
         tool_version: "0".into(),
         command: "test".into(),

@@ -1,0 +1,34 @@
+//! Of the second stage: the split of links, where the input has one.
+
+use gsplit_store::{DatasetWriter, LinkNegatives, Progress};
+
+use crate::csc::IdMap;
+use crate::read::raw::Raw;
+use crate::{Error, Result};
+
+/// Writes it, with the vertices that the ids became.
+pub fn write(raw: &Raw, symmetrised: bool, writer: &mut DatasetWriter, progress: &dyn Progress) -> Result<()> {
+    let Some(links) = &raw.links else { return Ok(()) };
+    let (ids, n) = (IdMap::of(writer)?, writer.num_vertices());
+    for (file, rows) in &links.lists {
+        let width = rows.width();
+        let mut out = writer.link_writer(*file, width)?;
+        let mut vertices: Vec<u32> = Vec::new();
+        rows.read(progress, &mut |found| {
+            vertices.clear();
+            for &id in found {
+                let vertex = ids.find(id).filter(|&vertex| u64::from(vertex) < n);
+                vertices.push(vertex.ok_or_else(|| {
+                    let row = out.len() / width as u64;
+                    Error::input(rows.path(), format!("{}, after row {row}: {id} is no vertex", file.name()))
+                })?);
+            }
+            Ok(out.push(&vertices)?)
+        })?;
+        writer.add_link_file(*file, out)?;
+    }
+    if links.info.negatives == Some(LinkNegatives::Pairs) && !symmetrised {
+        progress.note("note: these links have no direction, and each edge is there once: OGB adds the reverses, as --symmetrise does");
+    }
+    Ok(writer.add_links(links.info.clone())?)
+}

@@ -1,0 +1,139 @@
+//! Arrays in Python pickles, read without running them.
+//!
+//! A pickle is a program: loading one in Python runs whatever its author wrote. Here a small interpreter ([`machine`]) knows the
+//! instructions that build `None`, bools, integers, floats, strings, bytes, lists, tuples and dicts, and of all functions only those
+//! that rebuild arrays:
+//!
+//! ```text
+//! torch._utils._rebuild_tensor_v2      a tensor: a part of a storage, which lies outside of the pickle
+//! collections.OrderedDict              the hooks of a tensor, of which there are none
+//! numpy's _reconstruct, _frombuffer, ndarray, dtype      an array, whose bytes lie in the pickle
+//! _codecs.encode                       bytes as protocol 2 writes them: a string of the characters 0 to 255
+//! ```
+//!
+//! Anything else is refused by its name, with the line of Python that writes the same arrays as `.npz`. Pickles of protocol 2 to 5 are
+//! read; `torch.save` and NumPy write no other.
+//!
+//! Three kinds of files hold pickles, told apart by their first bytes:
+//!
+//! ```text
+//! zip      torch.save since 1.6     NAME/data.pkl, and each storage as NAME/data/KEY, little-endian (NAME/byteorder)
+//! legacy   torch.save before        pickles of a magic number, of 1001 and of facts about the machine; the object; a list of the
+//!                                   storages' keys; for each of them its length as i64, and its elements
+//! bare     pickle.dump              one pickle
+//! ```
+//!
+//! Bytes of arrays are never held: where they lie is noted, and they are streamed as [`Numbers`]. Sizes are checked against the file
+//! when an array is rebuilt. What is held of a file is bounded, whatever it claims: [`machine::MAX_NODES`] values with
+//! [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Values refer to others by number, so depth costs nothing.
+
+mod build;
+mod container;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use super::dtype::Dtype;
+use super::numbers::{Numbers, Packed, Span};
+use crate::{Error, Result};
+use build::Bytes;
+use container::Storages;
+use machine::{Heap, Node};
+
+/// A pickled value, opened.
+pub struct Pickled {
+    path: PathBuf,
+    heap: Heap,
+    root: u32,
+    /// Where the bytes of the pickle lie.
+    pickle: Packed,
+    storages: Storages,
+}
+
+/// A value within.
+#[derive(Clone, Copy)]
+pub struct Item<'a> {
+    file: &'a Pickled,
+    at: u32,
+}
+
+impl Pickled {
+    /// Reads the values in the file at `path`; arrays stay where they lie.
+    pub fn open(path: &Path) -> Result<Self> {
+        container::open(path)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The value as a whole.
+    pub fn root(&self) -> Item<'_> {
+        Item { file: self, at: self.root }
+    }
+}
+
+impl<'a> Item<'a> {
+    fn node(self) -> &'a Node {
+        self.file.heap.node(self.at)
+    }
+
+    /// What it is, for people.
+    pub fn what(self) -> &'static str {
+        self.node().what()
+    }
+
+    /// The text keys of a dict, in their order; `None` if it is no dict.
+    pub fn keys(self) -> Option<Vec<&'a str>> {
+        let Node::Dict(pairs) = self.node() else { return None };
+        Some(pairs.iter().filter_map(|&(key, _)| self.file.heap.text(key)).collect())
+    }
+
+    /// The value of the text key `name` in a dict; of several the last, as in Python.
+    pub fn get(self, name: &str) -> Option<Self> {
+        let Node::Dict(pairs) = self.node() else { return None };
+        let found = pairs.iter().rev().find(|&&(key, _)| self.file.heap.text(key) == Some(name));
+        found.map(|&(_, at)| Self { file: self.file, at })
+    }
+
+    /// The array that it is, called `name` in messages; `None` if it is none.
+    pub fn numbers(self, name: &str) -> Result<Option<Numbers>> {
+        let Node::Array(array) = self.node() else { return Ok(None) };
+        let problem = |problem: String| Error::input(&self.file.path, format!("{name}: {problem}"));
+        let dtype = Dtype::from_descr(&array.descr).map_err(problem)?;
+        let (packed, span) = match &array.bytes {
+            Bytes::InPickle(span) => (self.file.pickle.clone(), span.clone()),
+            Bytes::Storage { key, first } => {
+                let (packed, start) = self.file.storages.find(key).map_err(problem)?;
+                let bytes = array.num_elements() * dtype.bytes() as u64;
+                let start = start + first * dtype.bytes() as u64;
+                if start.checked_add(bytes).is_none_or(|end| end > packed.bytes) {
+                    let held = packed.bytes;
+                    return Err(problem(format!(
+                        "shape {:?} of {} from byte {start} of {held}: truncated or damaged, fetch or write it again",
+                        array.shape, array.descr
+                    )));
+                }
+                (packed, Span { start, latin1: false })
+            }
+        };
+        let shape = (array.shape.clone(), array.column_major);
+        Ok(Some(Numbers::within(&self.file.path, name, (packed, span), dtype, shape)))
+    }
+}
+
+/// A problem with the pickle at `path`, and what to do where it is sound.
+fn refused(path: &Path, problem: impl std::fmt::Display) -> Error {
+    let (name, out) = (path.display(), path.with_extension("npz"));
+    Error::input(
+        path,
+        format!(
+            "{problem}; if it is not damaged, and you trust it, write its arrays as .npz: python -c \"import numpy, torch; \
+             numpy.savez('{}', **{{k: numpy.asarray(v) for k, v in torch.load('{name}', weights_only=False).items()}})\"",
+            out.display()
+        ),
+    )
+}
