@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-mpi test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-accuracy bench-gpu bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-accuracy bench-gpu bench-scale fuzz lint clean bench-split
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -22,9 +22,12 @@ build: setup ## build target/release/gsplit
 demo: build ## prepare, partition, train and compare on a generated graph, or on a real one (DATA=path)
 	@DATA="$(DATA)" scripts/demo.sh
 
-test: setup ## run every test, and check that the preparation tools build without libtorch
+test: setup ## run the tests, and check that the preparation tools build without libtorch
 	cargo check --no-default-features
 	cargo test --workspace
+
+test-all: setup ## run every test in every combination (make test has representatives of the longest)
+	GSPLIT_WATCH=1 cargo test --workspace -- --include-ignored
 
 test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks in threads
 	@:$(call need,mpirun,install an MPI (Debian and Ubuntu: sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev))
@@ -73,6 +76,9 @@ bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTor
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)
+
+bench-split: $(if $(GSPLIT),,build) ## time split parallelism beside data parallelism and one rank (4 GB of disk, 6 GB of memory, 60 minutes)
+	@python3 bench/split/run.py $(ARGS)
 
 bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
 	@python3 bench/accuracy/run.py $(ARGS)

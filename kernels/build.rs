@@ -5,24 +5,31 @@ use std::{env, fs};
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=src");
-    #[cfg(feature = "emulation")]
-    emulation();
+    // It names new files.
+    println!("cargo::rerun-if-changed=src/cuda/module.rs");
+    // Clippy links nothing.
+    println!("cargo::rerun-if-env-changed=RUSTC_WORKSPACE_WRAPPER");
+    let linted =
+        env::var_os("RUSTC_WORKSPACE_WRAPPER").is_some_and(|wrapper| wrapper.to_string_lossy().contains("clippy"));
+    if cfg!(feature = "emulation") && !linted {
+        emulation();
+    }
 }
 
-#[allow(dead_code)]
 fn emulation() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let mut found = Vec::new();
-    kernels(&root.join("src"), &mut found);
-    found.sort();
+    let mut sources = Vec::new();
+    cuda_files(&root.join("src"), &mut sources);
+    sources.sort();
+    sources.iter().for_each(|path| println!("cargo::rerun-if-changed={}", path.display()));
+    let found = sources.iter().filter(|path| path.extension().is_some_and(|extension| extension == "cu"));
     // Headers first: what they define is the same for all.
     let mut all: String = ["emulated/calls.h", "device.cuh", "columns.cuh", "rows.cuh"]
         .map(|name| format!("#include \"{name}\"\n"))
         .concat();
     // Kernels of different files may use the same names for what is their own.
-    for (at, path) in found.iter().enumerate() {
+    for (at, path) in found.enumerate() {
         all += &format!("namespace file_{at} {{\n#include \"{}\"\n}}\n", path.display());
     }
     let unit = out.join("emulation.cpp");
@@ -34,6 +41,7 @@ fn emulation() {
         .cpp(true)
         .std("c++17")
         .opt_level(2)
+        .debug(false)
         .flag("-w")
         // Single-precision sums are to be those of the CPU, bit for bit.
         .flag("-ffp-contract=off")
@@ -57,7 +65,7 @@ fn fake(sources: &Path, out: &Path) {
         [("libcuda.so", &driver[..], &emulation[..]), ("libnccl.so.2", &["nccl.cpp"], &["-ldl"])]
     {
         let mut compiler = cc::Build::new();
-        let compiler = compiler.cpp(true).std("c++17").opt_level(1).warnings(true).get_compiler();
+        let compiler = compiler.cpp(true).std("c++17").opt_level(1).debug(false).warnings(true).get_compiler();
         let mut link = compiler.to_command();
         link.current_dir(out).args(["-shared", "-fPIC", "-Wl,-Bsymbolic", "-o"]).arg(folder.join(library));
         let status = link.args(files.iter().map(|file| sources.join(file))).args(with).status();
@@ -65,12 +73,16 @@ fn fake(sources: &Path, out: &Path) {
     }
 }
 
-fn kernels(folder: &Path, found: &mut Vec<PathBuf>) {
+/// All that is CUDA or C++ below `folder`.
+fn cuda_files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            kernels(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "cu") {
+            cuda_files(&path, found);
+        } else if path
+            .extension()
+            .is_some_and(|extension| ["cu", "cuh", "h", "cpp"].iter().any(|name| extension == *name))
+        {
             found.push(path);
         }
     }

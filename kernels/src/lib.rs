@@ -44,8 +44,8 @@ pub use attention::{
 #[cfg(feature = "emulation")]
 pub use comm::ByHost;
 pub use comm::{
-    Alarm, Communicator, DeviceExchange, Nccl, Seat, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_v,
-    device_all_to_all_v,
+    Alarm, Communicator, DeviceExchange, Nccl, Seat, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_into,
+    all_to_all_v, device_all_to_all_v,
 };
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};
@@ -80,7 +80,7 @@ pub use segment::{
     segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,
     segment_sum, segment_sum_on_device,
 };
-pub use shuffle::{DeviceShuffle, concat_on_device, select_on_device};
+pub use shuffle::{concat_on_device, select_on_device, sources_on_device};
 pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,

@@ -188,7 +188,7 @@ fn rehearse(
 /// Bytes that a GPU takes to sample this.
 fn sampled_bytes(sampled: &Sampled<'_>) -> u64 {
     let of_layer = |layer: &SampledLayer| {
-        SAMPLED_BYTES[0] * layer.edges.num_edges() as u64 + SAMPLED_BYTES[1] * layer.mixed.len() as u64
+        SAMPLED_BYTES[0] * layer.edges.num_edges() as u64 + SAMPLED_BYTES[1] * layer.read.len() as u64
     };
     sampled.layers.iter().map(of_layer).sum()
 }

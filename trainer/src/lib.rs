@@ -69,7 +69,7 @@ pub use config::{
     OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
-pub use exchange::Exchange;
+pub use exchange::{Exchange, Shuffled};
 #[cfg(feature = "emulation")]
 pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]

@@ -16,14 +16,16 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::{DeviceOwners, Graph};
+use gsplit_kernels::{DeviceOwners, Graph, gather_f32, gather_on_device};
 use tch::{Kind, Tensor};
 
+use crate::autograd::{device_values, values};
 use crate::batch::{Loaded, SampledLayer};
 use crate::comms::Ranks;
+use crate::exchange::Shuffled;
 use crate::ids::Ids;
-use crate::model::{DropoutKey, LayerEdges, Model};
-use crate::operator::{Moments, Rows};
+use crate::model::{DropoutKey, Frontier, LayerEdges, Model};
+use crate::operator::{Moments, Rows, filled, filled_on};
 use crate::place::Place;
 use crate::report::StepReport;
 use crate::{Exchange, Result, autograd};
@@ -80,16 +82,22 @@ impl Pass<'_> {
     fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
         let layer = self.layer(index);
         let there = self.batch.sampled.there.as_ref().map(|there| there.graph);
-        let edges = LayerEdges::made(self.graph, there, layer.edges.clone(), layer.mixed.clone());
+        let edges = LayerEdges::made(self.graph, there, layer.edges.clone(), layer.read.clone());
         let rows = match mixed {
             Some(rows) => Rows::Hidden(rows),
-            None => Rows::Stored { features: self.batch.features, vertices: layer.mixed.on_host()? },
+            None => Rows::Stored { features: self.batch.features, vertices: layer.read.on_host()? },
         };
-        self.model.body(index, &edges, rows, below, &layer.frontier, self.dropout)
+        self.model.body(index, &edges, rows, below, self.frontier(index), self.dropout)
     }
 
     fn tail(&self, index: usize, sums: &Tensor, moments: Option<&Moments>) -> Result<Tensor> {
-        self.model.tail(index, sums, moments, &self.layer(index).frontier, self.dropout)
+        self.model.tail(index, sums, moments, self.frontier(index), self.dropout)
+    }
+
+    /// Whose rows layer `index` computes, with room for what the exchange above brings.
+    fn frontier(&self, index: usize) -> Frontier {
+        let room = if index + 1 < self.model.num_layers() { self.layer(index + 1).exchange.rows_received() } else { 0 };
+        Frontier { vertices: self.layer(index).frontier.clone(), room }
     }
 
     /// Whether the rows that layer `index` reads are what a tail makes of sums that the tape holds.
@@ -170,7 +178,7 @@ pub fn forward<'a>(
         let exchanging = Instant::now();
         let mixed = match (&layer.exchange, rows) {
             (Exchange::Identity, rows) => rows,
-            (exchange, rows) => Some(exchange.forward_at(place, comm.group, rows.as_ref(), dim)?),
+            (exchange, rows) => Some(exchange.forward_at(place, comm.group, rows, dim)?),
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
         let mixed = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
@@ -226,9 +234,9 @@ pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, 
             Exchange::Identity => gradient,
             exchange => {
                 let place = pass.model.place();
-                let zeros = || Tensor::zeros([layer.mixed.len() as i64, dim as i64], (kind, place.device()));
+                let zeros = || Tensor::zeros([layer.read.len() as i64, dim as i64], (kind, place.device()));
                 let gradient = if gradient.defined() { gradient } else { zeros() };
-                exchange.backward_at(place, comm.group, &gradient, dim)?
+                exchange.backward_at(place, comm.group, gradient, dim)?
             }
         };
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
@@ -277,14 +285,29 @@ fn shares(place: &Place, layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option
     }
     // Somebody counts each vertex: its number decides who.
     let (comm, ranks) = (comm.all, comm.all.size());
-    let exchange = match place.gpu() {
-        Some(gpu) => Exchange::shuffle_on_device(gpu, comm, layer.frontier.on_gpu(gpu)?, DeviceOwners::InTurn)?.1,
-        None => Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?.1,
+    let Shuffled { frontier, read, source, exchange } = match place.gpu() {
+        Some(gpu) => Exchange::shuffle_on_device(gpu, comm, layer.frontier.on_gpu(gpu)?, DeviceOwners::InTurn)?,
+        None => Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?,
     };
-    let ones = Tensor::f_ones([layer.frontier.len() as i64, 1], (Kind::Float, place.device()))?;
-    let holders = exchange.backward_at(place, comm, &ones, 1)?;
-    let holders = exchange.forward_at(place, comm, Some(&holders), 1)?;
-    Ok(Some(holders.f_reciprocal()?.f_flatten(0, -1)?))
+    // One for each row that this rank holds: not for those that only others asked it about.
+    let (held, options) = (layer.frontier.len() - exchange.rows_received(), (Kind::Float, place.device()));
+    let ones = Tensor::f_ones([read.len() as i64, 1], options)?;
+    let _ = ones.f_narrow(0, held as i64, (frontier.len() - held) as i64)?.f_zero_()?;
+    let holders = exchange.backward_at(place, comm, ones, 1)?;
+    let holders = exchange.forward_at(place, comm, Some(holders), 1)?;
+    Ok(Some(selected(place, &holders.f_reciprocal()?, &source)?))
+}
+
+/// The values of a column at `positions`, f32 `[positions]`.
+fn selected(place: &Place, column: &Tensor, positions: &Ids) -> Result<Tensor> {
+    match place {
+        Place::Host(_) => filled(&[positions.len()], |out| {
+            Ok(gather_f32(values(&column.contiguous())?, 1, positions.on_host()?, out)?)
+        }),
+        Place::Device(gpu, device, _) => filled_on(*device, &[positions.len()], |out| {
+            Ok(gather_on_device(gpu, device_values(*device, column)?, None, positions.on_gpu(gpu)?, 1, out)?)
+        }),
+    }
 }
 
 /// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.

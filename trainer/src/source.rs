@@ -22,10 +22,9 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use crate::autograd::Buffer;
 use crate::batch::Input;
 use crate::cache::{Caches, gathered};
-use crate::operator::{Row, filled_of, with_row};
+use crate::operator::{Row, filled_of, filled_with_room, with_row};
 use crate::place::Place;
 use crate::{Error, Result};
 
@@ -368,17 +367,17 @@ impl<'a> FeatureSource<'a> {
         self.rows.as_ref().map_or(Ok(None), |rows| rows.hits(gpu, vertices))
     }
 
-    /// What `input` makes of the rows of `vertices`, `[vertices, width]`, of the type of the place's rows.
+    /// What `input` makes of the rows of `vertices`, `[vertices, width]`, of the type of the place's rows. On the host they have room
+    /// for `room` rows behind them ([`Finish::room`](crate::operator::Finish)).
     ///
     /// # Errors
     /// [`Error::Kernel`] if the table has not all vertices, what the GPU says.
-    pub fn rows(&self, vertices: &[u32], input: &Input) -> Result<Tensor> {
+    pub fn rows(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         if let Some(gpu) = self.gathering() {
             return self.rows_there(gpu, gpu.upload(vertices)?.slice(), input);
         }
-        let mut rows = Buffer::new(vertices.len() * self.table.dim())?;
-        input.read(self.table, vertices, rows.as_mut_slice())?;
-        let rows = rows.into_tensor(&[vertices.len() as i64, self.table.dim() as i64])?;
+        let shape = [vertices.len(), self.table.dim()];
+        let rows = filled_with_room(shape, room, |rows| input.read(self.table, vertices, rows))?;
         self.place.bring(&rows.f_totype(self.place.row_kind())?)
     }
 }

@@ -35,7 +35,7 @@ pub use nccl::{Alarm, Nccl};
 pub(crate) use nccl::{Message, Transport};
 pub use solo::Solo;
 pub use threads::Threads;
-pub use typed::{all_gather_v, all_to_all_counts, all_to_all_v, device_all_to_all_v};
+pub use typed::{all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v};
 
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;

@@ -29,10 +29,24 @@ pub fn all_to_all_v<T: Pod>(
     send_counts: &[usize],
     recv_counts: &[usize],
 ) -> Result<Vec<T>, CommError> {
-    let bytes = |counts: &[usize]| -> Vec<usize> { counts.iter().map(|count| count * size_of::<T>()).collect() };
     let mut recv = vec![T::zeroed(); recv_counts.iter().sum()];
-    comm.all_to_all_bytes(cast_slice(send), &bytes(send_counts), cast_slice_mut(&mut recv), &bytes(recv_counts))?;
+    all_to_all_into(comm, send, send_counts, &mut recv, recv_counts)?;
     Ok(recv)
+}
+
+/// As [`all_to_all_v`], into `recv`.
+///
+/// # Errors
+/// Those of [`Communicator`].
+pub fn all_to_all_into<T: Pod>(
+    comm: &dyn Communicator,
+    send: &[T],
+    send_counts: &[usize],
+    recv: &mut [T],
+    recv_counts: &[usize],
+) -> Result<(), CommError> {
+    let bytes = |counts: &[usize]| -> Vec<usize> { counts.iter().map(|count| count * size_of::<T>()).collect() };
+    comm.all_to_all_bytes(cast_slice(send), &bytes(send_counts), cast_slice_mut(recv), &bytes(recv_counts))
 }
 
 /// As [`all_to_all_v`], from and to memory of `gpu`: without the host where the group can do that

@@ -5,7 +5,7 @@
 //! matrix adds up what is its own, so that nothing is atomic. Cost: the sort; one read of each row, one read and write of each
 //! row that there is something for.
 
-use super::{DeviceRow, DeviceValue};
+use super::DeviceRow;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
 use crate::edges::DeviceSegments;
 use crate::error::KernelError;
@@ -29,27 +29,34 @@ impl DeviceScatter {
         Ok(Self { rows: DeviceSegments::new(indptr, order.len())?, order })
     }
 
-    /// Adds row `i` of `src` (positions × `dim`) to row `positions[i]` of `dst` (rows × `dim`), in the order of the positions.
+    /// Adds row `i` of `src` (positions × `dim`) to row `positions[i]` of `dst` (rows × `dim`), in the order of the positions. Rows
+    /// of bf16 and f16 are summed in f32, and rounded once.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
-    pub fn add(
+    pub fn add<T: DeviceRow>(
         &self,
         gpu: &Gpu,
-        dst: &mut DeviceSliceMut<'_, f32>,
+        dst: &mut DeviceSliceMut<'_, T>,
         dim: usize,
-        src: DeviceSlice<'_, f32>,
+        src: DeviceSlice<'_, T>,
     ) -> Result<(), GpuError> {
         KernelError::check_matrix("matrix to scatter to", self.rows.count(), dim, dst.len())?;
         KernelError::check_matrix("rows to scatter", self.order.len(), dim, src.len())?;
         let sum = SumRows {
             over: Over::Targets(&self.rows, Some(self.order.slice())),
-            kernel: f32::of(f32::SUM),
+            kernel: T::of(T::SUM),
             table: Table::matrix(src, self.order.len(), dim),
             factors: Factors { own: Own::Onto, ..Factors::default() },
             dim,
         };
         sum.launch(gpu, dst, [dim, 0])
+    }
+
+    /// Gives what it holds to another stream ([`DeviceBuffer::give_to`](crate::DeviceBuffer::give_to)).
+    pub fn give_to(&self, gpu: &Gpu) {
+        self.rows.give_to(gpu);
+        self.order.give_to(gpu);
     }
 }
 

@@ -18,13 +18,3 @@ KERNEL_ENTRY void shuffle_source(const u32 *order, u64 mixed, u64 from, u64 to, 
     source[order[i]] = i >= from && i < to ? local[i - from] : (u32)(rows + received);
 }
 KERNEL(shuffle_source)
-
-// The copies of each local row: items below `own` are positions in `order`, where this rank's mixed rows are listed, the others
-// lie behind the `mixed` rows.
-KERNEL_ENTRY void shuffle_copies(const u32 *items, u64 count, const u32 *order, u64 own, u64 mixed, u32 *out) {
-    const u64 i = thread_id();
-    if (i >= count) return;
-    const u32 item = items[i];
-    out[i] = item < own ? order[item] : (u32)(mixed + item - own);
-}
-KERNEL(shuffle_copies)

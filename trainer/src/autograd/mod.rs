@@ -21,8 +21,8 @@ use tch::{TchError, Tensor};
 use crate::{Error, Result};
 pub use memory::Buffer;
 pub use raw::{
-    TensorValue, adopt, device_values, device_values_mut, device_values_mut_of, device_values_of, forget_gradient,
-    gemm, give_back_memory, values,
+    TensorValue, adopt, device_values, device_values_mut, device_values_mut_of, device_values_of, extended,
+    forget_gradient, gemm, give_back_memory, values, values_mut,
 };
 
 /// What a backward function is given.

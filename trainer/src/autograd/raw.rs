@@ -17,7 +17,8 @@
 //! * **Slices.** [`values`] checks that a tensor is dense, on the host and f32 before it lends its memory. torch's tensors
 //!   can share memory, and an in-place operation could change a slice that is being read; hence the rule, which the
 //!   crate keeps: nothing computes in place on a tensor while it is lent, and [`values`] is not public. Memory is lent
-//!   for writing only as a [`Pages`], before any tensor exists on it.
+//!   for writing as a [`Pages`], before any tensor exists on it, and by [`values_mut`] to the exchange between layers: rows that were
+//!   [`extended`] and that no layer has seen yet, and a gradient that torch has given away.
 //! * **Products.** [`gemm`] checks the three slices against the shapes before it passes pointers on.
 
 #![allow(unsafe_code)]
@@ -67,6 +68,7 @@ unsafe extern "C" {
     fn gsplit_backward(output: *const c_void, gradient: *const c_void, error: *mut c_char) -> c_int;
     fn gsplit_adopt(
         data: *mut f32,
+        room: i64,
         shape: *const i64,
         dims: usize,
         owner: *mut c_void,
@@ -74,6 +76,7 @@ unsafe extern "C" {
         tensor: *mut *mut c_void,
         error: *mut c_char,
     ) -> c_int;
+    fn gsplit_extend(matrix: *const c_void, rows: i64, extended: *mut *mut c_void, error: *mut c_char) -> c_int;
     fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
     fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
 }
@@ -213,6 +216,16 @@ pub fn values(tensor: &Tensor) -> Result<&[f32]> {
     Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
 }
 
+/// The values of a dense f32 tensor on the host, to be written: of one that its caller alone reads and writes meanwhile.
+pub fn values_mut(tensor: &mut Tensor) -> Result<&mut [f32]> {
+    let (start, len) = (values(tensor)?.as_ptr(), tensor.numel());
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: as in `values`; nobody else uses the memory meanwhile (module doc).
+    Ok(unsafe { std::slice::from_raw_parts_mut(start.cast_mut(), len) })
+}
+
 /// A type of values that both torch and the kernels know.
 pub trait TensorValue: Pod {
     /// What torch calls it.
@@ -341,7 +354,8 @@ impl std::ops::Drop for Pages {
     }
 }
 
-/// A tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the tensor's storage.
+/// A tensor of `shape` on the first values of `owner`'s memory; `owner` is dropped with the tensor's storage. What is behind these
+/// values is room for [`extended`].
 pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Result<Tensor> {
     let mut owner = Box::new(owner);
     let (values, room) = (owner.as_mut().as_mut().as_mut_ptr(), owner.as_mut().as_mut().len());
@@ -353,10 +367,20 @@ pub fn adopt<T: AsMut<[f32]> + Send + 'static>(owner: T, shape: &[i64]) -> Resul
     let owner = Box::into_raw(owner).cast();
     // SAFETY: the memory holds the shape and, on the heap of `owner`, stays where it is until C++ frees it.
     checked(|error| unsafe {
-        gsplit_adopt(values, shape.as_ptr(), shape.len(), owner, free::<T>, &mut tensor, error)
+        gsplit_adopt(values, room as i64, shape.as_ptr(), shape.len(), owner, free::<T>, &mut tensor, error)
     })?;
     // SAFETY: made with `new` by the shim, for us.
     Ok(unsafe { Tensor::from_ptr(tensor.cast()) })
+}
+
+/// A matrix of `rows` rows that starts with those of `matrix`, where these are all that was adopted ([`adopt`]) and have room behind
+/// them. The rows behind hold anything; a matrix is extended once.
+pub fn extended(matrix: &Tensor, rows: usize) -> Result<Option<Tensor>> {
+    let mut tensor = null_mut();
+    // SAFETY: the tensor outlives the call.
+    checked(|error| unsafe { gsplit_extend(matrix.as_ptr().cast(), rows as i64, &mut tensor, error) })?;
+    // SAFETY: null, or made with `new` by the shim, for us.
+    Ok((!tensor.is_null()).then(|| unsafe { Tensor::from_ptr(tensor.cast()) }))
 }
 
 /// `out = a × b`, or `out += a × b` with `add`, by the calling thread alone. `out` is stored row after row,

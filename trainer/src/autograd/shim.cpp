@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
@@ -55,6 +56,15 @@ struct Owned {
   Drop drop;
   ~Owned() { drop(pointer); }
 };
+
+// What a storage on memory of Rust's holds.
+struct Memory {
+  Owned owner;
+  // Bytes from the start that tensors were made of.
+  size_t used;
+};
+
+void free_memory(void* memory) { delete static_cast<Memory*>(memory); }
 
 struct RustNode : torch::autograd::Node {
   std::unique_ptr<Owned> state;
@@ -131,13 +141,34 @@ int gsplit_backward(const Tensor* output, const Tensor* gradient, char* error) {
   return guarded(error, [&] { torch::autograd::backward({*output}, {*gradient}); });
 }
 
-// Takes ownership of `owner`, whatever it returns: it is dropped with the tensor's storage.
+// Takes ownership of `owner`, whatever it returns: it is dropped with the tensor's storage, which has `room` values.
 int gsplit_adopt(
-    float* data, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
+    float* data, int64_t room, const int64_t* shape, size_t dims, void* owner, Drop drop, Tensor** tensor, char* error) {
   return guarded(error, [&] {
-    std::shared_ptr<Owned> owned(new Owned{owner, drop});
-    auto keep = [owned](void*) mutable { owned.reset(); };
-    *tensor = new Tensor(at::from_blob(data, at::IntArrayRef(shape, dims), keep, at::TensorOptions().dtype(at::kFloat)));
+    auto* memory = new Memory{{owner, drop}, 0};
+    const int64_t sizes[] = {room};
+    Tensor made = at::for_blob(data, sizes).context(memory, free_memory).options(at::kFloat).make_tensor();
+    made.unsafeGetTensorImpl()->set_sizes_contiguous(at::IntArrayRef(shape, dims));
+    memory->used = made.nbytes();
+    *tensor = new Tensor(std::move(made));
+  });
+}
+
+// A matrix of `rows` rows that starts with those of `matrix`, on the same memory. Leaves `extended` null where that is not all of an
+// adopted memory's first tensor, or has no room.
+int gsplit_extend(const Tensor* matrix, int64_t rows, Tensor** extended, char* error) {
+  return guarded(error, [&] {
+    const at::Storage& storage = matrix->storage();
+    if (storage.data_ptr().get_deleter() != &free_memory || matrix->dim() != 2 || !matrix->is_contiguous()) return;
+    auto* memory = static_cast<Memory*>(storage.data_ptr().get_context());
+    const size_t bytes = rows * matrix->size(1) * sizeof(float);
+    const bool is_all = matrix->storage_offset() == 0 && matrix->nbytes() == memory->used;
+    if (!is_all || bytes < memory->used || bytes > storage.nbytes()) return;
+    at::NoGradGuard no_grad;
+    Tensor made = at::empty({0}, matrix->options());
+    made.set_(storage, 0, {rows, matrix->size(1)});
+    memory->used = bytes;
+    *extended = new Tensor(std::move(made));
   });
 }
 

@@ -62,7 +62,7 @@ impl Loaded<'_> {
         let (Some(SampledThere { gpu: sampling, .. }), Some(gpu)) = (&self.sampled.there, gpu) else { return Ok(()) };
         sampling.synchronise()?;
         for layer in &self.sampled.layers {
-            [&layer.frontier, &layer.mixed].into_iter().for_each(|ids| ids.give_to(gpu));
+            [&layer.frontier, &layer.read].into_iter().for_each(|ids| ids.give_to(gpu));
             layer.edges.give_to(gpu);
             layer.exchange.give_to(gpu);
         }
@@ -88,7 +88,10 @@ pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input,
     let Some(computing) = source.gathering() else {
         let input_rows = match stays {
             true => InputRows::Stored,
-            false => InputRows::Here(source.rows(sampled.input.on_host()?, input)?),
+            false => {
+                let room = sampled.layers.last().map_or(0, |layer| layer.exchange.rows_received());
+                InputRows::Here(source.rows(sampled.input.on_host()?, input, room)?)
+            }
         };
         return Ok(Loaded { sampled, input_rows, hits: None, features });
     };

@@ -28,11 +28,12 @@ use crate::{Exchange, Result};
 pub struct SampledLayer {
     /// Local frontier: the vertices whose rows this layer computes.
     pub frontier: Ids,
-    /// Sampled in-edges of the frontier, from positions in `mixed`, where they are computed with.
+    /// Sampled in-edges of the frontier, from positions in `read`, where they are computed with.
     pub edges: Arc<Edges>,
-    /// Mixed frontier: the vertices whose rows this layer reads; starts with `frontier`.
-    pub mixed: Ids,
-    /// From the next local frontier's rows to those of `mixed`.
+    /// The vertices whose rows this layer reads; starts with `frontier`. Where nothing is exchanged, the mixed frontier; else the
+    /// next local frontier, then those of the mixed frontier that other ranks own.
+    pub read: Ids,
+    /// Brings the rows of the latter.
     pub exchange: Exchange,
 }
 
@@ -77,10 +78,10 @@ pub fn sample<'a>(
         if depth == 0 || matches!(ownership, Ownership::Map(_)) {
             sampler.start(&frontier)?;
         }
-        let (edges, mixed) = sampler.layer(fanout, excluded.as_ref(), &layer_key(seed, epoch, step, depth))?;
-        let (below, exchange) = sampler.exchange(&mixed, ownership, comm)?;
-        let frontier = std::mem::replace(&mut frontier, below);
-        layers.push(SampledLayer { frontier, edges, mixed, exchange });
+        let key = layer_key(seed, epoch, step, depth);
+        let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, ownership, comm)?;
+        layers.push(layer);
+        frontier = below;
     }
     Ok(Sampled { layers, input: frontier, there: sampler.there() })
 }

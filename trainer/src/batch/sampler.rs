@@ -19,9 +19,11 @@ use std::sync::Arc;
 use gsplit_kernels::{
     Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceOwners,
     DeviceSampler, DeviceSlice, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, Uniform,
+    select_on_device,
 };
+use rayon::prelude::*;
 
-use super::Ownership;
+use super::{Ownership, SampledLayer};
 use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::place::Place;
@@ -122,14 +124,18 @@ impl<'a> BatchSampler<'a> {
         Ok(())
     }
 
-    /// Samples a layer: its edges, and its mixed frontier, which is the next frontier unless [`BatchSampler::start`] says another.
+    /// Samples a layer whose frontier is `frontier`; returns it with the next local frontier, which it goes on with unless
+    /// [`BatchSampler::start`] says another. Collective under a partition map.
     pub(super) fn layer(
         &mut self,
+        frontier: Ids,
         fanout: Fanout,
         excluded: Option<&Excluded>,
         key: &StreamKey,
-    ) -> Result<(Arc<Edges>, Ids)> {
-        let (edges, mixed) = match &mut self.how {
+        ownership: Ownership<'_>,
+        comm: &dyn Communicator,
+    ) -> Result<(SampledLayer, Ids)> {
+        match &mut self.how {
             How::Host { sampler, graph } => {
                 let mut csc = gsplit_kernels::SampledLayer::default();
                 let mut draw = Uniform::new(fanout);
@@ -137,8 +143,20 @@ impl<'a> BatchSampler<'a> {
                     draw = draw.without(excluded);
                 }
                 sampler.layer(graph, &draw, key, EdgeIds::Drop, &mut csc)?;
-                let mixed = sampler.mixed().to_vec();
-                (Edges::new(&self.place, csc.indptr, csc.local, mixed.len())?, mixed.into())
+                let (below, read, exchange) = match ownership {
+                    Ownership::Mine => {
+                        let mixed = Ids::from(sampler.mixed());
+                        (mixed.clone(), mixed, Exchange::Identity)
+                    }
+                    Ownership::Map(part) => {
+                        let shuffled = Exchange::shuffle(comm, sampler.mixed(), |v| part[v as usize] as usize)?;
+                        let source = shuffled.source.on_host()?;
+                        csc.local.par_iter_mut().for_each(|local| *local = source[*local as usize]);
+                        (shuffled.frontier, shuffled.read, shuffled.exchange)
+                    }
+                };
+                let edges = Arc::new(Edges::new(&self.place, csc.indptr, csc.local, read.len())?);
+                Ok((SampledLayer { frontier, edges, read, exchange }, below))
             }
             How::Device { gpu, sampler, there } => {
                 let mut draw = DeviceDraw::uniform(fanout);
@@ -146,39 +164,34 @@ impl<'a> BatchSampler<'a> {
                     draw = draw.without(excluded);
                 }
                 let layer = sampler.layer(&there.graph, &draw, key, DeviceEdgeIds::Drop)?;
-                let mut mixed = gpu.alloc(sampler.mixed().len())?;
-                mixed.slice_mut().copy_from(gpu, sampler.mixed())?;
-                let mut edges = DeviceEdges::new(layer.indptr, layer.local, mixed.len())?;
+                let (below, read, local, exchange) = match ownership {
+                    Ownership::Mine => {
+                        let mut mixed = gpu.alloc(sampler.mixed().len())?;
+                        mixed.slice_mut().copy_from(gpu, sampler.mixed())?;
+                        let mixed = Ids::on_device(mixed);
+                        (mixed.clone(), mixed, layer.local, Exchange::Identity)
+                    }
+                    Ownership::Map(part) => {
+                        let shuffled = match there.owners {
+                            Some(owners) => {
+                                Exchange::shuffle_on_device(gpu, comm, sampler.mixed(), DeviceOwners::Map(owners))?
+                            }
+                            None => {
+                                let mixed = sampler.mixed().to_vec(gpu)?;
+                                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize)?
+                            }
+                        };
+                        let local = select_on_device(gpu, shuffled.source.on_gpu(gpu)?, layer.local.slice())?;
+                        (shuffled.frontier, shuffled.read, local, shuffled.exchange)
+                    }
+                };
+                let mut edges = DeviceEdges::new(layer.indptr, local, read.len())?;
                 if let Fanout::Take(most) = fanout {
                     edges = edges.with_max_degree(most as usize);
                 }
-                (Edges::of_device(&self.place, edges), Ids::on_device(mixed))
-            }
-        };
-        Ok((Arc::new(edges), mixed))
-    }
-
-    /// The next local frontier, and the exchange between it and `mixed`. Collective under a partition map.
-    pub(super) fn exchange(
-        &self,
-        mixed: &Ids,
-        ownership: Ownership<'_>,
-        comm: &dyn Communicator,
-    ) -> Result<(Ids, Exchange)> {
-        match (ownership, &self.how) {
-            (Ownership::Mine, _) => Ok((mixed.clone(), Exchange::Identity)),
-            (Ownership::Map(_), How::Device { gpu, there: OnDevice { owners: Some(owners), .. }, .. }) => {
-                let (below, exchange) =
-                    Exchange::shuffle_on_device(gpu, comm, mixed.on_gpu(gpu)?, DeviceOwners::Map(*owners))?;
-                Ok((Ids::on_device(below), exchange))
-            }
-            (Ownership::Map(part), how) => {
-                let (below, exchange) = Exchange::shuffle(comm, mixed.on_host()?, |v| part[v as usize] as usize)?;
-                let below = Ids::from(below);
-                if let How::Device { gpu, .. } = how {
-                    below.on_gpu(gpu)?;
-                }
-                Ok((below, exchange))
+                let edges = Arc::new(Edges::of_device(&self.place, edges));
+                [&below, &read].into_iter().try_for_each(|ids| ids.on_gpu(gpu).map(drop))?;
+                Ok((SampledLayer { frontier, edges, read, exchange }, below))
             }
         }
     }

@@ -287,7 +287,7 @@ impl<T: Cell> Worker<'_, T> {
         let rows = match self.below {
             Some(below) => Some(below.rows(place, vertices, self.in_dim)?),
             None if self.source.is_read_in_place() && input.is_plain() => None,
-            None => Some(self.source.rows(vertices, input)?),
+            None => Some(self.source.rows(vertices, input, 0)?),
         };
         let edges = LayerEdges::new(place, self.graph, &all.indptr, &all.local, vertices)?;
         let stored = Rows::Stored { features: self.source.table(), vertices };

@@ -19,15 +19,15 @@ use crate::{Exchange, Result};
 
 /// What a mini-batch of edges is to learn.
 pub struct LinkBatch {
-    /// Distinct ends of this rank's pairs.
-    ends: usize,
-    /// Sources and targets of this rank's pairs, as positions among the ends: an edge, then its negatives, and so on.
+    /// Rows that are read: of the ends of this rank's pairs, and under a partition map of what others ask for.
+    read: usize,
+    /// Sources and targets of this rank's pairs, as positions among these: an edge, then its negatives, and so on.
     pairs: [Vec<u32>; 2],
     /// Number of the first pair in the global mini-batch.
     first: usize,
     /// Negatives of each edge.
     negatives: usize,
-    /// From the rows of the seeds to those of the ends.
+    /// Brings the rows of ends that others own.
     exchange: Exchange,
     /// Pairs of the global mini-batch.
     total: usize,
@@ -59,16 +59,20 @@ impl LinkBatch {
             targets.extend((0..negatives).map(|_| draws.below(num_vertices)));
         }
         let (ends, positions) = unique(&[&sources, &targets]);
+        let (local, read, positions, exchange) = match ownership {
+            Ownership::Mine => (ends.clone(), ends.len(), positions, Exchange::Identity),
+            Ownership::Map(part) => {
+                let shuffled = Exchange::shuffle(comm, &ends, |v| part[v as usize] as usize)?;
+                let (frontier, source) = (shuffled.frontier.on_host()?, shuffled.source.on_host()?);
+                let positions = positions.iter().map(|&end| source[end as usize]).collect();
+                (frontier.to_vec(), shuffled.read.len(), positions, shuffled.exchange)
+            }
+        };
         let (from, to) = positions.split_at(sources.len());
         let pairs = [from.to_vec(), to.to_vec()];
-        let num_ends = ends.len();
-        let (local, exchange) = match ownership {
-            Ownership::Mine => (ends, Exchange::Identity),
-            Ownership::Map(part) => Exchange::shuffle(comm, &ends, |v| part[v as usize] as usize)?,
-        };
         let total = batch.len() * (1 + negatives);
         let seeds = Seeds { local, excluded: Some(excluded(split, batch)) };
-        Ok((seeds, Self { ends: num_ends, pairs, first, negatives, exchange, total }))
+        Ok((seeds, Self { read, pairs, first, negatives, exchange, total }))
     }
 
     /// Loss of `rows`, f32 `[seeds, dim]`, scored by that of `model`, and gradient of `scale` times the loss; the scorer's own
@@ -81,18 +85,20 @@ impl LinkBatch {
         comm: &dyn Communicator,
     ) -> Result<Loss> {
         let (seeds, dim) = (rows.size()[0] as usize, rows.size()[1] as usize);
-        let mixed = self.exchange.forward(comm, to_rows(rows)?, dim)?;
-        debug_assert_eq!(mixed.len(), self.ends * dim);
+        let mut read = to_rows(rows)?;
+        read.resize(self.read * dim, 0.0);
+        self.exchange.forward(comm, &mut read, dim)?;
         let [sources, targets] = &self.pairs;
         let pairs = Pairs { ends: [sources, targets], negatives: self.negatives, first: self.first };
-        let scored = model.pair_scorer().loss(mixed, dim, pairs, scale / self.total as f32, Some(dropout))?;
-        let gradient = self.exchange.backward(comm, scored.gradient, dim)?;
+        let mut scored = model.pair_scorer().loss(read, dim, pairs, scale / self.total as f32, Some(dropout))?;
+        self.exchange.backward(comm, &mut scored.gradient, dim)?;
+        scored.gradient.truncate(seeds * dim);
         Ok(Loss {
             numbers: Some(Tensor::from_slice(&[scored.loss / self.total as f64, scored.correct as f64])),
             counted: sources.len() as u64,
             gradient: match seeds {
                 0 => None,
-                _ => Some(from_rows(gradient, seeds, dim)?.f_to_device(rows.device())?),
+                _ => Some(from_rows(scored.gradient, seeds, dim)?.f_to_device(rows.device())?),
             },
         })
     }

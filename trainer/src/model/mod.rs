@@ -133,6 +133,20 @@ pub struct DropoutKey {
     pub at: (u64, u32, u32),
 }
 
+/// Whose rows a layer computes.
+pub struct Frontier {
+    /// The vertices: dropout is drawn by vertex, so it is the same whichever rank computes a row.
+    pub vertices: Ids,
+    /// Rows that the next exchange brings, for which to leave room behind theirs ([`Finish::room`]).
+    pub room: usize,
+}
+
+impl<T: Into<Ids>> From<T> for Frontier {
+    fn from(vertices: T) -> Self {
+        Self { vertices: vertices.into(), room: 0 }
+    }
+}
+
 /// A stack of layers with its parameters.
 pub struct Model {
     place: Place,
@@ -204,20 +218,19 @@ impl Model {
     }
 
     /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the sums that its tail
-    /// takes. All are f32, but rows for another layer or product are of the type in which a GPU keeps rows. `below` holds the frontier's rows of the sums of the layer below, where they are added. `frontier` holds the vertices of
-    /// the rows: dropout is drawn by vertex, so it is the same whichever rank computes a row. An empty
-    /// frontier gives an empty tensor without gradient.
+    /// takes. All are f32, but rows for another layer or product are of the type in which a GPU keeps rows. `below` holds the
+    /// frontier's rows of the sums of the layer below, where they are added. An empty frontier gives an empty tensor without gradient.
     pub fn body<'a>(
         &self,
         index: usize,
         edges: &LayerEdges<'_>,
         mixed: impl Into<Rows<'a>>,
         below: Option<&Tensor>,
-        frontier: impl Into<Ids>,
+        frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
         let frontier = frontier.into();
-        if frontier.is_empty() {
+        if frontier.vertices.is_empty() {
             return self.rounded(index, !self.has_tail(index), self.no_rows(index));
         }
         let trained = dropout.map(|dropout| edges.trained_at(dropout.at, index));
@@ -232,11 +245,11 @@ impl Model {
         index: usize,
         sums: &Tensor,
         moments: Option<&Moments>,
-        frontier: impl Into<Ids>,
+        frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
         let frontier = frontier.into();
-        if frontier.is_empty() {
+        if frontier.vertices.is_empty() {
             return self.rounded(index, true, self.no_rows(index));
         }
         let rows = self.blocks[index].tail(&self.place, sums, moments, self.finish(index, frontier, dropout))?;
@@ -285,13 +298,13 @@ impl Model {
         (Kind::Float, self.place.device())
     }
 
-    fn finish(&self, index: usize, frontier: Ids, dropout: Option<DropoutKey>) -> Finish {
+    fn finish(&self, index: usize, frontier: Frontier, dropout: Option<DropoutKey>) -> Finish {
         let block = &self.blocks[index];
         let dropout = dropout.filter(|dropout| block.dropout && dropout.probability > 0.0).map(|dropout| {
             let (seed, epoch, step) = dropout.at;
             let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
-            Dropout { ids: frontier, probability: dropout.probability as f32, key }
+            Dropout { ids: frontier.vertices, probability: dropout.probability as f32, key }
         });
-        Finish { activation: block.activation, dropout, dtype: self.dtype_of(index) }
+        Finish { activation: block.activation, dropout, dtype: self.dtype_of(index), room: frontier.room }
     }
 }

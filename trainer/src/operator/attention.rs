@@ -9,7 +9,7 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, filled_with_room, mismatch, shape, with_row};
 use crate::Result;
 use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
 
@@ -60,7 +60,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     let from_source = scores(&a_source, values(&z)?)?;
     let from_target = scores(&a_target, &values(&z)?[..own(values(&z)?)])?;
     let mut shares = Buffer::new(op.num_shares())?;
-    let output = filled(&[targets, dim], |out| {
+    let output = filled_with_room([targets, dim], finish.room, |out| {
         let scores = [values(&from_source)?, values(&from_target)?];
         op.forward(values(&z)?, scores, out, shares.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)

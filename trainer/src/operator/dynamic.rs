@@ -10,7 +10,7 @@ use tch::{Kind, Tensor};
 
 use super::attention::Form;
 use super::finish::column_sums;
-use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, mismatch, shape, with_row};
+use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, filled_with_room, mismatch, shape, with_row};
 use crate::Result;
 use crate::autograd::{
     Buffer, attach, device_values, device_values_mut, device_values_mut_of, device_values_of, values,
@@ -53,7 +53,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
     let (op, dim) = (form.over(edges.on_host()?)?, form.dim());
     let mut shares = Buffer::new(op.num_shares())?;
-    let output = filled(&[edges.num_targets(), dim], |out| {
+    let output = filled_with_room([edges.num_targets(), dim], finish.room, |out| {
         let rows = DynamicRows { sources: values(&l)?, targets: values(&r)?, vector: values(&a)? };
         op.forward_dynamic(rows, out, shares.as_mut_slice())?;
         Ok(finish.epilogue(Some(values(&b)?))?.apply(out, dim)?)

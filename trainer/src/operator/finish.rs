@@ -6,7 +6,7 @@ use gsplit_kernels::{
 };
 use tch::Tensor;
 
-use super::{Ids, filled, filled_of, filled_on, widened, with_row};
+use super::{Ids, filled, filled_of, filled_on, filled_with_room, widened, with_row};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut, device_values_of, values};
 use crate::config::Dtype;
@@ -21,6 +21,8 @@ pub struct Finish {
     pub dropout: Option<Dropout>,
     /// What the finished rows are rounded to, on a GPU: the type in which they pass to the next layer there.
     pub dtype: Dtype,
+    /// Rows that the next exchange brings, for which room is left behind the finished ones, on the host.
+    pub room: usize,
 }
 
 /// Dropout drawn by vertex, so that it is the same whichever rank computes a row, or a share of attention.
@@ -69,7 +71,7 @@ impl Finish {
         let bias = bias.map(|bias| bias.detach().contiguous());
         let Place::Device(gpu, device, ..) = place else {
             let bias = bias.as_ref().map(values).transpose()?;
-            return filled(&[count, columns], |out| {
+            return filled_with_room([count, columns], self.room, |out| {
                 out.copy_from_slice(values(&rows)?);
                 Ok(self.epilogue(bias)?.apply(out, columns)?)
             });

@@ -12,7 +12,7 @@ use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
 use super::tiles::{self, Backward, Sizes};
-use super::{Engine, Finish, filled, mismatch, shape};
+use super::{Engine, Finish, filled_with_room, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
 use crate::place::Place;
@@ -38,7 +38,9 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
         Place::Host(engine) if *engine != Engine::Torch => {
             let bias = bias.map(|bias| bias.detach().contiguous());
             let bias = bias.as_ref().map(values).transpose()?;
-            filled(&[rows, output], |out| tiles::forward(*engine, sizes, values(&x)?, values(&w)?, bias, &finish, out))?
+            filled_with_room([rows, output], finish.room, |out| {
+                tiles::forward(*engine, sizes, values(&x)?, values(&w)?, bias, &finish, out)
+            })?
         }
         _ => finish.apply(place, tch::no_grad(|| product(&x, &w, Kind::Float))?, bias)?,
     };

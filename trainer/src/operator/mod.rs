@@ -41,7 +41,7 @@ pub(crate) use rows::gather_features;
 use gsplit_kernels::{DeviceRow, DeviceSliceMut};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{Buffer, TensorValue, device_values_mut_of};
+use crate::autograd::{Buffer, TensorValue, device_values_mut_of, extended, values};
 use crate::{Error, Result};
 
 /// Rows and columns of a matrix.
@@ -66,10 +66,38 @@ pub(crate) fn column(values: impl ExactSizeIterator<Item = f32>) -> Result<Tenso
 }
 
 /// A new tensor of `shape` on the host, filled by `fill`.
-fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tensor> {
+pub(crate) fn filled(shape: &[usize], fill: impl FnOnce(&mut [f32]) -> Result<()>) -> Result<Tensor> {
     let mut buffer = Buffer::new(shape.iter().product())?;
     fill(buffer.as_mut_slice())?;
     buffer.into_tensor(&shape.iter().map(|&dim| dim as i64).collect::<Vec<_>>())
+}
+
+/// As [`filled`], a matrix with room for `room` rows behind it ([`with_rows_behind`]).
+pub(crate) fn filled_with_room(
+    [rows, width]: [usize; 2],
+    room: usize,
+    fill: impl FnOnce(&mut [f32]) -> Result<()>,
+) -> Result<Tensor> {
+    let mut buffer = Buffer::new((rows + room) * width)?;
+    fill(&mut buffer.as_mut_slice()[..rows * width])?;
+    buffer.into_tensor(&[rows as i64, width as i64])
+}
+
+/// `rows`, a matrix, with `count` rows behind them that hold anything, for their owner to write: on the same memory where that has
+/// room ([`Finish::room`]), else on new one.
+pub(crate) fn with_rows_behind(rows: &Tensor, count: usize) -> Result<Tensor> {
+    let (own, width) = shape("rows to exchange", rows)?;
+    if let Some(both) = extended(rows, own + count)? {
+        return Ok(both);
+    }
+    let rows = rows.detach().contiguous();
+    let (options, shape) = ((rows.kind(), rows.device()), [own + count, width]);
+    if options == (Kind::Float, tch::Device::Cpu) {
+        return filled(&shape, |out| Ok(out[..own * width].copy_from_slice(values(&rows)?)));
+    }
+    let both = Tensor::f_empty(shape.map(|dim| dim as i64), options)?;
+    both.f_narrow(0, 0, own as i64)?.f_copy_(&rows)?;
+    Ok(both)
 }
 
 /// A new tensor of `shape` on a GPU, filled by `fill`.

@@ -55,8 +55,23 @@ fn assert_same((loss, gradient): &(f64, Vec<f32>), (other, theirs): &(f64, Vec<f
     assert!(off <= 2e-5, "{what}: gradients differ by {off}");
 }
 
+/// Each model with the graph in one of the places.
 #[test]
 fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
+    models_compute_as_on_the_host(|order| &PLACES_OF_GRAPHS[order % 4..=order % 4]);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn differential_loss_and_gradient_are_those_of_the_host_for_every_model_and_place_of_the_graph() {
+    models_compute_as_on_the_host(|_| &PLACES_OF_GRAPHS);
+}
+
+/// With the bytes that a GPU has for it.
+const PLACES_OF_GRAPHS: [(TopologyPlace, u64); 4] =
+    [(TopologyPlace::Host, 0), (TopologyPlace::Pinned, 0), (TopologyPlace::Hot, 1500), (TopologyPlace::Hot, 0)];
+
+fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [(TopologyPlace, u64)]) {
     let fixture = dataset(41, 200, 5);
     let train = fixture.dataset.split(Split::Train).unwrap();
     for (order, model) in (0..).zip(models()) {
@@ -64,9 +79,7 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
         let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
         let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
         assert_same(&host, &device, &format!("{model:?}"));
-        for (topology, room) in
-            [(TopologyPlace::Host, 0), (TopologyPlace::Pinned, 0), (TopologyPlace::Hot, 1500), (TopologyPlace::Hot, 0)]
-        {
+        for &(topology, room) in places(order as usize) {
             let place = Place::under_test(order % 4);
             let other = sampled_from((topology, room), &place, &fixture.dataset, &config, &train[..30]);
             assert_eq!(other, device, "{model:?}, the graph in {topology:?}, {room} bytes");
@@ -79,35 +92,46 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
 
 #[test]
 fn several_ranks_share_a_gpu_and_learn_the_same() {
+    ranks_share_a_gpu((ModelKind::Sage, NormKind::None), &[2, 3], &[Cut::Random, Cut::Lopsided]);
+    ranks_share_a_gpu((ModelKind::Gat, NormKind::Layer), &[2], &[Cut::Random]);
+    ranks_share_a_gpu((ModelKind::Gcn, NormKind::Batch), &[3], &[Cut::Ranges]);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn several_ranks_share_a_gpu_and_learn_the_same_in_every_combination() {
+    for model in
+        [(ModelKind::Sage, NormKind::None), (ModelKind::Gat, NormKind::Layer), (ModelKind::Gcn, NormKind::Batch)]
+    {
+        ranks_share_a_gpu(model, &[1, 2, 3, 8], &Cut::ALL);
+    }
+}
+
+fn ranks_share_a_gpu((kind, norm): (ModelKind, NormKind), ranks: &[usize], cuts: &[Cut]) {
     let fixture = dataset(42, 200, 5);
     let dataset = &fixture.dataset;
     let train = dataset.split(Split::Train).unwrap();
     // 30 seeds, and 2: then most ranks have none.
-    for (kind, norm) in
-        [(ModelKind::Sage, NormKind::None), (ModelKind::Gat, NormKind::Layer), (ModelKind::Gcn, NormKind::Batch)]
-    {
-        let with =
-            |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
-        for batch in [&train[..30], &train[..2]] {
-            let host = at(&Place::host(), dataset, &with(Parallelism::Single, 1), batch);
-            for ranks in [1, 2, 3, 8] {
-                let place = Place::under_test(ranks as u32 % 4);
-                let data = at(&place, dataset, &with(Parallelism::Data, ranks), batch);
-                assert_same(&host, &data, &format!("{kind:?}, data on {ranks}"));
-                for cut in Cut::ALL {
-                    let partition = Some(store_partition(dataset, cut, ranks));
-                    let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
-                    let sampled = |topology| sampled_from((topology, 4000), &place, dataset, &split, batch);
-                    let found = sampled(TopologyPlace::Device);
-                    assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
-                    let other = match (cut, ranks) {
-                        (Cut::Random, 2) => &[TopologyPlace::Pinned, TopologyPlace::Hot, TopologyPlace::Part][..],
-                        (Cut::Random, _) => &[TopologyPlace::Host, TopologyPlace::Part],
-                        _ => &[TopologyPlace::Part],
-                    };
-                    for &other in other {
-                        assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
-                    }
+    let with = |parallelism, ranks| changed(&config(kind, parallelism, ranks), |config| config.model.norm = Some(norm));
+    for batch in [&train[..30], &train[..2]] {
+        let host = at(&Place::host(), dataset, &with(Parallelism::Single, 1), batch);
+        for &ranks in ranks {
+            let place = Place::under_test(ranks as u32 % 4);
+            let data = at(&place, dataset, &with(Parallelism::Data, ranks), batch);
+            assert_same(&host, &data, &format!("{kind:?}, data on {ranks}"));
+            for &cut in cuts {
+                let partition = Some(store_partition(dataset, cut, ranks));
+                let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
+                let sampled = |topology| sampled_from((topology, 4000), &place, dataset, &split, batch);
+                let found = sampled(TopologyPlace::Device);
+                assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
+                let other = match (cut, ranks) {
+                    (Cut::Random, 2) => &[TopologyPlace::Pinned, TopologyPlace::Hot, TopologyPlace::Part][..],
+                    (Cut::Random, _) => &[TopologyPlace::Host, TopologyPlace::Part],
+                    _ => &[TopologyPlace::Part],
+                };
+                for &other in other {
+                    assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
                 }
             }
         }

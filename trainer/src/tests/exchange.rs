@@ -4,9 +4,10 @@ use gsplit_kernels::{ByHost, Communicator, DeviceOwners, Draws, Stream, StreamKe
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
-use crate::Exchange;
+use crate::operator::filled_with_room;
 use crate::place::{Place, on_host};
 use crate::step::{from_rows, to_rows};
+use crate::{Exchange, Shuffled};
 
 const N: usize = 200;
 const DIM: usize = 3;
@@ -25,19 +26,45 @@ fn value(seed: u64, v: u32, column: usize) -> f32 {
     Draws::new(&StreamKey::new(seed, Stream::Init), v * DIM as u32 + column as u32).unit_f32() - 0.5
 }
 
+/// What `exchange` brings behind the rows `x` of the local frontier, where `read` rows are read.
+fn forward(exchange: &Exchange, comm: &dyn Communicator, x: &[f32], read: usize) -> Vec<f32> {
+    let mut rows = [x, &vec![f32::NAN; read * DIM - x.len()]].concat();
+    exchange.forward(comm, &mut rows, DIM).unwrap();
+    rows
+}
+
+/// The gradients of the local frontier's rows, from those of the rows that were read.
+fn backward(exchange: &Exchange, comm: &dyn Communicator, y: &[f32], frontier: usize) -> Vec<f32> {
+    let mut rows = y.to_vec();
+    exchange.backward(comm, &mut rows, DIM).unwrap();
+    rows.truncate(frontier * DIM);
+    rows
+}
+
+/// Values of this rank's own for so many rows.
+fn random(comm: &dyn Communicator, seed: u64, rows: usize, step: u32) -> Vec<f32> {
+    let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(seed, Stream::Split) };
+    (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
+}
+
 #[test]
 fn forward_brings_each_row_from_its_owner() {
     for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
         let part = cut.assignment(N, ranks);
         on_ranks(ranks, |comm| {
             let mixed = mixed(5, comm.rank());
-            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let Shuffled { frontier, read, source, exchange } =
+                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let [frontier, read, source] = [&frontier, &read, &source].map(|ids| ids.on_host().unwrap());
+            assert!(read.starts_with(frontier) && frontier.iter().all(|&v| part[v as usize] as usize == comm.rank()));
+            let found: Vec<u32> = source.iter().map(|&row| read[row as usize]).collect();
+            assert_eq!(found, mixed, "each vertex of the mixed frontier is read where it is said to be");
             let row = |v: &u32| (0..DIM).map(|column| value(5, *v, column)).collect::<Vec<_>>();
             let rows: Vec<f32> = frontier.iter().flat_map(row).collect();
-            let expected: Vec<f32> = mixed.iter().flat_map(row).collect();
-            assert_eq!(exchange.forward(comm, rows, DIM).unwrap(), expected, "{ranks} ranks, {cut:?}");
+            let expected: Vec<f32> = read.iter().flat_map(row).collect();
+            assert_eq!(forward(&exchange, comm, &rows, read.len()), expected, "{ranks} ranks, {cut:?}");
             let foreign = mixed.iter().filter(|&&v| part[v as usize] as usize != comm.rank()).count();
-            assert_eq!(exchange.rows_received(), foreign);
+            assert_eq!((exchange.rows_received(), read.len()), (foreign, frontier.len() + foreign));
         });
     }
 }
@@ -50,20 +77,44 @@ fn backward_is_the_transpose_of_forward() {
         let part = cut.assignment(N, ranks);
         let products = on_ranks(ranks, |comm| {
             let mixed = mixed(seed, comm.rank());
-            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
-            let random = |rows: usize, step| -> Vec<f32> {
-                let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(seed, Stream::Split) };
-                (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
-            };
-            let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
+            let Shuffled { frontier, read, exchange, .. } =
+                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let (x, y) = (random(comm, seed, frontier.len(), 0), random(comm, seed, read.len(), 1));
             let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-            let left = dot(&exchange.forward(comm, x.clone(), DIM).unwrap(), &y);
-            let right = dot(&x, &exchange.backward(comm, y, DIM).unwrap());
+            let left = dot(&forward(&exchange, comm, &x, read.len()), &y);
+            let right = dot(&x, &backward(&exchange, comm, &y, frontier.len()));
             (left, right)
         });
         let (left, right) = products.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
         assert!((left - right).abs() < 1e-5, "seed {seed}, {ranks} ranks, {cut:?}: {left} against {right}");
     }
+}
+
+/// Rows stay in their memory where there is room for those of others, and are copied where there is none.
+#[test]
+fn only_what_crosses_is_copied() {
+    let part = Cut::Random.assignment(N, 3);
+    on_ranks(3, |comm| {
+        let mixed = mixed(6, comm.rank());
+        let Shuffled { frontier, read, exchange, .. } =
+            Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+        let (x, rows, room) = (random(comm, 6, frontier.len(), 0), frontier.len(), exchange.rows_received());
+        let expected = forward(&exchange, comm, &x, read.len());
+        let host = Place::host();
+        let move_rows = |room: usize| {
+            let rows = filled_with_room([rows, DIM], room, |out| Ok(out.copy_from_slice(&x))).unwrap();
+            let address = rows.data_ptr();
+            let read = exchange.forward_at(&host, comm, Some(rows.shallow_clone()), DIM).unwrap();
+            assert_eq!(to_rows(&read).unwrap(), expected);
+            assert_eq!(to_rows(&rows).unwrap(), x);
+            // What was extended is not extended again: there is something behind it.
+            let again = exchange.forward_at(&host, comm, Some(rows), DIM).unwrap();
+            assert_eq!([to_rows(&again).unwrap(), to_rows(&read).unwrap()], [&expected[..]; 2]);
+            (read.data_ptr() == address, again.data_ptr() == address)
+        };
+        assert_eq!(move_rows(room), (true, room == 0));
+        assert_eq!(move_rows(0), (room == 0, room == 0));
+    });
 }
 
 #[test]
@@ -73,36 +124,36 @@ fn differential_rows_on_a_gpu_move_as_on_the_host() {
         let place = Place::under_test(order % 4);
         on_ranks(ranks, |comm| {
             let mixed = mixed(7, comm.rank());
-            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
-            let random = |rows: usize, step| -> Vec<f32> {
-                let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(7, Stream::Split) };
-                (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
-            };
-            let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
+            let host = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let (rows, read) = (host.frontier.len(), host.read.len());
+            let (x, y) = (random(comm, 7, rows, 0), random(comm, 7, read, 1));
             let bring =
                 |rows: &Vec<f32>| place.bring(&from_rows(rows.clone(), rows.len() / DIM, DIM).unwrap()).unwrap();
-            let [x_there, y_there] = [&x, &y].map(bring);
-            let expected = exchange.forward(comm, x.clone(), DIM).unwrap();
-            let expected = (expected, exchange.backward(comm, y.clone(), DIM).unwrap());
+            let expected = (forward(&host.exchange, comm, &x, read), backward(&host.exchange, comm, &y, rows));
             // The index of the host, and one that was made on the GPU.
             let gpu = place.gpu().unwrap();
             let (vertices, owners) = (gpu.upload(&mixed).unwrap(), gpu.upload(&part).unwrap());
             let shuffled = |owners| Exchange::shuffle_on_device(gpu, comm, vertices.slice(), owners).unwrap();
-            let (found, there) = shuffled(DeviceOwners::Map(owners.slice()));
-            assert_eq!(found.to_vec().unwrap(), frontier, "{ranks} ranks, {cut:?}");
-            assert_eq!(there.rows_received(), exchange.rows_received());
-            for exchange in [&exchange, &there] {
-                let forward = exchange.forward_at(&place, comm, Some(&x_there), DIM).unwrap();
-                let backward = exchange.backward_at(&place, comm, &y_there, DIM).unwrap();
+            let there = shuffled(DeviceOwners::Map(owners.slice()));
+            assert_same_index(&there, &host, &format!("{ranks} ranks, {cut:?}"));
+            for exchange in [&host.exchange, &there.exchange] {
+                let forward = exchange.forward_at(&place, comm, Some(bring(&x)), DIM).unwrap();
+                let backward = exchange.backward_at(&place, comm, bring(&y), DIM).unwrap();
                 let [forward, backward] = [forward, backward].map(|rows| to_rows(&on_host(&rows).unwrap()).unwrap());
                 assert_eq!((forward, backward), expected, "{ranks} ranks, {cut:?}");
             }
-            let on_host = (there.forward(comm, x, DIM).unwrap(), there.backward(comm, y, DIM).unwrap());
-            assert_eq!(on_host, expected, "{ranks} ranks, {cut:?}");
-            let (in_turn, _) = Exchange::shuffle(comm, &mixed, |v| v as usize % ranks).unwrap();
-            assert_eq!(shuffled(DeviceOwners::InTurn).0.to_vec().unwrap(), in_turn);
+            let by_host = (forward(&there.exchange, comm, &x, read), backward(&there.exchange, comm, &y, rows));
+            assert_eq!(by_host, expected, "{ranks} ranks, {cut:?}");
+            let in_turn = Exchange::shuffle(comm, &mixed, |v| v as usize % ranks).unwrap();
+            assert_same_index(&shuffled(DeviceOwners::InTurn), &in_turn, "in turn");
         });
     }
+}
+
+fn assert_same_index(a: &Shuffled, b: &Shuffled, what: &str) {
+    let ids = |s: &Shuffled| [&s.frontier, &s.read, &s.source].map(|ids| ids.on_host().unwrap().to_vec());
+    assert_eq!(ids(a), ids(b), "{what}");
+    assert_eq!(a.exchange.rows_received(), b.exchange.rows_received(), "{what}");
 }
 
 /// Rows of bf16 and f16 move as they are, in half the bytes; sums of their gradients are those in f32, rounded once.
@@ -113,17 +164,18 @@ fn differential_rounded_rows_move_as_those_of_f32() {
         let place = Place::under_test(ranks as u32);
         on_ranks(ranks, |comm| {
             let mixed = mixed(9, comm.rank());
-            let (frontier, exchange) = Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
+            let Shuffled { frontier, read, exchange, .. } =
+                Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize).unwrap();
             let random = |rows: usize, step| {
-                let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(9, Stream::Split) };
-                let values: Vec<f32> = (0..(rows * DIM) as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect();
+                let values = random(comm, 9, rows, step);
                 place.bring(&from_rows(values, rows, DIM).unwrap().to_kind(kind)).unwrap()
             };
-            let (x, y) = (random(frontier.len(), 0), random(mixed.len(), 1));
+            let (x, y) = (random(frontier.len(), 0), random(read.len(), 1));
             let by_host = ByHost::new(comm);
             let run = |comm: &dyn Communicator, kind: Kind| {
-                let forward = exchange.forward_at(&place, comm, Some(&x.to_kind(kind)), DIM).unwrap();
-                (forward, exchange.backward_at(&place, comm, &y.to_kind(kind), DIM).unwrap())
+                let [x, y] = [&x, &y].map(|rows| rows.totype(kind).copy());
+                let forward = exchange.forward_at(&place, comm, Some(x), DIM).unwrap();
+                (forward, exchange.backward_at(&place, comm, y, DIM).unwrap())
             };
             let expected = run(&by_host, Kind::Float);
             let wide_bytes = by_host.take_sent();

@@ -88,10 +88,10 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let reverses = asked.iter().filter(|(u, v)| !split.positions(*v, *u).is_empty()).count();
     assert!(reverses > 0 && sampled.num_edges() > 100);
     for layer in &sampled.layers {
-        let (edges, mixed) = (layer.edges.on_host().unwrap(), layer.mixed.on_host().unwrap());
+        let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
         for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
             let sources = edges.sources()[edges.of(i)].iter();
-            let sources: Vec<u32> = sources.map(|&position| mixed[position as usize]).collect();
+            let sources: Vec<u32> = sources.map(|&position| read[position as usize]).collect();
             assert!(sources.iter().all(|&u| !asked.contains(&(u, v)) && !asked.contains(&(v, u))));
             // Everything else is there.
             let lost = graph.in_edges(v).filter(|&e| {

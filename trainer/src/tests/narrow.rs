@@ -94,7 +94,7 @@ fn features_arrive_in_the_type_of_the_run() {
         for (input, dtype) in
             inputs.iter().flat_map(|input| [Dtype::F32, Dtype::Bf16, Dtype::F16].map(|dtype| (input, dtype)))
         {
-            let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input).unwrap();
+            let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
             let pinned = Pinned::new(&features, gpu).unwrap().unwrap();
@@ -103,10 +103,10 @@ fn features_arrive_in_the_type_of_the_run() {
             let on_gpu = gpu.upload(&vertices).unwrap();
             let ahead = there.rows_ahead(gpu, on_gpu.slice(), input).unwrap();
             for found in [
-                there.rows(&vertices, input).unwrap(),
+                there.rows(&vertices, input, 0).unwrap(),
                 there.rows_there(gpu, on_gpu.slice(), input).unwrap(),
                 ahead.tensor(gpu, place.device(), features.dim()).unwrap(),
-                by_host.rows(&vertices, input).unwrap(),
+                by_host.rows(&vertices, input, 0).unwrap(),
             ] {
                 assert_eq!(found.kind(), place.row_kind());
                 assert_eq!(found.to_device(tch::Device::Cpu), exact.to_kind(place.row_kind()), "{stored} as {dtype:?}");

@@ -79,7 +79,7 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     let mut stored = vec![f32::NAN; vertices.len() * job.features.dim()];
     gather_features(&job.features, &vertices, &mut stored).unwrap();
     let source = FeatureSource::pinned(&job.features, &place, &pinned, rank).unwrap();
-    let found = source.rows(&vertices, &Input::new(&config.model)).unwrap();
+    let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
     assert_eq!(crate::step::to_rows(&found).unwrap(), stored, "rank {rank}");
     drop(source);
     let counts = gpu.counts();

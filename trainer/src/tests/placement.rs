@@ -117,7 +117,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     gather_features(&job.features, &vertices, &mut stored).unwrap();
     for rank in 0..ranks {
         let source = FeatureSource::pinned(&job.features, &places[rank], &pinned, rank).unwrap();
-        let found = source.rows(&vertices, &Input::new(&config.model)).unwrap();
+        let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
         assert_eq!(crate::step::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
         let crosses = *placement != RowPlacement::Replicated;
         let is_own = |v: &u32| lists[rank].contains(v);
@@ -174,7 +174,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
         for (rank, place) in places.iter().enumerate() {
             let source = FeatureSource::pinned(&job.features, place, &pinned, rank).unwrap();
-            let found = source.rows(caches.of(rank), &Input::new(&config.model)).unwrap();
+            let found = source.rows(caches.of(rank), &Input::new(&config.model), 0).unwrap();
             let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
             gather_features(&job.features, caches.of(rank), &mut stored).unwrap();
             assert_eq!(crate::step::to_rows(&found).unwrap(), stored);

@@ -19,8 +19,8 @@ fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
 
 fn edges_by_target(sampled: &Sampled<'_>) -> Vec<LayerEdges> {
     let of_layer = |layer: &crate::batch::SampledLayer| {
-        let (edges, mixed) = (layer.edges.on_host().unwrap(), layer.mixed.on_host().unwrap());
-        let sources = |i: usize| edges.sources()[edges.of(i)].iter().map(|&at| mixed[at as usize]).collect();
+        let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
+        let sources = |i: usize| edges.sources()[edges.of(i)].iter().map(|&at| read[at as usize]).collect();
         layer.frontier.on_host().unwrap().iter().enumerate().map(|(i, &v)| (v, sources(i))).collect()
     };
     sampled.layers.iter().map(of_layer).collect()
@@ -120,7 +120,7 @@ fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kerne
         let what = format!("{what}, layer {at}");
         let [ours, theirs] = [layer, host_layer].map(|layer| {
             let edges = layer.edges.on_host().unwrap();
-            let ids = [&layer.frontier, &layer.mixed].map(|ids| ids.on_host().unwrap());
+            let ids = [&layer.frontier, &layer.read].map(|ids| ids.on_host().unwrap());
             (ids, edges.indptr(), edges.sources(), edges.num_sources())
         });
         assert_eq!(ours, theirs, "{what}");
@@ -128,10 +128,13 @@ fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kerne
             let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(8, Stream::Split) };
             (0..count as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
         };
-        let (x, y) = (rows(below(host, at), 0), rows(layer.mixed.len(), 1));
+        let (mut x, y) = (rows(below(host, at), 0), rows(layer.read.len(), 1));
+        x.resize(y.len(), 0.0);
         let [ours, theirs] = [layer, host_layer].map(|layer| {
-            let forward = layer.exchange.forward(comm, x.clone(), 1).unwrap();
-            (forward, layer.exchange.backward(comm, y.clone(), 1).unwrap())
+            let (mut forward, mut backward) = (x.clone(), y.clone());
+            layer.exchange.forward(comm, &mut forward, 1).unwrap();
+            layer.exchange.backward(comm, &mut backward, 1).unwrap();
+            (forward, backward)
         });
         assert_eq!(ours, theirs, "{what}: what is exchanged");
     }

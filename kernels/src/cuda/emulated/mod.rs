@@ -32,6 +32,7 @@ unsafe extern "C" {
     fn emulate_wait(stream: u32, other: u32);
     fn emulate_completed(stream: u32);
     fn emulate_order(order: u32);
+    fn emulate_watch(is: c_int);
     fn emulate_alloc(bytes: usize) -> *mut c_void;
     fn emulate_free(at: *mut c_void, bytes: usize);
 }
@@ -80,6 +81,10 @@ impl Limited {
 
 impl Emulated {
     pub(super) fn new(order: u32, total: Option<u64>) -> Arc<Self> {
+        // Ten times slower. The kernels' own tests watch every kernel; others where this asks for it (`make test-all`).
+        let watches = cfg!(test) || std::env::var_os("GSPLIT_WATCH").is_some();
+        // SAFETY: a number is taken.
+        unsafe { emulate_watch(watches.into()) };
         let limited = |total| Arc::new(Limited { total, used: AtomicU64::new(0), most: AtomicU64::new(0) });
         Self::sharing(order, total.map(limited))
     }

@@ -14,7 +14,7 @@ use gsplit_kernels::{
 };
 use tch::Tensor;
 
-use super::{Finish, filled, shape};
+use super::{Finish, filled, filled_with_room, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
 use crate::place::{Place, on_host};
@@ -34,7 +34,7 @@ pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor,
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
     let mut moments = Buffer::new(2 * rows)?;
-    let output = filled(&[rows, dim], |out| {
+    let output = filled_with_room([rows, dim], finish.room, |out| {
         rows_norm(values(&x)?, [values(&a)?, values(&b)?], EPSILON as f32, moments.as_mut_slice(), out)?;
         Ok(finish.epilogue(None)?.apply(out, dim)?)
     })?;
@@ -204,7 +204,7 @@ pub fn standardise(
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
     let (mean, inverse) = moments.factors();
-    let output = filled(&[rows, dim], |out| {
+    let output = filled_with_room([rows, dim], finish.room, |out| {
         let norm = ColumnNorm { mean: &mean, inverse: &inverse };
         norm.forward(values(&x)?, [values(&a)?, values(&b)?], out)?;
         Ok(finish.epilogue(None)?.apply(out, dim)?)
