@@ -49,7 +49,7 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
             let sampled = sample(&mut sampler, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
             let mut crossing = 0;
             for layer in &sampled.layers {
-                let (mixed, edges) = (layer.mixed.on_host().unwrap(), layer.edges.on_host().unwrap());
+                let (mixed, edges) = (layer.read.on_host().unwrap(), layer.edges.on_host().unwrap());
                 for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
                     let foreign = |&&u: &&u32| part[mixed[u as usize] as usize] != part[v as usize];
                     crossing += edges.sources()[edges.of(i)].iter().filter(foreign).count();

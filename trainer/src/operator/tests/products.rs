@@ -79,7 +79,7 @@ fn products_of_numbers_that_the_type_holds_are_exact() {
             let leaf = |tensor: Tensor| tensor.set_requires_grad(true);
             let x = leaf(eighths(1, [rows, input]).to_kind(kind));
             let (w, b) = (leaf(eighths(2, [input, output])), leaf(eighths(3, [1, output]).view([-1])));
-            let finish = Finish { activation: Activation::Relu, dropout: None, dtype };
+            let finish = Finish { activation: Activation::Relu, dtype, ..Finish::default() };
             let y = linear(place, &x, &w, Some(&b), finish).unwrap();
             backward(&y, &gradient.to_kind(y.kind())).unwrap();
             [y.detach(), x.grad(), w.grad(), b.grad()]
