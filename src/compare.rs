@@ -72,7 +72,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 }
 
 fn read(path: &Path) -> anyhow::Result<Row> {
-    let text = std::fs::read_to_string(path).map_err(gsplit_store::Error::io(path))?;
+    let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
     let mut reports: Vec<EpochReport> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let expected = || format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1);

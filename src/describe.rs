@@ -1,6 +1,6 @@
 //! What a dataset holds, in the words that `convert`, `generate` and `inspect` share.
 
-use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureInfo, Split};
+use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureInfo, LinkNegatives, Split};
 use serde_json::{Map, Value, json};
 
 use gsplit::ui::{Ui, peak_rss_mb};
@@ -43,6 +43,14 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
     say_columns(manifest, ui);
     let sizes: Vec<String> = splits.iter().map(|(split, size)| format!("{} {size}", split.name())).collect();
     ui.say(format!("  splits    {}", if sizes.is_empty() { "none".into() } else { sizes.join(", ") }));
+    if let Some(links) = &manifest.links {
+        let negatives = match links.negatives {
+            Some(LinkNegatives::Pairs) => "pairs that are none for all",
+            Some(LinkNegatives::Targets) => "targets that are none for each",
+            None => "no negatives",
+        };
+        ui.say(format_args!("  links     train, valid and test, with {negatives}; scored by {}", links.metric));
+    }
 }
 
 fn describe_features(features: &FeatureInfo) -> String {
@@ -107,6 +115,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "columns": manifest.columns,
         "edge_columns": manifest.edge_columns,
         "string_ids": manifest.string_ids,
+        "links": manifest.links,
         "splits": splits_json(&splits),
         "facts": manifest.provenance.facts,
         "reused": reused,

@@ -107,7 +107,8 @@ struct Rows {
 
 impl Rows {
     fn read(path: &Path, parts: u32) -> Result<Self> {
-        let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(gsplit_store::Error::io(path))?);
+        let mut reader =
+            BufReader::with_capacity(1 << 16, gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?);
         let start = reader.fill_buf().map_err(gsplit_store::Error::io(path))?;
         match start.starts_with(NPY_MAGIC) {
             true => Self::read_npy(path, parts),

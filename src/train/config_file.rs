@@ -88,7 +88,7 @@ impl ConfigFile {
     /// # Errors
     /// One line that names file and line, for what is no TOML, no option, or no value of its option.
     pub fn read(path: &Path, places: &Places, given: &ArgMatches) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(gsplit_store::Error::io(path))?;
+        let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
         let line_of = |at: usize| 1 + text.get(..at).unwrap_or(&text).matches('\n').count();
         let complaint = |at: usize, what: &str| usage(format!("{}:{}: {what}", path.display(), line_of(at)));
         let document = DeTable::parse(&text).map_err(|error| {

@@ -8,14 +8,14 @@
 //! `checksum` is the digest of the whole text with its own 32 digits replaced by zeros, so that a flipped bit anywhere,
 //! white space included, is found.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Checksum, Error, Result};
+use crate::{Checksum, Error, Result, read_file};
 
 /// Content of a self-checking JSON document.
 pub trait Document: Serialize + DeserializeOwned {
@@ -67,7 +67,7 @@ pub(crate) fn text<T: Document>(path: &Path, content: &T) -> Result<(String, Che
 
 /// Reads the document at `path` and checks format, version and checksum.
 pub fn read<T: Document>(path: &Path) -> Result<(T, Checksum)> {
-    let text = fs::read(path).map_err(Error::io(path))?;
+    let text = read_file(path).map_err(Error::io(path))?;
     let text = String::from_utf8(text).map_err(|_| Error::corrupt(path, "expected text, found other bytes"))?;
     let damaged = |error: serde_json::Error| Error::corrupt(path, format!("not a {} document: {error}", T::FORMAT));
     let head: Head = serde_json::from_str(&text).map_err(damaged)?;
@@ -88,6 +88,8 @@ pub fn read<T: Document>(path: &Path) -> Result<(T, Checksum)> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[derive(Serialize, Deserialize)]

@@ -50,6 +50,7 @@ pub mod memory;
 mod mmap;
 mod names;
 mod npy;
+mod open;
 mod partition;
 mod placement;
 mod presample;
@@ -72,6 +73,7 @@ pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance
 pub use mmap::MappedFile;
 pub use names::{Names, NamesWriter};
 pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, numeric_bytes, write_npy};
+pub use open::{open_file, read_file, read_text};
 pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, ServerCut};
 pub use placement::{
     CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, RowLoads,

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memmap2::Mmap;
 
-use crate::{Error, Result};
+use crate::{Error, Result, open_file};
 
 /// Files that are mapped now, and their lengths when they were.
 static MAPS: Mutex<Vec<(PathBuf, u64)>> = Mutex::new(Vec::new());
@@ -43,15 +43,12 @@ impl MappedFile {
     /// Maps the whole file at `path`.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(path, &File::open(path).map_err(Error::io(path))?)
+        Self::of(path, &open_file(path).map_err(Error::io(path))?)
     }
 
     /// Maps the whole of `file`, which may have no name any more; `path` is for messages.
     pub fn of(path: &Path, file: &File) -> Result<Self> {
         let metadata = file.metadata().map_err(Error::io(path))?;
-        if !metadata.is_file() {
-            return Err(Error::corrupt(path, "expected a plain file"));
-        }
         if metadata.len() == 0 {
             return Ok(Self { path: path.to_path_buf(), map: None });
         }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports of gsplit, and what training leaves, are opened by the tools they are for: run.py GSPLIT (`make test-peers`).
+"""Exports of gsplit, and what training leaves, are opened by the tools they are for; OGB's splits of links are read and scored as OGB does: run.py GSPLIT (`make test-peers`).
 
 Two virtual environments with pinned versions are made in target/peers, once; datasets are made and exported there, and
 check_*.py compares what the tools read with the dataset's own files. One line a check; ends at the first that fails. Where
@@ -99,6 +99,17 @@ def train(binary, dataset, run):
     gsplit(binary, "train", dataset, *size, *plateau, "--log", run / "plateau.jsonl")
 
 
+def train_links(binary, folder):
+    """What check_links.py compares: each of its datasets converted, a model trained on it, and all rows."""
+    size = ["--parallelism", "data", "--ranks", 2, "--layers", 2, "--fanouts", "10,5", "--hidden", 16, "--epochs", 4]
+    for name in ("collab", "citation"):
+        dataset, run = folder / f"{name}-ds", folder / f"{name}-run"
+        gsplit(binary, "convert", folder / name, "--out", dataset, "--symmetrise")
+        logs = ["--log", folder / f"{name}.jsonl", "--checkpoint", run, "--lr", 0.01]
+        gsplit(binary, "train", dataset, "--task", "link", *size, *logs)
+        gsplit(binary, "infer", dataset, "--checkpoint", run / "epoch-00004", "--embeddings", folder / f"{name}.npy")
+
+
 def run_check(python, script, *arguments):
     if python is None:
         return
@@ -127,6 +138,10 @@ def main(binary):
     if pyg is not None:
         train(binary, data / "community", data / "run")
         run_check(pyg, "check_training.py", data / "community", data / "run")
+        links = data / "links"
+        run_check(pyg, "check_links.py", "write", links)
+        train_links(binary, links)
+        run_check(pyg, "check_links.py", "check", links)
     print("the peers read what was exported, but for what is marked skipped above")
 
 

@@ -197,3 +197,69 @@ fn truncated_artifacts_are_refused_when_opened() {
         fs::write(&path, &good).unwrap();
     }
 }
+
+#[test]
+fn a_fifo_in_place_of_a_file_is_refused_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    fs::write(folder.join("edges.txt"), "1 2\n").unwrap();
+    let fifo = |name: &str| {
+        let path = folder.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&path);
+        assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+    };
+    let formats = "snap csv parquet arrow npy npz mtx metis webgraph graphbolt";
+    let mut lines: Vec<String> =
+        formats.split(' ').map(|format| format!("convert x --out y --format {format}")).collect();
+    for name in [
+        "x",
+        "raw/edge.csv",
+        "raw/num-node-list.csv",
+        "raw/num-edge-list.csv",
+        "arrays/edge_index.npy",
+        "saint/adj_full.npz",
+    ] {
+        fifo(name);
+    }
+    lines.extend(
+        [
+            "convert x --out y",
+            "convert . --out y --format ogb",
+            "convert arrays --out y --format npy",
+            "convert saint --out y --format graphsaint",
+            "convert edges.txt --out y --nodes x",
+            "partition ds --import x --key z",
+            "compare x x",
+        ]
+        .map(String::from),
+    );
+    if cfg!(feature = "train") {
+        lines.push("train ds --config x".into());
+    }
+    let refused = |line: &str| {
+        let mut child = command(folder, &line.split(' ').collect::<Vec<_>>()).stderr(Stdio::piped()).spawn().unwrap();
+        let began = std::time::Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if began.elapsed().as_secs() > 20 {
+                child.kill().unwrap();
+                panic!("{line}: waits for the FIFO");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}: {errors}");
+        assert!(errors.contains("error: "), "{line}: {errors}");
+        errors
+    };
+    for line in &lines {
+        let errors = refused(line);
+        assert!(errors.contains("FIFO") || line.contains("webgraph") || line.contains("graphbolt"), "{line}: {errors}");
+    }
+    fifo("ds/topology/indices.npy");
+    refused("inspect ds");
+    fifo("ds/dataset.json");
+    assert!(refused("inspect ds").contains("is a FIFO"));
+}

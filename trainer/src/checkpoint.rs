@@ -309,6 +309,7 @@ pub fn newest(folder: &Path) -> Option<PathBuf> {
 }
 
 fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
+    gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?;
     let stored = Tensor::read_safetensors(path)?;
     for (name, target) in targets {
         let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);

@@ -97,13 +97,17 @@ impl Keys {
     }
 }
 
+/// Bytes that a name takes with its hash.
+fn name_bytes((_, name): &(u64, String)) -> u64 {
+    name.len() as u64 + 40
+}
+
 /// Ids under collection.
 #[derive(Default)]
 struct Found {
     ids: Vec<u64>,
     names: Vec<(u64, String)>,
     name_bytes: u64,
-
     merge_at: usize,
     /// Bytes that may be held.
     limit: u64,
@@ -111,14 +115,36 @@ struct Found {
 
 impl Found {
     fn add(&mut self, ids: &[u64], names: &[(u64, String)]) -> Result<()> {
+        let name_bytes: u64 = names.iter().map(name_bytes).sum();
+        // Names are long: what they take is looked at before they are held. Many of them may be the same.
+        if !names.is_empty() && self.needed(ids.len(), name_bytes) > self.limit {
+            self.merge()?;
+            self.check(ids.len(), name_bytes)?;
+        }
         self.ids.extend_from_slice(ids);
-        self.name_bytes += names.iter().map(|(_, name)| name.len() as u64 + 40).sum::<u64>();
+        self.name_bytes += name_bytes;
         self.names.extend_from_slice(names);
         if self.ids.len() >= self.merge_at || self.names.len() >= self.merge_at {
             self.merge()?;
             self.merge_at = FIRST_MERGE.max(2 * self.ids.len());
         }
         Ok(())
+    }
+
+    /// Bytes for what is held and so much more.
+    fn needed(&self, ids: usize, name_bytes: u64) -> u64 {
+        16 * (self.ids.len() + ids) as u64 + 2 * (self.name_bytes + name_bytes)
+    }
+
+    /// Fails if that is too much.
+    fn check(&self, ids: usize, name_bytes: u64) -> Result<()> {
+        let needed = self.needed(ids, name_bytes);
+        if needed <= self.limit {
+            return Ok(());
+        }
+        let (found, needed) = (self.ids.len() + ids, shown(needed));
+        let problem = format!("{found} distinct ids so far take {needed}, more than --memory leaves: raise it");
+        Err(Error::Graph(problem))
     }
 
     fn merge(&mut self) -> Result<()> {
@@ -130,15 +156,8 @@ impl Found {
             let (a, b) = (&pair[0].1, &pair[1].1);
             return Err(Error::Graph(format!("ids `{a}` and `{b}` have the same hash: rename one of them")));
         }
-        self.name_bytes = self.names.iter().map(|(_, name)| name.len() as u64 + 40).sum();
-        let needed = 16 * self.ids.len() as u64 + 2 * self.name_bytes;
-        if needed > self.limit {
-            let (found, needed) = (self.ids.len(), shown(needed));
-            let problem = format!("{found} distinct ids so far take {needed}, more than --memory leaves: raise it");
-            return Err(Error::Graph(problem));
-        }
-
-        Ok(())
+        self.name_bytes = self.names.iter().map(name_bytes).sum();
+        self.check(0, 0)
     }
 
     fn into_keys(self, strings: bool, ending: Ending) -> Result<Keys> {
@@ -211,5 +230,26 @@ impl EdgeSource for Ranked<'_> {
 
     fn bytes_done(&self) -> u64 {
         self.source.bytes_done()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_count_before_they_are_held() {
+        let mut found = Found { limit: 1 << 20, merge_at: FIRST_MERGE, ..Found::default() };
+        let name = |id: u64| (id, format!("{id:01000}"));
+        // The same names again and again are held once.
+        for _ in 0..100 {
+            found.add(&[1, 2, 3], &[name(1), name(2), name(3)]).unwrap();
+        }
+        let mut refused = None;
+        for id in 4..4000 {
+            refused = refused.or(found.add(&[id], &[name(id)]).err());
+            assert!(found.names.len() * 1000 < 1 << 20, "{} names are held", found.names.len());
+        }
+        assert!(refused.unwrap().to_string().contains("more than --memory leaves"));
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 
-use gsplit_store::{FileRecord, HashingWriter};
+use gsplit_store::{FileRecord, HashingWriter, open_file};
 
 use crate::{Error, Result};
 
@@ -49,7 +49,7 @@ pub fn finish(path: &Path, out: HashingWriter<BufWriter<File>>) -> Result<FileRe
 
 /// Copies the file `from` to a new file `to`.
 pub fn copy(from: &Path, to: &Path) -> Result<FileRecord> {
-    let mut source = File::open(from).map_err(Error::io(from))?;
+    let mut source = open_file(from).map_err(Error::io(from))?;
     let (mut out, mut buffer) = (Output::create(to)?, vec![0; 1 << 20]);
     loop {
         match source.read(&mut buffer).map_err(Error::io(from))? {

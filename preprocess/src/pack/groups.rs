@@ -18,7 +18,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, SchemaDescriptor};
 use rayon::prelude::*;
 
-use gsplit_store::FileRecord;
+use gsplit_store::{FileRecord, open_file};
 
 use super::copy;
 use crate::read::table::{damaged, guard};
@@ -184,7 +184,7 @@ pub struct Table {
 impl Table {
     /// Reads the footer of the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io(path))?;
+        let file = open_file(path).map_err(Error::io(path))?;
         let load = || ArrowReaderMetadata::load(&file, ArrowReaderOptions::new());
         let metadata = guard(path, || load().map_err(|error| parquet_error(path, error)))?;
         Ok(Self { file: Arc::new(file), metadata })

@@ -26,7 +26,7 @@ use std::path::{Component, Path, PathBuf};
 
 use gsplit_store::document::{self, Document};
 use gsplit_store::staging::{Mark, Staging, Target};
-use gsplit_store::{Checksum, Dataset, FileRecord, Progress, Unit, checksum_file, dataset_target};
+use gsplit_store::{Checksum, Dataset, FileRecord, Progress, Unit, checksum_file, dataset_target, read_file};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -247,7 +247,7 @@ fn recorded_checksums(root: &Path, names: &[String]) -> Result<BTreeMap<String, 
     }
     let mut recorded = BTreeMap::new();
     for name in names.iter().filter(|name| name.ends_with(".json")) {
-        let text = fs::read(root.join(name)).map_err(Error::io(root.join(name)))?;
+        let text = read_file(root.join(name)).map_err(Error::io(root.join(name)))?;
         let Ok(document) = serde_json::from_slice::<Envelope>(&text) else { continue };
         let folder = name.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
         let files = document.content.files.into_iter();

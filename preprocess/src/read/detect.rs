@@ -23,7 +23,6 @@
 //! count.
 
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
@@ -33,6 +32,7 @@ use super::text::TextStream;
 use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, table, webgraph};
 use crate::edges::Piece;
 use crate::{Error, Result};
+use gsplit_store::open_file;
 
 /// Folders below one another that are looked into, from the root on.
 const MAX_DEPTH: usize = 64;
@@ -142,7 +142,7 @@ impl Looked {
             looked.files = files_of_table(path)?;
             return Ok(looked);
         }
-        let file = File::open(path).map_err(Error::io(path))?;
+        let file = open_file(path).map_err(Error::io(path))?;
         file.take(HEAD_BYTES as u64).read_to_end(&mut looked.head).map_err(Error::io(path))?;
         if is_compressed(&looked.head) {
             let mut piece = Piece::default();

@@ -18,7 +18,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{Progress, Unit, read_file};
 use serde::Deserialize;
 
 use super::arrays::ArrayEdges;
@@ -32,6 +32,8 @@ use crate::{Error, Result};
 
 /// Longest `metadata.yaml` accepted.
 const MAX_BYTES: u64 = 1 << 20;
+/// Most lists and maps in brackets: the parser takes time with the square of how deep they are nested.
+const MAX_BRACKETS: usize = 4096;
 /// Rows of labels handed over at a time.
 const ROWS: u64 = 1 << 16;
 
@@ -136,7 +138,12 @@ fn read_metadata(path: &Path) -> Result<Metadata> {
     if bytes > MAX_BYTES {
         return Err(Error::input(path, format!("{bytes} bytes: expected a metadata.yaml of at most {MAX_BYTES}")));
     }
-    let text = std::fs::read(path).map_err(Error::io(path))?;
+    let text = read_file(path).map_err(Error::io(path))?;
+    let brackets = text.iter().filter(|byte| matches!(byte, b'[' | b'{')).count();
+    if brackets > MAX_BRACKETS {
+        let problem = format!("{brackets} brackets: expected a metadata.yaml with at most {MAX_BRACKETS} of [ and {{");
+        return Err(Error::input(path, problem));
+    }
     yaml_serde::from_slice(&text).map_err(|error| {
         let problem = error.to_string().replace('\n', " ");
         Error::input(path, format!("{problem}: expected GraphBolt's metadata.yaml"))

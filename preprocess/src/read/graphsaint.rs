@@ -13,11 +13,10 @@
 //! vertex, or a bit for each label.
 
 use std::fmt;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{Progress, Unit, open_file};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
@@ -77,7 +76,7 @@ struct Role {
 }
 
 fn read_role(path: &Path) -> Result<[Vec<u64>; 3]> {
-    let file = BufReader::new(File::open(path).map_err(Error::io(path))?);
+    let file = BufReader::new(open_file(path).map_err(Error::io(path))?);
     let role: Role = serde_json::from_reader(file).map_err(|error| json_error(path, &error))?;
     Ok([role.tr, role.va, role.te])
 }
@@ -101,7 +100,7 @@ impl ClassMap {
     /// Looks at the first entry.
     fn open(path: &Path, num_vertices: u64) -> Result<Self> {
         let mut head = Vec::new();
-        let file = File::open(path).map_err(Error::io(path))?;
+        let file = open_file(path).map_err(Error::io(path))?;
         file.take(4 * MAX_LABELS as u64).read_to_end(&mut head).map_err(Error::io(path))?;
         let value = head.iter().position(|&byte| byte == b':').map_or(&[][..], |at| head[at + 1..].trim_ascii_start());
         let labels = match value.split_first() {
@@ -118,7 +117,7 @@ impl ClassMap {
 
     /// The entries in the order of the vertices.
     fn entries(&self, progress: &dyn Progress) -> Result<Entries> {
-        let file = File::open(&self.path).map_err(Error::io(&self.path))?;
+        let file = open_file(&self.path).map_err(Error::io(&self.path))?;
         let stage = progress.stage("reading class_map.json", file.metadata().ok().map(|data| data.len()), Unit::Bytes);
         let empty = match self.labels {
             None => Entries::Classes(vec![-1; self.num_vertices as usize]),

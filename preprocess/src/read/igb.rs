@@ -18,7 +18,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use gsplit_store::Progress;
+use gsplit_store::{Progress, open_file};
 
 use super::arrays::ArrayEdges;
 use super::catalog::{agreed_rows, check_wanted, with_columns};
@@ -79,7 +79,7 @@ fn edges_in(root: &Path) -> PathBuf {
 /// The array at `path`: with a header, or raw f32 in rows of `width`.
 fn numbers(path: &Path, width: u64) -> Result<Numbers> {
     let mut head = Vec::new();
-    let file = std::fs::File::open(path).map_err(Error::io(path))?;
+    let file = open_file(path).map_err(Error::io(path))?;
     file.take(6).read_to_end(&mut head).map_err(Error::io(path))?;
     if head == b"\x93NUMPY" { Numbers::open(path) } else { Numbers::headerless(path, Dtype::F4, width) }
 }

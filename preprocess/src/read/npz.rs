@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use gsplit_store::NpyHeader;
+use gsplit_store::{NpyHeader, open_file};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
@@ -23,7 +23,7 @@ pub struct Npz {
 impl Npz {
     /// Opens the archive at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io(path))?;
+        let file = open_file(path).map_err(Error::io(path))?;
         let archive = ZipArchive::new(BufReader::with_capacity(1 << 18, file)).map_err(|error| damaged(path, error))?;
         Ok(Self { path: path.to_path_buf(), archive })
     }

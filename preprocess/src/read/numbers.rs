@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
-use gsplit_store::{NpyHeader, Progress, Unit};
+use gsplit_store::{NpyHeader, Progress, Unit, open_file};
 
 use super::dtype::Dtype;
 use super::text::name_of;
@@ -71,7 +71,7 @@ pub struct Packed {
 impl Numbers {
     /// The array in the `.npy` file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let mut file = open_file(path).map_err(Error::io(path))?;
         let header = NpyHeader::read(&mut file).map_err(|problem| Error::input(path, problem))?;
         let start = file.stream_position().map_err(Error::io(path))?;
         let held = file.metadata().map_err(Error::io(path))?.len().saturating_sub(start);
@@ -81,7 +81,7 @@ impl Numbers {
 
     /// Numbers of type `dtype` that are all there is in the file at `path`, in rows of `width`.
     pub fn headerless(path: &Path, dtype: Dtype, width: u64) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io(path))?;
+        let file = open_file(path).map_err(Error::io(path))?;
         let bytes = file.metadata().map_err(Error::io(path))?.len();
         let row = width.max(1) * dtype.bytes() as u64;
         if !bytes.is_multiple_of(row) {
@@ -207,7 +207,7 @@ impl Numbers {
         let skip = skip * self.dtype.bytes() as u64;
         match &self.place {
             Place::File { start, .. } => {
-                let mut file = File::open(&self.path).map_err(Error::io(&self.path))?;
+                let mut file = open_file(&self.path).map_err(Error::io(&self.path))?;
                 file.seek(SeekFrom::Start(start + skip)).map_err(Error::io(&self.path))?;
                 Ok(Box::new(file))
             }
@@ -266,7 +266,7 @@ impl Numbers {
 impl Packed {
     /// The inflated bytes, from the archive at `path`; `checked` also compares the checksum at their end.
     pub fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let mut file = open_file(path).map_err(Error::io(path))?;
         file.seek(SeekFrom::Start(self.start)).map_err(Error::io(path))?;
         let packed = BufReader::with_capacity(1 << 18, file.take(self.packed_bytes));
         let inflated: Box<dyn Read + Send> =

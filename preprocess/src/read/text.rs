@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flate2::bufread::MultiGzDecoder;
-use gsplit_store::{Progress, Unit};
+use gsplit_store::{Progress, Unit, open_file};
 use rayon::prelude::*;
 
 use crate::edges::{Piece, TEXT_PER_PIECE};
@@ -82,7 +82,7 @@ impl Compression {
 impl TextStream {
     /// Opens the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = File::open(path).map_err(Error::io(path))?;
+        let mut file = open_file(path).map_err(Error::io(path))?;
         let length = file.metadata().map_err(Error::io(path))?.len();
         let mut head = Vec::new();
         (&mut file).take(4).read_to_end(&mut head).map_err(Error::io(path))?;
@@ -116,6 +116,12 @@ impl TextStream {
         piece.bytes.reserve(wanted);
         let read = (&mut self.text).take(wanted as u64).read_to_end(&mut piece.bytes);
         let read = read.map_err(|error| match (error.raw_os_error(), self.compression) {
+            // What libzstd says of windows beyond 128 MiB, which it does not hold.
+            (None, Some(Compression::Zstd)) if error.to_string().contains("too much memory") => {
+                let problem = "packed by zstd with a window of more than 128 MiB (--long or --ultra): unpack it first, by zstd -d \
+                               --long=31, or pack it again without --long";
+                Error::input(&self.path, problem)
+            }
             (None, Some(compression)) => damaged(&self.path, compression),
             _ => Error::io(&self.path)(error),
         })?;
@@ -358,6 +364,27 @@ mod tests {
                     format!("edge.csv.{extension}: truncated or damaged {} stream: download it again", how.name());
                 assert!(message.ends_with(&expected), "{} bytes: {message}", bytes.len());
             }
+        }
+    }
+
+    #[test]
+    fn long_windows_of_zstd_are_told_from_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("edges.txt.zst");
+        let packed = |window_log: u32| {
+            let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+            encoder.long_distance_matching(true).unwrap();
+            encoder.window_log(window_log).unwrap();
+            encoder.write_all("1 2\n".repeat(1000).as_bytes()).unwrap();
+            encoder.finish().unwrap()
+        };
+        std::fs::write(&path, packed(27)).unwrap();
+        assert_eq!(all_lines(&path).unwrap().len(), 1000);
+        // The second of two frames too.
+        for bytes in [packed(28), [packed(20), packed(31)].concat()] {
+            std::fs::write(&path, bytes).unwrap();
+            let message = all_lines(&path).unwrap_err().to_string();
+            assert!(message.contains("a window of more than 128 MiB") && message.contains("zstd -d"), "{message}");
         }
     }
 

@@ -61,3 +61,23 @@ fn bad_documents() {
         assert!(problem(read(folder.path())).contains(part), "{text}");
     }
 }
+
+#[test]
+fn nested_documents_take_no_time() {
+    let folder = copy("graphbolt-csv");
+    let path = folder.path().join("metadata.yaml");
+    let half = 1 << 19;
+    for (text, words) in [
+        ("[".repeat(2 * half), "brackets"),
+        ("{a: ".repeat(half / 4), "brackets"),
+        ("- ".repeat(half), "expected GraphBolt"),
+        ("? ".repeat(half), "expected GraphBolt"),
+        ("[".repeat(4096), "expected GraphBolt"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let began = std::time::Instant::now();
+        let message = read(folder.path()).err().unwrap().to_string();
+        assert!(message.contains(words), "{message}");
+        assert!(began.elapsed().as_secs() < 5, "{:?}: {message}", began.elapsed());
+    }
+}

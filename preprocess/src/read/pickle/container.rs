@@ -1,7 +1,6 @@
 //! The files that pickles lie in.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use super::super::numbers::Packed;
 use super::machine::{self, Heap, Input, Node};
 use super::{Pickled, refused};
 use crate::{Error, Result};
+use gsplit_store::open_file;
 
 /// How a file of `torch.save` before 1.6 starts: the pickle of its magic number.
 const LEGACY: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
@@ -30,7 +30,7 @@ impl Storages {
 /// Opens the file at `path`, whichever it is.
 pub fn open(path: &Path) -> Result<Pickled> {
     let mut head = [0; 15];
-    let mut file = File::open(path).map_err(Error::io(path))?;
+    let mut file = open_file(path).map_err(Error::io(path))?;
     let bytes = file.metadata().map_err(Error::io(path))?.len();
     let read = (&mut file).take(head.len() as u64).read(&mut head).map_err(Error::io(path))?;
     let whole = Packed { start: 0, packed_bytes: bytes, bytes, deflated: false, crc: None };
@@ -87,7 +87,7 @@ fn legacy(path: &Path, file: Packed) -> Result<Pickled> {
     let sizes: HashMap<&str, u64> = heap.storages().map(|(key, descr, _)| (key, element_bytes(descr))).collect();
     let mut storages = Storages::default();
     let mut at = input.at;
-    let mut reader = BufReader::new(File::open(path).map_err(Error::io(path))?);
+    let mut reader = BufReader::new(open_file(path).map_err(Error::io(path))?);
     for &key in keys {
         let ended = || problem("the elements of a storage end early: truncated or damaged".into());
         let key = heap.text(key).ok_or_else(ended)?;

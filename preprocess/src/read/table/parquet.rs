@@ -23,6 +23,7 @@ use parquet::file::statistics::Statistics;
 
 use super::frames::{Frames, Take, damaged, guard};
 use crate::{Error, Result};
+use gsplit_store::open_file;
 
 /// Rows decoded at a time.
 const ROWS_PER_BATCH: usize = 1 << 14;
@@ -124,7 +125,7 @@ impl Shared {
     }
 
     fn open(path: &Path) -> Result<Self> {
-        Self::new(path, Arc::new(File::open(path).map_err(Error::io(path))?))
+        Self::new(path, Arc::new(open_file(path).map_err(Error::io(path))?))
     }
 }
 

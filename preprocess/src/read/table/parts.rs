@@ -1,10 +1,11 @@
 //! The files that make up a table: one, or a folder of parts as Spark, DuckDB and Dask write it.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
+use gsplit_store::open_file;
 
 /// Format of a table's files. What the input as a whole is, [`crate::read::detect::Format`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ const MAX_DEPTH: usize = 16;
 /// Format of the file at `path`, by its first bytes, or by its name when these say nothing; `None` for what is no table.
 pub fn format_of(path: &Path) -> Result<Option<Format>> {
     let mut head = [0u8; 6];
-    let mut file = File::open(path).map_err(Error::io(path))?;
+    let mut file = open_file(path).map_err(Error::io(path))?;
     let mut filled = 0;
     while filled < head.len() {
         match file.read(&mut head[filled..]).map_err(Error::io(path))? {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::super::bvgraph::{Code, Layout};
 use crate::{Error, Result};
+use gsplit_store::read_file;
 
 /// Longest properties accepted.
 const MAX_PROPERTIES: u64 = 1 << 20;
@@ -23,7 +24,7 @@ impl Properties {
         if bytes > MAX_PROPERTIES {
             return Err(Error::input(path, format!("{bytes} bytes: expected properties of BVGraph")));
         }
-        let text = std::fs::read(path).map_err(Error::io(path))?;
+        let text = read_file(path).map_err(Error::io(path))?;
         Self::parse(&String::from_utf8_lossy(&text)).map_err(|problem| Error::input(path, problem))
     }
 

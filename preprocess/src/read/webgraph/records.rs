@@ -11,6 +11,7 @@ use super::super::bvgraph::{Bits, Code, Damaged, Layout, Scratch};
 use super::Properties;
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
 use crate::{Error, Result};
+use gsplit_store::open_file;
 
 /// Nodes of a piece at most: many may have no successors.
 const NODES_PER_PIECE: u64 = 1 << 16;
@@ -87,13 +88,13 @@ impl Records {
         look_back: u64,
     ) -> Result<Self> {
         let Properties { layout, num_arcs, .. } = said;
-        let file = File::open(&graph).map_err(Error::io(&graph))?;
+        let file = open_file(&graph).map_err(Error::io(&graph))?;
         let (walk, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
         Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done })
     }
 
     fn open_bits(&self, path: &Path) -> Result<Bits<File>> {
-        Ok(Bits::new(File::open(path).map_err(Error::io(path))?))
+        Ok(Bits::new(open_file(path).map_err(Error::io(path))?))
     }
 
     fn start(&self) -> Result<Walk> {

@@ -1,0 +1,84 @@
+//! Opening files for reading.
+//!
+//! A FIFO, a socket or a device in place of a file may never end, or wait for ever for who writes into it. All that reads what the user
+//! names opens it here, where such are refused before anything waits.
+
+use std::fs::{self, File};
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Opens the file at `path` for reading.
+///
+/// # Errors
+/// Those of the system; what is there and no file is named.
+pub fn open_file(path: impl AsRef<Path>) -> Result<File> {
+    // Asked first, because to open a device may do something. What comes in between is found by the second look.
+    expect_file(&fs::metadata(&path)?)?;
+    let file = File::options().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    expect_file(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Content of the file at `path`.
+///
+/// # Errors
+/// Those of [`open_file`], and of reading.
+pub fn read_file(path: impl AsRef<Path>) -> Result<Vec<u8>> {
+    let mut content = Vec::new();
+    open_file(path)?.read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// Content of the file at `path`, which is text in UTF-8.
+///
+/// # Errors
+/// Those of [`read_file`]; [`ErrorKind::InvalidData`] for what is no text.
+pub fn read_text(path: impl AsRef<Path>) -> Result<String> {
+    String::from_utf8(read_file(path)?).map_err(|_| Error::new(ErrorKind::InvalidData, "expected text in UTF-8"))
+}
+
+fn expect_file(metadata: &fs::Metadata) -> Result<()> {
+    let kind = metadata.file_type();
+    let what = match kind {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_dir() => return Err(ErrorKind::IsADirectory.into()),
+        _ if kind.is_fifo() => "a FIFO",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(Error::new(ErrorKind::InvalidInput, format!("is {what}: expected a file; write what it gives to one first")))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_is_refused_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let [fifo, socket, link, file] = ["fifo", "socket", "link", "file"].map(|name| folder.path().join(name));
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RWXU, 0).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&fifo, &link).unwrap();
+        for (path, words) in [
+            (&fifo, "is a FIFO: expected a file"),
+            (&link, "is a FIFO"),
+            (&socket, "is a socket"),
+            (&"/dev/zero".into(), "is a device"),
+        ] {
+            let message = read_file(path).unwrap_err().to_string();
+            assert!(message.contains(words), "{message}");
+        }
+        assert_eq!(open_file(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
+        assert_eq!(open_file(&file).unwrap_err().kind(), ErrorKind::NotFound);
+        fs::write(&file, "text").unwrap();
+        assert_eq!(read_text(&file).unwrap(), "text");
+        fs::write(&file, [0xff]).unwrap();
+        assert_eq!(read_text(&file).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+}
