@@ -71,15 +71,17 @@ pub fn stop_gently() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
-fn complain_of_interrupt(kept: &[PathBuf]) {
+/// Says once why the program ends, whoever notices first.
+fn complain_once(line: &str) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    if TOLD.swap(true, Ordering::SeqCst) {
-        return;
+    if !TOLD.swap(true, Ordering::SeqCst) {
+        complain(line);
     }
-    complain(&match kept {
-        [] => "interrupted: what was unfinished is removed, what was finished before is kept; \
-               run it again to go on (train: with --resume)"
-            .to_string(),
+}
+
+fn complain_of_interrupt(kept: &[PathBuf]) {
+    complain_once(&match kept {
+        [] => "interrupted: what was unfinished is removed, what was finished before is kept".to_string(),
         kept => {
             let places: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
             let places = places.join(", ").replace('\n', "\\n");
@@ -153,7 +155,11 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
     let finished = matches!(result, Ok(Ok(())));
     while INTERRUPTED.load(Ordering::SeqCst) && !finished {
         if GENTLE.load(Ordering::SeqCst) {
-            complain_of_interrupt(&[]);
+            // It knows what is left.
+            match result.as_ref().ok().and_then(|result| result.as_ref().err()).map(|error| format!("{error:#}")) {
+                Some(told) if told.starts_with("interrupted: ") => complain_once(&told.replace('\n', "\\n")),
+                _ => complain_of_interrupt(&[]),
+            }
             return ExitCode::FAILURE;
         }
         // The interrupt pulled files from under `run`, and is about to exit with its own line.

@@ -97,7 +97,7 @@ fn training_options_that_contradict_each_other_are_usage_errors() {
         assert!(line.contains(words), "{line}");
     }
     let line = fails(folder, &["train", "ds"], 1);
-    assert!(line.contains("gsplit partition --parts 4"), "{line}");
+    assert!(line.contains("gsplit partition ds --parts 4"), "{line}");
 }
 
 #[cfg(feature = "train")]
@@ -114,7 +114,7 @@ fn gpus_that_cannot_be_used_are_told_in_one_line() {
     for (args, words) in [
         (&["--gpus", "0"][..], "--device cuda"),
         (&["--cache", "1GiB"], "--device cuda"),
-        (&["--device", "cuda", "--gpus", "0,1"], "--ranks is 1"),
+        (&["--device", "cuda", "--gpus", "0,1"], "the number of ranks is 1"),
     ] {
         let line = train(args, 2);
         assert!(line.contains(words), "{line}");

@@ -186,6 +186,48 @@ fn interrupted_training_ends_cleanly() {
     interrupt_at_many_moments(folder, &train, || {});
 }
 
+#[cfg(feature = "train")]
+#[test]
+fn interrupted_training_says_what_is_left_and_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 500);
+    let train = ["train", "ds", "--parallelism", "single", "--layers", "2", "--fanouts", "3,3", "--hidden", "8"];
+    let train = [&train[..], &["--epochs", "100000"]].concat();
+    let ends = [
+        (&["--log", "a.jsonl"][..], "nothing is kept, a run with --checkpoint DIR can be resumed"),
+        (
+            &["--log", "b.jsonl", "--checkpoint", "run"],
+            "in run is kept; the same command with --resume goes on from there",
+        ),
+        (
+            &["--log", "b.jsonl", "--checkpoint", "run", "--resume"],
+            "in run is kept; the same command goes on from there",
+        ),
+    ];
+    for (options, expected) in ends {
+        let length = || fs::metadata(folder.join(options[1])).map_or(0, |log| log.len());
+        let before = length();
+        let child = command(folder, &[&train[..], options].concat())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .env("OMP_WAIT_POLICY", "passive")
+            .spawn()
+            .unwrap();
+        // Until an epoch is finished.
+        while length() <= before {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+        assert!(kill.success());
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{errors}");
+        let last = errors.trim_end().lines().last().unwrap();
+        assert!(last.starts_with("interrupted: ") && last.ends_with(expected), "{errors}");
+    }
+}
+
 #[test]
 fn a_full_disk_is_one_line() {
     let folder = tempfile::tempdir().unwrap();

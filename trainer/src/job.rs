@@ -265,7 +265,7 @@ pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<
             return Ok(map);
         }
         let needs = match config.groups {
-            1 => format!("--ranks is {ranks}: a rank needs a part of its own"),
+            1 => format!("the number of ranks is {ranks}: pass --ranks {}, or name another partition", map.num_parts()),
             groups => format!("each of {groups} groups has {ranks} ranks: a rank of a group needs a part of its own"),
         };
         return Err(Error::Option(format!("--partition {key} has {} parts, {needs}", map.num_parts())));
@@ -290,10 +290,10 @@ pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<
         (None, Some(error)) => Err(error.into()),
         (None, None) => {
             let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
-            let problem = format!(
-                "has no partition into {ranks} parts (there are: {there}): run `gsplit partition --parts {ranks}`"
-            );
-            Err(Error::Data { path: dataset.path().to_path_buf(), problem })
+            let path = dataset.path();
+            let command = format!("gsplit partition {} --parts {ranks}", path.display());
+            let problem = format!("has no partition into {ranks} parts (there are: {there}): run `{command}`");
+            Err(Error::Data { path: path.to_path_buf(), problem })
         }
     }
 }

@@ -22,6 +22,7 @@
 #[cfg(test)]
 extern crate self as gsplit_trainer;
 
+mod advice;
 mod autograd;
 pub mod batch;
 mod cache;

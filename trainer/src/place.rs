@@ -188,7 +188,7 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
         Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
         Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
         Device::Cuda => Err(Error::Option(format!(
-            "--gpus names {} GPUs, --ranks is {ranks}: name one for each rank; one may be named more than once",
+            "--gpus names {} GPUs, the number of ranks is {ranks}: name one for each rank; one may be named more than once",
             named.len()
         ))),
     }

@@ -38,6 +38,7 @@ pub fn train(
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<Summary> {
     let trained = prepare_and_train(dataset, config, options, progress, on_epoch);
+    let trained = trained.map_err(|error| error.advised(config, options));
     // The others may wait for this one in what they prepare together.
     trained.inspect_err(|error| options.process.iter().for_each(|process| process.fail(&error.to_string())))
 }
@@ -76,7 +77,9 @@ fn prepare_and_train(
     }
     if config.batch_size > job.train.len() {
         let (size, there) = (config.batch_size, job.train.len());
-        progress.note(&format!("--batch-size {size}: there are {there} to train on, an epoch is one mini-batch"));
+        progress.note(&format!(
+            "note: a mini-batch may have {size}, there are {there} to train on: an epoch is one mini-batch"
+        ));
     }
     check_size(config, job.features.dim(), job.outputs)?;
     let copied = Copied::default();

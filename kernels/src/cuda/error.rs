@@ -25,7 +25,9 @@ pub enum GpuError {
         by: &'static str,
     },
     /// A device that is not there.
-    #[error("GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); ask for fewer ranks")]
+    #[error(
+        "GPU {ordinal}: this machine shows {devices} (CUDA_VISIBLE_DEVICES may hide some); `gsplit doctor` lists them"
+    )]
     NoDevice {
         /// Which one, from 0.
         ordinal: usize,
@@ -33,9 +35,7 @@ pub enum GpuError {
         devices: usize,
     },
     /// Memory that the device does not have.
-    #[error(
-        "GPU {ordinal} is out of memory: {needed_mib} MiB asked for, {free_mib} MiB free; lower --batch-size, --fanouts or the cache"
-    )]
+    #[error("GPU {ordinal} is out of memory: {needed_mib} MiB asked for, {free_mib} MiB free")]
     OutOfMemory {
         /// Which one, from 0.
         ordinal: usize,

@@ -103,7 +103,9 @@ impl From<GpuError> for Error {
     fn from(error: GpuError) -> Self {
         match error {
             GpuError::Input(error) => Self::Kernel(error),
-            GpuError::OutOfMemory { .. } => Self::Gpu(format!("{error}, or use --device cpu")),
+            GpuError::OutOfMemory { .. } => {
+                Self::Gpu(format!("{error}; lower --batch-size or --fanouts, or use --device cpu"))
+            }
             error => Self::Gpu(error.to_string()),
         }
     }

@@ -14,7 +14,7 @@
 //! | `parquet` | only `.parquet` files, or folders of them, and hidden or `_` ones | magic `PAR1` |
 //! | `arrow` | the same with `.arrow`, `.arrows`, `.feather` or `.ipc` | magic `ARROW1`, or so called |
 //! | `mtx` | | `%%MatrixMarket` at the start |
-//! | `webgraph` | | `.graph` beside `.properties` of BVGraph, either of them or their common name |
+//! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
 //! | `csv` | the same with `.csv` or `.tsv` | called `.csv` or `.tsv`, with names in the first line |
 //! | `snap` | | text whose first line of data is two or more integers |
@@ -342,6 +342,7 @@ mod tests {
             ("heterophilous-npz/tolokers.npz", Format::Npz),
             ("metis-graphs/4elt.graph", Format::Metis),
             ("mtx/bayer10.mtx", Format::Mtx),
+            ("bv-cnr-2000-java", Format::Webgraph),
             ("bv-cnr-2000-java/cnr-2000.graph", Format::Webgraph),
             ("bv-cnr-2000-java/cnr-2000.properties", Format::Webgraph),
             ("com-dblp/dblp.csv.gz", Format::Snap),

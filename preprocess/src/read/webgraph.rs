@@ -5,7 +5,7 @@
 //! NAME.graph        the records of nodes 0, 1, ..., bit after bit: see `bvgraph`
 //! NAME.offsets      where each record starts, and the last one ends: differences in gamma; may be absent
 //! ```
-//! The successors v of node u are the edges u -> v. Any of the files names the graph, or NAME alone. Graphs that the Java
+//! The successors v of node u are the edges u -> v. Any of the files names the graph, NAME alone, or a folder with one such graph. Graphs that the Java
 //! implementation writes (big-endian, all codes but Golomb, skewed Golomb and nibbles) and the Rust one in big-endian are read.
 //!
 //! With offsets, handing out a piece reads no more of a record than its outdegree, and any thread decodes it: lists that the
@@ -31,10 +31,47 @@ use records::Records;
 /// Nodes before a piece that are looked back at; above it, references have no bound to speak of.
 const MAX_LOOK_BACK: u64 = 1 << 16;
 
-/// Whether NAME.graph and NAME.properties are there, for NAME or one of the two at `path`.
+/// Whether NAME.graph and NAME.properties are there, for NAME or one of the two at `path`, or in the folder there.
 pub fn recognises(path: &Path, _head: &[u8]) -> bool {
-    let base = base(path);
-    !path.is_dir() && with_extension(&base, "graph").is_file() && with_extension(&base, "properties").is_file()
+    match path.is_dir() {
+        true => in_folder(path).is_ok_and(|graphs| !graphs.is_empty()),
+        false => is_graph(&base(path)),
+    }
+}
+
+fn is_graph(base: &Path) -> bool {
+    with_extension(base, "graph").is_file() && with_extension(base, "properties").is_file()
+}
+
+/// NAME of every graph in `folder`.
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut graphs = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "graph") && is_graph(&base(&path)) {
+            graphs.push(base(&path));
+        }
+    }
+    graphs.sort();
+    Ok(graphs)
+}
+
+/// NAME of the only graph in `folder`.
+fn only_in(folder: &Path) -> Result<PathBuf> {
+    let mut graphs = in_folder(folder)?;
+    let problem = match (graphs.pop(), &graphs[..]) {
+        (Some(only), []) => return Ok(only),
+        (None, _) => "no NAME.graph beside NAME.properties, expected those of a BVGraph".to_string(),
+        (Some(last), others) => {
+            let names: Vec<String> = others
+                .iter()
+                .chain([&last])
+                .map(|graph| with_extension(graph, "graph").display().to_string())
+                .collect();
+            format!("several BVGraphs: name one of {}", names.join(", "))
+        }
+    };
+    Err(Error::input(folder, problem))
 }
 
 /// NAME.properties, by whatever the graph is called.
@@ -45,7 +82,7 @@ pub fn properties(path: &Path) -> PathBuf {
 /// Opens the graph at `path`. Looks at no options but refuses `edge_columns`: there are none.
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     check_wanted(path, options, &[])?;
-    let base = base(path);
+    let base = if path.is_dir() { only_in(path)? } else { base(path) };
     let [properties, graph, offsets] = ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));
     let properties_of = Properties::read(&properties)?;
     let layout = properties_of.layout;

@@ -280,7 +280,7 @@ fn stored(
     let placement = Placement::open(dataset, key)?;
     let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
     if devices != ranks {
-        let there = if job.config.groups == 1 { "--ranks is" } else { "the ranks of a group are" };
+        let there = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
         let problem = format!("--placement {key} is for {devices} devices, {there} {ranks}: it needs one for each");
         return Err(Error::Option(problem));
     }

@@ -260,7 +260,7 @@ impl<'a> LayerWise<'a> {
 /// Fails once `stop` is true.
 pub fn check_stop(stop: Option<&'static AtomicBool>) -> Result<()> {
     match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-        true => Err(Error::Interrupted),
+        true => Err(Error::Interrupted("nothing was written".into())),
         false => Ok(()),
     }
 }

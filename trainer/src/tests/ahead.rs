@@ -42,7 +42,7 @@ fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
     let config = TrainConfig { epochs: 50, ..config(ModelKind::Sage, Parallelism::Split, 3) };
     let options = RunOptions { prefetch: 2, stop: Some(&STOP), ..RunOptions::default() };
     let stopped = train(&fixture.dataset, &config, &options, &NoProgress, &|_| STOP.store(true, Ordering::Relaxed));
-    assert!(matches!(stopped, Err(crate::Error::Interrupted)), "{stopped:?}");
+    assert!(matches!(stopped, Err(crate::Error::Interrupted(_))), "{stopped:?}");
 }
 
 #[test]

@@ -349,7 +349,7 @@ fn a_stop_or_a_failure_in_the_evaluation_of_a_worker_ends_all_ranks_with_its_rea
     // More than one chunk a layer.
     let fixture = dataset(97, 40_000, 1);
     let error = evaluated(&fixture, &IN_STOPPED, Some(&STOP), || Ok(()));
-    assert!(matches!(error, Error::Interrupted), "{error}");
+    assert!(matches!(error, Error::Interrupted(_)), "{error}");
 
     let error = evaluated(&fixture, &IN_FAILED, None, || {
         unless_first(&IN_FAILED, &FAILED, || Err(CommError::Gpu { rank: 9, reason: "the GPU is lost".into() }.into()))

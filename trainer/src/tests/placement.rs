@@ -322,7 +322,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
         assert!(words.iter().all(|word| line.contains(word)) && !line.contains('\n'), "{words:?}: {line}");
     };
     refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
-    refused(&data, with("three"), &["--placement three is for 3 devices", "--ranks is 2"]);
+    refused(&data, with("three"), &["--placement three is for 3 devices", "the number of ranks is 2"]);
     refused(&split, with("old"), &["--placement old", "parts of ranges-2", "--partition ranges-2"]);
     run(&fixture, &split, &with("two")).unwrap();
     let noted = Notes::default();

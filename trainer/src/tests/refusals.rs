@@ -61,7 +61,7 @@ fn a_batch_beyond_the_training_set_is_one_mini_batch_and_said() {
     let same = train(&fixture.dataset, &whole, &RunOptions::default(), &NoProgress, &|_| {}).unwrap();
     assert_eq!(summary.epochs[0].loss, same.epochs[0].loss);
     let notes = notes.lines();
-    assert!(notes.len() == 1 && notes[0].contains("--batch-size 1000: there are 60"), "{notes:?}");
+    assert!(notes.len() == 1 && notes[0].contains("a mini-batch may have 1000, there are 60"), "{notes:?}");
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     };
     let split = config(ModelKind::Sage, Parallelism::Split, 2);
     let none = RunOptions::default();
-    refused(&split, &none, "gsplit partition --parts 2");
+    refused(&split, &none, " --parts 2`");
     store_partition(&fixture.dataset, Cut::Random, 2);
     store_partition(&fixture.dataset, Cut::Ranges, 2);
     refused(&split, &none, "choose with --partition");
@@ -131,7 +131,11 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
         &RunOptions { prefetch: 1 << 40, ..RunOptions::default() },
         "--prefetch 1099511627776: expected at most",
     );
-    refused(&TrainConfig { ranks: Some(3), ..named.clone() }, &none, "2 parts, --ranks is 3");
+    refused(
+        &TrainConfig { ranks: Some(3), ..named.clone() },
+        &none,
+        "2 parts, the number of ranks is 3: pass --ranks 2",
+    );
     refused(&changed(&named, |config| config.model.layers = 2), &none, "--layers 2");
     refused(
         &TrainConfig { ranks: Some(2), parallelism: Parallelism::Single, ..named.clone() },

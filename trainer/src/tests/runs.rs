@@ -216,6 +216,7 @@ fn a_diverged_run_names_its_step_and_keeps_the_checkpoint() {
         let options = RunOptions { prefetch, ..RunOptions::default() };
         let message = run(&fixture, &config, &options).unwrap_err().to_string();
         assert!(message.contains("at epoch") && message.contains("lower --lr"), "{prefetch} ahead: {message}");
+        assert!(!message.contains("checkpoint"), "there is none: {message}");
     }
 
     // Every step takes the weights times -30: it takes a few epochs to leave the finite numbers.

@@ -37,7 +37,7 @@ fn oracle_the_same_arcs_as_in_text() {
     assert_eq!(expected.len(), 3_216_152);
     for with_offsets in [true, false] {
         let folder = cnr(with_offsets).unwrap();
-        for name in ["cnr-2000.graph", "cnr-2000"] {
+        for name in ["cnr-2000.graph", "cnr-2000", ""] {
             let path = folder.path().join(name);
             assert!(recognises(&path, &[]));
             let raw = read(&path).unwrap();
@@ -45,6 +45,22 @@ fn oracle_the_same_arcs_as_in_text() {
             assert!(read_edges(&*raw.edges).unwrap().0 == expected, "{name}, offsets: {with_offsets}");
         }
     }
+}
+
+#[test]
+fn a_folder_names_its_only_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let told = |path: &Path| problem(read(path));
+    assert!(!recognises(path, &[]) && told(path).contains("no NAME.graph beside NAME.properties"));
+    for name in ["a.graph", "a.properties", "a.graph-txt.gz", "b.graph", "b.labels"] {
+        std::fs::write(path.join(name), "").unwrap();
+    }
+    // It is opened: what is missing is said of its properties.
+    assert!(recognises(path, &[]) && told(path).contains("a.properties"), "{}", told(path));
+    std::fs::write(path.join("b.properties"), "").unwrap();
+    let line = told(path);
+    assert!(recognises(path, &[]) && line.contains("name one of ") && line.contains("a.graph, "), "{line}");
 }
 
 #[test]
