@@ -140,7 +140,7 @@ impl Shared {
 }
 
 /// The failure that the other side reports; `None` once it has finished.
-fn read_failure(stream: &mut TcpStream) -> Result<Option<(usize, String)>> {
+pub(super) fn read_failure(stream: &mut TcpStream) -> Result<Option<(usize, String)>> {
     let mut kind = [0];
     stream.read_exact(&mut kind)?;
     if kind[0] != FAILED {

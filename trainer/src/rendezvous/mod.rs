@@ -4,36 +4,36 @@
 //! another has failed. Idea: rank 0 listens; the others call until it answers. Who calls proves that it belongs to the run by a
 //! keyed hash (HMAC-SHA256) of both sides' random challenges, so that what was overheard is of no use later, and so does who
 //! answers. A caller that cannot is told and dropped, and rank 0 goes on waiting; whoever says nothing, or too slowly, holds
-//! up nobody. Messages are of fixed length, or say one that is checked.
+//! up nobody ([`callers`]). Messages are of fixed length, or say one that is checked.
 //! The key is the run's secret; without one it is empty, and whoever reaches the port can take a rank's place. Nothing is
 //! encrypted: a secret keeps others out, it hides nothing. The name that the launcher gives a run goes into the hash, so that
 //! two runs on one port do not mix.
 //! Cost: one connection a rank, kept open.
 
+mod callers;
 mod line;
 mod wire;
 
+#[cfg(test)]
+#[path = "../../../fuzz/src/strangers.rs"]
+mod strangers;
 #[cfg(test)]
 mod tests;
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use gsplit_kernels::CommError;
 
 use crate::Result;
+use callers::Callers;
 pub(crate) use line::Line;
 use wire::{Hello, Kind, Secret, after, challenge, read_verdict, refuse, write_verdict};
 
 /// How long one caller may take to say who it is.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Callers that say who they are at the same time.
-const MOST_CALLERS: usize = 256;
 /// From one call to the next.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,7 +85,7 @@ impl Rendezvous {
             0 => {
                 let mut bytes = bytes()?.into_iter();
                 let own = bytes.next().unwrap_or_default();
-                let callers = self.gather(&self.listen()?, size)?;
+                let callers = self.gather(self.listen()?, size)?;
                 self.welcome(callers, bytes).map(|line| (own, line))
             }
             _ => self.call(rank, size),
@@ -109,31 +109,21 @@ impl Rendezvous {
     }
 
     /// Waits at `listener` for all ranks but this one, the first; they come in their order.
-    fn gather(&self, listener: &TcpListener, size: usize) -> Result<Vec<Caller>> {
-        listener.set_nonblocking(true).map_err(|error| start(format!("rank 0: the listening port: {error}")))?;
-        let (deadline, (sender, callers)) = (after(self.timeout), channel());
-        let (secret, run) = (Arc::new(Secret::new(&self.secret)), Secret::name(&self.run));
-        let busy = Arc::new(AtomicUsize::new(0));
+    fn gather(&self, listener: TcpListener, size: usize) -> Result<Vec<Caller>> {
+        let failed = |error| start(format!("rank 0: the listening port: {error}"));
+        let (deadline, mut callers) = (after(self.timeout), Callers::at(listener).map_err(failed)?);
+        let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
         let mut there: Vec<Option<Caller>> = (1..size).map(|_| None).collect();
         while there.iter().any(Option::is_none) {
             if Instant::now() >= deadline {
                 return Err(self.give_up(there, &secret));
             }
-            match listener.accept() {
-                Ok((stream, _)) if busy.load(Ordering::Relaxed) < MOST_CALLERS => {
-                    busy.fetch_add(1, Ordering::Relaxed);
-                    let (secret, sender, busy) = (Arc::clone(&secret), sender.clone(), Arc::clone(&busy));
-                    thread::spawn(move || {
-                        shake_hands(stream, &secret, (size, run), &sender);
-                        busy.fetch_sub(1, Ordering::Relaxed);
-                    });
+            for (hello, proved, stream) in callers.hear(&secret, PAUSE).map_err(failed)? {
+                // What is written next is short, and the first on this connection.
+                if stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(HANDSHAKE))).is_ok() {
+                    seat(Caller { hello, stream }, proved, (size, run), &mut there, &secret);
                 }
-                // It calls again.
-                Ok(_) => {}
-                // A caller that has gone, or no descriptors left for now.
-                Err(error) => thread::sleep(if error.kind() == ErrorKind::WouldBlock { PAUSE / 10 } else { PAUSE }),
             }
-            seat(&callers, &mut there, &secret);
         }
         Ok(there.into_iter().flatten().collect())
     }
@@ -223,17 +213,30 @@ impl Rendezvous {
         let Some(theirs) = challenge(stream, after(HANDSHAKE)).map_err(Refusal::Again)? else { return Ok(None) };
         let hello = Hello::new(rank as u32, size as u32, run).map_err(Refusal::Again)?;
         hello.write(stream, &theirs, secret).map_err(Refusal::Again)?;
-        // Rank 0's own time ends before, and then it says for whom it waited.
-        let answer = read_verdict(stream, &hello, secret, deadline.max(after(HANDSHAKE)) + HANDSHAKE);
         let place = format!("{}:{}", self.host, self.port);
-        match answer {
-            Ok((Kind::Welcome, bytes, true)) => Ok(Some(bytes)),
+        let answer = |deadline| match read_verdict(stream, &hello, secret, deadline) {
             Ok((Kind::Refused, text, true)) => Err(Refusal::Final(String::from_utf8_lossy(&text).into_owned())),
+            Ok((kind, bytes, true)) => Ok((kind, bytes)),
             // Whoever sent this cannot be believed.
             Ok((_, _, false)) => Err(Refusal::Final(format!(
                 "{place} does not know this run's secret, or this rank does not: give all ranks the same"
             ))),
-            Err(error) => Err(Refusal::Final(format!("rank 0 at {place} has gone before the run started: {error}"))),
+            Err(error) if error.kind() == ErrorKind::InvalidData => Err(Refusal::Final(format!("{place}: {error}"))),
+            Err(error) => Err(Refusal::Again(error)),
+        };
+        let odd = || Refusal::Final(format!("{place}: the answer is no gsplit's"));
+        match answer(after(HANDSHAKE))? {
+            (Kind::Seated, _) => {}
+            _ => return Err(odd()),
+        }
+        // Rank 0's own time ends before, and then it says for whom it waited.
+        match answer(deadline.max(after(HANDSHAKE)) + HANDSHAKE) {
+            Ok((Kind::Welcome, bytes)) => Ok(Some(bytes)),
+            Ok(_) => Err(odd()),
+            Err(Refusal::Again(error)) => {
+                Err(Refusal::Final(format!("rank 0 at {place} has gone before the run started: {error}")))
+            }
+            Err(refusal) => Err(refusal),
         }
     }
 }
@@ -246,38 +249,29 @@ enum Refusal {
     Final(String),
 }
 
-/// Lets one caller say who it is; sends it on if it belongs to the run of `size` ranks.
-fn shake_hands(stream: TcpStream, secret: &Secret, (size, run): (usize, [u8; 32]), callers: &Sender<Caller>) {
-    let deadline = after(HANDSHAKE);
-    let prepared = stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(HANDSHAKE)));
-    let Ok(nonce) = prepared.and_then(|()| wire::send_challenge(&stream)) else { return };
-    let Ok((hello, proved)) = Hello::read(&stream, &nonce, secret, deadline) else { return };
+/// Gives a caller that has said who it is its seat in the run of `size` ranks, or tells it why it has none.
+fn seat(caller: Caller, proved: bool, (size, run): (usize, [u8; 32]), there: &mut [Option<Caller>], secret: &Secret) {
+    let Caller { hello, stream } = &caller;
+    let taken = |rank: u32| (rank as usize).checked_sub(1).and_then(|at| there.get(at)).map(Option::is_some);
     let reason = if !proved {
         "the secret is another".to_string()
     } else if hello.run != run {
         "this is another run: give each its own port with --rendezvous HOST:PORT".to_string()
     } else if hello.size as usize != size {
         format!("rank 0 was started as one of {size} ranks, this one as one of {}", hello.size)
-    } else if !(1..size).contains(&(hello.rank as usize)) {
-        format!("there are ranks 0 to {}", size - 1)
     } else {
-        // Nobody listens any more once all have come.
-        let _ = callers.send(Caller { hello, stream });
-        return;
-    };
-    refuse(&stream, &hello, secret, &reason);
-}
-
-/// Gives those who have said who they are their seats.
-fn seat(callers: &Receiver<Caller>, there: &mut [Option<Caller>], secret: &Secret) {
-    for caller in callers.try_iter() {
-        let seat = &mut there[caller.hello.rank as usize - 1];
-        match seat {
-            Some(_) => {
-                let reason = format!("rank {} has come already: each rank is started once", caller.hello.rank);
-                refuse(&caller.stream, &caller.hello, secret, &reason);
+        match taken(hello.rank) {
+            None => format!("there are ranks 0 to {}", size - 1),
+            Some(true) => format!("rank {} has come already: each rank is started once", hello.rank),
+            Some(false) => {
+                // One that has gone by now leaves the seat to who calls again.
+                if write_verdict(stream, hello, secret, Kind::Seated, &[]).is_ok() {
+                    let at = hello.rank as usize - 1;
+                    there[at] = Some(caller);
+                }
+                return;
             }
-            None => *seat = Some(caller),
         }
-    }
+    };
+    refuse(stream, hello, secret, &reason);
 }

@@ -2,8 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::*;
 
@@ -135,8 +138,8 @@ fn garbage_and_silence_hold_up_nobody() {
             &[0u8; 200][..],
             &[255; 112],
             b"GET / HTTP/1.1\r\n\r\n",
-            b"gsplit1\n",
-            &[b"gsplit1\n" as &[u8], &[255; 500]].concat(),
+            b"gsplit2\n",
+            &[b"gsplit2\n" as &[u8], &[255; 500]].concat(),
         ] {
             let mut caller = call();
             // The far side may have closed it by now.
@@ -149,6 +152,99 @@ fn garbage_and_silence_hold_up_nobody() {
         assert!(started.elapsed() < HANDSHAKE, "the silent ones were not waited for");
         drop(silent);
     });
+}
+
+/// Keeps `connections` to `port` open, says nothing, and calls again where it is dropped, until `done`; returns how often it was.
+fn say_nothing(port: u16, connections: usize, done: &AtomicBool) -> usize {
+    let call = || -> Option<TcpStream> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+        stream.set_nonblocking(true).ok().map(|()| stream)
+    };
+    let mut held: Vec<Option<TcpStream>> = (0..connections).map(|_| call()).collect();
+    let mut dropped = 0;
+    while !done.load(Relaxed) {
+        for place in &mut held {
+            let is_open = place.as_mut().is_some_and(|stream| match stream.read(&mut [0; 64]) {
+                Ok(count) => count > 0,
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            });
+            if !is_open {
+                (*place, dropped) = (call(), dropped + 1);
+            }
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    dropped
+}
+
+#[test]
+fn five_hundred_silent_callers_do_not_delay_a_start() {
+    let (rendezvous, done) = (at(b"right", 60_000), AtomicBool::new(false));
+    // Both ends of all of them are here, and other tests run too.
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.current.map(|now| now.max(files.maximum.unwrap_or(4096).min(4096)));
+    setrlimit(Resource::Nofile, files).unwrap();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| come(&rendezvous, 0, 4));
+        until("nobody listens", || TcpStream::connect(("127.0.0.1", rendezvous.port)).is_ok());
+        let silent: Vec<_> = (0..5).map(|_| scope.spawn(|| say_nothing(rendezvous.port, 100, &done))).collect();
+        // Until all places are taken, and those who had them have been dropped and come again.
+        thread::sleep(Duration::from_millis(1500));
+        let started = Instant::now();
+        for rank in [3, 1, 2] {
+            let rendezvous = &rendezvous;
+            scope.spawn(move || assert_eq!(come(rendezvous, rank, 4).unwrap().0, payload(rank)));
+        }
+        assert_eq!(first.join().unwrap().unwrap().0, payload(0));
+        let took = started.elapsed();
+        done.store(true, Relaxed);
+        let dropped: usize = silent.into_iter().map(|silent| silent.join().unwrap()).sum();
+        assert!(dropped > 500, "all of them were dropped: {dropped}");
+        // A second, and what a machine with other work takes. Each silent caller used to have five.
+        assert!(took < Duration::from_secs(3), "{took:?}");
+    });
+}
+
+#[test]
+fn a_rank_that_is_dropped_for_others_calls_again() {
+    let rendezvous = at(b"", 20_000);
+    let listener = TcpListener::bind(("127.0.0.1", rendezvous.port)).unwrap();
+    thread::scope(|scope| {
+        let second = scope.spawn(|| come(&rendezvous, 1, 2));
+        // Before it is asked, and after it has answered.
+        drop(listener.accept().unwrap());
+        let (stream, _) = listener.accept().unwrap();
+        wire::send_challenge(&stream).unwrap();
+        (&stream).read_exact(&mut [0; wire::HELLO]).unwrap();
+        drop((stream, listener));
+        let first = scope.spawn(|| come(&rendezvous, 0, 2));
+        assert_eq!(second.join().unwrap().unwrap().0, payload(1));
+        first.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn strangers_say_anything_and_prove_nothing() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/rendezvous");
+    let inputs = std::fs::read_dir(corpus).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap());
+    let mut understood = 0;
+    for bytes in inputs {
+        let text: String = bytes.iter().map(|&byte| char::from(byte)).collect();
+        let mut parts = text.split("\n----8<----\n").map(|part| part.chars().map(|c| c as u8).collect::<Vec<u8>>());
+        let parts = [(); 3].map(|()| parts.next().unwrap_or_default());
+        understood += usize::from(strangers::run(parts.each_ref().map(Vec::as_slice)));
+        // Cut anywhere, and with another byte anywhere.
+        for at in 0..parts.iter().map(Vec::len).max().unwrap_or(0) {
+            let cut = parts.each_ref().map(|part| &part[..at.min(part.len())]);
+            strangers::run(cut);
+            let changed = parts.clone().map(|mut part| {
+                part.get_mut(at).into_iter().for_each(|byte| *byte ^= 0x81);
+                part
+            });
+            strangers::run(changed.each_ref().map(Vec::as_slice));
+        }
+    }
+    assert!(understood >= 4);
 }
 
 #[test]

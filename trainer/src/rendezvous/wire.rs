@@ -6,6 +6,8 @@
 //! rank 0 → rank r    kind, length, that many bytes (at most 1024), proof      1 + 2 + length + 32
 //! ```
 //!
+//! The last comes twice, or once where it is a refusal: when rank r has its seat, and when all have come. A connection that ends
+//! before the first of them was dropped for other callers, and rank r calls again.
 //! Numbers are little-endian. A proof is HMAC-SHA256, under the run's secret, of all that was said before it and of the other
 //! side's challenge.
 
@@ -17,7 +19,9 @@ use std::time::{Duration, Instant};
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
-const MAGIC: [u8; 8] = *b"gsplit1\n";
+const MAGIC: [u8; 8] = *b"gsplit2\n";
+/// Bytes by which a rank says who it is.
+pub(super) const HELLO: usize = 112;
 /// The most that rank 0 sends.
 const MOST: usize = 1024;
 /// A deadline where a duration is beyond the clock.
@@ -124,25 +128,25 @@ impl Hello {
         stream.write_all(&[&said[..], &proof].concat())
     }
 
-    /// Who calls, and whether it has proved that it knows the secret; `ours` is the challenge that it was sent.
-    pub(super) fn read(
-        stream: &TcpStream,
-        ours: &[u8; 32],
-        secret: &Secret,
-        deadline: Instant,
-    ) -> Result<(Self, bool)> {
-        let mut bytes = [0; 112];
-        read(stream, &mut bytes, deadline)?;
-        let (said, proof) = bytes.split_at(80);
-        if said[..8] != MAGIC {
-            return Err(ErrorKind::InvalidData.into());
+    /// Who said `bytes`, and whether it has proved that it knows the secret; `challenge` is what it was sent. `None` as long as there
+    /// are fewer than [`HELLO`].
+    pub(super) fn parse(bytes: &[u8], challenge: &[u8; 32], secret: &Secret) -> Option<(Self, bool)> {
+        if bytes.len() < HELLO {
+            return None;
         }
+        let (said, proof) = bytes[..HELLO].split_at(80);
         let number = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
         let field = |at: usize| said[at..at + 32].try_into().unwrap_or_default();
         let hello = Self { rank: number(8), size: number(12), run: field(16), nonce: field(48) };
-        let proved = secret.is_proved(&[b"rank", ours, said], proof);
-        Ok((hello, proved))
+        let proved = secret.is_proved(&[b"rank", challenge, said], proof);
+        Some((hello, proved))
     }
+}
+
+/// Whether `bytes` begin as a rank says who it is.
+pub(super) fn may_be_hello(bytes: &[u8]) -> bool {
+    let both = bytes.len().min(MAGIC.len());
+    bytes[..both] == MAGIC[..both]
 }
 
 /// What rank 0 answers.
@@ -152,6 +156,8 @@ pub(super) enum Kind {
     Welcome = 1,
     /// The reason follows.
     Refused = 2,
+    /// It belongs to the run, and waits for the others.
+    Seated = 3,
 }
 
 /// Answers the caller of `hello`.
@@ -188,6 +194,7 @@ pub(super) fn read_verdict(
     let kind = match head[0] {
         1 => Kind::Welcome,
         2 => Kind::Refused,
+        3 => Kind::Seated,
         _ => return Err(Error::new(ErrorKind::InvalidData, "the answer is no gsplit's")),
     };
     if length > MOST {
