@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use mutations::mutated;
+use mutations::{mutated, wanted};
 
-#[path = "../../fuzz/src/lib.rs"]
+#[path = "../../fuzz/src/convert.rs"]
 mod fuzz;
+#[path = "../../fuzz/src/input.rs"]
+mod input;
 #[path = "corpora/mutations.rs"]
 mod mutations;
 
@@ -114,8 +116,9 @@ fn replay(name: &str) {
     // Packed files are vouched for one by one, so nothing whole comes of them.
     assert!(sound > 0 || name == "unpack", "{name}: at least one input is a graph");
     for (at, (path, bytes)) in corpus.iter().enumerate() {
-        for round in 0..MUTATIONS.div_ceil(seeds) {
-            let seed = (at * MUTATIONS + round) as u64;
+        let mutations = wanted(MUTATIONS);
+        for round in 0..mutations.div_ceil(seeds) {
+            let seed = (at * mutations + round) as u64;
             survives(name, &mutated(bytes, seed), &format!("mutation {seed} of {}", path.display()));
         }
     }
@@ -138,5 +141,6 @@ macro_rules! replays {
     };
 }
 replays! {
-    snap csv ogb_csv ogb_npz npy npz igb mag240m graphsaint mtx metis graphbolt parquet arrow nodes webgraph unpack detect
+    snap csv ogb_csv ogb_npz npy npz igb mag240m graphsaint mtx metis graphbolt parquet arrow nodes nodes_npz compressed_snap compressed_csv
+    webgraph unpack detect
 }

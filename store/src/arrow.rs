@@ -40,8 +40,9 @@ impl ArrowFile {
         let trailer = file[trailer_at..].try_into().map_err(|_| short())?;
         let footer_length = read_footer_length(trailer).map_err(|error| error.to_string())?;
         let footer_at = trailer_at.checked_sub(footer_length).ok_or_else(short)?;
-        let footer =
-            root_as_footer(&file[footer_at..trailer_at]).map_err(|error| format!("damaged footer: {error}"))?;
+        // Its complaint goes on with a line for every table around the place.
+        let damaged = |error: String| format!("damaged footer: {}", error.lines().next().unwrap_or_default());
+        let footer = root_as_footer(&file[footer_at..trailer_at]).map_err(|error| damaged(error.to_string()))?;
         let schema = footer.schema().ok_or("footer without a schema")?;
         let schema = try_fb_to_schema(schema).map_err(|error| error.to_string())?;
         let mut batches = Vec::new();

@@ -7,6 +7,7 @@ mod bad_input;
 #[cfg(feature = "train")]
 mod bench;
 mod convert;
+mod corpora;
 mod damage;
 mod doctor;
 mod documents;

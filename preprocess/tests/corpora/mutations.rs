@@ -1,6 +1,6 @@
 //! Inputs that differ from a good one as damaged and hostile files do, the same for the same seed.
 
-use crate::fuzz::{SEPARATOR, split};
+use super::input::{SEPARATOR, split};
 
 /// Numbers that claim too much, or too little.
 const NUMBERS: [&str; 10] = [
@@ -15,6 +15,11 @@ const NUMBERS: [&str; 10] = [
     "9223372036854775808",
     "18446744073709551615",
 ];
+
+/// How many mutations of a target's inputs to run, in all: `by_default`, or what the variable `GSPLIT_MUTATIONS` says.
+pub fn wanted(by_default: usize) -> usize {
+    std::env::var("GSPLIT_MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(by_default)
+}
 
 /// `bytes` with one to four changes.
 pub fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
