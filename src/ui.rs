@@ -76,12 +76,16 @@ pub fn stop_gently() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
-fn complain_of_interrupt(kept: &[PathBuf]) {
+/// Says once why the program ends, whoever notices first.
+fn complain_once(line: &str) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    if TOLD.swap(true, Ordering::SeqCst) {
-        return;
+    if !TOLD.swap(true, Ordering::SeqCst) {
+        complain(line);
     }
-    complain(&match kept {
+}
+
+fn complain_of_interrupt(kept: &[PathBuf]) {
+    complain_once(&match kept {
         [] => "interrupted: what was unfinished is removed, what was finished before is kept".to_string(),
         kept => {
             let places: Vec<String> = kept.iter().map(|path| path.display().to_string()).collect();
@@ -167,7 +171,7 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
         if GENTLE.load(Ordering::SeqCst) {
             // It knows what is left.
             match result.as_ref().ok().and_then(|result| result.as_ref().err()).map(|error| format!("{error:#}")) {
-                Some(told) if told.starts_with("interrupted: ") => complain(&told.replace('\n', "\\n")),
+                Some(told) if told.starts_with("interrupted: ") => complain_once(&told),
                 _ => complain_of_interrupt(&[]),
             }
             return ExitCode::FAILURE;

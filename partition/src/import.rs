@@ -8,7 +8,6 @@
 //! Every number is checked; a file that is wrong is refused with its line (from 1) or row (from 0).
 //! Cost: O(rows), 2 bytes a row, allocated as rows arrive.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
