@@ -27,7 +27,7 @@ test: setup ## run the tests, and check that the preparation tools build without
 	cargo test --workspace
 
 test-all: setup ## run every test in every combination (make test has representatives of the longest)
-	GSPLIT_WATCH=1 cargo test --workspace -- --include-ignored
+	GSPLIT_WATCH=1 cargo test --workspace -- --include-ignored --skip write_the_seeds
 
 test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks in threads
 	@:$(call need,mpirun,install an MPI (Debian and Ubuntu: sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev))

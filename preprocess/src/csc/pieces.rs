@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gsplit_store::{Progress, Unit};
 
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType, row_bytes};
+use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::{Error, Result};
 
 /// Hands every batch of `source` to `take`, with its number from 1, from `threads` threads; each has a state of its own. Stops
@@ -47,8 +47,8 @@ pub fn for_each_parallel<S, E: From<Error> + Send>(
             }
             drop(next);
             batch.clear();
-            let parsed = source.parse(&mut piece, &mut batch).and_then(|()| check_weights(source.columns(), &batch));
-            if let Err(error) = parsed.map_err(E::from).and_then(|()| take(&mut state, number, &batch)) {
+            let parsed = source.parse(&mut piece, &mut batch).map_err(E::from);
+            if let Err(error) = parsed.and_then(|()| take(&mut state, number, &batch)) {
                 return fail(number, error);
             }
             let now = source.bytes_done();
@@ -64,28 +64,6 @@ pub fn for_each_parallel<S, E: From<Error> + Send>(
         Some((_, error)) => Err(error),
         None => Ok(()),
     }
-}
-
-/// Fails at the first edge of `batch` whose weight is no finite number: sums of it would be none either. Other columns may say by NaN
-/// that they say nothing.
-fn check_weights(columns: &[EdgeColumn], batch: &EdgeBatch) -> Result<()> {
-    let Some(at) = columns.iter().position(|column| column.name == "weight") else { return Ok(()) };
-    let (before, row) = (row_bytes(&columns[..at]), row_bytes(columns));
-    let weight = |values: &[u8]| -> f64 {
-        match columns[at].value {
-            ValueType::F32 => values[before..].first_chunk().map_or(0.0, |&bytes| f32::from_le_bytes(bytes).into()),
-            ValueType::F64 => values[before..].first_chunk().map_or(0.0, |&bytes| f64::from_le_bytes(bytes)),
-            ValueType::I64 => 0.0,
-        }
-    };
-    let found = batch.values.chunks_exact(row).map(weight).zip(batch.sources.iter().zip(&batch.targets));
-    let Some((weight, (from, to))) = found.into_iter().find(|(weight, _)| !weight.is_finite()) else { return Ok(()) };
-    let name = |id: &u64| match batch.names.iter().find(|(hash, _)| hash == id) {
-        Some((_, name)) => format!("`{}`", name.escape_debug()),
-        None => id.to_string(),
-    };
-    let (from, to) = (name(from), name(to));
-    Err(Error::Graph(format!("the edge from {from} to {to} has the weight {weight}: expected finite numbers")))
 }
 
 /// Hands every batch of `source` to `take`, in the order of the input, on this thread.

@@ -189,31 +189,3 @@ fn inputs_of_no_known_format() {
     let options = ConvertOptions { format: Some(Format::Csv), ..Default::default() };
     assert_eq!(convert_new(&path, &options).unwrap().1.topology().num_edges(), 1);
 }
-
-#[test]
-fn weights_that_are_no_finite_numbers_are_refused_by_every_reader() {
-    let folder = tempfile::tempdir().unwrap();
-    let weight = ReadOptions { edge_columns: Some(vec!["weight".into()]), ..ReadOptions::default() };
-    for (name, text, from) in [
-        ("a.txt", "1 2 0.5\n1 3 nan\n", "1 to 3"),
-        ("b.txt", "1 2 -inf\n", "1 to 2"),
-        ("c.csv", "src,dst,weight\n5,6,1\n6,5,inf\n", "6 to 5"),
-        // Missing: other columns keep that as NaN.
-        ("d.csv", "src,dst,weight\n5,6,\n", "5 to 6"),
-        ("e.csv", "src,dst,weight\nx,y,nan\n", "`x` to `y`"),
-        ("f.mtx", "%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 nan\n", "to"),
-        ("g.txt", "1 99999999999999 nan\n", "1 to 99999999999999"),
-    ] {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        let found = message(&path, &ConvertOptions { read: weight.clone(), ..ConvertOptions::default() });
-        assert!(found.contains(&format!("the edge from {from}")) || name == "f.mtx", "{name}: {found}");
-        assert!(found.contains("has the weight") && found.contains("expected finite numbers"), "{name}: {found}");
-    }
-    let arrays = copy("npy");
-    let mut weights = vec![1.0f32; 10];
-    weights[7] = f32::NAN;
-    gsplit_store::write_npy(arrays.path().join("edge_weight.npy"), &weights).unwrap();
-    let found = message(arrays.path(), &ConvertOptions::default());
-    assert!(found.contains("the edge from 4 to 5 has the weight NaN"), "{found}");
-}
