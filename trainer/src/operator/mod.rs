@@ -93,7 +93,10 @@ pub(crate) fn with_rows_behind(rows: &Tensor, count: usize) -> Result<Tensor> {
     let rows = rows.detach().contiguous();
     let (options, shape) = ((rows.kind(), rows.device()), [own + count, width]);
     if options == (Kind::Float, tch::Device::Cpu) {
-        return filled(&shape, |out| Ok(out[..own * width].copy_from_slice(values(&rows)?)));
+        return filled(&shape, |out| {
+            out[..own * width].copy_from_slice(values(&rows)?);
+            Ok(())
+        });
     }
     let both = Tensor::f_empty(shape.map(|dim| dim as i64), options)?;
     both.f_narrow(0, 0, own as i64)?.f_copy_(&rows)?;

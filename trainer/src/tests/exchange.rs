@@ -102,7 +102,11 @@ fn only_what_crosses_is_copied() {
         let expected = forward(&exchange, comm, &x, read.len());
         let host = Place::host();
         let move_rows = |room: usize| {
-            let rows = filled_with_room([rows, DIM], room, |out| Ok(out.copy_from_slice(&x))).unwrap();
+            let copied = |out: &mut [f32]| {
+                out.copy_from_slice(&x);
+                Ok(())
+            };
+            let rows = filled_with_room([rows, DIM], room, copied).unwrap();
             let address = rows.data_ptr();
             let read = exchange.forward_at(&host, comm, Some(rows.shallow_clone()), DIM).unwrap();
             assert_eq!(to_rows(&read).unwrap(), expected);
