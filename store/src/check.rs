@@ -2,7 +2,7 @@
 //!
 //! Whoever opens an artifact has the files checked that it opens, against the checksums that its document records:
 //!
-//! * a file of up to [`AT_ONCE`] bytes at once, which takes some milliseconds: damage is an error of the opening;
+//! * a file of up to 32 MiB at once, which takes some milliseconds: damage is an error of the opening;
 //! * a longer one on a thread of its own, while the work begins, if it fits the memory, where who reads it finds it then.
 //!   Before anything becomes visible, and before a program ends, [`settled`] waits for the checks under way and fails with
 //!   the damage found. What does not fit is left to [`verify`](crate::verify).

@@ -11,10 +11,10 @@
 //!
 //! | name | shape | what it is | datasets |
 //! | --- | --- | --- | --- |
-//! | `edge` | [m, 2] | pairs (source, target) | ogbl-collab, -ppa, -ddi, -vessel |
-//! | `edge_neg` | [k, 2] | negatives of all pairs of the split | the same |
-//! | `source_node`, `target_node` | [m] | pairs | ogbl-citation2 |
-//! | `target_node_neg` | [m, w] | negatives of pair i: targets for its source | ogbl-citation2 |
+//! | `edge` | `[m, 2]` | pairs (source, target) | ogbl-collab, -ppa, -ddi, -vessel |
+//! | `edge_neg` | `[k, 2]` | negatives of all pairs of the split | the same |
+//! | `source_node`, `target_node` | `[m]` | pairs | ogbl-citation2 |
+//! | `target_node_neg` | `[m, w]` | negatives of pair i: targets for its source | ogbl-citation2 |
 //!
 //! Lines of negatives with two ids are pairs, others a row of targets each. `raw/edge.csv.gz` of these datasets has the edges of train
 //! alone, each once: OGB adds their reverses for collab, ppa and ddi (`--symmetrise`). What else the dicts hold (`year`, `weight`, train's

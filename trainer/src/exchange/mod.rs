@@ -166,7 +166,7 @@ impl Exchange {
     }
 
     /// The rows that the layer above reads, `[read, dim]`, from those of the local frontier, which stay where they are if there is room
-    /// behind them ([`with_rows_behind`]). Both are at `place`, of one type. `None` is no rows. Collective.
+    /// behind them ([`Finish::room`](crate::operator::Finish)). Both are at `place`, of one type. `None` is no rows. Collective.
     pub fn forward_at(
         &self,
         place: &Place,
