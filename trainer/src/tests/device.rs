@@ -380,7 +380,7 @@ fn gpus_that_are_not_there_are_refused_with_what_to_do() {
         run(&fixture, config, &options).unwrap_err().to_string()
     };
     let three = message(&cuda, Some("0,0,1"));
-    assert!(three.contains("--gpus names 3") && three.contains("--ranks is 2"), "{three}");
+    assert!(three.contains("--gpus names 3") && three.contains("number of ranks is 2"), "{three}");
     let on_host = message(&config(ModelKind::Sage, Parallelism::Single, 1), Some("0"));
     assert!(on_host.contains("--gpus is for --device cuda"), "{on_host}");
     // Elsewhere than in these two tests, a machine without a GPU says so and what to do.
