@@ -81,7 +81,7 @@ impl Limited {
 
 impl Emulated {
     pub(super) fn new(order: u32, total: Option<u64>) -> Arc<Self> {
-        // Ten times slower. The kernels' own tests watch every kernel; others where this asks for it (`make test-all`).
+        // Slow. The kernels' own tests watch every kernel; others where this asks for it (`make test-all`).
         let watches = cfg!(test) || std::env::var_os("GSPLIT_WATCH").is_some();
         // SAFETY: a number is taken.
         unsafe { emulate_watch(watches.into()) };
