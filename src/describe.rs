@@ -23,8 +23,9 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         Some(&count) if count > 0 => format!(", {count} {words}"),
         _ => String::new(),
     };
-    let changes =
-        counted("duplicates_merged", "duplicates merged") + &counted("self_loops_dropped", "self-loops dropped");
+    let changes = counted("duplicates_merged", "duplicates merged")
+        + &counted("self_loops_dropped", "self-loops dropped")
+        + &counted("weights_missing", "edges without a weight (NaN)");
     ui.say(format_args!(
         "{}: {} vertices, {} edges{changes}",
         dataset.name(),

@@ -151,5 +151,6 @@ fn write_graph(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, 
     facts.insert("edges_read".into(), built.edges_read);
     facts.insert("self_loops_dropped".into(), built.self_loops_dropped);
     facts.insert("duplicates_merged".into(), built.duplicates_merged);
+    facts.insert("weights_missing".into(), built.weights_missing);
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use gsplit_store::DatasetWriter;
 
+use super::weights::WEIGHT;
 use crate::Result;
 use crate::edges::{EdgeColumn, ValueType, row_bytes};
 
@@ -18,7 +19,7 @@ impl ColumnMerge {
         let mut sums = Vec::new();
         let mut at = 0;
         for column in columns {
-            if sum_weights && column.name == "weight" {
+            if sum_weights && column.name == WEIGHT {
                 sums.extend((0..column.width).map(|i| (at + i * column.value.bytes(), column.value)));
             }
             at += column.value.bytes() * column.width;

@@ -8,6 +8,7 @@ use super::chunk::{Bucketer, LARGEST_SHIFT};
 use super::pieces::{for_each_batch, for_each_parallel};
 use super::presence::{Presence, Ranks};
 use super::store::{EdgeStore, Stored};
+use super::weights::Weights;
 use super::{Build, Outcome};
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, row_bytes};
 use crate::read::plausible;
@@ -28,6 +29,8 @@ pub struct Ingested {
     pub edges: u64,
     /// Edges of the input from a vertex to itself.
     pub self_loops: u64,
+    /// Edges of the input without a weight, where edges have weights.
+    pub weights_missing: u64,
     /// Number of distinct ids, 0 where they were not counted.
     distinct: u64,
 }
@@ -70,6 +73,8 @@ struct Shared {
     limit: u64,
     edges: AtomicU64,
     loops: AtomicU64,
+    weights: Option<Weights>,
+    weights_missing: AtomicU64,
     /// Largest id and one.
     end: AtomicU64,
 }
@@ -135,6 +140,8 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
         },
         edges: AtomicU64::new(0),
         loops: AtomicU64::new(0),
+        weights: Weights::of(build.source.columns()),
+        weights_missing: AtomicU64::new(0),
         end: AtomicU64::new(0),
     };
     let bucketer = || Bucketer::new(shift, build.options, value_bytes);
@@ -154,6 +161,9 @@ impl Shared {
         let sources = self.see(&batch.sources)?;
         let largest = sources.max(self.see(&batch.targets)?);
         self.edges.fetch_add(batch.len() as u64, Relaxed);
+        if let Some(weights) = &self.weights {
+            self.weights_missing.fetch_add(weights.missing(batch)?, Relaxed);
+        }
         let (chunk, loops) = bucketer.sort(number, batch, largest.unwrap_or(0));
         self.loops.fetch_add(loops, Relaxed);
         Ok(self.store.add(chunk)?)
@@ -236,6 +246,7 @@ impl Shared {
             ranks,
             edges: self.edges.into_inner(),
             self_loops: self.loops.into_inner(),
+            weights_missing: self.weights_missing.into_inner(),
             distinct: seen.distinct.unwrap_or(0),
         })
     }

@@ -30,6 +30,7 @@ mod store;
 mod table;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use std::path::PathBuf;
 
@@ -97,6 +98,8 @@ pub struct Built {
     pub self_loops_dropped: u64,
     /// Edges left out because an equal one is kept; with `symmetrise`, counted after the reverses were added.
     pub duplicates_merged: u64,
+    /// Edges of the input whose weight is missing, which is NaN.
+    pub weights_missing: u64,
     /// Whether ids were compacted; the dataset then has the original ones.
     pub compacted: bool,
 }
@@ -193,6 +196,7 @@ impl Build<'_> {
             edges_read: ingested.edges,
             self_loops_dropped: dropped,
             duplicates_merged: ingested.edges - dropped + reverses - num_edges,
+            weights_missing: ingested.weights_missing,
             compacted: keys.is_some() || ingested.ranks.is_some(),
         })
     }

@@ -179,8 +179,8 @@ impl SnapEdges {
         let (source, target) = (id()?, id()?);
         for column in &self.columns {
             let field = fields.next().ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
-            let value = real::<f32>(field).filter(|value| !value.is_nan());
-            let value = value.ok_or_else(|| format!("expected a value of {}, found {}", column.name, shown(field)))?;
+            let value = real::<f32>(field)
+                .ok_or_else(|| format!("expected a value of {}, found {}", column.name, shown(field)))?;
             batch.values.extend_from_slice(&value.to_le_bytes());
         }
         batch.push(source, target);

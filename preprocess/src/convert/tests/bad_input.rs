@@ -172,6 +172,38 @@ fn snap_lines() {
 }
 
 #[test]
+fn one_rule_for_weights_of_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    type Written = fn(&str) -> String;
+    let formats: [(&str, Written); 3] = [
+        ("x.mtx", |weight| format!("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 0.5\n2 3 {weight}\n")),
+        ("x.csv", |weight| format!("src,dst,weight\n0,1,0.5\n1,2,{weight}\n")),
+        ("x.txt", |weight| format!("0 1 0.5\n1 2 {weight}\n")),
+    ];
+    for (name, text) in formats {
+        let path = folder.path().join(name);
+        let options = ConvertOptions {
+            read: ReadOptions { edge_columns: (name == "x.txt").then(|| vec!["weight".into()]), ..Default::default() },
+            ..Default::default()
+        };
+        for odd in ["inf", "-inf"] {
+            std::fs::write(&path, text(odd)).unwrap();
+            let message = message(&path, &options);
+            assert!(message.contains(&format!("has the weight {odd}: expected a finite number")), "{name}: {message}");
+        }
+        std::fs::write(&path, text("nan")).unwrap();
+        let (_folder, dataset) = convert_new(&path, &options).unwrap();
+        assert_eq!(dataset.manifest().provenance.facts["weights_missing"], 1, "{name}");
+        let column = dataset.edge_column("weight").unwrap();
+        let weights: Vec<f64> = match column.as_slice::<f32>() {
+            Ok(weights) => weights.iter().map(|&weight| weight.into()).collect(),
+            Err(_) => column.as_slice().unwrap().to_vec(),
+        };
+        assert!(weights[0] == 0.5 && weights[1].is_nan(), "{name}: {weights:?}");
+    }
+}
+
+#[test]
 fn inputs_of_no_known_format() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("edges.txt");

@@ -1,0 +1,59 @@
+//! The rule for edge weights, whatever the format: a missing one is kept as NaN and counted, an infinite one is refused.
+
+use std::ops::Range;
+
+use crate::edges::{EdgeBatch, EdgeColumn, ValueType, row_bytes};
+use crate::{Error, Result};
+
+/// The name that every reader gives the column of edge weights.
+pub const WEIGHT: &str = "weight";
+
+/// Where the weight of an edge is among its values.
+pub struct Weights {
+    /// Bytes from the weight's first to its last among those of an edge's columns.
+    bytes: Range<usize>,
+    /// Bytes of all columns.
+    row: usize,
+    /// Reads one number from so many bytes.
+    read: (usize, fn(&[u8]) -> f64),
+}
+
+impl Weights {
+    /// `None` where edges have no weights, or integers.
+    pub fn of(columns: &[EdgeColumn]) -> Option<Self> {
+        let at = columns.iter().position(|column| column.name == WEIGHT)?;
+        let read: fn(&[u8]) -> f64 = match columns[at].value {
+            ValueType::F32 => |bytes| bytes.first_chunk().map_or(f64::NAN, |&bytes| f32::from_le_bytes(bytes).into()),
+            ValueType::F64 => |bytes| bytes.first_chunk().map_or(f64::NAN, |&bytes| f64::from_le_bytes(bytes)),
+            ValueType::I64 => return None,
+        };
+        let bytes = row_bytes(&columns[..at])..row_bytes(&columns[..=at]);
+        Some(Self { bytes, row: row_bytes(columns), read: (columns[at].value.bytes(), read) })
+    }
+
+    /// The number of edges of `batch` without a weight. Fails at the first infinite one.
+    pub fn missing(&self, batch: &EdgeBatch) -> Result<u64> {
+        let (size, read) = self.read;
+        let mut missing = 0;
+        for (edge, values) in batch.values.chunks_exact(self.row).enumerate() {
+            let weights = || values[self.bytes.clone()].chunks_exact(size).map(read);
+            if let Some(weight) = weights().find(|weight| weight.is_infinite()) {
+                let [source, target] = [batch.sources[edge], batch.targets[edge]].map(|id| name(batch, id));
+                return Err(Error::Graph(format!(
+                    "the edge from {source} to {target} has the weight {weight}: expected a finite number, or NaN or nothing \
+                     where there is none"
+                )));
+            }
+            missing += u64::from(weights().any(f64::is_nan));
+        }
+        Ok(missing)
+    }
+}
+
+/// The vertex as the input names it.
+fn name(batch: &EdgeBatch, id: u64) -> String {
+    match batch.names.iter().find(|(hash, _)| *hash == id) {
+        Some((_, name)) => format!("`{}`", name.escape_debug()),
+        None => id.to_string(),
+    }
+}
