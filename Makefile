@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-accuracy bench-gpu bench-scale fuzz lint clean bench-split
+.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -53,6 +53,10 @@ $(python_env)/ready: python/tests/requirements.txt
 	python3 -m venv --clear $(python_env)
 	$(python_env)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
 	touch $@
+
+test-faults: setup ## kill every command at 200 moments, flip 1,000 bits of artifacts (SEED=n repeats a run)
+	cargo build
+	python3 tests/faults/run.py target/debug/gsplit $(if $(SEED),--seed $(SEED))
 
 test-python: $(python_env)/ready ## lint, type-check and test the Python package (python/)
 	cd python && ../$(python_env)/bin/ruff check && ../$(python_env)/bin/ruff format --check

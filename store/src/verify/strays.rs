@@ -87,7 +87,7 @@ impl Listed {
     fn problem(&self, name: &str) -> Option<String> {
         let Self::Names(names, document) = self else { return None };
         let is_hidden = name.starts_with('.') && !name.contains('/');
-        let is_note = name.rsplit('/').next().is_some_and(|file| file.starts_with(check::NOTE));
+        let is_note = name.rsplit('/').next() == Some(check::NOTE);
         if is_hidden || is_note || names.iter().any(|listed| listed == name) {
             return None;
         }
