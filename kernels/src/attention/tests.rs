@@ -54,7 +54,7 @@ fn naive(op: &Attention<'_>, [rows, from_source, from_target]: [&[f64]; 3]) -> V
     out
 }
 
-fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
+fn for_each_case(mut body: impl FnMut(&str, &Attention<'_>, [Vec<f32>; 3])) {
     let shapes = [(1, 1, 0, 0), (3, 7, 0, 0), (20, 50, 4, 0), (60, 90, 5, 1000)];
     for (case, (targets, sources, degree, hub)) in shapes.into_iter().enumerate() {
         let (edges, vertices) = (edges(case as u32, targets, sources, degree, hub), vertices(targets));

@@ -86,9 +86,14 @@ fn gradients(found: &mut [DeviceBuffer<f32>; 3]) -> DeviceAttentionGradient<'_, 
     DeviceAttentionGradient { rows, from_source, from_target }
 }
 
-/// Attention over rows that are kept as `T`: that over the same rows in f32, with the gradients of rows rounded once.
-fn rounded_rows<T: Rounded>() {
+/// Attention over rows that are kept as `T`: that over the same rows in f32, with the gradients of rows rounded once. Every `step`th case
+/// from the `first`.
+fn rounded_rows<T: Rounded>(first: usize, step: usize) {
+    let mut cases = 0..;
     for_each_case(|name, host, [rows, from_source, from_target]| {
+        if cases.next().is_some_and(|case: usize| case % step != first) {
+            return;
+        }
         let gpu = gpu_of(name);
         let edges = DeviceEdges::upload(&gpu, host.edges).unwrap();
         let vertices = gpu.upload(&vertices(host.edges.num_targets())).unwrap();
@@ -156,8 +161,15 @@ fn rounded_rows<T: Rounded>() {
 
 #[test]
 fn attention_over_rounded_rows_is_that_over_the_same_rows() {
-    rounded_rows::<bf16>();
-    rounded_rows::<f16>();
+    rounded_rows::<bf16>(0, 2);
+    rounded_rows::<f16>(1, 2);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn attention_over_rounded_rows_of_every_case_is_that_over_the_same_rows() {
+    rounded_rows::<bf16>(0, 1);
+    rounded_rows::<f16>(0, 1);
 }
 
 #[test]

@@ -71,13 +71,24 @@ fn one_part_a_server_is_a_flat_partition() {
 
 #[test]
 fn oracle_promises_are_kept_on_servers() {
+    promises_are_kept_on_servers(1);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn oracle_promises_are_kept_on_servers_with_all_weights() {
+    promises_are_kept_on_servers(3);
+}
+
+/// Each graph with `ways` of three weights and qualities.
+fn promises_are_kept_on_servers(ways: usize) {
     let shapes = large_shapes().into_iter().chain(graphs()).chain((0..40).map(random_graph));
     for (i, graph) in shapes.enumerate() {
         let dataset = graph.dataset();
         let presample = graph.presample(&dataset);
-        for (weights, quality) in
-            [(Weights::Unit, Quality::High), (Weights::Presampled, Quality::Default), (Weights::Degree, Quality::Fast)]
-        {
+        let all =
+            [(Weights::Unit, Quality::High), (Weights::Presampled, Quality::Default), (Weights::Degree, Quality::Fast)];
+        for (weights, quality) in all.into_iter().cycle().skip(i % 3).take(ways) {
             let shapes = [(2, 2), (4, 2), (6, 3), (8, 2), (9, 3), (64, 8)];
             let n = dataset.num_vertices() as u32;
             for (parts, servers) in shapes.into_iter().filter(|&(parts, _)| parts <= n).skip(i % 2).step_by(2) {
