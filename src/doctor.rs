@@ -2,11 +2,14 @@
 
 mod advice;
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::{fs, thread};
 
 use anyhow::Result;
-use gsplit_kernels::{CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, pinned_copy_speed};
+use gsplit_kernels::{
+    CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_avx512, has_bf16, pinned_copy_speed, processor,
+};
 use gsplit_preprocess::memory::{machine, shown};
 use serde_json::{Value, json};
 
@@ -40,6 +43,8 @@ pub fn run(_args: Args, ui: &Ui) -> Result<()> {
         Err(problem) => ui.say(format_args!("  launcher   {problem}")),
     }
     say_training(&training, ui);
+    let products = products(&training);
+    products.iter().flatten().for_each(|found| say_products(found, ui));
     say_libraries(&survey, ui);
     for gpu in &gpus {
         gpu.say(ui);
@@ -62,6 +67,7 @@ pub fn run(_args: Args, ui: &Ui) -> Result<()> {
         "training": match &training { Training::Works(version) => json!({ "works": true, "program": version }),
             Training::NotBuilt => json!({ "works": false, "built": false }),
             Training::Fails(reason) => json!({ "works": false, "built": true, "reason": reason }) },
+        "products": products,
         "driver": library_json(&survey.driver),
         "nvrtc": library_json(&survey.compiler),
         "nccl": library_json(&survey.nccl),
@@ -89,22 +95,15 @@ struct Host {
 
 impl Host {
     fn look() -> Self {
-        let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let field = |name: &str| {
-            let line = text.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name))?;
-            Some(line.split_once(':')?.1.trim().to_string())
-        };
-        let flags = field("flags").or(field("Features")).unwrap_or_default();
-        let has = |flag: &str| flags.split_whitespace().any(|found| found == flag);
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
         let available = available.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
         let memory_bytes = machine();
         Self {
-            processor: field("model name").unwrap_or_else(|| std::env::consts::ARCH.to_string()),
+            processor: processor(),
             threads: thread::available_parallelism().map_or(1, usize::from),
-            avx512: has("avx512f"),
-            bf16: ["avx512_bf16", "amx_bf16", "bf16"].into_iter().any(has),
+            avx512: has_avx512(),
+            bf16: has_bf16(),
             memory_bytes,
             available_bytes: available.map(|kib| (kib << 10).min(memory_bytes)),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
@@ -142,12 +141,17 @@ enum Training {
     Fails(String),
 }
 
+/// The program beside this one that loads libtorch.
+fn trainer() -> std::io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("gsplit-train"))
+}
+
 fn training() -> Training {
     if !cfg!(feature = "train") {
         return Training::NotBuilt;
     }
-    let program = match std::env::current_exe() {
-        Ok(program) => program.with_file_name("gsplit-train"),
+    let program = match trainer() {
+        Ok(program) => program,
         Err(error) => return Training::Fails(format!("cannot find gsplit's own executable: {error}")),
     };
     match Command::new(&program).arg("--version").output() {
@@ -164,6 +168,23 @@ fn training() -> Training {
             Training::Fails(format!("{said}; run `make setup`, which finds or fetches libtorch, and build again"))
         }
     }
+}
+
+/// What computes dense products here, for each type of factors: as `gsplit-train` finds it, which times engines where it has not yet.
+fn products(training: &Training) -> Option<Vec<Value>> {
+    let Training::Works(_) = training else { return None };
+    let output = Command::new(trainer().ok()?).args(["products", "--json"]).output().ok()?;
+    let said: Value = serde_json::from_slice(&output.stdout).ok()?;
+    said["products"].as_array().cloned()
+}
+
+fn say_products(found: &Value, ui: &Ui) {
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_string();
+    let rates = found["gflops"].as_array().into_iter().flatten();
+    let rates: Vec<String> =
+        rates.map(|rate| format!("{} {:.0}", word(&rate[0]), rate[1].as_f64().unwrap_or_default())).collect();
+    let timed = if rates.is_empty() { "not timed".into() } else { format!("GFLOP/s: {}", rates.join(", ")) };
+    ui.say(format_args!("  products   {} by {} ({timed})", word(&found["dtype"]), word(&found["engine"])));
 }
 
 fn say_training(training: &Training, ui: &Ui) {

@@ -42,8 +42,7 @@ pub struct Args {
 
 /// Infers, and prints the scores.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    // torch's own products depend on the number of threads in the last bits; those of the gemm crate do not.
-    environment::set(&[environment::IDLE_THREADS_SLEEP, ("GSPLIT_GEMM", "gemm")])?;
+    environment::set(&[environment::IDLE_THREADS_SLEEP])?;
     let started = Instant::now();
     let dataset = Dataset::open(&args.dataset)?;
     check_outputs(&args, &dataset)?;

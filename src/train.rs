@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{ArgMatches, ValueEnum};
-use gsplit_store::Dataset;
+use gsplit_store::{Dataset, Progress};
+use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
-    EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace, TrainConfig,
-    foreign_events, is_csv_log, is_json_log, train,
+    Device, Dtype, EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace,
+    TrainConfig, foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -96,6 +97,10 @@ pub struct Args {
     /// [default: all threads do both]
     #[arg(long, value_name = "N")]
     sample_threads: Option<usize>,
+    /// With --device cpu, what computes dense products; losses are the same up to rounding [default: the fastest on this machine,
+    /// timed once: gsplit doctor]
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    products: Option<Products>,
     /// Where feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     load_features: FeaturePlace,
@@ -156,6 +161,8 @@ impl Args {
         around.insert("log_every".to_string(), self.log_every.into());
         let place = self.load_features.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("load_features".to_string(), place.into());
+        let products = self.products.and_then(|products| products.to_possible_value());
+        around.insert("products".to_string(), json!(products.map(|value| value.get_name().to_string())));
         let topology = self.topology.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("topology".to_string(), topology.into());
         around
@@ -231,6 +238,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         tensorboard: args.tensorboard,
         log_every: args.log_every,
         threads: ui.threads(),
+        products: args.products,
         features: args.load_features,
         prefetch: args.prefetch,
         sample_threads: args.sample_threads,
@@ -244,6 +252,13 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };
+    if config.device == Device::Cpu
+        && config.model.dtype == Dtype::Bf16
+        && options.products.is_none()
+        && !Engine::of(Dtype::Bf16).by_instructions()
+    {
+        ui.note("--dtype bf16 saves no time on this processor: products are those of f32, of rounded factors (gsplit doctor)");
+    }
     let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(in_place)?;
     if let Some(line) = ending(&summary, config) {
         ui.say(line);

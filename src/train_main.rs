@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::{arguments, ui};
 use gsplit_store::Allocator;
+use gsplit_trainer::Dtype;
+use gsplit_trainer::operator::calibrated;
 
 mod bench;
 mod compare;
@@ -33,6 +35,9 @@ enum Command {
     Infer(infer::Args),
     Compare(compare::Args),
     Bench(bench::Args),
+    /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
+    #[command(hide = true)]
+    Products,
 }
 
 impl Command {
@@ -55,6 +60,11 @@ fn main() -> ExitCode {
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(args, ui),
             Command::Bench(args) => bench::run(args, ui),
+            Command::Products => {
+                let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
+                ui.json(&serde_json::json!({ "products": found }));
+                Ok(())
+            }
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }

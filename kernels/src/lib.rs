@@ -18,6 +18,7 @@ mod edges;
 mod error;
 mod gather;
 mod group;
+mod machine;
 mod norm;
 mod optimizer;
 mod philox;
@@ -63,6 +64,7 @@ pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
     ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
 };
+pub use machine::{cache_folder, has_avx512, processor};
 pub use norm::{
     ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
     divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,

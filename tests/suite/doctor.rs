@@ -11,6 +11,8 @@ fn doctor_knows_the_machine_and_what_to_do() {
     assert!(found["host"]["threads"].as_u64().unwrap() > 0, "{found}");
     assert!(found["host"]["memory_bytes"].as_u64().unwrap() > 1 << 20, "{found}");
     assert_eq!(found["training"]["works"], cfg!(feature = "train"), "{found}");
+    let products = found["products"].as_array().map_or(0, Vec::len);
+    assert_eq!(products, if cfg!(feature = "train") { 2 } else { 0 }, "{found}");
     for library in ["driver", "nvrtc", "nccl"] {
         let library = &found[library];
         let there = library["path"].as_str().is_some_and(|path| fs::exists(path).unwrap());

@@ -179,6 +179,27 @@ fn mini_batches_are_logged_and_prepared_by_threads_of_their_own() {
     assert!(told.starts_with("error: run.toml:") && told.contains("needs --prefetch 1"), "{told}");
 }
 
+#[test]
+fn engines_of_dense_products_differ_in_rounding_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    fs::write(folder.join("run.toml"), SMALL).unwrap();
+    let train = |args: &[&str]| losses(&json(folder, &[&["train", "ds", "--config", "run.toml"], args].concat()));
+    for dtype in ["f32", "bf16"] {
+        let [gemm, torch] = ["gemm", "torch"].map(|engine| train(&["--dtype", dtype, "--products", engine]));
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-3 * a.abs();
+        assert!(gemm.iter().zip(&torch).all(near), "{dtype}: {gemm:?} {torch:?}");
+        // Sums of so few products of rounded factors are exact in f32.
+        assert_eq!(gemm == torch, dtype == "bf16");
+    }
+    assert_ne!(train(&["--dtype", "bf16"]), train(&[]));
+    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--products", "own"], 2);
+    assert!(told.contains("--products own needs --dtype bf16"), "{told}");
+    let told = fails(folder, &["train", "ds", "--config", "run.toml", "--products", "gemm", "--device", "cuda"], 2);
+    assert!(told.contains("--products is for --device cpu"), "{told}");
+}
+
 /// Runs gsplit with what a launcher would set, which must fail with `code`; its last line.
 fn launched(folder: &Path, variables: &str, args: &[&str], code: i32) -> String {
     let pairs = variables.split_whitespace().filter_map(|pair| pair.split_once('='));

@@ -10,6 +10,7 @@
 use std::time::Instant;
 
 use gsplit_kernels::{Aggregation, Draws, Edges, Reduce, Stream, StreamKey, gather_rows};
+use gsplit_trainer::Dtype;
 use gsplit_trainer::operator::{Engine, Finish, Place, linear};
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
@@ -25,8 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Seconds of the fastest of several rounds, for each of the bodies, which take turns.
-fn fastest<const N: usize>(mut bodies: [&mut dyn FnMut(); N]) -> [f64; N] {
-    let mut best = [f64::INFINITY; N];
+fn fastest(bodies: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
+    let mut best = vec![f64::INFINITY; bodies.len()];
     for _ in 0..ROUNDS {
         for (body, best) in bodies.iter_mut().zip(&mut best) {
             let started = Instant::now();
@@ -39,40 +40,31 @@ fn fastest<const N: usize>(mut bodies: [&mut dyn FnMut(); N]) -> [f64; N] {
 
 /// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024, forwards and backwards.
 fn products() -> Result<(), Box<dyn std::error::Error>> {
-    println!("rows x in x out            forward            forward and backward, GFLOP/s: gemm, torch, bf16");
+    let engines: Vec<Engine> = [Dtype::F32, Dtype::Bf16].into_iter().flat_map(Engine::candidates).collect();
+    println!("GFLOP/s of rows x in x out: forward, forward and backward");
     for [rows, input, output] in [[110_000, 200, 256], [14_000, 512, 256], [1_024, 512, 47]] {
         let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
         let x = matrix(rows, input);
         let w = matrix(input, output).set_requires_grad(true);
-        let operations = 2.0 * (rows * input * output) as f64;
-        let forward = |engine| {
-            tch::no_grad(|| linear(&Place::Host(engine), &x, &w, None, Finish::default()))
-                .map(drop)
-                .unwrap_or_default();
-        };
-        let both = |engine| {
-            if let Ok(y) = linear(&Place::Host(engine), &x, &w, None, Finish::default()) {
-                y.sum(Kind::Float).backward();
-            }
-        };
-        let [gemm, torch, bf16, gemm_both, torch_both, bf16_both] = fastest([
-            &mut || forward(Engine::Gemm),
-            &mut || forward(Engine::Torch),
-            &mut || forward(Engine::Bf16),
-            &mut || both(Engine::Gemm),
-            &mut || both(Engine::Torch),
-            &mut || both(Engine::Bf16),
-        ]);
-        let rate = |times: f64, seconds: f64| times * operations / seconds / 1e9;
-        println!(
-            "{rows:>7} x {input} x {output:>3}  {:>8.0} {:>8.0} {:>8.0} {:>20.0} {:>8.0} {:>8.0}",
-            rate(1.0, gemm),
-            rate(1.0, torch),
-            rate(1.0, bf16),
-            rate(2.0, gemm_both),
-            rate(2.0, torch_both),
-            rate(2.0, bf16_both)
-        );
+        let product = |engine| linear(&Place::Host(engine), &x, &w, None, Finish::default());
+        let forward = |engine| tch::no_grad(|| product(engine)).map(drop).unwrap_or_default();
+        let both = |engine| product(engine).map(|y| y.sum(Kind::Float).backward()).unwrap_or_default();
+        let mut bodies: Vec<Box<dyn FnMut() + '_>> = Vec::new();
+        for &engine in &engines {
+            bodies.push(Box::new(move || forward(engine)));
+            bodies.push(Box::new(move || both(engine)));
+        }
+        let seconds = fastest(&mut bodies);
+        let operations = 2.0 * (rows * input * output) as f64 / 1e9;
+        println!("{rows} x {input} x {output}");
+        for (engine, seconds) in engines.iter().zip(seconds.chunks_exact(2)) {
+            println!(
+                "  {:<16} {:>6.0} {:>6.0}",
+                format!("{engine:?}"),
+                operations / seconds[0],
+                2.0 * operations / seconds[1]
+            );
+        }
     }
     Ok(())
 }
@@ -95,18 +87,19 @@ fn rows() -> Result<(), Box<dyn std::error::Error>> {
     let row = |v: u32| &table[v as usize * DIM..][..DIM];
     let [mut gathered, mut copied, mut reused] = [(); 3].map(|()| vec![0f32; SOURCES * DIM]);
     let (mut out, mut fused) = (vec![0f32; TARGETS * 2 * DIM], vec![0f32; TARGETS * 2 * DIM]);
-    let [copy, gather, two_steps, one_step] = fastest([
-        &mut || {
+    let seconds = fastest(&mut [
+        Box::new(|| {
             let pairs = copied.par_chunks_mut(64 * DIM).zip(table.par_chunks(64 * DIM));
             pairs.for_each(|(to, from)| to.copy_from_slice(&from[..to.len()]));
-        },
-        &mut || gather_rows(row, &vertices, DIM, &mut gathered).unwrap_or_default(),
-        &mut || {
+        }),
+        Box::new(|| gather_rows(row, &vertices, DIM, &mut gathered).unwrap_or_default()),
+        Box::new(|| {
             gather_rows(row, &vertices, DIM, &mut reused).unwrap_or_default();
             op.forward(|s| &reused[s as usize * DIM..][..DIM], DIM, &mut out).unwrap_or_default();
-        },
-        &mut || op.forward(|s| row(vertices[s as usize]), DIM, &mut fused).unwrap_or_default(),
+        }),
+        Box::new(|| op.forward(|s| row(vertices[s as usize]), DIM, &mut fused).unwrap_or_default()),
     ]);
+    let [copy, gather, two_steps, one_step] = seconds[..] else { unreachable!("four bodies") };
     let rate = |seconds: f64| (SOURCES * DIM * 4) as f64 / seconds / 1e9;
     println!("consecutive copy {:.1} GB/s, gather {:.1} GB/s of rows", rate(copy), rate(gather));
     println!("gather, then aggregate {:.1} ms; aggregate where they lie {:.1} ms", two_steps * 1e3, one_step * 1e3);

@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::cache::RowPlacement;
 use crate::job::FeaturePlace;
 use crate::model::OwnLayer;
+use crate::operator::Products;
 use crate::place::GpuList;
 use crate::process::Process;
 use crate::ranks::Abandon;
@@ -40,6 +41,8 @@ pub struct RunOptions {
     /// compute, and rayon's global pool should have as many. Losses are the same with any number, but for the last
     /// bits of torch's own sums, which depend on how many threads compute.
     pub sample_threads: Option<usize>,
+    /// What computes dense products on the host; what suits this machine when `None`. Losses are the same up to rounding.
+    pub products: Option<Products>,
     /// Where feature rows are read from.
     pub features: FeaturePlace,
     /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one

@@ -16,7 +16,7 @@ use tch::{Kind, Tensor};
 
 use crate::autograd::{TensorValue, device_values_mut_of};
 use crate::config::{Device, Dtype, TrainConfig};
-use crate::operator::Engine;
+use crate::operator::{Engine, Products};
 use crate::options::RunOptions;
 use crate::{Error, Result, autograd};
 
@@ -161,7 +161,24 @@ impl std::fmt::Display for GpuList {
 /// # Errors
 /// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
 pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
-    Ok(named_places(config, options)?.into_iter().map(|place| place.with_dtype(config.model.dtype)).collect())
+    let dtype = config.model.dtype;
+    if config.device == Device::Cuda && options.products.is_some() {
+        return Err(Error::Option("--products is for --device cpu: leave it out".into()));
+    }
+    let place = |place| match place {
+        Place::Host(_) => Ok(Place::Host(engine(options.products, dtype)?)),
+        place => Ok(place.with_dtype(dtype)),
+    };
+    named_places(config, options)?.into_iter().map(place).collect()
+}
+
+/// The engine of the host's dense products that `products` asks for; this machine's when `None`.
+fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
+    let Some(products) = products else { return Ok(Engine::of(dtype)) };
+    Engine::named(products, dtype).ok_or_else(|| {
+        let needed = "--products own needs --dtype bf16 and a processor with AVX-512 BF16";
+        Error::Option(format!("{needed}: leave it out, or name another"))
+    })
 }
 
 /// [`places`] for f32.

@@ -58,7 +58,7 @@ pub enum Dtype {
     #[default]
     F32,
     /// bfloat16, summed in f32; weights, their gradients and checkpoints stay f32. On a CPU products alone: up to twice as fast
-    /// where the processor has AVX-512 BF16 (`gsplit doctor`), far slower elsewhere. On a GPU all rows and their gradients too,
+    /// where instructions for bf16 are (`gsplit doctor`), no faster elsewhere. On a GPU all rows and their gradients too,
     /// features and what ranks exchange included: half the memory
     Bf16,
     /// IEEE half precision, on GPUs alone: as bf16 there, three more bits for numbers up to 65504. Losses are scaled for it,

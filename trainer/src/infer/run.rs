@@ -14,6 +14,7 @@ use crate::config::{Device, Dtype, TaskKind};
 use crate::evaluate::Scores;
 use crate::metric::{Metric, largest};
 use crate::model::OwnLayer;
+use crate::operator::Engine;
 use crate::place::{GpuList, Place, check_host_dtype};
 use crate::source::{FeatureSource, Pinned};
 use crate::task::Labels;
@@ -192,7 +193,8 @@ fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
             // Any other place computes f16 in f32.
             let dtype = if config.dtype.is_none() && trained == Dtype::F16 { Dtype::F32 } else { dtype };
             check_host_dtype(dtype)?;
-            Ok(vec![Place::host().with_dtype(dtype)])
+            // torch's own products depend on the number of threads in the last bits; tiles do not.
+            Ok(vec![Place::Host(Engine::in_tiles(dtype))])
         }
         (Device::Cpu, Some(_)) => Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into())),
         (Device::Cuda, _) => gpus.iter().map(|&gpu| Ok(Place::open(gpu)?.with_dtype(dtype))).collect(),

@@ -1,44 +1,86 @@
-//! What computes dense products.
+//! What computes dense products on the host.
 //!
-//! For f32 the one of two that suits this machine: the `gemm` crate uses AVX-512 where the processor has it; torch's MKL does so
-//! on Intel's processors only, and takes AVX2 elsewhere. Without AVX-512, torch's own is chosen. `GSPLIT_GEMM=torch`
-//! or `GSPLIT_GEMM=gemm` chooses by hand, for measurements. For bf16 it is [`product_bf16`](gsplit_kernels::product_bf16).
+//! Which engine is fastest depends on the processor: torch's MKL uses AVX-512 on Intel's processors only, and instructions for bf16 are
+//! twice as fast as those for f32 on some processors, slower on others. So the engines are timed once on a machine (`calibrate.rs`), and the
+//! choice is kept: later runs there have the same sums, to the bit.
 
 use std::sync::OnceLock;
 
+use gsplit_kernels::has_bf16;
+use serde::{Deserialize, Serialize};
+
+use super::calibrate::calibrated;
 use crate::config::Dtype;
 
-/// What computes dense products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What computes dense products on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Engine {
-    /// The `gemm` crate.
+    /// The `gemm` crate, in tiles.
     Gemm,
-    /// torch's own.
+    /// torch's own, with whole matrices.
     Torch,
-    /// Of factors rounded to bf16.
+    /// Instructions for bf16, in tiles ([`product_bf16`](gsplit_kernels::product_bf16)).
     Bf16,
+    /// The `gemm` crate, of factors that are rounded to bf16 first.
+    GemmOfRounded,
+    /// torch's own, of factors that are rounded to bf16 first.
+    TorchOfRounded,
+}
+
+/// Whose engine computes dense products on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Products {
+    /// The gemm crate's, in tiles
+    Gemm,
+    /// torch's (MKL), with whole matrices
+    Torch,
+    /// gsplit's own, with the processor's instructions for bf16; for --dtype bf16
+    Own,
 }
 
 impl Engine {
-    /// The engine of this process for factors of this type.
+    /// The engine of this machine for factors of this type.
     pub fn of(dtype: Dtype) -> Self {
-        static F32: OnceLock<Engine> = OnceLock::new();
+        static ENGINES: [OnceLock<Engine>; 2] = [const { OnceLock::new() }; 2];
+        // Nobody asks the host for f16.
+        *ENGINES[usize::from(dtype == Dtype::Bf16)].get_or_init(|| calibrated(dtype).engine)
+    }
+
+    /// One whose results do not depend on the number of threads.
+    pub fn in_tiles(dtype: Dtype) -> Self {
+        Self::candidates(dtype).into_iter().find(|engine| engine.takes_tiles()).unwrap_or(Self::Gemm)
+    }
+
+    /// That of `products` for factors of this type. `None` where there is no such engine, or this processor cannot.
+    pub fn named(products: Products, dtype: Dtype) -> Option<Self> {
+        let engine = match (products, dtype == Dtype::Bf16) {
+            (Products::Gemm, false) => Self::Gemm,
+            (Products::Torch, false) => Self::Torch,
+            (Products::Gemm, true) => Self::GemmOfRounded,
+            (Products::Torch, true) => Self::TorchOfRounded,
+            (Products::Own, true) => Self::Bf16,
+            (Products::Own, false) => return None,
+        };
+        Self::candidates(dtype).contains(&engine).then_some(engine)
+    }
+
+    /// Those that compute with factors of this type on this processor. The first is taken unless another is clearly faster.
+    pub fn candidates(dtype: Dtype) -> Vec<Self> {
         match dtype {
-            Dtype::Bf16 => Self::Bf16,
-            // Nobody asks the host for f16.
-            Dtype::F32 | Dtype::F16 => *F32.get_or_init(|| match std::env::var("GSPLIT_GEMM").as_deref() {
-                Ok("torch") => Self::Torch,
-                Ok("gemm") => Self::Gemm,
-                _ if has_avx512() => Self::Gemm,
-                _ => Self::Torch,
-            }),
+            Dtype::F32 | Dtype::F16 => vec![Self::Gemm, Self::Torch],
+            Dtype::Bf16 if has_bf16() => vec![Self::Bf16, Self::GemmOfRounded, Self::TorchOfRounded],
+            Dtype::Bf16 => vec![Self::GemmOfRounded, Self::TorchOfRounded],
         }
     }
-}
 
-fn has_avx512() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    return std::arch::is_x86_feature_detected!("avx512f");
-    #[cfg(not(target_arch = "x86_64"))]
-    false
+    /// Whether it takes less than a product of f32: by instructions for rounded factors.
+    pub fn by_instructions(self) -> bool {
+        self == Self::Bf16
+    }
+
+    /// Whether it computes tiles of rows, on rayon's threads.
+    pub(super) fn takes_tiles(self) -> bool {
+        matches!(self, Self::Gemm | Self::Bf16 | Self::GemmOfRounded)
+    }
 }

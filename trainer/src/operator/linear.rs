@@ -2,7 +2,7 @@
 //!
 //! Backwards the gradient of the product is made from `y` and the gradient of `y`; two products then give those of `W` and
 //! `x`, the latter only if it is asked for (never for features). By torch, on the host or a GPU, with whole matrices, by the
-//! other engines in tiles (`tiles.rs`).
+//! other engines in tiles (`tiles.rs`); which it is on the host: [`Engine`].
 //!
 //! On a GPU that computes in bf16 or f16 all factors are rounded to it, the sums of a product are f32, and so are the gradients of `W`
 //! and `b`; that of `x` is of `x`'s type. What is kept for backward is kept rounded.
@@ -35,7 +35,7 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
     let (x, w) = (factor(place, &input.detach().contiguous())?, factor(place, &weight.detach().contiguous())?);
     let sizes = Sizes { rows, input: width, output };
     let result = match place {
-        Place::Host(engine) if *engine != Engine::Torch => {
+        Place::Host(engine) if engine.takes_tiles() => {
             let bias = bias.map(|bias| bias.detach().contiguous());
             let bias = bias.as_ref().map(values).transpose()?;
             filled_with_room([rows, output], finish.room, |out| {
@@ -47,14 +47,17 @@ pub fn linear(place: &Place, input: &Tensor, weight: &Tensor, bias: Option<&Tens
     let inputs: Vec<&Tensor> = [input, weight].into_iter().chain(bias).collect();
     let (kept, place, kind) = (result.shallow_clone(), place.clone(), input.kind());
     attach(&inputs, &[&x, &w, &kept], result, move |gradient| match &place {
-        Place::Host(engine) if *engine != Engine::Torch => in_tiles(*engine, sizes, &finish, &gradient),
+        Place::Host(engine) if engine.takes_tiles() => in_tiles(*engine, sizes, &finish, &gradient),
         place => in_whole(place, &finish, kind, &gradient),
     })
 }
 
-/// `tensor` as a factor of products at `place`.
+/// `tensor` as a factor of products at `place`. (Those that take tiles round them there.)
 fn factor(place: &Place, tensor: &Tensor) -> Result<Tensor> {
-    Ok(tensor.f_totype(place.row_kind())?)
+    match place {
+        Place::Host(Engine::TorchOfRounded) => Ok(tensor.f_totype(Kind::BFloat16)?.f_totype(Kind::Float)?),
+        _ => Ok(tensor.f_totype(place.row_kind())?),
+    }
 }
 
 /// a × b by torch, summed in f32, of type `out`.

@@ -12,6 +12,7 @@
 
 mod aggregate;
 mod attention;
+mod calibrate;
 mod dynamic;
 mod edges;
 mod engine;
@@ -29,9 +30,10 @@ pub use crate::ids::Ids;
 pub use crate::place::Place;
 pub use aggregate::{aggregate, aggregate_for_product, aggregate_max};
 pub use attention::attention;
+pub use calibrate::{Calibration, calibrated};
 pub use dynamic::dynamic_attention;
 pub use edges::Edges;
-pub use engine::Engine;
+pub use engine::{Engine, Products};
 pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};

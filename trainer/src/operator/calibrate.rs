@@ -1,0 +1,158 @@
+//! Which engine computes dense products fastest on this machine: timed once, then read from a file.
+//!
+//! Returns: the engine, and the GFLOP/s of each. Idea: the products of a small mini-batch, forwards and backwards, by each engine in turn;
+//! the fastest of a few rounds counts, since other work only slows them. The first engine stays unless another is clearly faster. Two runs whose engines differ differ in the last bits of their sums; so the first choice is kept
+//! (`$XDG_CACHE_HOME/gsplit/products`), for the processor and this version, whatever the number of threads. Where nothing can be
+//! kept, and in builds without optimisation, nothing is timed. Cost: some tenths of a second, once.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+use gsplit_kernels::{cache_folder, processor};
+use serde::{Deserialize, Serialize};
+use tch::{Device, Kind, Tensor};
+
+use super::{Engine, Finish, linear};
+use crate::config::Dtype;
+use crate::place::Place;
+
+/// Rows, and values of a row before and after, of each product.
+const SHAPES: [[i64; 3]; 3] = [[8192, 128, 256], [2048, 512, 256], [512, 512, 47]];
+const ROUNDS: usize = 3;
+/// How much faster another engine must be than the first. (On a Zen 3 torch's products tie with `gemm`'s tiles, and an epoch with them
+/// takes a tenth longer: whole matrices take fresh pages.)
+const CLEARLY: f64 = 1.1;
+
+/// The engine for one type of factors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Of this type.
+    pub dtype: Dtype,
+    /// The processor, as the system names it.
+    pub processor: String,
+    /// The fastest.
+    pub engine: Engine,
+    /// What each reached, by all threads of that time; empty where none was timed.
+    pub gflops: Vec<(Engine, f64)>,
+}
+
+/// The calibration of this machine for factors of this type: that of an earlier run, or made now.
+pub fn calibrated(dtype: Dtype) -> Calibration {
+    match cache_folder() {
+        Some(folder) if !cfg!(debug_assertions) => kept(&folder.join("products"), dtype, || timed(dtype)),
+        _ => untimed(dtype),
+    }
+}
+
+fn untimed(dtype: Dtype) -> Calibration {
+    Calibration { dtype, processor: processor(), engine: Engine::candidates(dtype)[0], gflops: Vec::new() }
+}
+
+/// The calibration that `folder` has for this processor, or `make`'s, if it can be kept there.
+fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Calibration {
+    let named = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let processor: String = processor().chars().map(named).collect();
+    let path = folder.join(format!("{processor}-{}-{dtype:?}.json", env!("CARGO_PKG_VERSION")));
+    let read = || -> Option<Calibration> {
+        let found: Calibration = serde_json::from_str(&fs::read_to_string(&path).ok()?).ok()?;
+        Engine::candidates(dtype).contains(&found.engine).then_some(found)
+    };
+    if let Some(found) = read() {
+        return found;
+    }
+    let keep = || -> std::io::Result<Calibration> {
+        fs::create_dir_all(folder)?;
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        let made = make();
+        file.write_all(&serde_json::to_vec(&made)?)?;
+        // Of several processes the first decides for all; what cannot be read decides nothing.
+        match file.persist_noclobber(&path) {
+            Ok(_) => Ok(made),
+            Err(taken) => match read() {
+                Some(found) => Ok(found),
+                None => taken.file.persist(&path).map(|_| made).map_err(|error| error.error),
+            },
+        }
+    };
+    keep().unwrap_or_else(|_| untimed(dtype))
+}
+
+fn timed(dtype: Dtype) -> Calibration {
+    let engines = Engine::candidates(dtype);
+    let threads = tch::get_num_threads();
+    tch::set_num_threads(rayon::current_num_threads() as i32);
+    let mut seconds = vec![f64::INFINITY; engines.len()];
+    let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
+    let factors =
+        SHAPES.map(|[rows, input, output]| [matrix(rows, input), matrix(input, output), matrix(rows, output)]);
+    // The first round warms up.
+    for round in 0..=ROUNDS {
+        for (&engine, best) in engines.iter().zip(&mut seconds) {
+            let started = Instant::now();
+            let done = factors.iter().all(|[x, w, g]| both_ways(engine, x, w, g).is_ok());
+            if done && round > 0 {
+                *best = best.min(started.elapsed().as_secs_f64());
+            }
+        }
+    }
+    tch::set_num_threads(threads);
+    // Forwards one product, backwards two.
+    let operations: f64 = SHAPES.iter().map(|shape| 6.0 * shape.iter().product::<i64>() as f64).sum();
+    let gflops: Vec<(Engine, f64)> =
+        engines.into_iter().zip(seconds).map(|(engine, seconds)| (engine, operations / seconds / 1e9)).collect();
+    let (first, rate) = gflops[0];
+    let best = gflops.iter().filter(|(_, other)| *other > CLEARLY * rate).max_by(|a, b| a.1.total_cmp(&b.1));
+    Calibration { dtype, processor: processor(), engine: best.map_or(first, |&(engine, _)| engine), gflops }
+}
+
+/// A product and both its gradients.
+fn both_ways(engine: Engine, x: &Tensor, w: &Tensor, gradient: &Tensor) -> crate::Result<()> {
+    let [x, w] = [x, w].map(|tensor| tensor.detach().set_requires_grad(true));
+    let y = linear(&Place::Host(engine), &x, &w, None, Finish::default())?;
+    crate::autograd::backward(&y, gradient)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_of_this_machine_is_timed() {
+        for dtype in [Dtype::F32, Dtype::Bf16] {
+            let found = timed(dtype);
+            let engines: Vec<Engine> = found.gflops.iter().map(|(engine, _)| *engine).collect();
+            assert_eq!(engines, Engine::candidates(dtype));
+            assert!(found.gflops.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0), "{found:?}");
+            assert!(engines.contains(&found.engine));
+        }
+    }
+
+    #[test]
+    fn the_first_choice_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("new");
+        let [first, second] = [Engine::Gemm, Engine::Torch].map(|engine| Calibration { engine, ..untimed(Dtype::F32) });
+        assert_eq!(kept(&folder, Dtype::F32, || first.clone()).engine, Engine::Gemm);
+        assert_eq!(kept(&folder, Dtype::F32, || second.clone()).engine, Engine::Gemm);
+        // One that another process kept meanwhile wins; one that is damaged, or for another processor, is replaced.
+        let path = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+        fs::remove_file(&path).unwrap();
+        let meanwhile = || {
+            fs::write(&path, serde_json::to_vec(&first).unwrap()).unwrap();
+            second.clone()
+        };
+        assert_eq!(kept(&folder, Dtype::F32, meanwhile).engine, Engine::Gemm);
+        for damaged in ["{", r#"{"dtype":"f32","processor":"x","engine":"bf16","gflops":[]}"#] {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(kept(&folder, Dtype::F32, || second.clone()).engine, Engine::Torch);
+            assert_eq!(kept(&folder, Dtype::F32, || first.clone()).engine, Engine::Torch);
+        }
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        // Where nothing can be kept, nothing is timed.
+        let blocked = folder.join("file");
+        fs::write(&blocked, "").unwrap();
+        assert!(kept(&blocked, Dtype::F32, || unreachable!()).gflops.is_empty());
+    }
+}
