@@ -15,7 +15,6 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::scheme::SMALL;
 use super::tally::{Pool, Sums, Tally};
 use crate::VertexWeights;
 use crate::scramble::scramble;
@@ -43,6 +42,9 @@ pub(super) struct Clustering<'a, G> {
     pub limits: Vec<u64>,
     /// Rounds of label propagation.
     pub rounds: usize,
+    /// Whether vertices choose by degree and never swap clusters. On large levels of an R-MAT graph of 16 million edges that
+    /// made the cut half a percent larger.
+    pub small: bool,
     pub seed: u64,
     /// Parts that clusters must not join.
     pub within: Option<&'a [u16]>,
@@ -78,7 +80,7 @@ impl<G: Graph> Clustering<'_, G> {
     /// The vertices as they choose: on a small graph by degree, in powers of two, so that a vertex with few neighbours joins
     /// the cluster that it has before a hub takes the room. Empty on a larger one, whose rows are read in order.
     fn order(&self) -> Vec<u32> {
-        if self.graph.num_arcs() > SMALL {
+        if !self.small {
             return Vec::new();
         }
         let mut buckets: [Vec<u32>; 33] = [const { Vec::new() }; 33];
@@ -174,7 +176,8 @@ impl<G: Graph> Clustering<'_, G> {
     fn join(&self, state: &mut State, v: u32, to: u32) -> bool {
         let from = state.labels[v as usize];
         // Whoever was there may have moved meanwhile, perhaps to the cluster of `v`: two that swap are still apart.
-        let empty = state.labels[to as usize] != to && self.load(state, to).iter().all(|&load| load == 0);
+        let left = self.small && state.labels[to as usize] != to;
+        let empty = left && self.load(state, to).iter().all(|&load| load == 0);
         if from == to || empty || !self.fits(state, v, to) {
             return false;
         }

@@ -103,7 +103,7 @@ impl Bisection {
             return None;
         }
         let limits = weights.totals().iter().map(|total| (total / CLUSTERS).max(1)).collect();
-        let labels = Clustering { graph, weights, limits, rounds: ROUNDS, seed, within: None }.run();
+        let labels = Clustering { graph, weights, limits, rounds: ROUNDS, small: true, seed, within: None }.run();
         let level = contract(graph, weights, labels, u64::MAX, seed);
         let after = level.weights.len();
         (after > 1 && after as f64 <= LEAST_SHRINKAGE * n as f64).then_some(level)
