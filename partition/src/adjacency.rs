@@ -97,35 +97,6 @@ impl Adjacency {
         Ok(Self { vertices, indptr, indices, weights })
     }
 
-    /// The rows of `graph`, which has `n` vertices, no loops, and every pair in both of its rows with one weight.
-    ///
-    /// Fails on graphs beyond 2^31 - 1 arcs.
-    pub fn of_rows(n: usize, graph: &dyn Neighbours) -> Result<Self> {
-        let count = |v: u32| {
-            let (mut degree, mut total) = (0u32, 0);
-            graph.each_neighbour(v, &mut |_, weight| (degree, total) = (degree + 1, total + weight));
-            (degree, total)
-        };
-        let (degrees, totals): (Vec<u32>, Vec<u64>) = (0..n as u32).into_par_iter().map(count).unzip();
-        let vertices: Vec<u32> = (0..n as u32).filter(|&v| degrees[v as usize] > 0).collect();
-        let arcs: u64 = degrees.par_iter().map(|&degree| u64::from(degree)).sum();
-        if arcs > i32::MAX as u64 || vertices.len() > MAX_VERTICES {
-            return Err(Error::TooLarge { vertices: vertices.len(), arcs });
-        }
-        let total = totals.par_iter().sum::<u64>();
-        let scale = f64::min(1.0, (2 * MAX_WEIGHT - arcs.min(MAX_WEIGHT)) as f64 / total.max(1) as f64);
-        let indptr = offsets(vertices.iter().map(|&v| degrees[v as usize]));
-        let rows = ranks(&degrees);
-        let (mut indices, mut weights) = (Vec::with_capacity(arcs as usize), Vec::with_capacity(arcs as usize));
-        for &v in &vertices {
-            graph.each_neighbour(v, &mut |u, weight| {
-                indices.push(rows[u as usize] as i32);
-                weights.push(((weight as f64 * scale) as i32).max(1));
-            });
-        }
-        Ok(Self { vertices, indptr, indices, weights: (total > arcs).then_some(weights) })
-    }
-
     /// The vertex of each row, ascending: all vertices that have a neighbour.
     pub fn vertices(&self) -> &[u32] {
         &self.vertices

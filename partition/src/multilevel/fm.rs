@@ -72,14 +72,19 @@ impl<'a, G: Graph> Fm<'a, G> {
         let vertices = (0..self.parts.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
         let moves = vertices.filter_map(|v| self.best(v).map(|(gain, _)| (gain, v)));
         let mut queue = BinaryHeap::from(moves.collect::<Vec<_>>());
+        // The most that an entry of each vertex promises: one that promises enough is put right when it is taken.
+        let mut promised = vec![i64::MIN; self.parts.len()];
+        queue.iter().for_each(|&(gain, v)| promised[v as usize] = gain);
         let patience = LEAST_PATIENCE.max(self.parts.len() / PATIENCE);
         let (mut log, mut best, mut sum, mut best_sum) = (Vec::new(), 0, 0, 0);
         while let Some((hoped, v)) = queue.pop() {
             if self.moved[v as usize] {
                 continue;
             }
+            promised[v as usize] = i64::MIN;
             let Some((gain, to)) = self.best(v) else { continue };
             if gain < hoped {
+                promised[v as usize] = gain;
                 queue.push((gain, v));
                 continue;
             }
@@ -94,8 +99,12 @@ impl<'a, G: Graph> Fm<'a, G> {
             }
             let graph = self.graph;
             graph.for_each(v, |u, _| {
-                if !self.moved[u as usize] {
-                    queue.extend(self.best(u).map(|(gain, _)| (gain, u)));
+                if !self.moved[u as usize]
+                    && let Some((gain, _)) = self.best(u)
+                    && gain > promised[u as usize]
+                {
+                    promised[u as usize] = gain;
+                    queue.push((gain, u));
                 }
             });
         }

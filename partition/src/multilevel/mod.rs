@@ -2,10 +2,10 @@
 //!
 //! Returns a part for each vertex; [`repair`](crate::repair) then keeps the promises. Input: any topology that has passed
 //! `check_indices`, and perhaps a count for each edge.
-//! Idea: clusters of vertices that belong together are contracted, again and again, until the graph is small; METIS cuts
-//! that one, several times, the best is kept; then the parts are carried back up, and refined on every level (Hendrickson
-//! and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). With quality `high` the whole is
-//! repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
+//! Idea: clusters of vertices that belong together are contracted, again and again, until the graph is small; that
+//! one is cut by recursive bisection, several times, the best is kept; then the parts are carried back up, and refined on
+//! every level (Hendrickson and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). With quality
+//! `high` the whole is repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
 //! second with clusters that respect the servers.
 //! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
 //! vertex, a byte an edge with counts, 4 an edge that has no edge the other way, and the coarser graphs. The same seed gives
@@ -46,7 +46,7 @@ pub enum Quality {
     High,
 }
 
-/// Label propagation clustering, METIS on the coarsest graph, refinement by label propagation and by FM.
+/// Label propagation clustering, recursive bisection of the coarsest graph, refinement by label propagation and by FM.
 pub(crate) struct Multilevel;
 
 impl Partitioner for Multilevel {
@@ -63,8 +63,8 @@ impl Partitioner for Multilevel {
                 &graph,
                 &problem.weights,
                 problem.start,
-            )?,
-            _ => servers::assign(problem, &graph, progress)?,
+            ),
+            _ => servers::assign(problem, &graph, progress),
         };
         fill_empty_parts(&mut assignment, &problem.weights, layout);
         balance(&mut assignment, &graph, &problem.weights, layout, epsilon);

@@ -3,7 +3,7 @@
 //! Returns a part for each vertex; part p lies on server p / (parts of a server).
 //! Idea: the scheme runs for the servers alone, and then once more for all parts, with clusters and moves that stay on
 //! their server, as a V-cycle's stay in their part. So the second run reads the same finest graph, and no server's share of
-//! it is copied; only the coarsest graph is taken apart, for METIS to cut each server's own. Each run may use the square
+//! it is copied; only the coarsest graph is taken apart, to cut each server's own. Each run may use the square
 //! root of 1 + ε, so that what a server has too much of does not keep its parts from 1 + ε.
 //! Cost: twice that of one server.
 //! Why not one run for all parts, and then servers made of the parts that belong together: of com-DBLP and ogbn-arxiv in
@@ -19,17 +19,17 @@ use super::scheme::{Effort, Scheme};
 use crate::loads::Loads;
 use crate::repair::balance;
 use crate::scramble::scramble;
-use crate::{Layout, Problem, Result, VertexWeights};
+use crate::{Layout, Problem, VertexWeights};
 
 /// The part of each vertex; there are two servers at least, and two parts on each.
-pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, progress: &dyn Progress) -> Result<Vec<u16>> {
+pub(super) fn assign<G: Graph>(problem: &Problem<'_>, graph: &G, progress: &dyn Progress) -> Vec<u16> {
     let (weights, layout) = (&problem.weights, problem.layout());
     let effort = Effort::of(problem.quality);
     let epsilon = each_run(problem.epsilon);
     let outer = Scheme { layout: layout.servers().into(), epsilon, seed: problem.seed, effort, progress };
     let start: Option<Vec<u16>> =
         problem.start.map(|parts| parts.par_iter().map(|&part| layout.server_of(part)).collect());
-    let mut servers = outer.partition(graph, weights, start.as_deref())?;
+    let mut servers = outer.partition(graph, weights, start.as_deref());
     balance(&mut servers, graph, weights, layout.servers(), epsilon);
 
     let inner = Scheme { layout, epsilon: problem.epsilon, seed: scramble(!problem.seed), effort, progress };
@@ -76,7 +76,7 @@ pub(super) fn initial_within<G: Graph>(
     weights: &VertexWeights,
     servers: &[u16],
     epsilon: f64,
-) -> Result<Vec<u16>> {
+) -> Vec<u16> {
     let layout = scheme.layout;
     let mut members = vec![Vec::new(); layout.servers() as usize];
     let mut local = Vec::with_capacity(servers.len());
@@ -96,15 +96,15 @@ pub(super) fn initial_within<G: Graph>(
             seed: scramble(scheme.seed.wrapping_add(u64::from(server))),
             ..*scheme
         };
-        let found = alone.best_initial(&share, &weights, epsilon.min(alone.epsilon))?;
+        let found = alone.best_initial(&share, &weights, epsilon.min(alone.epsilon));
         let first = layout.parts_of(server).start;
         members.iter().zip(found).for_each(|(&v, part)| parts[v as usize] = first + part);
     }
-    Ok(parts)
+    parts
 }
 
 /// What lies between the `members` of `server`, which are numbered by `local`.
-fn share_of<G: Graph>(graph: &G, servers: &[u16], server: u16, members: &[u32], local: &[u32]) -> Coarse {
+pub(super) fn share_of<G: Graph>(graph: &G, servers: &[u16], server: u16, members: &[u32], local: &[u32]) -> Coarse {
     let rows_log2 = segment_log2(members.len());
     let segments = members.par_chunks(1 << rows_log2).map(|members| {
         let mut segment = Segment::default();

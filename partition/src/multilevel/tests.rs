@@ -71,8 +71,15 @@ fn clusters_keep_their_limit_and_contraction_keeps_weights_and_cuts() {
         let weights = VertexWeights::new(n, &[(0..n).map(|_| draws.below(4)).collect(), vec![1; n]]);
         let within: Vec<u16> = (0..n).map(|_| draws.below(2) as u16).collect();
         let limits = vec![7; weights.constraints()];
-        let clustering =
-            Clustering { graph: &finest, weights: &weights, limits, rounds: 3, seed, within: Some(&within) };
+        let clustering = Clustering {
+            graph: &finest,
+            weights: &weights,
+            limits,
+            rounds: 3,
+            small: seed % 2 == 0,
+            seed,
+            within: Some(&within),
+        };
         let labels = clustering.run();
 
         let mut clusters: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
