@@ -62,7 +62,7 @@ pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetr
 pub use error::{CommError, KernelError};
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
-    ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32, scatter_add_on_device,
+    ScaledRow, StoredRow, Widen, gather_f32, gather_on_device, gather_rows, scatter_add_f32,
 };
 pub use machine::{cache_folder, has_avx512, processor};
 pub use norm::{
@@ -70,17 +70,13 @@ pub use norm::{
     divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
 pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
-pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute, philox4x32_10};
+pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, DeviceWeights,
     Draw, EdgeIds, ExcludedEdges, Fanout, Graph, SampledLayer, Sampler, Uniform, Weight, Weighted,
-};
-pub use segment::{
-    segment_softmax, segment_softmax_backward, segment_softmax_backward_on_device, segment_softmax_on_device,
-    segment_sum, segment_sum_on_device,
 };
 pub use shuffle::{concat_on_device, select_on_device, sources_on_device};
 pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};

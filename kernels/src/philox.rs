@@ -15,7 +15,7 @@ pub const DRAWS_PER_ITEM: u32 = 1 << 18;
 
 /// The Philox4x32 generator with ten rounds: the random words of `counter` under `key`.
 #[inline]
-pub fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(crate) fn philox4x32_10(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [mut c0, mut c1, mut c2, mut c3] = counter;
     let [mut k0, mut k1] = key;
     for _ in 0..10 {

@@ -7,7 +7,8 @@
 /// Bytes that one prefetch brings.
 const LINE_BYTES: usize = 64;
 
-/// Runs `body`, compiled for this machine's vector units. What it calls must be inlined into it.
+/// Runs `body`, compiled for this machine's vector units. `body` and what it calls must be `#[inline(always)]`: what stays a function of
+/// its own is compiled for any x86-64, with vectors of a quarter of the width.
 #[inline(always)]
 pub(crate) fn vectorised<R>(body: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(body)

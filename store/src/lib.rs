@@ -72,7 +72,7 @@ pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
 pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance, Split};
 pub use mmap::MappedFile;
 pub use names::{Names, NamesWriter};
-pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, numeric_bytes, write_npy};
+pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, write_npy};
 pub use open::{open_file, read_file, read_text};
 pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, ServerCut};
 pub use placement::{

@@ -72,23 +72,26 @@ impl Epilogue<'_> {
         if dim == 0 || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none()) {
             return Ok(());
         }
-        vectorised(|| {
-            for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
-                if let Some(bias) = self.bias {
-                    bias.add_to(1.0, row);
-                }
-                match self.activation {
-                    Activation::Identity => {}
-                    Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
-                    Activation::Elu => {
-                        row.iter_mut().for_each(|x| *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x })
+        vectorised(
+            #[inline(always)]
+            || {
+                for (i, row) in rows.chunks_exact_mut(dim).enumerate() {
+                    if let Some(bias) = self.bias {
+                        bias.add_to(1.0, row);
+                    }
+                    match self.activation {
+                        Activation::Identity => {}
+                        Activation::Relu => row.iter_mut().for_each(|x| *x = if *x < 0.0 { 0.0 } else { *x }),
+                        Activation::Elu => {
+                            row.iter_mut().for_each(|x| *x = if *x < 0.0 { exp_m1_below_zero(*x) } else { *x })
+                        }
+                    }
+                    if let Some((ids, mask)) = &mask {
+                        mask.multiply(ids[i], row);
                     }
                 }
-                if let Some((ids, mask)) = &mask {
-                    mask.multiply(ids[i], row);
-                }
-            }
-        });
+            },
+        );
         Ok(())
     }
 
@@ -114,23 +117,26 @@ impl Epilogue<'_> {
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
         let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         let drops = self.dropout.is_some();
-        vectorised(|| {
-            let triples = out.iter_mut().zip(gradient).zip(rows);
-            match self.activation {
-                Activation::Identity => triples.for_each(|((out, &gradient), &value)| {
-                    *out = if drops && value == 0.0 { 0.0 } else { factor * gradient };
-                }),
-                // A NaN passes, as it did forwards.
-                Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
-                    *out = if value <= 0.0 { 0.0 } else { factor * gradient };
-                }),
-                // Below zero the derivative is e^x, times the factor: the value and the factor.
-                Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
-                    let slope = if value < 0.0 { value + factor } else { factor };
-                    *out = if drops && value == 0.0 { 0.0 } else { slope * gradient };
-                }),
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                let triples = out.iter_mut().zip(gradient).zip(rows);
+                match self.activation {
+                    Activation::Identity => triples.for_each(|((out, &gradient), &value)| {
+                        *out = if drops && value == 0.0 { 0.0 } else { factor * gradient };
+                    }),
+                    // A NaN passes, as it did forwards.
+                    Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
+                        *out = if value <= 0.0 { 0.0 } else { factor * gradient };
+                    }),
+                    // Below zero the derivative is e^x, times the factor: the value and the factor.
+                    Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
+                        let slope = if value < 0.0 { value + factor } else { factor };
+                        *out = if drops && value == 0.0 { 0.0 } else { slope * gradient };
+                    }),
+                }
+            },
+        );
         Ok(())
     }
 }
@@ -163,7 +169,10 @@ pub fn column_sums(values: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
 pub fn add_rows(values: &[f32], sums: &mut [f32]) {
     let dim = sums.len();
     if dim > 0 {
-        vectorised(|| values.chunks_exact(dim).for_each(|row| row.add_to(1.0, sums)));
+        vectorised(
+            #[inline(always)]
+            || values.chunks_exact(dim).for_each(|row| row.add_to(1.0, sums)),
+        );
     }
 }
 

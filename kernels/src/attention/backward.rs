@@ -70,7 +70,10 @@ impl Attention<'_> {
             return Ok(());
         }
         rows.par_chunks_mut(dim).zip(of_scores.par_chunks(heads)).with_min_len(128).for_each(|(row, of_scores)| {
-            vectorised(|| self.add_heads(of_scores.iter().copied(), vector, row));
+            vectorised(
+                #[inline(always)]
+                || self.add_heads(of_scores.iter().copied(), vector, row),
+            );
         });
         Ok(())
     }
@@ -89,35 +92,40 @@ impl Attention<'_> {
         let row = |source: u32| &rows[source as usize * dim..][..dim];
         let parts = (Part::rows(of_targets, heads), Part::edges(of_scores, heads, self.own_edges() * heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (of_targets, of_scores)| {
-            vectorised(|| {
-                let prefetch = Prefetch::new();
-                let mut left = of_scores.values;
-                for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
-                    let (mine, rest) = left.split_at_mut(self.count(target) * heads);
-                    left = rest;
-                    let gradient = &gradient[target * dim..][..dim];
-                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
-                            prefetch.slice(row(next));
+            vectorised(
+                #[inline(always)]
+                || {
+                    let prefetch = Prefetch::new();
+                    let mut left = of_scores.values;
+                    for (target, total) in targets.zip(of_targets.values.chunks_exact_mut(heads)) {
+                        let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                        left = rest;
+                        let gradient = &gradient[target * dim..][..dim];
+                        for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                                prefetch.slice(row(next));
+                            }
+                            let source = row(self.source(target, i)).chunks_exact(self.head_dim);
+                            let pairs = source.zip(gradient.chunks_exact(self.head_dim));
+                            mine.iter_mut()
+                                .zip(pairs)
+                                .for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
                         }
-                        let source = row(self.source(target, i)).chunks_exact(self.head_dim);
-                        let pairs = source.zip(gradient.chunks_exact(self.head_dim));
-                        mine.iter_mut().zip(pairs).for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
-                    }
-                    let shares = &shares[self.start(target) * heads..][..mine.len()];
-                    softmax_backward(shares, mine, heads, keep);
-                    total.fill(0.0);
-                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                        let from_source = &from_source[self.source(target, i) as usize * heads..][..heads];
-                        let from_target = &from_target[target * heads..][..heads];
-                        for (head, mine) in mine.iter_mut().enumerate() {
-                            let rises = from_source[head] + from_target[head] > 0.0;
-                            *mine *= if rises { 1.0 } else { self.slope };
-                            total[head] += *mine;
+                        let shares = &shares[self.start(target) * heads..][..mine.len()];
+                        softmax_backward(shares, mine, heads, keep);
+                        total.fill(0.0);
+                        for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                            let from_source = &from_source[self.source(target, i) as usize * heads..][..heads];
+                            let from_target = &from_target[target * heads..][..heads];
+                            for (head, mine) in mine.iter_mut().enumerate() {
+                                let rises = from_source[head] + from_target[head] > 0.0;
+                                *mine *= if rises { 1.0 } else { self.slope };
+                                total[head] += *mine;
+                            }
                         }
                     }
-                }
-            });
+                },
+            );
         });
     }
 
@@ -134,31 +142,34 @@ impl Attention<'_> {
         let row = |target: u32| &gradient[target as usize * dim..][..dim];
         let parts = (Part::rows(of_rows, dim), Part::rows(of_sources, heads));
         for_balanced_rows(&by_source.indptr, dim, parts, &|sources, (of_rows, of_sources)| {
-            vectorised(|| {
-                let prefetch = Prefetch::new();
-                let pairs = of_rows.values.chunks_exact_mut(dim).zip(of_sources.values.chunks_exact_mut(heads));
-                for (source, (of_row, of_source)) in sources.zip(pairs) {
-                    of_row.fill(0.0);
-                    of_source.fill(0.0);
-                    let mut add = |target: u32, edge: usize| {
-                        self.add_shares(&shares[edge * heads..][..heads], keep, row(target), of_row);
-                        let of_scores = &of_scores[edge * heads..][..heads];
-                        of_source.iter_mut().zip(of_scores).for_each(|(sum, value)| *sum += value);
-                    };
-                    if self.self_loops && source < self.edges.num_targets() {
-                        add(source as u32, self.start(source));
-                    }
-                    for place in by_source.of(source) {
-                        if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
-                            prefetch.slice(row(next));
+            vectorised(
+                #[inline(always)]
+                || {
+                    let prefetch = Prefetch::new();
+                    let pairs = of_rows.values.chunks_exact_mut(dim).zip(of_sources.values.chunks_exact_mut(heads));
+                    for (source, (of_row, of_source)) in sources.zip(pairs) {
+                        of_row.fill(0.0);
+                        of_source.fill(0.0);
+                        let mut add = |target: u32, edge: usize| {
+                            self.add_shares(&shares[edge * heads..][..heads], keep, row(target), of_row);
+                            let of_scores = &of_scores[edge * heads..][..heads];
+                            of_source.iter_mut().zip(of_scores).for_each(|(sum, value)| *sum += value);
+                        };
+                        if self.self_loops && source < self.edges.num_targets() {
+                            add(source as u32, self.start(source));
                         }
-                        let target = by_source.targets[place];
-                        let edge = by_source.edges[place] as usize;
-                        // Self-loops stand before the edges of their target and of all targets before it.
-                        add(target, edge + self.own_edges() * (target as usize + 1));
+                        for place in by_source.of(source) {
+                            if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
+                                prefetch.slice(row(next));
+                            }
+                            let target = by_source.targets[place];
+                            let edge = by_source.edges[place] as usize;
+                            // Self-loops stand before the edges of their target and of all targets before it.
+                            add(target, edge + self.own_edges() * (target as usize + 1));
+                        }
                     }
-                }
-            });
+                },
+            );
         });
     }
 }

@@ -60,33 +60,36 @@ impl Attention<'_> {
         let row = |source: u32| &rows[source as usize * dim..][..dim];
         let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
-            vectorised(|| {
-                let prefetch = Prefetch::new();
-                let mut left = shares.values;
-                for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                    let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
-                    left = rest;
-                    let source = |i: usize| self.source(target, i);
-                    for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
-                        let from_source = &from_source[source(i) as usize * self.heads..][..self.heads];
-                        let from_target = &from_target[target * self.heads..][..self.heads];
-                        for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
-                            *score = self.leaky(a + b);
+            vectorised(
+                #[inline(always)]
+                || {
+                    let prefetch = Prefetch::new();
+                    let mut left = shares.values;
+                    for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
+                        let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
+                        left = rest;
+                        let source = |i: usize| self.source(target, i);
+                        for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
+                            let from_source = &from_source[source(i) as usize * self.heads..][..self.heads];
+                            let from_target = &from_target[target * self.heads..][..self.heads];
+                            for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
+                                *score = self.leaky(a + b);
+                            }
+                        }
+                        softmax(shares, self.heads);
+                        if let Some((vertices, mask)) = mask {
+                            mask.negate(vertices[target], shares);
+                        }
+                        out.fill(0.0);
+                        for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
+                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                                prefetch.slice(row(next));
+                            }
+                            self.add_shares(shares, keep, row(source(i)), out);
                         }
                     }
-                    softmax(shares, self.heads);
-                    if let Some((vertices, mask)) = mask {
-                        mask.negate(vertices[target], shares);
-                    }
-                    out.fill(0.0);
-                    for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
-                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
-                            prefetch.slice(row(next));
-                        }
-                        self.add_shares(shares, keep, row(source(i)), out);
-                    }
-                }
-            });
+                },
+            );
         });
         Ok(())
     }
@@ -187,12 +190,15 @@ pub fn head_products(rows: &[f32], vector: &[f32], head_dim: usize, out: &mut [f
         return Ok(());
     }
     rows.par_chunks(ROWS * vector.len()).zip(out.par_chunks_mut(ROWS * heads)).for_each(|(rows, out)| {
-        vectorised(|| {
-            for (row, out) in rows.chunks_exact(vector.len()).zip(out.chunks_exact_mut(heads)) {
-                let pairs = row.chunks_exact(head_dim).zip(vector.chunks_exact(head_dim));
-                out.iter_mut().zip(pairs).for_each(|(out, (row, vector))| *out = dot(row, vector));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, out) in rows.chunks_exact(vector.len()).zip(out.chunks_exact_mut(heads)) {
+                    let pairs = row.chunks_exact(head_dim).zip(vector.chunks_exact(head_dim));
+                    out.iter_mut().zip(pairs).for_each(|(out, (row, vector))| *out = dot(row, vector));
+                }
+            },
+        );
     });
     Ok(())
 }
@@ -217,12 +223,15 @@ pub fn head_products_backward(
     }
     let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks(ROWS * heads)).map(|(rows, gradient)| {
         let mut sums = vec![0f32; dim];
-        vectorised(|| {
-            for (row, gradient) in rows.chunks_exact(dim).zip(gradient.chunks_exact(heads)) {
-                let pairs = row.chunks_exact(head_dim).zip(sums.chunks_exact_mut(head_dim));
-                gradient.iter().zip(pairs).for_each(|(&factor, (row, sum))| row.add_to(factor, sum));
-            }
-        });
+        vectorised(
+            #[inline(always)]
+            || {
+                for (row, gradient) in rows.chunks_exact(dim).zip(gradient.chunks_exact(heads)) {
+                    let pairs = row.chunks_exact(head_dim).zip(sums.chunks_exact_mut(head_dim));
+                    gradient.iter().zip(pairs).for_each(|(&factor, (row, sum))| row.add_to(factor, sum));
+                }
+            },
+        );
         sums
     });
     for piece in pieces.collect::<Vec<_>>() {

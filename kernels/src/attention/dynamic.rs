@@ -60,34 +60,37 @@ impl Attention<'_> {
         let row = |source: u32| &rows.sources[source as usize * dim..][..dim];
         let parts = (Part::rows(out, dim), Part::edges(shares, self.heads, self.own_edges() * self.heads));
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, (out, shares)| {
-            vectorised(|| {
-                let prefetch = Prefetch::new();
-                let mut left = shares.values;
-                for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
-                    let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
-                    left = rest;
-                    let of_target = &rows.targets[target * dim..][..dim];
-                    for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
-                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
-                            prefetch.slice(row(next));
+            vectorised(
+                #[inline(always)]
+                || {
+                    let prefetch = Prefetch::new();
+                    let mut left = shares.values;
+                    for (target, out) in targets.zip(out.values.chunks_exact_mut(dim)) {
+                        let (shares, rest) = left.split_at_mut(self.count(target) * self.heads);
+                        left = rest;
+                        let of_target = &rows.targets[target * dim..][..dim];
+                        for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
+                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                                prefetch.slice(row(next));
+                            }
+                            let pairs = row(self.source(target, i)).chunks_exact(self.head_dim);
+                            let pairs = pairs.zip(of_target.chunks_exact(self.head_dim));
+                            let heads = pairs.zip(rows.vector.chunks_exact(self.head_dim));
+                            for (score, ((source, of_target), vector)) in scores.iter_mut().zip(heads) {
+                                *score = leaky_product(source, of_target, vector, self.slope);
+                            }
                         }
-                        let pairs = row(self.source(target, i)).chunks_exact(self.head_dim);
-                        let pairs = pairs.zip(of_target.chunks_exact(self.head_dim));
-                        let heads = pairs.zip(rows.vector.chunks_exact(self.head_dim));
-                        for (score, ((source, of_target), vector)) in scores.iter_mut().zip(heads) {
-                            *score = leaky_product(source, of_target, vector, self.slope);
+                        softmax(shares, self.heads);
+                        if let Some((vertices, mask)) = mask {
+                            mask.negate(vertices[target], shares);
+                        }
+                        out.fill(0.0);
+                        for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
+                            self.add_shares(shares, keep, row(self.source(target, i)), out);
                         }
                     }
-                    softmax(shares, self.heads);
-                    if let Some((vertices, mask)) = mask {
-                        mask.negate(vertices[target], shares);
-                    }
-                    out.fill(0.0);
-                    for (i, shares) in shares.chunks_exact(self.heads).enumerate() {
-                        self.add_shares(shares, keep, row(self.source(target, i)), out);
-                    }
-                }
-            });
+                },
+            );
         });
         Ok(())
     }
@@ -137,43 +140,49 @@ impl Attention<'_> {
             Part::edges(of_scores, heads, self.own_edges() * heads),
         );
         for_balanced_rows(edges.indptr(), dim, parts, &|targets, ((of_targets, of_vector), of_scores)| {
-            vectorised(|| {
-                let prefetch = Prefetch::new();
-                let mut left = of_scores.values;
-                let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
-                for (target, (of_target, of_vector)) in targets.zip(outs) {
-                    let (mine, rest) = left.split_at_mut(self.count(target) * heads);
-                    left = rest;
-                    let gradient = &gradient[target * dim..][..dim];
-                    for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
-                        if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
-                            prefetch.slice(row(next));
+            vectorised(
+                #[inline(always)]
+                || {
+                    let prefetch = Prefetch::new();
+                    let mut left = of_scores.values;
+                    let outs = of_targets.values.chunks_exact_mut(dim).zip(of_vector.values.chunks_exact_mut(dim));
+                    for (target, (of_target, of_vector)) in targets.zip(outs) {
+                        let (mine, rest) = left.split_at_mut(self.count(target) * heads);
+                        left = rest;
+                        let gradient = &gradient[target * dim..][..dim];
+                        for (i, mine) in mine.chunks_exact_mut(heads).enumerate() {
+                            if let Some(&next) = edges.sources().get(edges.of(target).start + i + ahead(dim)) {
+                                prefetch.slice(row(next));
+                            }
+                            let source = row(self.source(target, i)).chunks_exact(self.head_dim);
+                            let pairs = source.zip(gradient.chunks_exact(self.head_dim));
+                            mine.iter_mut()
+                                .zip(pairs)
+                                .for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
                         }
-                        let source = row(self.source(target, i)).chunks_exact(self.head_dim);
-                        let pairs = source.zip(gradient.chunks_exact(self.head_dim));
-                        mine.iter_mut().zip(pairs).for_each(|(mine, (source, gradient))| *mine = dot(source, gradient));
-                    }
-                    let shares = &shares[self.start(target) * heads..][..mine.len()];
-                    softmax_backward(shares, mine, heads, keep);
-                    of_target.fill(0.0);
-                    of_vector.fill(0.0);
-                    let own = &rows.targets[target * dim..][..dim];
-                    for (i, mine) in mine.chunks_exact(heads).enumerate() {
-                        let source = row(self.source(target, i));
-                        for (head, &of_score) in mine.iter().enumerate() {
-                            let at = head * self.head_dim..(head + 1) * self.head_dim;
-                            let pairs = source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
-                            let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
-                            for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
-                                let sum = source + own;
-                                let slope = of_score * if sum > 0.0 { 1.0 } else { self.slope };
-                                *of_target += slope * vector;
-                                *of_vector += slope * sum;
+                        let shares = &shares[self.start(target) * heads..][..mine.len()];
+                        softmax_backward(shares, mine, heads, keep);
+                        of_target.fill(0.0);
+                        of_vector.fill(0.0);
+                        let own = &rows.targets[target * dim..][..dim];
+                        for (i, mine) in mine.chunks_exact(heads).enumerate() {
+                            let source = row(self.source(target, i));
+                            for (head, &of_score) in mine.iter().enumerate() {
+                                let at = head * self.head_dim..(head + 1) * self.head_dim;
+                                let pairs =
+                                    source[at.clone()].iter().zip(&own[at.clone()]).zip(&rows.vector[at.clone()]);
+                                let outs = of_target[at.clone()].iter_mut().zip(&mut of_vector[at]);
+                                for (((source, own), vector), (of_target, of_vector)) in pairs.zip(outs) {
+                                    let sum = source + own;
+                                    let slope = of_score * if sum > 0.0 { 1.0 } else { self.slope };
+                                    *of_target += slope * vector;
+                                    *of_vector += slope * sum;
+                                }
                             }
                         }
                     }
-                }
-            });
+                },
+            );
         });
     }
 
@@ -189,39 +198,43 @@ impl Attention<'_> {
         let (by_source, dim, heads, keep) = (self.edges.by_source(), self.dim(), self.heads, self.keep());
         let of = |matrix, target: u32| row_of(matrix, target as usize, dim);
         for_balanced_rows(&by_source.indptr, dim, Part::rows(of_sources, dim), &|sources, of_sources| {
-            vectorised(|| {
-                let prefetch = Prefetch::new();
-                for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
-                    of_source.fill(0.0);
-                    let own = row_of(rows.sources, source, dim);
-                    let mut add = |target: u32, edge: usize| {
-                        let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
-                        for head in 0..heads {
-                            let share = kept(shares[edge * heads + head], keep);
-                            let of_score = of_scores[edge * heads + head];
-                            let at = head * self.head_dim..(head + 1) * self.head_dim;
-                            let pairs = own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
-                            let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
-                            for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
-                                let slope = of_score * if own + theirs > 0.0 { 1.0 } else { self.slope };
-                                *out += share * gradient + slope * vector;
+            vectorised(
+                #[inline(always)]
+                || {
+                    let prefetch = Prefetch::new();
+                    for (source, of_source) in sources.zip(of_sources.values.chunks_exact_mut(dim)) {
+                        of_source.fill(0.0);
+                        let own = row_of(rows.sources, source, dim);
+                        let mut add = |target: u32, edge: usize| {
+                            let (theirs, gradient) = (of(rows.targets, target), of(gradient, target));
+                            for head in 0..heads {
+                                let share = kept(shares[edge * heads + head], keep);
+                                let of_score = of_scores[edge * heads + head];
+                                let at = head * self.head_dim..(head + 1) * self.head_dim;
+                                let pairs =
+                                    own[at.clone()].iter().zip(&theirs[at.clone()]).zip(&rows.vector[at.clone()]);
+                                let outs = of_source[at.clone()].iter_mut().zip(&gradient[at]);
+                                for (((own, theirs), vector), (out, gradient)) in pairs.zip(outs) {
+                                    let slope = of_score * if own + theirs > 0.0 { 1.0 } else { self.slope };
+                                    *out += share * gradient + slope * vector;
+                                }
                             }
+                        };
+                        if self.self_loops && source < self.edges.num_targets() {
+                            add(source as u32, self.start(source));
                         }
-                    };
-                    if self.self_loops && source < self.edges.num_targets() {
-                        add(source as u32, self.start(source));
-                    }
-                    for place in by_source.of(source) {
-                        if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
-                            prefetch.slice(of(gradient, next));
-                            prefetch.slice(of(rows.targets, next));
+                        for place in by_source.of(source) {
+                            if let Some(&next) = by_source.targets.get(place + ahead(dim)) {
+                                prefetch.slice(of(gradient, next));
+                                prefetch.slice(of(rows.targets, next));
+                            }
+                            let target = by_source.targets[place];
+                            let edge = by_source.edges[place] as usize;
+                            add(target, edge + self.own_edges() * (target as usize + 1));
                         }
-                        let target = by_source.targets[place];
-                        let edge = by_source.edges[place] as usize;
-                        add(target, edge + self.own_edges() * (target as usize + 1));
                     }
-                }
-            });
+                },
+            );
         });
     }
 

@@ -31,7 +31,9 @@ pub fn gather_rows<R: StoredRow>(
         ids,
         dim,
         out,
+        #[inline(always)]
         |id, prefetch| prefetch.slice(rows(id).bytes()),
+        #[inline(always)]
         |id, out| {
             let row = rows(id);
             KernelError::check_len("feature row", dim, row.dim())?;
@@ -52,7 +54,9 @@ pub fn gather_f32(src: &[f32], dim: usize, positions: &[u32], out: &mut [f32]) -
         positions,
         dim,
         out,
+        #[inline(always)]
         |position, prefetch| prefetch.slice(row(position).unwrap_or_default()),
+        #[inline(always)]
         |position, out| {
             out.copy_from_slice(row(position).ok_or(KernelError::RowOutOfRange { position, rows })?);
             Ok(())
@@ -105,18 +109,21 @@ fn for_each_row(
         return Ok(());
     }
     ids.par_chunks(ROWS).zip(out.par_chunks_mut(ROWS * dim)).try_for_each(|(ids, out)| {
-        vectorised(|| {
-            let prefetch = Prefetch::new();
-            let ahead = ahead(dim);
-            ids.iter().take(ahead).for_each(|&id| fetch(id, prefetch));
-            for (i, (&id, row)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
-                if let Some(&next) = ids.get(i + ahead) {
-                    fetch(next, prefetch);
+        vectorised(
+            #[inline(always)]
+            || {
+                let prefetch = Prefetch::new();
+                let ahead = ahead(dim);
+                ids.iter().take(ahead).for_each(|&id| fetch(id, prefetch));
+                for (i, (&id, row)) in ids.iter().zip(out.chunks_exact_mut(dim)).enumerate() {
+                    if let Some(&next) = ids.get(i + ahead) {
+                        fetch(next, prefetch);
+                    }
+                    fill(id, row)?;
                 }
-                fill(id, row)?;
-            }
-            Ok(())
-        })
+                Ok(())
+            },
+        )
     })
 }
 

@@ -15,7 +15,7 @@ mod widen;
 pub use cached::{CacheHits, DeviceCache, DeviceHits, DeviceTable};
 pub use cpu::{gather_f32, gather_rows, scatter_add_f32};
 pub use cuda::gather_on_device;
-pub use scatter::{DeviceScatter, scatter_add_on_device};
+pub use scatter::DeviceScatter;
 pub use store::{RowHandles, RowStore};
 pub use value::{DeviceRow, DeviceValue};
 pub use widen::{ScaledRow, StoredRow, Widen};

@@ -1,4 +1,4 @@
-//! Scatter-add on a GPU.
+//! [`scatter_add_f32`](super::scatter_add_f32) on a GPU.
 //!
 //! Returns: the host's bits, but for a row that more than 512 are added to, which is summed in pieces. Input: positions on the
 //! device; rows whose position is beyond the matrix are added to none. Idea: positions are sorted, once, and each row of the
@@ -60,22 +60,6 @@ impl DeviceScatter {
     }
 }
 
-/// [`scatter_add_f32`](super::scatter_add_f32) on a GPU.
-///
-/// # Errors
-/// As [`DeviceScatter`].
-pub fn scatter_add_on_device(
-    gpu: &Gpu,
-    dst: &mut DeviceSliceMut<'_, f32>,
-    dim: usize,
-    positions: DeviceSlice<'_, u32>,
-    src: DeviceSlice<'_, f32>,
-) -> Result<(), GpuError> {
-    // A matrix without columns has no elements and any number of rows.
-    let rows = dst.len().checked_div(dim).unwrap_or(0);
-    DeviceScatter::new(gpu, positions, rows)?.add(gpu, dst, dim, src)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +67,18 @@ mod tests {
     use crate::scatter_add_f32;
     use crate::spmm::tests::device::assert_same;
     use crate::spmm::tests::values;
+
+    fn scatter_add_on_device(
+        gpu: &Gpu,
+        dst: &mut DeviceSliceMut<'_, f32>,
+        dim: usize,
+        positions: DeviceSlice<'_, u32>,
+        src: DeviceSlice<'_, f32>,
+    ) -> Result<(), GpuError> {
+        // A matrix without columns has no elements and any number of rows.
+        let rows = dst.len().checked_div(dim).unwrap_or(0);
+        DeviceScatter::new(gpu, positions, rows)?.add(gpu, dst, dim, src)
+    }
 
     #[test]
     fn sums_are_those_of_the_host() {

@@ -20,19 +20,24 @@ pub fn column_moments(rows: &[f32], weights: Option<&[f32]>, dim: usize) -> Resu
     if let Some(weights) = weights {
         KernelError::check_len("weights of the rows", count, weights.len())?;
     }
-    Ok(sums_over_rows(count, 1 + 2 * dim, |range, sums| {
-        for r in range {
-            let weight = f64::from(weights.map_or(1.0, |weights| weights[r]));
-            let (total, sums) = sums.split_at_mut(1);
-            total[0] += weight;
-            let (first, second) = sums.split_at_mut(dim);
-            for ((value, first), second) in rows[r * dim..][..dim].iter().zip(first).zip(second) {
-                let value = f64::from(*value);
-                *first += weight * value;
-                *second += weight * value * value;
+    Ok(sums_over_rows(
+        count,
+        1 + 2 * dim,
+        #[inline(always)]
+        |range, sums| {
+            for r in range {
+                let weight = f64::from(weights.map_or(1.0, |weights| weights[r]));
+                let (total, sums) = sums.split_at_mut(1);
+                total[0] += weight;
+                let (first, second) = sums.split_at_mut(dim);
+                for ((value, first), second) in rows[r * dim..][..dim].iter().zip(first).zip(second) {
+                    let value = f64::from(*value);
+                    *first += weight * value;
+                    *second += weight * value * value;
+                }
             }
-        }
-    }))
+        },
+    ))
 }
 
 /// Columns of rows, with the moments to normalise them by.
@@ -58,14 +63,17 @@ impl ColumnNorm<'_> {
         }
         let factors: Vec<f32> = scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect();
         rows.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(rows, out)| {
-            vectorised(|| {
-                for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-                    let columns = self.mean.iter().zip(&factors).zip(shift);
-                    for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns) {
-                        *out = (value - mean) * factor + shift;
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (row, out) in rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+                        let columns = self.mean.iter().zip(&factors).zip(shift);
+                        for ((value, out), ((mean, factor), shift)) in row.iter().zip(out).zip(columns) {
+                            *out = (value - mean) * factor + shift;
+                        }
                     }
-                }
-            });
+                },
+            );
         });
         Ok(())
     }
@@ -94,11 +102,14 @@ impl ColumnNorm<'_> {
         let sums = self.products(rows, gradient)?;
         let factors: Vec<f32> = scale.iter().zip(self.inverse).map(|(scale, inverse)| scale * inverse).collect();
         gradient.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).for_each(|(gradient, out)| {
-            vectorised(|| {
-                for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
-                    out.iter_mut().zip(gradient).zip(&factors).for_each(|((out, g), factor)| *out = g * factor);
-                }
-            });
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (gradient, out) in gradient.chunks_exact(dim).zip(out.chunks_exact_mut(dim)) {
+                        out.iter_mut().zip(gradient).zip(&factors).for_each(|((out, g), factor)| *out = g * factor);
+                    }
+                },
+            );
         });
         let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
         Ok([narrow(&sums[dim..]), narrow(&sums[..dim])])
@@ -111,17 +122,22 @@ impl ColumnNorm<'_> {
     pub fn products(&self, rows: &[f32], gradient: &[f32]) -> Result<Vec<f64>, KernelError> {
         let dim = self.check(&[("normalised rows", rows.len()), ("gradient of the rows", gradient.len())])?;
         let count = rows.len().checked_div(dim).unwrap_or(0);
-        Ok(sums_over_rows(count, 2 * dim, |range, sums| {
-            let (plain, spread) = sums.split_at_mut(dim);
-            for r in range {
-                let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
-                let columns = self.mean.iter().zip(self.inverse).zip(plain.iter_mut().zip(spread.iter_mut()));
-                for ((value, g), ((mean, inverse), (plain, spread))) in pairs.zip(columns) {
-                    *plain += f64::from(*g);
-                    *spread += f64::from(g * (value - mean) * inverse);
+        Ok(sums_over_rows(
+            count,
+            2 * dim,
+            #[inline(always)]
+            |range, sums| {
+                let (plain, spread) = sums.split_at_mut(dim);
+                for r in range {
+                    let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
+                    let columns = self.mean.iter().zip(self.inverse).zip(plain.iter_mut().zip(spread.iter_mut()));
+                    for ((value, g), ((mean, inverse), (plain, spread))) in pairs.zip(columns) {
+                        *plain += f64::from(*g);
+                        *spread += f64::from(g * (value - mean) * inverse);
+                    }
                 }
-            }
-        }))
+            },
+        ))
     }
 
     /// Turns `gradient`, as [`ColumnNorm::backward`] returned it, into that of rows that the moments depend on: takes away
@@ -149,15 +165,18 @@ impl ColumnNorm<'_> {
         let (plain, spread) = means.split_at(dim);
         let pieces = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks_mut(ROWS * dim)).enumerate();
         pieces.for_each(|(piece, (rows, gradient))| {
-            vectorised(|| {
-                for (i, (row, gradient)) in rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate() {
-                    let weight = weights.map_or(1.0, |weights| weights[piece * ROWS + i]);
-                    let columns = self.mean.iter().zip(self.inverse).zip(plain.iter().zip(spread));
-                    for ((value, g), ((mean, inverse), (plain, spread))) in row.iter().zip(gradient).zip(columns) {
-                        *g -= weight * (plain + (value - mean) * inverse * spread);
+            vectorised(
+                #[inline(always)]
+                || {
+                    for (i, (row, gradient)) in rows.chunks_exact(dim).zip(gradient.chunks_exact_mut(dim)).enumerate() {
+                        let weight = weights.map_or(1.0, |weights| weights[piece * ROWS + i]);
+                        let columns = self.mean.iter().zip(self.inverse).zip(plain.iter().zip(spread));
+                        for ((value, g), ((mean, inverse), (plain, spread))) in row.iter().zip(gradient).zip(columns) {
+                            *g -= weight * (plain + (value - mean) * inverse * spread);
+                        }
                     }
-                }
-            });
+                },
+            );
         });
         Ok(())
     }

@@ -31,19 +31,22 @@ pub fn layer_norm(
     }
     let parts = rows.par_chunks(ROWS * dim).zip(out.par_chunks_mut(ROWS * dim)).zip(moments.par_chunks_mut(ROWS * 2));
     parts.for_each(|((rows, out), moments)| {
-        vectorised(|| {
-            for ((row, out), moments) in
-                rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)).zip(moments.chunks_mut(2))
-            {
-                let mean = sum(row) / dim as f32;
-                out.iter_mut().zip(row).for_each(|(out, value)| *out = value - mean);
-                let inverse = (dot(out, out) / dim as f32 + epsilon).sqrt().recip();
-                for ((out, scale), shift) in out.iter_mut().zip(scale).zip(shift) {
-                    *out = *out * inverse * scale + shift;
+        vectorised(
+            #[inline(always)]
+            || {
+                for ((row, out), moments) in
+                    rows.chunks_exact(dim).zip(out.chunks_exact_mut(dim)).zip(moments.chunks_mut(2))
+                {
+                    let mean = sum(row) / dim as f32;
+                    out.iter_mut().zip(row).for_each(|(out, value)| *out = value - mean);
+                    let inverse = (dot(out, out) / dim as f32 + epsilon).sqrt().recip();
+                    for ((out, scale), shift) in out.iter_mut().zip(scale).zip(shift) {
+                        *out = *out * inverse * scale + shift;
+                    }
+                    moments.copy_from_slice(&[mean, inverse]);
                 }
-                moments.copy_from_slice(&[mean, inverse]);
-            }
-        });
+            },
+        );
     });
     Ok(())
 }
@@ -73,31 +76,41 @@ pub fn layer_norm_backward(
     }
     let parts = rows.par_chunks(ROWS * dim).zip(gradient.par_chunks(ROWS * dim)).zip(out.par_chunks_mut(ROWS * dim));
     parts.zip(moments.par_chunks(ROWS * 2)).for_each(|(((rows, gradient), out), moments)| {
-        vectorised(|| {
-            let pairs = rows.chunks_exact(dim).zip(gradient.chunks_exact(dim));
-            for (((row, gradient), out), moments) in pairs.zip(out.chunks_exact_mut(dim)).zip(moments.chunks_exact(2)) {
-                let [mean, inverse] = [moments[0], moments[1]];
-                out.iter_mut().zip(gradient).zip(scale).for_each(|((out, g), scale)| *out = g * scale);
-                let of_mean = sum(out) / dim as f32;
-                // The product with x̂: that with the row, less that with its mean.
-                let of_spread = (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
-                for (out, value) in out.iter_mut().zip(row) {
-                    *out = inverse * (*out - of_mean - (value - mean) * inverse * of_spread);
+        vectorised(
+            #[inline(always)]
+            || {
+                let pairs = rows.chunks_exact(dim).zip(gradient.chunks_exact(dim));
+                for (((row, gradient), out), moments) in
+                    pairs.zip(out.chunks_exact_mut(dim)).zip(moments.chunks_exact(2))
+                {
+                    let [mean, inverse] = [moments[0], moments[1]];
+                    out.iter_mut().zip(gradient).zip(scale).for_each(|((out, g), scale)| *out = g * scale);
+                    let of_mean = sum(out) / dim as f32;
+                    // The product with x̂: that with the row, less that with its mean.
+                    let of_spread = (dot(out, row) - mean * of_mean * dim as f32) * inverse / dim as f32;
+                    for (out, value) in out.iter_mut().zip(row) {
+                        *out = inverse * (*out - of_mean - (value - mean) * inverse * of_spread);
+                    }
+                }
+            },
+        );
+    });
+    let sums = sums_over_rows(
+        count,
+        2 * dim,
+        #[inline(always)]
+        |range, sums| {
+            let (of_scale, of_shift) = sums.split_at_mut(dim);
+            for r in range {
+                let [mean, inverse] = [moments[2 * r], moments[2 * r + 1]];
+                let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
+                for ((value, g), (of_scale, of_shift)) in pairs.zip(of_scale.iter_mut().zip(of_shift.iter_mut())) {
+                    *of_scale += f64::from(g * (value - mean) * inverse);
+                    *of_shift += f64::from(*g);
                 }
             }
-        });
-    });
-    let sums = sums_over_rows(count, 2 * dim, |range, sums| {
-        let (of_scale, of_shift) = sums.split_at_mut(dim);
-        for r in range {
-            let [mean, inverse] = [moments[2 * r], moments[2 * r + 1]];
-            let pairs = rows[r * dim..][..dim].iter().zip(&gradient[r * dim..][..dim]);
-            for ((value, g), (of_scale, of_shift)) in pairs.zip(of_scale.iter_mut().zip(of_shift.iter_mut())) {
-                *of_scale += f64::from(g * (value - mean) * inverse);
-                *of_shift += f64::from(*g);
-            }
-        }
-    });
+        },
+    );
     let narrow = |values: &[f64]| values.iter().map(|&value| value as f32).collect();
     Ok([narrow(&sums[..dim]), narrow(&sums[dim..])])
 }

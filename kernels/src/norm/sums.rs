@@ -25,7 +25,10 @@ const THREADS: u32 = 256;
 pub fn divide_by_row_sums(rows: &mut [f32], dim: usize) -> Result<(), KernelError> {
     check(dim, &[("rows to normalise", rows.len())])?;
     rows.par_chunks_mut((ROWS * dim).max(1)).for_each(|rows| {
-        vectorised(|| rows.chunks_exact_mut(dim.max(1)).for_each(divide));
+        vectorised(
+            #[inline(always)]
+            || rows.chunks_exact_mut(dim.max(1)).for_each(divide),
+        );
     });
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Softmax and sum over segments: consecutive rows that belong together, as the edges of one target do.
+//! Softmax over segments: consecutive rows that belong together, as the edges of one target do.
 //!
 //! Contract, on every device: segment `s` is rows `indptr[s]..indptr[s + 1]` of a row-major matrix, and each column is
 //! taken by itself. Rows are added in their order, so the result does not depend on the number of threads.
@@ -7,5 +7,3 @@ mod cpu;
 pub(crate) mod cuda;
 
 pub(crate) use cpu::{kept, softmax, softmax_backward};
-pub use cpu::{segment_softmax, segment_softmax_backward, segment_sum};
-pub use cuda::{segment_softmax_backward_on_device, segment_softmax_on_device, segment_sum_on_device};

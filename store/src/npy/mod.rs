@@ -45,7 +45,7 @@ elements!(
 );
 
 /// Bytes of an element of type `descr`, if it is one that columns may have: the types of [`Element`].
-pub fn numeric_bytes(descr: &str) -> Option<usize> {
+pub(crate) fn numeric_bytes(descr: &str) -> Option<usize> {
     match descr {
         "|i1" | "|u1" => Some(1),
         "<i2" | "<u2" | "<f2" => Some(2),
