@@ -27,7 +27,7 @@ mod processes;
 ///
 /// One line an epoch tells loss, accuracy, where the time went (sampling, loading, computing, exchanging), and the
 /// edges computed, feature rows loaded and rows exchanged by all ranks together. The loss is the mean over the global
-/// mini-batch whatever the parallelism: single, data and split print the same losses up to rounding.
+/// mini-batch whatever the parallelism: single, data, owned and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long an epoch takes with one rank, data-parallel and split-parallel, on the same two cores.
+"""How long an epoch takes with one rank, data-parallel, split-parallel and with owned seeds, on the same two cores.
 
 Three layers of GraphSAGE-mean, fanouts 15,10,5, hidden 256, mini-batches of 1024 seeds, dropout 0.5, Adam, f32; 2 and 4 ranks,
 which are threads, with maps of gsplit's partitioner and the weights of ten presampled epochs. Every run is a fresh process that
@@ -7,7 +7,8 @@ trains two epochs, of which the second counts; rounds of all contenders follow o
 The graphs are those of `make bench-train`.
 
 Split parallelism does less work than data parallelism, so it is to take less time; beside one rank, which exchanges nothing, it is
-to lose little. Ends with one JSON line: the least ratio over graphs and ranks of data's seconds to split's (medians).
+to lose little. With owned seeds a rank computes the neighbourhoods of the seeds of its part, and nothing is exchanged.
+Ends with one JSON line: the least ratio over graphs and ranks of data's seconds to split's (medians).
 """
 
 import importlib.util
@@ -25,7 +26,8 @@ from measure import BenchError  # noqa: E402
 
 SHAPE = ["--model", "sage", "--layers", 3, "--fanouts", "15,10,5", "--hidden", 256, "--batch-size", 1024]
 THREADS, ROUNDS, EPOCHS = 2, 5, 2
-CONTENDERS = (("single", 1), ("data", 2), ("data", 4), ("split", 2), ("split", 4))
+CONTENDERS = (("single", 1), ("data", 2), ("data", 4), ("split", 2), ("split", 4), ("owned", 2), ("owned", 4))
+MAPPED = ("split", "owned")
 
 
 class Run(NamedTuple):
@@ -59,7 +61,7 @@ def one(gsplit, folder, parallelism, ranks):
     run = ["--parallelism", parallelism, "--epochs", EPOCHS, "--eval-every", 0, "--threads", THREADS, "--prefetch", 0]
     if ranks > 1:
         run += ["--ranks", ranks]
-    if parallelism == "split":
+    if parallelism in MAPPED:
         run += ["--partition", f"bench-split-{ranks}"]
     child = measure.run([gsplit, "train", folder, *SHAPE, *run, "--json"])
     said = json.loads(child.output.splitlines()[-1])["summary"]["epochs"][-1]

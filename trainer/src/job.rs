@@ -7,7 +7,7 @@ use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
-use crate::batch::{Ownership, Seeds};
+use crate::batch::{Frontiers, Seeds};
 use crate::config::{Parallelism, TaskKind, TrainConfig};
 use crate::infer::check_stop;
 use crate::link::{LinkBatch, LinkSplit};
@@ -71,8 +71,8 @@ pub struct Job<'a> {
     pub valid: Option<Column<u32>>,
     /// Vertices of the test split, as `valid`.
     pub test: Option<Column<u32>>,
-    /// Who owns which vertex.
-    pub ownership: Ownership<'a>,
+    /// Who holds which vertex's rows.
+    pub frontiers: Frontiers<'a>,
     /// Mini-batches that are prepared ahead.
     pub prefetch: usize,
     /// Threads of this rank's own that prepare them.
@@ -87,8 +87,8 @@ impl Artifacts {
     /// Finds and opens the partition map that `config` needs, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = match config.parallelism {
-            Parallelism::Split => Some(find_partition(dataset, config)?),
-            _ => None,
+            Parallelism::Split | Parallelism::Owned => Some(find_partition(dataset, config)?),
+            Parallelism::Data | Parallelism::Single => None,
         };
         let links = match config.task.kind {
             TaskKind::Node => None,
@@ -122,7 +122,7 @@ impl<'a> Job<'a> {
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
         let features = options.features.bring(dataset.features()?)?;
-        let ownership = config.parallelism.ownership(artifacts.partition.as_ref().map(PartitionMap::assignment));
+        let frontiers = config.parallelism.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,
@@ -139,7 +139,7 @@ impl<'a> Job<'a> {
                 sample_threads: options.sample_threads,
                 exact_phases: options.exact_phases,
                 stop: options.stop,
-                ownership,
+                frontiers,
             });
         }
         let labels = Labels::open(dataset)?;
@@ -164,7 +164,7 @@ impl<'a> Job<'a> {
             sample_threads: options.sample_threads,
             exact_phases: options.exact_phases,
             stop: options.stop,
-            ownership,
+            frontiers,
         })
     }
 }
@@ -227,12 +227,12 @@ impl Job<'_> {
         let share = self.share_of_group(items.len(), comm);
         match &self.task {
             Task::Nodes(labels) => {
-                let seeds = Seeds::of(&items[share], self.ownership, comm.rank(), comm.size());
+                let seeds = Seeds::of(&items[share], self.frontiers.seeds, comm.rank(), comm.size());
                 Ok((seeds, Targets::Nodes(NodeTargets::of(items, labels))))
             }
             Task::Links(links) => {
                 let negatives = self.config.task.negatives;
-                let (seeds, batch) = LinkBatch::new(links, (items, share), negatives, at, self.ownership, comm)?;
+                let (seeds, batch) = LinkBatch::new(links, (items, share), negatives, at, self.frontiers.seeds, comm)?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }

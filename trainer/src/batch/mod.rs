@@ -13,4 +13,4 @@ pub use load::{InputRows, Loaded, load};
 pub use pipeline::{Prepared, for_each_batch};
 pub use sample::{Sampled, SampledLayer, sample};
 pub use sampler::{BatchSampler, OnDevice};
-pub use seeds::{Ownership, Seeds};
+pub use seeds::{Frontiers, Ownership, Seeds};

@@ -114,7 +114,7 @@ fn prepare<'a, 's: 'a>(
     let (config, started) = (job.config, Instant::now());
     let at = (config.seed, epoch, step);
     let (seeds, targets) = job.batch(global, at, comm)?;
-    let sampled = sample(sampler, seeds, &config.fanouts, at, job.ownership, comm)?;
+    let sampled = sample(sampler, seeds, &config.fanouts, at, job.frontiers.below, comm)?;
     job.end_phase(source.place())?;
     let sample_s = started.elapsed().as_secs_f64();
     let loading = Instant::now();

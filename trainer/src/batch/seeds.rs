@@ -1,16 +1,25 @@
-//! Which seeds of a mini-batch are this rank's.
+//! Which seeds of a mini-batch are this rank's, and who holds the rows below them.
 
 use gsplit_kernels::ExcludedEdges;
 
 use crate::config::Parallelism;
 
-/// Who owns a vertex, which decides who computes it and loads its features.
+/// Who holds a frontier's rows.
 #[derive(Clone, Copy, Debug)]
 pub enum Ownership<'a> {
-    /// Each rank owns whatever it touches: `single` and `data`.
+    /// Each rank those that it needs.
     Mine,
-    /// The partition map says: `split`.
+    /// The rank that the partition map says.
     Map(&'a [u16]),
+}
+
+/// Who holds the rows of a mini-batch: who computes them, and loads the lowest.
+#[derive(Clone, Copy, Debug)]
+pub struct Frontiers<'a> {
+    /// Of the seeds.
+    pub seeds: Ownership<'a>,
+    /// Of every frontier below.
+    pub below: Ownership<'a>,
 }
 
 impl<'a> Ownership<'a> {
@@ -48,11 +57,13 @@ impl Seeds {
 }
 
 impl Parallelism {
-    /// The ownership that this parallelism works with; `assignment` is the partition map where one is used.
-    pub(crate) fn ownership(self, assignment: Option<&[u16]>) -> Ownership<'_> {
-        match (self, assignment) {
-            (Self::Split, Some(part)) => Ownership::Map(part),
-            _ => Ownership::Mine,
+    /// Who holds which rows under this parallelism; `assignment` is the partition map where one is used.
+    pub(crate) fn frontiers(self, assignment: Option<&[u16]>) -> Frontiers<'_> {
+        let map = assignment.map_or(Ownership::Mine, Ownership::Map);
+        match self {
+            Self::Split => Frontiers { seeds: map, below: map },
+            Self::Owned => Frontiers { seeds: map, below: Ownership::Mine },
+            Self::Data | Self::Single => Frontiers { seeds: Ownership::Mine, below: Ownership::Mine },
         }
     }
 }

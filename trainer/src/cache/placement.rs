@@ -24,7 +24,7 @@ impl RowPlacement {
     pub fn usual(parallelism: Parallelism) -> Self {
         match parallelism {
             Parallelism::Split => Self::Partitioned,
-            Parallelism::Data | Parallelism::Single => Self::Replicated,
+            Parallelism::Owned | Parallelism::Data | Parallelism::Single => Self::Replicated,
         }
     }
 }

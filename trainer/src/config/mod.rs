@@ -26,6 +26,9 @@ const MAX_RANKS: usize = 256;
 pub enum Parallelism {
     /// GSplit: each vertex of a layer is computed by the rank that owns its part; ranks exchange hidden rows
     Split,
+    /// Each rank takes the seeds that it owns and computes their whole neighbourhoods: where few edges cross, hardly any vertex is
+    /// computed twice, and no rows move
+    Owned,
     /// Each rank takes a share of the seeds and computes their whole neighbourhoods
     Data,
     /// One rank does everything
@@ -36,6 +39,7 @@ impl std::fmt::Display for Parallelism {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Split => "split",
+            Self::Owned => "owned",
             Self::Data => "data",
             Self::Single => "single",
         })

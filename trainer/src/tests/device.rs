@@ -277,7 +277,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
         let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place, comm.rank()).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.frontiers.below, comm).unwrap();
         let batch = load(&source, sampled, &Input::training(&config.model, at), true).unwrap();
         let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));

@@ -38,7 +38,7 @@ pub fn loss_and_gradient(
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let (seeds, targets) = job.batch(batch, at, comm.group).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
-    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm.group).unwrap();
+    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.frontiers.below, comm.group).unwrap();
     let source = FeatureSource::new(&job.features, place);
     let loaded = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
@@ -139,9 +139,11 @@ fn loss_and_gradients_are_equal(model: &ModelConfig, ranks: &[usize], cuts: &[Cu
         for &ranks in ranks {
             compare(&with(Parallelism::Data, ranks), &format!("data on {ranks} ranks"));
             for &cut in cuts {
-                let partition = Some(store_partition(dataset, cut, ranks));
-                let config = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
-                compare(&config, &format!("split on {ranks} ranks, {cut:?}"));
+                for parallelism in [Parallelism::Split, Parallelism::Owned] {
+                    let partition = Some(store_partition(dataset, cut, ranks));
+                    let config = TrainConfig { partition, ..with(parallelism, ranks) };
+                    compare(&config, &format!("{parallelism} on {ranks} ranks, {cut:?}"));
+                }
             }
         }
         let again = changed(&with(Parallelism::Single, 1), |config| config.model.checkpoint_activations = true);
@@ -183,7 +185,7 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             let at = (config.seed, 1, 0);
             let mine = job.batch(seeds, at, &Solo).unwrap().0;
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
-            let sampled = sample(&mut sampler, mine, &config.fanouts, at, job.ownership, &Solo).unwrap();
+            let sampled = sample(&mut sampler, mine, &config.fanouts, at, job.frontiers.below, &Solo).unwrap();
             let input = match dropout {
                 Some(_) => Input::training(&config.model, at),
                 None => Input::new(&config.model),

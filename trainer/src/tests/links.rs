@@ -124,11 +124,13 @@ fn links_have_one_loss_and_gradient_for_every_parallelism() {
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
         for ranks in [2, 3] {
             let data = link_config(model, Parallelism::Data, ranks);
-            let split = Cut::ALL.map(|cut| {
-                let partition = Some(store_partition(dataset, cut, ranks));
-                TrainConfig { partition, ..link_config(model, Parallelism::Split, ranks) }
+            let mapped = [Parallelism::Split, Parallelism::Owned].map(|parallelism| {
+                Cut::ALL.map(|cut| {
+                    let partition = Some(store_partition(dataset, cut, ranks));
+                    TrainConfig { partition, ..link_config(model, parallelism, ranks) }
+                })
             });
-            for config in split.iter().chain([&data]) {
+            for config in mapped.as_flattened().iter().chain([&data]) {
                 let (other, other_gradient) = run(dataset, config, batch);
                 let what =
                     format!("{model:?}, {scorer:?}, {} on {ranks} ranks, {:?}", config.parallelism, config.partition);

@@ -59,7 +59,7 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
             let before = gpu.counts();
             let at = (config.seed, 1, step);
             let (seeds, targets) = job.batch(&job.train[..60], at, comm).unwrap();
-            let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.ownership, comm).unwrap();
+            let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.frontiers.below, comm).unwrap();
             let batch = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
             let dropout = DropoutKey { probability: config.model.dropout, at };
             let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm.into()).unwrap();

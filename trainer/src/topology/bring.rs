@@ -36,7 +36,7 @@ pub fn graph_bytes(job: &Job<'_>) -> u64 {
 }
 
 fn owner_bytes(job: &Job<'_>) -> u64 {
-    job.ownership.map().map_or(0, size_of_val) as u64
+    job.frontiers.below.map().map_or(0, size_of_val) as u64
 }
 
 impl<'a> Source<'_, 'a> {
@@ -74,14 +74,14 @@ impl<'a> Source<'_, 'a> {
 
     /// The first place that is possible.
     pub fn best(&self) -> Result<Topology<'a>> {
-        let in_memory = match self.job.ownership {
+        let in_memory = match self.job.frontiers.below {
             Ownership::Mine => self.fits_each(|index| graph_bytes(self.job) / self.sharing(index)),
             Ownership::Map(_) => {
                 let parts = self.part_bytes();
                 self.fits_each(|index| parts[index])
             }
         };
-        let first = match self.job.ownership {
+        let first = match self.job.frontiers.below {
             Ownership::Mine => TopologyPlace::Device,
             Ownership::Map(_) => TopologyPlace::Part,
         };
@@ -123,7 +123,7 @@ impl<'a> Source<'_, 'a> {
             let there = OnGpu {
                 indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
                 indices: indices.then(|| gpu.upload(sources)).transpose()?,
-                owners: self.job.ownership.map().map(|owners| gpu.upload(owners)).transpose()?,
+                owners: self.job.frontiers.below.map().map(|owners| gpu.upload(owners)).transpose()?,
                 gpu: gpu.clone(),
             };
             gpu.synchronise()?;
@@ -153,7 +153,7 @@ impl<'a> Source<'_, 'a> {
 
     /// Bytes that each rank takes for the in-edges of its own vertices.
     fn part_bytes(&self) -> Vec<u64> {
-        let (graph, owners) = (self.graph(), self.job.ownership.map().unwrap_or_default());
+        let (graph, owners) = (self.graph(), self.job.frontiers.below.map().unwrap_or_default());
         let mut parts = vec![(0, 0); self.job.config.ranks_of_group()];
         for (v, &owner) in (0..).zip(owners) {
             if let Some((vertices, edges)) = parts.get_mut(usize::from(owner)) {
@@ -169,7 +169,7 @@ impl<'a> Source<'_, 'a> {
 
     /// What each rank owns on its GPU, and nothing of the others.
     fn of_parts(&self) -> Result<Topology<'a>> {
-        let (graph, owners) = (self.graph(), self.job.ownership.map().unwrap_or_default());
+        let (graph, owners) = (self.graph(), self.job.frontiers.below.map().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu);
         let indptr = match first {
             Some(gpu) if !self.reads_indptr() => gpu.map_host(graph.indptr).ok(),
@@ -203,7 +203,7 @@ impl<'a> Source<'_, 'a> {
             let Some(gpu) = place.gpu() else { continue };
             let part = self.part(index);
             // Ranks that own nothing alone read the same.
-            let (owners, sharing) = match self.job.ownership {
+            let (owners, sharing) = match self.job.frontiers.below {
                 Ownership::Mine => (None, self.sharing(index)),
                 Ownership::Map(owners) => (Some(owners), 1),
             };
@@ -243,7 +243,7 @@ impl<'a> Source<'_, 'a> {
     }
 
     fn pinned(&self) -> Result<Topology<'a>> {
-        let owners = self.job.ownership.map();
+        let owners = self.job.frontiers.below.map();
         let gpu = self.places.iter().find_map(Place::gpu);
         let owners = gpu.zip(owners).map(|(gpu, owners)| gpu.map_host(owners)).transpose()?;
         let pinned = Pinned { owners, ..self.pinned_graph()? };
