@@ -11,7 +11,7 @@ use gsplit::ui::Ui;
 /// Compare training runs by their logs
 ///
 /// Prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
-/// rows loaded and rows exchanged, with the ratio to the first log.
+/// rows loaded, rows exchanged and bytes that ranks sent to each other, with the ratio to the first log.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Example:
@@ -30,6 +30,7 @@ struct Row {
     edges: f64,
     rows_loaded: f64,
     rows_exchanged: f64,
+    bytes_sent: f64,
 }
 
 /// Reads the logs and prints the table.
@@ -38,14 +39,23 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let first = &rows[0];
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max("run".len());
     ui.say(format_args!(
-        "{:<width$} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14}",
-        "run", "epochs", "loss", "valid", "test", "s/epoch", "edges/epoch", "rows loaded/epoch", "rows exchanged"
+        "{:<width$} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14} {:>9}",
+        "run",
+        "epochs",
+        "loss",
+        "valid",
+        "test",
+        "s/epoch",
+        "edges/epoch",
+        "rows loaded/epoch",
+        "rows exchanged",
+        "MB sent"
     ));
     for row in &rows {
         let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
         let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
         ui.say(format_args!(
-            "{:<width$} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0}",
+            "{:<width$} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0} {:>9.1}",
             row.name,
             row.epochs,
             row.last.loss,
@@ -55,6 +65,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             against(row.edges, first.edges),
             against(row.rows_loaded, first.rows_loaded),
             row.rows_exchanged,
+            row.bytes_sent / 1e6,
         ));
     }
     let objects: Vec<_> = rows
@@ -63,7 +74,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             json!({
                 "run": row.name, "epochs": row.epochs, "loss": row.last.loss, "valid": row.last.valid,
                 "test": row.last.test, "seconds": row.seconds, "edges": row.edges, "rows_loaded": row.rows_loaded,
-                "rows_exchanged": row.rows_exchanged,
+                "rows_exchanged": row.rows_exchanged, "bytes_sent": row.bytes_sent, "sent": row.last.work.sent,
             })
         })
         .collect();
@@ -91,8 +102,9 @@ fn read(path: &Path) -> anyhow::Result<Row> {
         epochs: reports.len(),
         last,
         seconds: mean(&|report| report.seconds),
-        edges: mean(&|report| report.edges as f64),
-        rows_loaded: mean(&|report| report.rows_loaded as f64),
-        rows_exchanged: mean(&|report| report.rows_exchanged as f64),
+        edges: mean(&|report| report.work.edges as f64),
+        rows_loaded: mean(&|report| report.work.rows_loaded as f64),
+        rows_exchanged: mean(&|report| report.work.rows_exchanged as f64),
+        bytes_sent: mean(&|report| report.work.sent.bytes() as f64),
     })
 }

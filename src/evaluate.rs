@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use gsplit_partition::Error;
 use gsplit_partition::evaluate::{
-    Evaluation, Expectation, LayerEvaluation, MAKER, MapEvaluation, Options, Spread, evaluate, plot,
+    Evaluation, Expectation, LayerEvaluation, MAKER, MapEvaluation, Options, Spread, Volume, evaluate, plot,
 };
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
@@ -20,7 +20,8 @@ use gsplit::ui::{self, Ui};
 ///
 /// Draws mini-batches as training will, with a seed that the pre-sampling has not seen, and counts for every map what
 /// split-parallel training with it does: edges whose ends lie in different parts, how evenly the ranks share the work, rows
-/// exchanged between ranks, rows loaded and edges computed beside data parallelism; and what the presample lets expect.
+/// exchanged between ranks; rows loaded and edges computed, beside those with fewer layers split (`train --split-layers`), with
+/// none (`--parallelism owned`) and under data parallelism; and what the presample lets expect.
 /// A random partition with as many parts stands beside them.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -185,11 +186,13 @@ fn table(maps: &[MapEvaluation]) -> Vec<Row> {
     rows.extend(by_layer("vertices, heaviest / mean", maps, &|layer| factor(layer.vertex_imbalance)));
     rows.push(row("  input rows", &|map| factor(map.input_imbalance)));
     rows.extend(by_layer("rows exchanged", maps, &|layer| count(layer.rows_exchanged)));
-    let redundant = |data: f64, ratio: f64| format!("{data:.0} ({ratio:.2}x)");
-    rows.push(row("rows loaded, split", &|map| format!("{:.0}", map.split.rows_loaded)));
-    rows.push(row("rows loaded, data", &|map| redundant(map.data.rows_loaded, map.redundancy.rows_loaded)));
-    rows.push(row("edges computed, split", &|map| format!("{:.0}", map.split.edges)));
-    rows.push(row("edges computed, data", &|map| redundant(map.data.edges, map.redundancy.edges)));
+    let layers = maps.first().map_or(0, |map| map.layers.len());
+    rows.extend((1..layers).rev().map(|split| {
+        let label = format!("  of {layers} layers {split} split");
+        row(&label, &|map| format!("{:.0}", map.split_layers[split].rows_exchanged))
+    }));
+    rows.extend(by_sharing("rows loaded", maps, &|volume| volume.rows_loaded));
+    rows.extend(by_sharing("edges computed", maps, &|volume| volume.edges));
     rows.extend(expectations(maps));
     rows
 }
@@ -207,6 +210,26 @@ fn by_layer(label: &str, maps: &[MapEvaluation], cell: &dyn Fn(&LayerEvaluation)
         let cells = maps.iter().map(|map| cell(&map.layers[layer])).collect();
         rows.push((format!("  layer {}{which}", layer + 1), cells));
     }
+    rows
+}
+
+/// What all ranks together do: split, with fewer layers split down to none, and under data parallelism; beside it how many times
+/// what split does.
+fn by_sharing(label: &str, maps: &[MapEvaluation], of: &dyn Fn(&Volume) -> f64) -> Vec<Row> {
+    let row = |sharing: String, cell: &dyn Fn(&MapEvaluation) -> String| -> Row {
+        (format!("{label}, {sharing}"), maps.iter().map(cell).collect())
+    };
+    let times = |volume: &Volume, map: &MapEvaluation| {
+        let (found, split) = (of(volume), of(&map.split));
+        format!("{found:.0} ({:.2}x)", if split > 0.0 { found / split } else { 1.0 })
+    };
+    let layers = maps.first().map_or(0, |map| map.layers.len());
+    let mut rows = vec![row("split".into(), &|map| format!("{:.0}", of(&map.split)))];
+    rows.extend((0..layers).rev().map(|split| {
+        let sharing = if split == 0 { "owned".to_string() } else { format!("{split} split") };
+        row(sharing, &|map| times(&map.split_layers[split].volume, map))
+    }));
+    rows.push(row("data".into(), &|map| times(&map.data, map)));
     rows
 }
 

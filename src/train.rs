@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
@@ -13,11 +14,14 @@ use gsplit_trainer::{
 use serde_json::{Map, Value, json};
 
 use crate::environment;
+use crate::system::System;
 use cache_room::CacheRoom;
-use config_file::{ConfigFile, Places, to_toml};
+use config_file::{Places, to_toml};
 use gsplit::outputs::{Known, Outputs};
 use gsplit::ui::{Ui, give_up, stop_gently, usage};
 use processes::Processes;
+
+pub use config_file::ConfigFile;
 
 mod cache_room;
 mod config_file;
@@ -60,6 +64,10 @@ pub struct Args {
     /// Print the options in force as a file for --config, what was left open as comments, and do nothing
     #[arg(long)]
     print_config: bool,
+    /// Train as a system does: its parallelism, split layers, partition map by name and, with --device cuda, placement of rows, where
+    /// neither the command line nor the file says otherwise (--print-config shows them)
+    #[arg(long, value_enum, value_name = "SYSTEM")]
+    preset: Option<System>,
     #[arg(skip)]
     from_file: Option<ConfigFile>,
     #[command(flatten)]
@@ -127,6 +135,14 @@ impl Args {
     pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
         let places = || Places::new(command, &self.config);
         self.file.as_deref().map(|path| ConfigFile::read(path, &places(), given)).transpose()
+    }
+
+    /// The arguments that stand for --preset, where `given`, the matches of the command line and the file, leaves them open.
+    pub fn of_preset(&self, given: &ArgMatches) -> Vec<String> {
+        let is_open = |flag: &str| given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine);
+        let options = self.preset.map(|system| system.options(&self.config)).unwrap_or_default();
+        let open = options.into_iter().filter(|(flag, _)| is_open(flag));
+        open.map(|(flag, value)| format!("--{flag}={value}")).collect()
     }
 
     /// Notes where options come from, for complaints about them.
@@ -197,7 +213,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     // Checked before the dataset is opened: a mistyped option should not wait for a large graph.
     args.config.check().map_err(in_place)?;
     if let Some(CacheRoom::Auto) = args.cache {
-        let placed = cache_room::placement(args.config.device, args.config.parallelism, args.placement.as_ref());
+        let placed = cache_room::placement(&args.config, args.placement.as_ref());
         let placed = placed.map_err(in_place)?;
         if !args.print_config {
             args.placement = Some(placed);
@@ -336,7 +352,8 @@ fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
 /// Where the feature rows that `epochs` loaded were found.
 fn found_where(epochs: &[EpochReport], placement: &str) -> String {
     let sum = |of: fn(&EpochReport) -> u64| epochs.iter().map(of).sum::<u64>();
-    let (loaded, own, peers) = (sum(|e| e.rows_loaded), sum(|e| e.rows_cached), sum(|e| e.rows_from_peers));
+    let (loaded, own, peers) =
+        (sum(|e| e.work.rows_loaded), sum(|e| e.work.rows_cached), sum(|e| e.work.rows_from_peers));
     let share = |rows: u64| 100.0 * rows as f64 / loaded.max(1) as f64;
     let host = loaded.saturating_sub(own + peers);
     format!(
@@ -382,8 +399,8 @@ fn row(report: &EpochReport) -> String {
         t.compute_s,
         t.exchange_s,
         report.seconds,
-        report.edges,
-        report.rows_loaded,
-        report.rows_exchanged,
+        report.work.edges,
+        report.work.rows_loaded,
+        report.work.rows_exchanged,
     )
 }

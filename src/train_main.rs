@@ -10,10 +10,13 @@ use gsplit_store::Allocator;
 use gsplit_trainer::Dtype;
 use gsplit_trainer::operator::calibrated;
 
+use train::ConfigFile;
+
 mod bench;
 mod compare;
 mod environment;
 mod infer;
+mod system;
 mod train;
 
 #[global_allocator]
@@ -70,15 +73,24 @@ fn main() -> ExitCode {
     }
 }
 
-/// `cli`, which was parsed from `given`, with the options of the file that `train --config` names.
+/// `cli`, which was parsed from `given`, with the options of the file that `train --config` names, then with those of `--preset` that
+/// neither says.
 fn with_file(cli: Cli, given: &ArgMatches) -> anyhow::Result<Cli> {
-    let (Command::Train(args), Some(given)) = (&cli.command, given.subcommand_matches("train")) else { return Ok(cli) };
+    let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
+        return Ok(cli);
+    };
     let mut command = Cli::command();
     command.build();
     let train = command.find_subcommand("train");
-    let Some(file) = train.map(|train| args.read_file(train, given)).transpose()?.flatten() else { return Ok(cli) };
-    let mut cli = Cli::parse_from(with_arguments(arguments::given().into_iter(), file.arguments()));
-    if let Command::Train(args) = &mut cli.command {
+    let file = train.map(|train| args.read_file(train, matches)).transpose()?.flatten();
+    let more = file.as_ref().map_or(&[][..], ConfigFile::arguments);
+    let line = with_arguments(arguments::given().into_iter(), more);
+    let given = Cli::command().get_matches_from(&line);
+    let mut cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
+    if let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
+        cli = Cli::parse_from(with_arguments(line.into_iter(), &args.of_preset(matches)));
+    }
+    if let (Command::Train(args), Some(file)) = (&mut cli.command, file) {
         args.came_from(file);
     }
     Ok(cli)

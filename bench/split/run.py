@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long an epoch takes with one rank, data-parallel, split-parallel and with owned seeds, on the same two cores.
+"""How long an epoch takes with one rank, data-parallel, split-parallel in whole or in part, and with owned seeds, on the same two cores.
 
 Three layers of GraphSAGE-mean, fanouts 15,10,5, hidden 256, mini-batches of 1024 seeds, dropout 0.5, Adam, f32; 2 and 4 ranks,
 which are threads, with maps of gsplit's partitioner and the weights of ten presampled epochs. Every run is a fresh process that
@@ -7,7 +7,8 @@ trains two epochs, of which the second counts; rounds of all contenders follow o
 The graphs are those of `make bench-train`.
 
 Split parallelism does less work than data parallelism, so it is to take less time; beside one rank, which exchanges nothing, it is
-to lose little. With owned seeds a rank computes the neighbourhoods of the seeds of its part, and nothing is exchanged.
+to lose little. With owned seeds a rank computes the neighbourhoods of the seeds of its part, and nothing is exchanged; `split 1` and
+`split 2` do so above the lowest 1 and 2 layers, which are split.
 Ends with one JSON line: the least ratio over graphs and ranks of data's seconds to split's (medians).
 """
 
@@ -26,8 +27,10 @@ from measure import BenchError  # noqa: E402
 
 SHAPE = ["--model", "sage", "--layers", 3, "--fanouts", "15,10,5", "--hidden", 256, "--batch-size", 1024]
 THREADS, ROUNDS, EPOCHS = 2, 5, 2
-CONTENDERS = (("single", 1), ("data", 2), ("data", 4), ("split", 2), ("split", 4), ("owned", 2), ("owned", 4))
-MAPPED = ("split", "owned")
+CONTENDERS = (
+    *(("single", 1), ("data", 2), ("data", 4), ("split", 2), ("split", 4)),
+    *(("split 2", 4), ("split 1", 4), ("owned", 2), ("owned", 4)),
+)
 
 
 class Run(NamedTuple):
@@ -57,12 +60,15 @@ def prepare(gsplit, folder):
         measure.run([gsplit, "partition", folder, "--parts", ranks, *options])
 
 
-def one(gsplit, folder, parallelism, ranks):
+def one(gsplit, folder, sharing, ranks):
+    parallelism, *split_layers = sharing.split()
     run = ["--parallelism", parallelism, "--epochs", EPOCHS, "--eval-every", 0, "--threads", THREADS, "--prefetch", 0]
     if ranks > 1:
         run += ["--ranks", ranks]
-    if parallelism in MAPPED:
+    if parallelism in ("split", "owned"):
         run += ["--partition", f"bench-split-{ranks}"]
+    if split_layers:
+        run += ["--split-layers", *split_layers]
     child = measure.run([gsplit, "train", folder, *SHAPE, *run, "--json"])
     said = json.loads(child.output.splitlines()[-1])["summary"]["epochs"][-1]
     return Run(*(said[field] for field in Run._fields))

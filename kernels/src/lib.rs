@@ -45,8 +45,8 @@ pub use attention::{
 #[cfg(feature = "emulation")]
 pub use comm::ByHost;
 pub use comm::{
-    Alarm, Communicator, DeviceExchange, Nccl, Seat, Solo, Threads, all_gather_v, all_to_all_counts, all_to_all_into,
-    all_to_all_v, device_all_to_all_v,
+    Alarm, Communicator, Counted, DeviceExchange, Nccl, Route, Seat, Sent, SentByRoute, Solo, Threads, all_gather_v,
+    all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
 };
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};

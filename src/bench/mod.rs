@@ -4,7 +4,6 @@ use gsplit::ui::Ui;
 
 mod prepare;
 mod row;
-mod system;
 mod table3;
 
 /// Time training systems side by side

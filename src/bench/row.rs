@@ -3,7 +3,7 @@
 use gsplit_trainer::{CacheSummary, Device, EpochReport};
 use serde_json::{Value, json};
 
-use super::system::System;
+use crate::system::System;
 
 /// A line of the table.
 pub(super) struct Row {
@@ -44,11 +44,11 @@ impl Row {
             forward_backward: of(|epoch| epoch.timings.compute_s + epoch.timings.exchange_s),
             exchange: of(|epoch| epoch.timings.exchange_s),
             total: of(|epoch| epoch.seconds),
-            edges: of(|epoch| epoch.edges as f64),
-            rows_loaded: of(|epoch| epoch.rows_loaded as f64),
-            rows_cached: of(|epoch| epoch.rows_cached as f64),
-            rows_from_peers: of(|epoch| epoch.rows_from_peers as f64),
-            rows_exchanged: of(|epoch| epoch.rows_exchanged as f64),
+            edges: of(|epoch| epoch.work.edges as f64),
+            rows_loaded: of(|epoch| epoch.work.rows_loaded as f64),
+            rows_cached: of(|epoch| epoch.work.rows_cached as f64),
+            rows_from_peers: of(|epoch| epoch.work.rows_from_peers as f64),
+            rows_exchanged: of(|epoch| epoch.work.rows_exchanged as f64),
             cache,
             rounds,
         }
@@ -59,9 +59,9 @@ impl Row {
         let against = gsplit.map_or("-".to_string(), |gsplit| format!("{:.2}x", self.total / gsplit));
         let share = |rows: f64| format!("{:.1}", 100.0 * rows / self.rows_loaded.max(1.0));
         format!(
-            "{:<7} {:<5} {:<11} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8} {:>12.0} {:>11.0} {:>6} {:>6} {:>11.0}  {}",
+            "{:<7} {:<7} {:<11} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8} {:>12.0} {:>11.0} {:>6} {:>6} {:>11.0}  {}",
             self.system.name(),
-            self.system.parallelism().to_string(),
+            self.system.sharing(),
             self.placement,
             self.sample,
             self.load,
@@ -90,7 +90,8 @@ impl Row {
         });
         json!({
             "system": self.system.name(),
-            "parallelism": self.system.parallelism(),
+            "parallelism": self.system.choices().parallelism,
+            "split_layers": self.system.choices().split_layers,
             "partition": self.map,
             "cache": self.cache,
             "sample_s": self.sample,
@@ -113,7 +114,7 @@ impl Row {
 /// What stands above the lines.
 pub(super) fn header() -> String {
     format!(
-        "{:<7} {:<5} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>11} {:>6} {:>6} {:>11}  {}",
+        "{:<7} {:<7} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>11} {:>6} {:>6} {:>11}  {}",
         "system",
         "par.",
         "rows kept",

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::prepare::{partitioned, presampled};
 use super::row::{Row, header, mean};
-use super::system::System;
 use crate::environment;
+use crate::system::{Choices, System};
 use crate::train::as_usage;
 use gsplit::ui::{Ui, stop_gently, usage};
 
@@ -28,10 +28,11 @@ use gsplit::ui::{Ui, stop_gently, usage};
 /// of the epoch; and how many times GSplit's that is. Phases are the mean of the ranks; every number is the median over
 /// --rounds runs, which take turns. Nothing is sampled ahead, and phases end with what they launched, so that they add up.
 ///
-/// The systems are choices of gsplit, run by the same code: DGL is data parallelism with all rows in host memory; Quiver has
-/// the hottest rows once over all GPUs (--placement peer); Rand, Edge, Node and GSplit are split parallelism with a random map
-/// and maps by --weights degree, vertex and presampled, and each part's hottest rows on its GPU (--placement partitioned).
-/// Samples are the same for all.
+/// The systems are choices of gsplit (train --preset), run by the same code: DGL is data parallelism with all rows in host memory;
+/// Quiver has the hottest rows once over all GPUs (--placement peer); Rand, Edge, Node and GSplit are split parallelism with a
+/// random map and maps by --weights degree, vertex and presampled, and each part's hottest rows on its GPU (--placement
+/// partitioned). Beside the paper's stand Intel's hybrid partitioning, which fetches feature rows alone (--split-layers 1), and
+/// Owned, which exchanges nothing. Samples are the same for all.
 /// P3* is left out: gsplit has no push-pull parallelism yet. On CPUs nothing is cached, and Quiver is left out; DGL's rows are
 /// read where they are stored, within FB.
 ///
@@ -154,8 +155,10 @@ impl Args {
 
     /// A run of `system` with the partition map `key`.
     fn config(&self, system: System, partition: Option<String>) -> TrainConfig {
+        let Choices { parallelism, split_layers, .. } = system.choices();
         TrainConfig {
-            parallelism: system.parallelism(),
+            parallelism,
+            split_layers,
             ranks: Some(self.ranks),
             groups: 1,
             device: self.device,

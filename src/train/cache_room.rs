@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use gsplit_partition::placement::CacheSize;
-use gsplit_trainer::{Device, Error, Parallelism, RowPlacement};
+use gsplit_trainer::{Device, Error, RowPlacement, TrainConfig};
 
 /// Memory of its GPU that each rank has for feature rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,17 +49,13 @@ impl fmt::Display for CacheRoom {
 ///
 /// # Errors
 /// [`Error::Option`] where nothing can be cached.
-pub fn placement(
-    device: Device,
-    parallelism: Parallelism,
-    given: Option<&RowPlacement>,
-) -> Result<RowPlacement, Error> {
-    let problem = match (device, given) {
+pub fn placement(config: &TrainConfig, given: Option<&RowPlacement>) -> Result<RowPlacement, Error> {
+    let problem = match (config.device, given) {
         (Device::Cpu, _) => "--cache is for --device cuda: leave it out, or give both",
         (Device::Cuda, Some(RowPlacement::Host)) => {
             "--cache: --placement host keeps no rows on GPUs: leave one of them out"
         }
-        (Device::Cuda, given) => return Ok(given.cloned().unwrap_or_else(|| RowPlacement::usual(parallelism))),
+        (Device::Cuda, given) => return Ok(given.cloned().unwrap_or_else(|| RowPlacement::usual(config))),
     };
     Err(Error::Option(problem.into()))
 }
@@ -79,13 +75,25 @@ mod tests {
         }
     }
 
+    fn config(flags: &str) -> TrainConfig {
+        #[derive(clap::Parser)]
+        struct Flags {
+            #[command(flatten)]
+            config: TrainConfig,
+        }
+        <Flags as clap::Parser>::parse_from(["train"].into_iter().chain(flags.split(' '))).config
+    }
+
     #[test]
     fn auto_stands_for_rows() {
-        let (split, data) = (Parallelism::Split, Parallelism::Data);
-        assert_eq!(placement(Device::Cuda, split, None).unwrap(), RowPlacement::Partitioned);
-        assert_eq!(placement(Device::Cuda, split, Some(&RowPlacement::Peer)).unwrap(), RowPlacement::Peer);
-        assert_eq!(placement(Device::Cuda, data, None).unwrap(), RowPlacement::Replicated);
-        assert!(placement(Device::Cuda, split, Some(&RowPlacement::Host)).is_err());
-        assert!(placement(Device::Cpu, data, None).is_err());
+        let of = |flags: &str, given: Option<&RowPlacement>| placement(&config(flags), given);
+        let split = "--parallelism split --device cuda";
+        assert_eq!(of(split, None).unwrap(), RowPlacement::Partitioned);
+        assert_eq!(of("--split-layers 1 --device cuda", None).unwrap(), RowPlacement::Partitioned);
+        assert_eq!(of("--split-layers 0 --device cuda", None).unwrap(), RowPlacement::Replicated);
+        assert_eq!(of(split, Some(&RowPlacement::Peer)).unwrap(), RowPlacement::Peer);
+        assert_eq!(of("--parallelism data --device cuda", None).unwrap(), RowPlacement::Replicated);
+        assert!(of(split, Some(&RowPlacement::Host)).is_err());
+        assert!(of("--parallelism data --device cpu", None).is_err());
     }
 }

@@ -35,12 +35,12 @@ fn systems_train_the_same_model_with_their_own_loads() {
     ok(folder, &["partition", "ds", "--parts", "2", "--weights", "degree", "--key", "mine"]);
     let found = rows(folder, "--rounds 2");
     let names: Vec<&str> = found.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["DGL", "Rand", "Edge", "Node", "GSplit"]);
+    assert_eq!(names, ["DGL", "Intel", "Owned", "Rand", "Edge", "Node", "GSplit"]);
     let maps: Vec<Option<&str>> = found.iter().map(|(_, row)| row["partition"].as_str()).collect();
     let made = ["random-k2", "mine", "multilevel-vertex-k2", "multilevel-presampled-k2"].map(Some);
-    assert_eq!(maps, [&[None], &made[..]].concat());
+    assert_eq!(maps, [&[None, Some("mine"), made[3]], &made[..]].concat());
 
-    let (dgl, gsplit) = (&found[0].1, &found[4].1);
+    let [dgl, intel, owned, rand, _, _, gsplit] = [0, 1, 2, 3, 4, 5, 6].map(|at| &found[at].1);
     assert_eq!(number(gsplit, "times_gsplit"), 1.0);
     assert!((number(dgl, "times_gsplit") - number(dgl, "seconds") / number(gsplit, "seconds")).abs() < 1e-9);
     for (name, row) in &found {
@@ -54,15 +54,20 @@ fn systems_train_the_same_model_with_their_own_loads() {
             |key: &str| row["rounds"].as_array().unwrap().iter().map(|round| number(round, key)).sum::<f64>() / 2.0;
         assert!((median("seconds") - number(row, "seconds")).abs() < 1e-12, "{row}");
         assert!(row["cache"].is_null() && number(row, "rows_cached") == 0.0, "{row}");
-        if name != "DGL" {
-            // Each row is loaded once, and each vertex computed once, whatever the map.
-            assert_eq!(number(row, "rows_loaded"), number(gsplit, "rows_loaded"), "{name}");
-            assert_eq!(number(row, "edges"), number(gsplit, "edges"), "{name}");
-        }
+        // Split, each row is loaded once and each vertex computed once, whatever the map.
+        let (loaded, edges) = (number(row, "rows_loaded"), number(row, "edges"));
+        let repeats = [loaded > number(gsplit, "rows_loaded"), edges > number(gsplit, "edges")];
+        let expected = match name.as_str() {
+            "DGL" | "Owned" => [true, true],
+            "Intel" => [false, true],
+            _ => [false, false],
+        };
+        assert_eq!(repeats, expected, "{name}: {row}");
     }
-    assert!(number(dgl, "rows_loaded") > number(gsplit, "rows_loaded"));
-    assert!(number(dgl, "edges") > number(gsplit, "edges") && number(dgl, "rows_exchanged") == 0.0);
-    assert!(number(&found[1].1, "rows_exchanged") > number(gsplit, "rows_exchanged"), "random parts exchange more");
+    assert!([dgl, owned].iter().all(|row| number(row, "rows_exchanged") == 0.0));
+    assert!(number(intel, "rows_exchanged") > 0.0);
+    assert_eq!((&intel["parallelism"], &intel["split_layers"]), (&"split".into(), &1.into()));
+    assert!(number(rand, "rows_exchanged") > number(gsplit, "rows_exchanged"), "random parts exchange more");
 
     let before = content(&folder.join("ds"));
     let text = ok(folder, &table3("--rounds 1 --systems gsplit,dgl"));

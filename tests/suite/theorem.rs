@@ -4,8 +4,8 @@
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
 use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_store::{Dataset, PartitionMap, Split};
-use gsplit_trainer::batch::{BatchSampler, Seeds, sample};
-use gsplit_trainer::{Ownership, Place};
+use gsplit_trainer::Place;
+use gsplit_trainer::batch::{BatchSampler, Frontiers, Ownership, Seeds, sample};
 
 use crate::support::{community, ok};
 
@@ -39,6 +39,7 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
     let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
     let train = dataset.split(Split::Train).unwrap();
     let fanouts: Fanouts = "6,4".parse().unwrap();
+    let mine = Frontiers::all(Ownership::Mine, fanouts.len());
     let (seed, mut cross, mut edges) = (77, Vec::new(), 0);
     let mut sampler = BatchSampler::on_host(Sampler::new(2), graph, &Place::host());
     for epoch in 1..=6 {
@@ -46,7 +47,7 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
         for (step, batch) in order.chunks(128).enumerate() {
             let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
             let at = (seed, epoch, step as u32);
-            let sampled = sample(&mut sampler, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+            let sampled = sample(&mut sampler, seeds, &fanouts, at, &mine, &Solo).unwrap();
             let mut crossing = 0;
             for layer in &sampled.layers {
                 let (mixed, edges) = (layer.read.on_host().unwrap(), layer.edges.on_host().unwrap());

@@ -287,3 +287,30 @@ fn placements_of_feature_rows_are_for_gpus() {
     let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
     assert!(told.contains("run.toml:2: ") && told.contains("replicated, partitioned, peer, or the key"), "{told}");
 }
+
+#[test]
+fn a_preset_fills_in_what_is_left_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let printed = |more: &str| {
+        let words = ["train", "--print-config"].into_iter().chain(more.split_whitespace()).collect::<Vec<_>>();
+        ok(folder, &words)
+    };
+    let intel = ["parallelism = \"split\"", "split_layers = 1", "partition = \"multilevel-degree-k2\""];
+    let text = printed("--preset intel --ranks 2");
+    assert!(intel.iter().all(|line| text.contains(line)) && !text.contains("placement"), "{text}");
+    let text = printed("--preset intel --ranks 2 --device cuda");
+    assert!(intel.iter().all(|line| text.contains(line)) && text.contains("placement = \"partitioned\""), "{text}");
+    let text = printed("--preset intel --ranks 2 --split-layers 2 --partition mine");
+    assert!(text.contains("split_layers = 2") && text.contains("partition = \"mine\""), "{text}");
+    fs::write(folder.join("run.toml"), "split_layers = 0\n[run]\npreset = 'gsplit-edge'\n").unwrap();
+    let text = printed("--config run.toml");
+    assert!(text.contains("split_layers = 0") && text.contains("partition = \"multilevel-degree-k4\""), "{text}");
+    assert!(printed("--preset dgl").contains("parallelism = \"data\""));
+
+    community(folder, 300);
+    let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--ranks", "2"], 1);
+    assert!(line.contains("multilevel-presampled-k2") && line.contains("gsplit partition"), "{line}");
+    let line = fails(folder, &["train", "ds", "--preset", "intel", "--parallelism", "data"], 2);
+    assert!(line.contains("--split-layers 1 is for --parallelism split"), "{line}");
+}

@@ -1,17 +1,17 @@
 //! A rank's ends of the communicators of a run.
 //!
 //! The ranks of a run are one group or several equal ones, whose ranks follow each other (`--groups`). Ids and rows move within a
-//! group; gradients, and what is counted, are summed over all ranks. Ids have a communicator of their own, because mini-batches
-//! are sampled while others are computed: calls on one may fall between any two on the other.
+//! group; gradients, and what is counted, are summed over all ranks. Ids, and feature rows on the host, have a communicator of their
+//! own, because mini-batches are sampled and loaded while others are computed: calls on one may fall between any two on the other.
 
-use gsplit_kernels::Communicator;
+use gsplit_kernels::{Communicator, Counted, Route, SentByRoute};
 
 /// A rank's ends of the communicators of a run.
 pub struct Comms {
-    all: Box<dyn Communicator>,
+    all: Counted,
     /// `None` where there is one group.
-    group: Option<Box<dyn Communicator>>,
-    sampling: Box<dyn Communicator>,
+    group: Option<Counted>,
+    sampling: Counted,
 }
 
 /// What a rank computes a mini-batch with.
@@ -24,33 +24,38 @@ pub struct Ranks<'a> {
 }
 
 impl Comms {
-    /// Those of a rank whose run is one group: `sampling` for ids, `computing` for the rest.
+    /// Those of a rank whose run is one group: `sampling` for mini-batches to come, `computing` for the rest.
     pub fn of_one_group(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>) -> Self {
-        Self { all: computing, group: None, sampling }
+        Self { all: Counted::new(computing), group: None, sampling: Counted::new(sampling) }
     }
 
-    /// Those of a rank in a group: `sampling` for ids and `computing` for rows are the group's.
+    /// Those of a rank in a group: `sampling` and `computing` are the group's.
     pub fn of_group(
         all: Box<dyn Communicator>,
         sampling: Box<dyn Communicator>,
         computing: Box<dyn Communicator>,
     ) -> Self {
-        Self { all, group: Some(computing), sampling }
+        Self { all: Counted::new(all), group: Some(Counted::new(computing)), sampling: Counted::new(sampling) }
     }
 
-    /// For ids, while mini-batches are sampled: the ranks of this one's group.
+    /// Says what lies between this rank and each of the run.
+    pub fn set_routes(&self, routes: Vec<Route>) {
+        [&self.all, &self.sampling].into_iter().chain(&self.group).for_each(|comm| comm.set_routes(routes.clone()));
+    }
+
+    /// For mini-batches that are sampled and loaded: the ranks of this one's group.
     pub fn sampling(&self) -> &dyn Communicator {
-        self.sampling.as_ref()
+        &self.sampling
     }
 
     /// For gradients and sums: all ranks.
     pub fn all(&self) -> &dyn Communicator {
-        self.all.as_ref()
+        &self.all
     }
 
     /// For mini-batches that are computed.
     pub fn ranks(&self) -> Ranks<'_> {
-        Ranks { all: self.all.as_ref(), group: self.group.as_ref().unwrap_or(&self.all).as_ref() }
+        Ranks { all: &self.all, group: self.group.as_ref().unwrap_or(&self.all) }
     }
 
     /// Tells the others, wherever they wait, that this rank is leaving. Those of other groups learn it in the next sum over all.
@@ -62,6 +67,15 @@ impl Comms {
 }
 
 impl Ranks<'_> {
+    /// What this rank has sent with these so far.
+    pub fn sent(&self) -> SentByRoute {
+        let (mut all, group) = (self.all.sent(), self.group.sent());
+        if self.are_grouped() {
+            all.iter_mut().zip(group).for_each(|(sum, sent)| *sum = *sum + sent);
+        }
+        all
+    }
+
     /// Whether there are several groups.
     pub fn are_grouped(&self) -> bool {
         self.group.size() != self.all.size()

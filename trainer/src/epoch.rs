@@ -12,7 +12,7 @@ use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
-use crate::report::StepReport;
+use crate::report::{StepReport, Work};
 use crate::source::FeatureSource;
 use crate::step::train_step;
 
@@ -31,9 +31,9 @@ pub fn train_epoch(
     let (mut sums, comm) = (StepReport::default(), comms.all());
     let mut window = Window::begin(log, epoch, optimizer.steps);
     for_each_batch((job, source), sampler, epoch, &order, comms, |prepared| {
-        let Prepared { step, items, targets, batch, sample_s, load_s } = prepared;
-        let (edges, rows) = (batch.sampled.num_edges(), batch.sampled.input.len());
-        let rows_exchanged = batch.sampled.rows_exchanged() as u64;
+        let Prepared { step, items, targets, batch, sent, sample_s, load_s } = prepared;
+        let sampled = &batch.sampled;
+        let counts = [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
         let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
         let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
         let ending = Instant::now();
@@ -41,7 +41,8 @@ pub fn train_epoch(
         report.timings.compute_s += ending.elapsed().as_secs_f64();
         report.check(epoch, step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
-        (report.edges, report.rows_loaded, report.rows_exchanged) = (edges as u64, rows as u64, rows_exchanged);
+        let [edges, rows_loaded, rows_exchanged] = counts;
+        report.work.add(Work { edges, rows_loaded, rows_exchanged, sent, ..Work::default() });
         sums.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {

@@ -5,10 +5,9 @@
 
 use std::fs;
 
-use gsplit_kernels::{Communicator, all_gather_v};
+use gsplit_kernels::{Communicator, Route, all_gather_v};
 use gsplit_store::Progress;
 
-use crate::config::Parallelism;
 use crate::{Result, TrainConfig};
 
 /// What a kernel draws when it starts: no other host has the same.
@@ -19,18 +18,17 @@ pub fn this() -> Vec<u8> {
     fs::read(BOOT).unwrap_or_default()
 }
 
-/// Tells `progress` on rank 0 where rows cross between hosts, and how they would not. Collective.
-pub fn note(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<()> {
-    if config.parallelism != Parallelism::Split {
-        return Ok(());
-    }
+/// What lies between this rank and each, where ranks are processes. Tells `progress` on rank 0 where rows cross between hosts, and
+/// how they would not. Collective.
+pub fn routes(comm: &dyn Communicator, config: &TrainConfig, progress: &dyn Progress) -> Result<Vec<Route>> {
     // Hosts that do not say who they are count as one.
     let hosts = all_gather_v(comm, &this())?;
     match told(&hosts, config.groups) {
-        Some(line) if comm.rank() == 0 => progress.note(&line),
+        Some(line) if comm.rank() == 0 && config.split_layers() > 0 => progress.note(&line),
         _ => {}
     }
-    Ok(())
+    let here = &hosts[comm.rank()];
+    Ok(hosts.iter().map(|host| if host == here { Route::Host } else { Route::Network }).collect())
 }
 
 /// What there is to say about ranks on `hosts`, in `groups` equal groups.

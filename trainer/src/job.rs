@@ -122,7 +122,7 @@ impl<'a> Job<'a> {
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
         let features = options.features.bring(dataset.features()?)?;
-        let frontiers = config.parallelism.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
+        let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,
@@ -227,12 +227,13 @@ impl Job<'_> {
         let share = self.share_of_group(items.len(), comm);
         match &self.task {
             Task::Nodes(labels) => {
-                let seeds = Seeds::of(&items[share], self.frontiers.seeds, comm.rank(), comm.size());
+                let seeds = Seeds::of(&items[share], self.frontiers.seeds(), comm.rank(), comm.size());
                 Ok((seeds, Targets::Nodes(NodeTargets::of(items, labels))))
             }
             Task::Links(links) => {
                 let negatives = self.config.task.negatives;
-                let (seeds, batch) = LinkBatch::new(links, (items, share), negatives, at, self.frontiers.seeds, comm)?;
+                let (seeds, batch) =
+                    LinkBatch::new(links, (items, share), negatives, at, self.frontiers.seeds(), comm)?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }

@@ -60,9 +60,9 @@ mod task;
 #[cfg(test)]
 mod tests;
 mod topology;
+mod traffic;
 mod train;
 
-pub use batch::Ownership;
 pub use cache::{CacheSummary, RowPlacement};
 pub use config::{
     ConfigOption, Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,

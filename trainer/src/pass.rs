@@ -7,7 +7,8 @@
 //!
 //! A layer's rows are read by up to three others: by the layer above through the exchange, by its residual, and by the
 //! logits. The latter two read the first rows alone, because a local frontier starts with the one above it: they
-//! need no exchange, and their gradients are added to those rows.
+//! need no exchange, and their gradients are added to those rows. (Not so where ranks share the frontier above and a map holds the
+//! one below: there the sums that the residual adds are exchanged as well.)
 //!
 //! With activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016) forward keeps one
 //! matrix a layer, and backward computes what layers have inside again: the same operations on the same values, so the same
@@ -16,16 +17,14 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::{DeviceOwners, Graph, gather_f32, gather_on_device};
+use gsplit_kernels::{DeviceOwners, Graph};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{device_values, values};
 use crate::batch::{Loaded, SampledLayer};
 use crate::comms::Ranks;
-use crate::exchange::Shuffled;
 use crate::ids::Ids;
 use crate::model::{DropoutKey, Frontier, LayerEdges, Model};
-use crate::operator::{Moments, Rows, filled, filled_on};
+use crate::operator::{Moments, Rows};
 use crate::place::Place;
 use crate::report::StepReport;
 use crate::{Exchange, Result, autograd};
@@ -114,6 +113,15 @@ impl Pass<'_> {
         Ok(Some(rows.set_requires_grad(true)))
     }
 
+    /// The sums of the layer below, `tail`, of the rows that layer `index` computes: a leaf. Collective where ranks share these rows.
+    fn own_sums(&self, index: usize, tail: &Tail, comm: Ranks<'_>) -> Result<Tensor> {
+        let (layer, width, mut sums) = (self.layer(index), self.model.width(index - 1), tail.sums.detach());
+        if layer.exchange.is_in_order() {
+            sums = layer.exchange.forward_at(self.model.place(), comm.group, Some(sums), width)?;
+        }
+        Ok(sums.f_narrow(0, 0, layer.frontier.len() as i64)?.set_requires_grad(true))
+    }
+
     /// Computes layer `index`, puts it on the tape and returns its rows. Collective where batch norm is.
     fn compute(
         &mut self,
@@ -125,8 +133,7 @@ impl Pass<'_> {
         let keep = !self.model.checkpoints_activations();
         let below = match self.tape.last() {
             Some(Taped { tail: Some(tail), .. }) if self.model.adds_sums(index) => {
-                let rows = self.layer(index).frontier.len() as i64;
-                Some(tail.sums.detach().f_narrow(0, 0, rows)?.set_requires_grad(true))
+                Some(self.own_sums(index, tail, comm)?)
             }
             _ => None,
         };
@@ -168,27 +175,29 @@ pub fn forward<'a>(
     comm: Ranks<'_>,
     report: &mut StepReport,
 ) -> Result<Pass<'a>> {
-    let mut dim = batch.features.dim();
     let place = model.place();
-    let mut rows = std::mem::take(&mut batch.input_rows).into_tensor(place, dim)?;
+    let input_rows = std::mem::take(&mut batch.input_rows);
     let nothing = Tensor::zeros([0, 0], (Kind::Float, place.device()));
     let mut pass = Pass { model, graph, dropout, batch, tape: Vec::new(), read: Vec::new(), logits: nothing };
+    let exchanging = Instant::now();
+    let mut mixed = input_rows.into_tensor(place, pass.layer(0), pass.batch.features.dim(), comm.group)?;
+    report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
     for index in 0..model.num_layers() {
-        let layer = pass.layer(index);
-        let exchanging = Instant::now();
-        let mixed = match (&layer.exchange, rows) {
-            (Exchange::Identity, rows) => rows,
-            (exchange, rows) => Some(exchange.forward_at(place, comm.group, rows, dim)?),
-        };
-        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
-        let mixed = mixed.map(|mixed| mixed.set_requires_grad(index > 0));
         let computed = pass.compute(index, mixed, comm, report)?;
-        dim = model.width(index);
         if model.logits_of().contains(&index) {
             let seeds = computed.detach().f_narrow(0, 0, pass.seeds().len() as i64)?;
             pass.read.push((index, seeds.set_requires_grad(true)));
         }
-        rows = Some(computed);
+        let exchanging = Instant::now();
+        mixed = match index + 1 < model.num_layers() {
+            true => {
+                let rows =
+                    pass.layer(index + 1).exchange.forward_at(place, comm.group, Some(computed), model.width(index))?;
+                Some(rows.set_requires_grad(true))
+            }
+            false => None,
+        };
+        report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
     }
     pass.logits = model.logits(&pass.read.iter().map(|(_, rows)| rows).collect::<Vec<_>>())?;
     Ok(pass)
@@ -224,24 +233,34 @@ pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, 
                 autograd::backward(&body, &of_rows)?;
             }
         }
-        of_sums = taped.below.map_or_else(Tensor::new, |below| below.grad());
-        let (Some(mixed), true) = (mixed, index > 0) else { break };
-        let (layer, dim, kind) = (pass.layer(index), mixed.size()[1] as usize, mixed.kind());
-        let gradient = mixed.grad();
-        drop(mixed);
-        let exchanging = Instant::now();
-        of_rows = match &layer.exchange {
-            Exchange::Identity => gradient,
-            exchange => {
-                let place = pass.model.place();
-                let zeros = || Tensor::zeros([layer.read.len() as i64, dim as i64], (kind, place.device()));
-                let gradient = if gradient.defined() { gradient } else { zeros() };
-                exchange.backward_at(place, comm.group, gradient, dim)?
-            }
+        let layer = pass.layer(index);
+        of_sums = match taped.below {
+            Some(below) if layer.exchange.is_in_order() => rows_backward(&pass, index, below, comm)?,
+            below => below.map_or_else(Tensor::new, |below| below.grad()),
         };
+        let (Some(mixed), true) = (mixed, index > 0) else { break };
+        let exchanging = Instant::now();
+        of_rows = rows_backward(&pass, index, mixed, comm)?;
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
     }
     Ok(())
+}
+
+/// From the gradient of `read`, the rows that layer `index` read or the first of them, to that of the rows below. Collective where
+/// rows are exchanged.
+fn rows_backward(pass: &Pass<'_>, index: usize, read: Tensor, comm: Ranks<'_>) -> Result<Tensor> {
+    let (layer, dim, kind) = (pass.layer(index), read.size()[1] as usize, read.kind());
+    let gradient = read.grad();
+    drop(read);
+    if layer.exchange.is_identity() {
+        return Ok(gradient);
+    }
+    let (place, rows) = (pass.model.place(), layer.read.len());
+    let gradient = match gradient.defined() {
+        true => with_first(Tensor::new(), gradient, [rows, dim]),
+        false => Tensor::zeros([rows as i64, dim as i64], (kind, place.device())),
+    };
+    layer.exchange.backward_at(place, comm.group, gradient, dim)
 }
 
 /// From the gradient of a layer's rows to that of its sums, without what the layer above adds of them. Collective where
@@ -279,35 +298,20 @@ fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor>
 /// `None` where each is on one rank. Collective.
 fn shares(place: &Place, layer: &SampledLayer, comm: Ranks<'_>) -> Result<Option<Tensor>> {
     // Under a partition map each is on one rank of every group.
-    let shared = if layer.exchange.is_identity() { comm.all.size() > 1 } else { comm.are_grouped() };
-    if !shared {
+    if !(comm.are_grouped() || layer.replicated && comm.all.size() > 1) {
         return Ok(None);
     }
     // Somebody counts each vertex: its number decides who.
     let (comm, ranks) = (comm.all, comm.all.size());
-    let Shuffled { frontier, read, source, exchange } = match place.gpu() {
+    let shuffled = match place.gpu() {
         Some(gpu) => Exchange::shuffle_on_device(gpu, comm, layer.frontier.on_gpu(gpu)?, DeviceOwners::InTurn)?,
         None => Exchange::shuffle(comm, layer.frontier.on_host()?, |v| v as usize % ranks)?,
     };
-    // One for each row that this rank holds: not for those that only others asked it about.
-    let (held, options) = (layer.frontier.len() - exchange.rows_received(), (Kind::Float, place.device()));
-    let ones = Tensor::f_ones([read.len() as i64, 1], options)?;
-    let _ = ones.f_narrow(0, held as i64, (frontier.len() - held) as i64)?.f_zero_()?;
+    let exchange = shuffled.in_order(layer.frontier.clone()).exchange;
+    let ones = Tensor::f_ones([layer.frontier.len() as i64, 1], (Kind::Float, place.device()))?;
     let holders = exchange.backward_at(place, comm, ones, 1)?;
     let holders = exchange.forward_at(place, comm, Some(holders), 1)?;
-    Ok(Some(selected(place, &holders.f_reciprocal()?, &source)?))
-}
-
-/// The values of a column at `positions`, f32 `[positions]`.
-fn selected(place: &Place, column: &Tensor, positions: &Ids) -> Result<Tensor> {
-    match place {
-        Place::Host(_) => filled(&[positions.len()], |out| {
-            Ok(gather_f32(values(&column.contiguous())?, 1, positions.on_host()?, out)?)
-        }),
-        Place::Device(gpu, device, _) => filled_on(*device, &[positions.len()], |out| {
-            Ok(gather_on_device(gpu, device_values(*device, column)?, None, positions.on_gpu(gpu)?, 1, out)?)
-        }),
-    }
+    Ok(Some(holders.f_reciprocal()?.f_view(-1)?))
 }
 
 /// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheSummary;
 use crate::topology::TopologyPlace;
+use crate::traffic::Traffic;
 use crate::{Error, Metric, Result};
 
 /// Where the time of a rank went, in seconds. Sampling and loading that went on while another mini-batch was computed count
@@ -13,12 +14,45 @@ use crate::{Error, Metric, Result};
 pub struct Timings {
     /// Drawing, relabelling, splitting, and the exchange of ids that belongs to it.
     pub sample_s: f64,
-    /// Gathering feature rows.
+    /// Gathering feature rows, and on the host exchanging them.
     pub load_s: f64,
     /// Forward, backward and update.
     pub compute_s: f64,
-    /// Exchanging rows and gradients, waiting for other ranks included.
+    /// Exchanging other rows and gradients, waiting for other ranks included.
     pub exchange_s: f64,
+}
+
+/// What was computed, loaded and sent, on one rank or on all together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Work {
+    /// Sampled edges computed.
+    pub edges: u64,
+    /// Feature rows loaded.
+    pub rows_loaded: u64,
+    /// Of those, the ones that were in the loading GPU's own memory.
+    #[serde(default)]
+    pub rows_cached: u64,
+    /// Of those, the ones that were in the memory of other ranks' GPUs; the rest was in the host's.
+    #[serde(default)]
+    pub rows_from_peers: u64,
+    /// Rows that crossed from one rank to another in forward passes.
+    pub rows_exchanged: u64,
+    /// Bytes and messages that crossed from one rank to another.
+    #[serde(default)]
+    pub sent: Traffic,
+}
+
+impl Work {
+    /// Every number, in the same order always.
+    fn each(&mut self) -> impl Iterator<Item = &mut u64> {
+        let rows = [&mut self.rows_loaded, &mut self.rows_cached, &mut self.rows_from_peers, &mut self.rows_exchanged];
+        [&mut self.edges].into_iter().chain(rows).chain(self.sent.each())
+    }
+
+    /// Adds what was done besides.
+    pub fn add(&mut self, mut other: Self) {
+        self.each().zip(other.each()).for_each(|(sum, more)| *sum += *more);
+    }
 }
 
 /// One mini-batch on one rank.
@@ -39,16 +73,8 @@ pub struct StepReport {
     pub correct: u64,
     /// Decisions about labelled seeds.
     pub counted: u64,
-    /// Sampled edges.
-    pub edges: u64,
-    /// Feature rows read.
-    pub rows_loaded: u64,
-    /// Of those, the ones that were in the GPU's own memory.
-    pub rows_cached: u64,
-    /// Of those, the ones that were in other ranks' GPUs.
-    pub rows_from_peers: u64,
-    /// Rows received from other ranks in the forward pass.
-    pub rows_exchanged: u64,
+    /// What was done.
+    pub work: Work,
     /// Where the time went.
     pub timings: Timings,
 }
@@ -79,11 +105,7 @@ impl StepReport {
         self.skipped += other.skipped;
         self.correct += other.correct;
         self.counted += other.counted;
-        self.edges += other.edges;
-        self.rows_loaded += other.rows_loaded;
-        self.rows_cached += other.rows_cached;
-        self.rows_from_peers += other.rows_from_peers;
-        self.rows_exchanged += other.rows_exchanged;
+        self.work.add(other.work);
         self.timings.sample_s += other.timings.sample_s;
         self.timings.load_s += other.timings.load_s;
         self.timings.compute_s += other.timings.compute_s;
@@ -94,14 +116,13 @@ impl StepReport {
     pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
         let t = &self.timings;
         let mut reals = [self.loss, t.sample_s, t.load_s, t.compute_s, t.exchange_s];
-        let rows = [self.rows_loaded, self.rows_cached, self.rows_from_peers, self.rows_exchanged];
-        let [loaded, cached, from_peers, exchanged] = rows;
-        let mut counts = [self.correct, self.counted, self.edges, loaded, cached, from_peers, exchanged];
+        let mut work = self.work;
+        let mut counts: Vec<u64> =
+            [self.correct, self.counted].into_iter().chain(work.each().map(|count| *count)).collect();
         comm.all_reduce_sum_f64(&mut reals)?;
         comm.all_reduce_sum_u64(&mut counts)?;
-        let ranks = comm.size() as f64;
-        let [loss, sample, load, compute, exchange] = reals;
-        let [correct, counted, edges, rows_loaded, rows_cached, rows_from_peers, rows_exchanged] = counts;
+        let (ranks, [loss, sample, load, compute, exchange]) = (comm.size() as f64, reals);
+        work.each().zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         let timings = Timings {
             sample_s: sample / ranks,
             load_s: load / ranks,
@@ -109,18 +130,7 @@ impl StepReport {
             exchange_s: exchange / ranks,
         };
         // Every rank has the same gradient norm, learning rate and scale, and has left out the same steps.
-        Ok(Self {
-            loss,
-            correct,
-            counted,
-            edges,
-            rows_loaded,
-            rows_cached,
-            rows_from_peers,
-            rows_exchanged,
-            timings,
-            ..*self
-        })
+        Ok(Self { loss, correct: counts[0], counted: counts[1], work, timings, ..*self })
     }
 }
 
@@ -157,18 +167,9 @@ pub struct EpochReport {
     pub seconds: f64,
     /// Wall time of the evaluation.
     pub evaluate_s: f64,
-    /// Sampled edges computed.
-    pub edges: u64,
-    /// Feature rows loaded.
-    pub rows_loaded: u64,
-    /// Of those, the ones that were in the loading GPU's own memory.
-    #[serde(default)]
-    pub rows_cached: u64,
-    /// Of those, the ones that were in the memory of other ranks' GPUs; the rest was in the host's.
-    #[serde(default)]
-    pub rows_from_peers: u64,
-    /// Rows that crossed from one rank to another in forward passes.
-    pub rows_exchanged: u64,
+    /// What all ranks did.
+    #[serde(flatten)]
+    pub work: Work,
 }
 
 /// A finished run.

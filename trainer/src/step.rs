@@ -16,6 +16,7 @@ use crate::pass::{backward, forward};
 use crate::place::{Place, on_host};
 use crate::report::StepReport;
 use crate::task::Targets;
+use crate::traffic::Phase;
 use crate::{Result, autograd};
 
 /// Runs the mini-batch and updates the parameters. Collective.
@@ -31,13 +32,22 @@ pub fn train_step(
     let started = Instant::now();
     let mut report = StepReport::default();
     let hits = batch.hits.take();
+    let mut before = comm.sent();
+    let mut sent_for = |phase, report: &mut StepReport| {
+        let now = comm.sent();
+        report.work.sent.add(phase, std::mem::replace(&mut before, now), now);
+    };
     let pass = forward(model, batch, graph, Some(dropout), comm, &mut report)?;
+    sent_for(Phase::Forward, &mut report);
     let scaled = (dropout, optimizer.loss_scale());
     let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, scaled, comm.group)?;
+    sent_for(Phase::Loss, &mut report);
     backward(pass, loss.gradient, comm, &mut report)?;
+    sent_for(Phase::Backward, &mut report);
     let reducing = Instant::now();
     let update = optimizer.update(model.parameters(), comm.all)?;
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
+    sent_for(Phase::Update, &mut report);
     (report.counted, report.learning_rate) = (loss.counted, update.learning_rate);
     read(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), &mut report)?;
     report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
@@ -72,7 +82,7 @@ fn read(
             of_loss.iter_mut().zip(numbers.values::<f64>()).for_each(|(number, value)| *number = value);
             report.gradient_norm = squared.values::<f64>().iter().sum::<f64>().sqrt();
             let CacheHits { own, peer } = DeviceHits::of(&hits);
-            (report.rows_cached, report.rows_from_peers) = (own as u64, peer as u64);
+            (report.work.rows_cached, report.work.rows_from_peers) = (own as u64, peer as u64);
         }
         (_, norm) => {
             report.gradient_norm = norm.on_host()?;

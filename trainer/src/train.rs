@@ -224,7 +224,7 @@ impl Run<'_> {
         let (job, config, comm) = (self.job, self.job.config, comms.all());
         set_torch_threads(self.compute_threads / self.here().len());
         if self.options.process.is_some() {
-            hosts::note(comm, config, self.progress)?;
+            comms.set_routes(hosts::routes(comm, config, self.progress)?);
         }
         let place = &self.places[comm.rank()];
         let source = &self.sources[comm.rank() - self.here().start];
@@ -377,11 +377,7 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         timings: sums.timings,
         seconds,
         evaluate_s: 0.0,
-        edges: sums.edges,
-        rows_loaded: sums.rows_loaded,
-        rows_cached: sums.rows_cached,
-        rows_from_peers: sums.rows_from_peers,
-        rows_exchanged: sums.rows_exchanged,
+        work: sums.work,
     }
 }
 

@@ -9,12 +9,14 @@
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
 //! mpi.rs        processes, on CPUs             nccl/         processes, a GPU each
 //! wait.rs       how long a rank waits          typed.rs      slices of any type
+//! counted.rs    counts what a rank sends
 //! by_host.rs    for tests (feature `emulation`)
 //! ```
 
 #[cfg(feature = "emulation")]
 mod by_host;
 mod copies;
+mod counted;
 mod exchange;
 #[cfg(feature = "mpi")]
 mod mpi;
@@ -29,6 +31,7 @@ pub(crate) mod tests;
 
 #[cfg(feature = "emulation")]
 pub use by_host::ByHost;
+pub use counted::{Counted, Route, Sent, SentByRoute};
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};
 pub use nccl::{Alarm, Nccl};
@@ -119,6 +122,11 @@ pub trait Communicator: Send + Sync {
     /// How bytes go from GPU to GPU, if this group can do that without the host; the same for all its ranks.
     fn devices(&self) -> Option<&dyn DeviceExchange> {
         None
+    }
+
+    /// What this rank has sent to others so far, where it is counted ([`Counted`]).
+    fn sent(&self) -> SentByRoute {
+        SentByRoute::default()
     }
 
     /// Tells the others that this rank is leaving: their waiting and later calls return [`CommError::PeerFailed`]

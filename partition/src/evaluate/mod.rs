@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
+//!                                    ├─▶ split in part: rows, edges, rows exchanged        a map
 //!                                    └─▶ data: rows and edges of separate micro-batches    a number of parts
 //! presample ─▶ expectation ──────────────▶ report ─▶ plot
 //! ```
@@ -13,11 +14,10 @@
 //! map, or data parallelism, gives it to. All counts are integers of one mini-batch, put in order before anything is
 //! averaged: the same for any number of threads.
 //! Source: GSplit, section 6.3 (Figure 5: cross edges and imbalance) and section 2 (Table 1: redundancy).
-//! Cost: a mini-batch costs its sampling, one pass over its edges for each map (one more for every 64 parts) and one for
-//! every 64 ranks; the expectation is one pass over the graph. Memory: 2 bytes a vertex for each random partition, one
+//! Cost: a mini-batch costs its sampling, two passes over its edges for each map and one for each map and layer (more for every 64
+//! parts); the expectation is one pass over the graph. Memory: 2 bytes a vertex for each random partition, one
 //! shuffled training split and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
 
-mod data;
 mod expectation;
 mod options;
 mod plot;
@@ -29,6 +29,7 @@ mod spread;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod volume;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -41,7 +42,7 @@ use crate::{Layout, Result};
 pub use expectation::Expectation;
 pub use options::{Options, Setting};
 pub use plot::plot;
-pub use report::{BatchSize, Evaluation, LayerEvaluation, LayerSize, MapEvaluation, Volume};
+pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, MapEvaluation, Volume};
 pub use spread::Spread;
 pub use svg::MAKER;
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::expectation::Expected;
 use super::schedule::{Measured, Record, Size};
 use super::split::SplitLayer;
+use super::volume::Counts;
 use super::{Candidate, Expectation, Setting, Spread, imbalance, ratio};
 use crate::Layout;
 
@@ -66,6 +67,8 @@ pub struct MapEvaluation {
     pub data: Volume,
     /// Data parallelism over split parallelism (GSplit's Table 1).
     pub redundancy: Volume,
+    /// What `--split-layers` does in a mini-batch, all ranks together: of 0 (`--parallelism owned`) to all layers.
+    pub split_layers: Vec<InPart>,
     /// Expected beside measured, where there is a presample of such mini-batches.
     pub expectation: Option<Expectation>,
 }
@@ -93,6 +96,16 @@ pub struct Volume {
     pub rows_loaded: f64,
     /// Sampled edges computed.
     pub edges: f64,
+}
+
+/// Work of a mini-batch over all ranks with some layers split, as means.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct InPart {
+    /// What is done, and several times if at all.
+    #[serde(flatten)]
+    pub volume: Volume,
+    /// Rows that ranks receive from others in one forward pass.
+    pub rows_exchanged: f64,
 }
 
 /// Averages `measured`; `expected` is of the same candidates.
@@ -162,6 +175,15 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
         input_imbalance: over(&|record| imbalance(record.split[i].max_input, record.input, parts)),
         split: volume(split.map(mean)),
         data: volume(data.map(mean)),
+        split_layers: (0..=setting.fanouts.len())
+            .map(|layers| {
+                let mean_of = |of: &dyn Fn(&Counts) -> u64| mean(sum(&|record| of(&record.in_part[i][layers])));
+                InPart {
+                    volume: volume([mean_of(&|counts| counts.rows), mean_of(&|counts| counts.edges)]),
+                    rows_exchanged: mean_of(&|counts| counts.exchanged),
+                }
+            })
+            .collect(),
         redundancy: volume([0, 1].map(|kind| ratio(data[kind], split[kind], 1.0))),
         expectation: None,
     }

@@ -62,6 +62,11 @@ impl MiniBatch {
         self.layers.last().map_or(&[], |bottom| &bottom.mixed)
     }
 
+    /// The seeds.
+    pub fn seeds(&self) -> &[u32] {
+        self.layers.first().map_or(&[], |top| &top.mixed[..top.num_vertices()])
+    }
+
     /// Number of seeds.
     pub fn num_seeds(&self) -> usize {
         self.layers.first().map_or(0, Layer::num_vertices)

@@ -11,9 +11,9 @@ use gsplit_kernels::{Graph, Sampler};
 use gsplit_store::{Progress, Unit};
 use rayon::prelude::*;
 
-use super::data::{DataCounts, data_parallel};
 use super::sample::{Layer, MiniBatch};
 use super::split::{SplitCounts, split_parallel};
+use super::volume::{self, Counts, Sharing};
 use super::{Candidate, Setting};
 use crate::Result;
 
@@ -35,8 +35,10 @@ pub(super) struct Record {
     pub input: u64,
     /// One for each candidate.
     pub split: Vec<SplitCounts>,
-    /// One for each candidate; equal for equal numbers of parts.
-    pub data: Vec<DataCounts>,
+    /// Data parallelism, one for each candidate; equal for equal numbers of parts.
+    pub data: Vec<Counts>,
+    /// One for each candidate and number of split layers, from none to all.
+    pub in_part: Vec<Vec<Counts>>,
 }
 
 impl Record {
@@ -104,15 +106,18 @@ fn zeros(parts: u32) -> Vec<AtomicU64> {
 }
 
 fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>]) -> Record {
-    let (mut split, mut data) = (Vec::with_capacity(candidates.len()), Vec::with_capacity(candidates.len()));
+    let (mut split, mut data, mut in_part) = (Vec::new(), Vec::new(), Vec::new());
     for (i, candidate) in candidates.iter().enumerate() {
         let (counts, edges) = split_parallel(batch, &candidate.assignment, candidate.layout);
         for (sum, edges) in work[i].iter().zip(edges) {
             sum.fetch_add(edges, Relaxed);
         }
         split.push(counts);
-        let same = candidates[..i].iter().position(|earlier| earlier.layout.parts() == candidate.layout.parts());
-        data.push(same.map_or_else(|| data_parallel(batch, candidate.layout.parts()), |earlier| data[earlier]));
+        let parts = candidate.layout.parts();
+        let same = candidates[..i].iter().position(|earlier| earlier.layout.parts() == parts);
+        data.push(same.map_or_else(|| volume::count(batch, parts, Sharing::Equal), |earlier| data[earlier]));
+        let of = |split_layers| volume::count(batch, parts, Sharing::Owned(&candidate.assignment, split_layers));
+        in_part.push((0..=batch.layers.len()).map(of).collect());
     }
     let size = |layer: &Layer| Size { vertices: layer.num_vertices() as u64, edges: layer.num_edges() as u64 };
     Record {
@@ -121,5 +126,6 @@ fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>
         input: batch.input().len() as u64,
         split,
         data,
+        in_part,
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{EdgeIds, Graph, SampledLayer, Sampler, Uniform};
+use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, StreamKey, Uniform};
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
-use super::data::DataCounts;
 use super::schedule::{Size, measure};
 use super::split::{SplitCounts, SplitLayer};
+use super::volume::Counts;
 use super::*;
 use crate::tests::{Fixture, communities, options, random_graph};
 use crate::{Error, Method, Weights, partition};
@@ -42,18 +42,22 @@ fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, at: (u64, u32, u32)
     let mut frontier: BTreeSet<u32> = seeds.iter().copied().collect();
     let mut layers = Vec::new();
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let key = layer_key(at.0, at.1, at.2, depth);
-        let mut edges = Vec::new();
-        for &v in &frontier {
-            let (mut sampler, mut sampled) = (Sampler::new(1), SampledLayer::default());
-            sampler.start(&[v]);
-            sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Keep, &mut sampled).unwrap();
-            edges.extend(sampled.edges.iter().map(|&e| (graph.indices[e as usize], v)));
-        }
+        let edges = edges_of(graph, &frontier, fanout, &layer_key(at.0, at.1, at.2, depth));
         let below = frontier.iter().copied().chain(edges.iter().map(|edge| edge.0)).collect();
         layers.push((std::mem::replace(&mut frontier, below), edges));
     }
     (layers, frontier)
+}
+
+fn edges_of(graph: &Graph<'_>, frontier: &BTreeSet<u32>, fanout: Fanout, key: &StreamKey) -> Vec<(u32, u32)> {
+    let mut edges = Vec::new();
+    for &v in frontier {
+        let (mut sampler, mut sampled) = (Sampler::new(1), SampledLayer::default());
+        sampler.start(&[v]);
+        sampler.layer(graph, &Uniform::new(fanout), key, EdgeIds::Keep, &mut sampled).unwrap();
+        edges.extend(sampled.edges.iter().map(|&e| (graph.indices[e as usize], v)));
+    }
+    edges
 }
 
 fn most(owners: impl Iterator<Item = u16>) -> u64 {
@@ -85,14 +89,42 @@ fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16], layout: Layo
 }
 
 /// Every rank samples its share of the seeds on its own.
-fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, at: (u64, u32, u32)) -> DataCounts {
-    let mut counts = DataCounts::default();
+fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, at: (u64, u32, u32)) -> Counts {
+    let mut counts = Counts::default();
     for rank in 0..ranks {
         let mine = &seeds[seeds.len() * rank / ranks..seeds.len() * (rank + 1) / ranks];
         let (layers, input) = sets(graph, mine, fanouts, at);
         counts.rows += input.len() as u64;
         counts.edges += layers.iter().map(|layer| layer.1.len() as u64).sum::<u64>();
     }
+    counts
+}
+
+/// Every rank samples what its seeds need, and asks owners for the rows of split layers.
+fn oracle_in_part(
+    (graph, seeds, fanouts): (&Graph<'_>, &[u32], &Fanouts),
+    (part, ranks, split_layers): (&[u16], u32, usize),
+    at: (u64, u32, u32),
+) -> Counts {
+    let is_own = |v: u32, rank: u32| u32::from(part[v as usize]) == rank;
+    let own = |rank: u32| seeds.iter().copied().filter(|&v| is_own(v, rank)).collect();
+    let (mut counts, mut frontiers) = (Counts::default(), (0..ranks).map(own).collect::<Vec<BTreeSet<u32>>>());
+    for (depth, fanout) in (0..).zip(fanouts.iter()) {
+        let key = layer_key(at.0, at.1, at.2, depth);
+        for frontier in &mut frontiers {
+            let edges = edges_of(graph, frontier, fanout, &key);
+            counts.edges += edges.len() as u64;
+            frontier.extend(edges.iter().map(|edge| edge.0));
+        }
+        if fanouts.len() - usize::from(depth) <= split_layers {
+            let asked = (0..).zip(&frontiers).flat_map(|(rank, all)| all.iter().filter(move |&&v| !is_own(v, rank)));
+            counts.exchanged += asked.count() as u64;
+            let needed: BTreeSet<u32> = frontiers.iter().flatten().copied().collect();
+            let own = |rank| needed.iter().copied().filter(|&v| is_own(v, rank)).collect();
+            frontiers = (0..ranks).map(own).collect();
+        }
+    }
+    counts.rows = frontiers.iter().map(|frontier| frontier.len() as u64).sum();
     counts
 }
 
@@ -133,6 +165,11 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
             );
             let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, at);
             assert_eq!(record.data[c], data, "{what}");
+            for (split_layers, &found) in record.in_part[c].iter().enumerate() {
+                let sharing = (&*candidate.assignment, candidate.layout.parts(), split_layers);
+                let expected = oracle_in_part((&graph, seeds, &setting.fanouts), sharing, at);
+                assert_eq!(found, expected, "{what}, {split_layers} layers split");
+            }
             for edge in layers.iter().flat_map(|layer| &layer.1) {
                 work[c][candidate.assignment[edge.1 as usize] as usize] += 1;
             }
@@ -175,6 +212,7 @@ fn one_part_has_nothing_to_exchange_and_is_even() {
         }
         assert_eq!(map.input_imbalance, even);
         assert_eq!((map.split, map.redundancy), (map.data, Volume { rows_loaded: 1.0, edges: 1.0 }));
+        assert!(map.split_layers.iter().all(|part| *part == InPart { volume: map.split, rows_exchanged: 0.0 }));
         assert_eq!(map.split.rows_loaded, evaluation.batch.input_rows.mean);
     }
 }

@@ -1,4 +1,4 @@
-//! Loading a mini-batch: the feature rows of its bottom local frontier, each once.
+//! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host those that other ranks loaded.
 //!
 //! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
 //! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
@@ -9,12 +9,12 @@
 //! within the GPU makes them torch's when they are needed: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
 
-use gsplit_kernels::{DeviceHits, Gpu};
+use gsplit_kernels::{Communicator, DeviceHits, Gpu};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
 use super::sampler::SampledThere;
-use super::{Input, Sampled};
+use super::{Input, Sampled, SampledLayer};
 use crate::Result;
 use crate::ids::Ids;
 use crate::place::Place;
@@ -24,7 +24,7 @@ use crate::source::{FeatureSource, Gathered};
 pub struct Loaded<'a> {
     /// What to compute.
     pub sampled: Sampled<'a>,
-    /// One feature row for each vertex of [`Sampled::input`].
+    /// Feature rows of the bottom layer.
     pub input_rows: InputRows,
     /// How many of the input rows were in caches, where there are any.
     pub hits: Option<DeviceHits>,
@@ -32,26 +32,39 @@ pub struct Loaded<'a> {
     pub features: &'a FeatureTable,
 }
 
-/// Feature rows of a mini-batch, `[input, width]`, of the type of the place's rows.
+/// Feature rows of a mini-batch, of the type of the place's rows.
 #[derive(Default)]
 pub enum InputRows {
     /// The bottom layer reads them where they are stored.
     #[default]
     Stored,
-    /// Where they are computed with.
+    /// Those that it reads, `[read, width]`.
+    Read(Tensor),
+    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: the streams of a GPU's
+    /// communicators have one order on all ranks, which a thread that loads ahead would break.
     Here(Tensor),
-    /// On the GPU that computes, not yet torch's.
+    /// As `Here`, on the GPU that computes, not yet torch's.
     Gathered(Box<dyn Gathered>),
 }
 
 impl InputRows {
-    /// The rows, each of `dim` values, as a tensor at `place`; `None` where they stay stored.
-    pub fn into_tensor(self, place: &Place, dim: usize) -> Result<Option<Tensor>> {
-        match (self, place.gpu()) {
-            (Self::Here(rows), _) => Ok(Some(rows)),
-            (Self::Gathered(rows), Some(gpu)) => rows.tensor(gpu, place.device(), dim).map(Some),
-            (Self::Stored | Self::Gathered(_), _) => Ok(None),
-        }
+    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` where they stay stored. Collective on a GPU
+    /// where ranks exchange them.
+    pub fn into_tensor(
+        self,
+        place: &Place,
+        bottom: &SampledLayer,
+        dim: usize,
+        comm: &dyn Communicator,
+    ) -> Result<Option<Tensor>> {
+        let loaded = match (self, place.gpu()) {
+            (Self::Stored, _) => return Ok(None),
+            (Self::Read(rows), _) => return Ok(Some(rows)),
+            (Self::Here(rows), _) => Some(rows),
+            (Self::Gathered(rows), Some(gpu)) => Some(rows.tensor(gpu, place.device(), dim)?),
+            (Self::Gathered(_), None) => None,
+        };
+        bottom.exchange.forward_at(place, comm, loaded, dim).map(Some)
     }
 }
 
@@ -78,19 +91,26 @@ impl Loaded<'_> {
 }
 
 /// Reads the input rows of `sampled`, in the type of the place's rows, and makes `input` of them, unless the bottom layer reads
-/// them itself; with `ahead` always.
-pub fn load<'a>(source: &FeatureSource<'a>, sampled: Sampled<'a>, input: &Input, ahead: bool) -> Result<Loaded<'a>> {
-    let stays = source.is_read_in_place()
-        && !ahead
-        && input.is_plain()
-        && sampled.layers.last().is_some_and(|layer| layer.exchange.is_identity());
+/// them itself; with `ahead` always. Collective where ranks exchange them on the host.
+pub fn load<'a>(
+    source: &FeatureSource<'a>,
+    sampled: Sampled<'a>,
+    input: &Input,
+    ahead: bool,
+    comm: &dyn Communicator,
+) -> Result<Loaded<'a>> {
+    let exchange = &sampled.bottom().exchange;
+    let stays = source.is_read_in_place() && !ahead && input.is_plain() && exchange.is_identity();
     let features = source.table();
     let Some(computing) = source.gathering() else {
-        let input_rows = match stays {
-            true => InputRows::Stored,
-            false => {
-                let room = sampled.layers.last().map_or(0, |layer| layer.exchange.rows_received());
-                InputRows::Here(source.rows(sampled.input.on_host()?, input, room)?)
+        let input_rows = match (stays, source.place()) {
+            (true, _) => InputRows::Stored,
+            (false, place) => {
+                let rows = source.rows(sampled.input.on_host()?, input, exchange.rows_received())?;
+                match place {
+                    Place::Host(_) => InputRows::Read(exchange.forward_at(place, comm, Some(rows), features.dim())?),
+                    Place::Device(..) => InputRows::Here(rows),
+                }
             }
         };
         return Ok(Loaded { sampled, input_rows, hits: None, features });

@@ -21,6 +21,7 @@ use crate::comms::Comms;
 use crate::job::Job;
 use crate::source::FeatureSource;
 use crate::task::Targets;
+use crate::traffic::{Phase, Traffic};
 use crate::{Error, Result};
 
 /// A mini-batch that is ready to compute.
@@ -33,6 +34,8 @@ pub struct Prepared<'a> {
     pub targets: Targets<'a>,
     /// This rank's part.
     pub batch: Loaded<'a>,
+    /// What this rank sent for it so far.
+    pub sent: Traffic,
     /// Seconds that sampling took.
     pub sample_s: f64,
     /// Seconds that loading took.
@@ -112,16 +115,20 @@ fn prepare<'a, 's: 'a>(
     comm: &dyn Communicator,
 ) -> Result<Prepared<'a>> {
     let (config, started) = (job.config, Instant::now());
-    let at = (config.seed, epoch, step);
+    let (at, before) = ((config.seed, epoch, step), comm.sent());
     let (seeds, targets) = job.batch(global, at, comm)?;
-    let sampled = sample(sampler, seeds, &config.fanouts, at, job.frontiers.below, comm)?;
+    let sampled = sample(sampler, seeds, &config.fanouts, at, &job.frontiers, comm)?;
     job.end_phase(source.place())?;
     let sample_s = started.elapsed().as_secs_f64();
-    let loading = Instant::now();
-    let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0)?;
+    let (loading, between) = (Instant::now(), comm.sent());
+    let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0, comm)?;
     job.end_phase(source.place())?;
     if job.prefetch > 0 {
         batch.hand_over(source.place().gpu())?;
     }
-    Ok(Prepared { step, items: global.len(), targets, batch, sample_s, load_s: loading.elapsed().as_secs_f64() })
+    let load_s = loading.elapsed().as_secs_f64();
+    let mut sent = Traffic::default();
+    sent.add(Phase::Sample, before, between);
+    sent.add(Phase::Load, between, comm.sent());
+    Ok(Prepared { step, items: global.len(), targets, batch, sent, sample_s, load_s })
 }

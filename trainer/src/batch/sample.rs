@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Draws are keyed by (seed, epoch, step, layer, vertex), so the union of the ranks' edges is the sample that one rank
-//! alone would draw, and each vertex of a layer is on exactly one rank (GSplit, section 5, Algorithm 1). With
-//! [`Ownership::Mine`] nothing is exchanged and the next local frontier is the mixed frontier itself: data parallelism.
+//! alone would draw, and each vertex of a layer is on exactly one rank (GSplit, section 5, Algorithm 1). Where the next
+//! frontier is [`Ownership::Mine`], nothing is exchanged and the next local frontier is the mixed frontier itself.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use gsplit_kernels::Communicator;
 use gsplit_kernels::schedule::{Fanouts, layer_key};
 
 use super::sampler::SampledThere;
-use super::{BatchSampler, Ownership, Seeds};
+use super::{BatchSampler, Frontiers, Seeds};
 use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::{Exchange, Result};
@@ -28,12 +28,13 @@ use crate::{Exchange, Result};
 pub struct SampledLayer {
     /// Local frontier: the vertices whose rows this layer computes.
     pub frontier: Ids,
+    /// Whether other ranks may compute rows of the same vertices.
+    pub replicated: bool,
     /// Sampled in-edges of the frontier, from positions in `read`, where they are computed with.
     pub edges: Arc<Edges>,
-    /// The vertices whose rows this layer reads; starts with `frontier`. Where nothing is exchanged, the mixed frontier; else the
-    /// next local frontier, then those of the mixed frontier that other ranks own.
+    /// The vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
     pub read: Ids,
-    /// Brings the rows of the latter.
+    /// Brings the rows that other ranks own.
     pub exchange: Exchange,
 }
 
@@ -49,6 +50,11 @@ pub struct Sampled<'a> {
 }
 
 impl Sampled<'_> {
+    /// The layer that reads feature rows.
+    pub fn bottom(&self) -> &SampledLayer {
+        &self.layers[self.layers.len() - 1]
+    }
+
     /// Sampled edges over all layers.
     pub fn num_edges(&self) -> usize {
         self.layers.iter().map(|layer| layer.edges.num_edges()).sum()
@@ -67,18 +73,19 @@ pub fn sample<'a>(
     seeds: Seeds,
     fanouts: &Fanouts,
     (seed, epoch, step): (u64, u32, u32),
-    ownership: Ownership<'_>,
+    frontiers: &Frontiers<'_>,
     comm: &dyn Communicator,
 ) -> Result<Sampled<'a>> {
     let excluded = seeds.excluded.map(|edges| sampler.exclude(edges)).transpose()?;
     let mut frontier = sampler.seeds(seeds.local)?;
     let mut layers = Vec::with_capacity(fanouts.len());
-    for (depth, fanout) in (0..).zip(fanouts.iter()) {
+    for (depth, fanout) in fanouts.iter().enumerate() {
         // The mixed frontier that the sampler holds is the next local frontier only where nothing is exchanged.
-        if depth == 0 || matches!(ownership, Ownership::Map(_)) {
+        let ownership = [depth, depth + 1].map(|depth| frontiers.at(depth));
+        if depth == 0 || ownership[0].map().is_some() {
             sampler.start(&frontier)?;
         }
-        let key = layer_key(seed, epoch, step, depth);
+        let key = layer_key(seed, epoch, step, depth as u8);
         let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, ownership, comm)?;
         layers.push(layer);
         frontier = below;

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use gsplit_kernels::{
     Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceOwners,
     DeviceSampler, DeviceSlice, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, Uniform,
-    select_on_device,
+    concat_on_device, select_on_device,
 };
 use rayon::prelude::*;
 
@@ -125,16 +125,18 @@ impl<'a> BatchSampler<'a> {
     }
 
     /// Samples a layer whose frontier is `frontier`; returns it with the next local frontier, which it goes on with unless
-    /// [`BatchSampler::start`] says another. Collective under a partition map.
+    /// [`BatchSampler::start`] says another. The two frontiers are held as `ownership` says. Collective where a map holds the
+    /// next.
     pub(super) fn layer(
         &mut self,
         frontier: Ids,
         fanout: Fanout,
         excluded: Option<&Excluded>,
         key: &StreamKey,
-        ownership: Ownership<'_>,
+        [here, next]: [Ownership<'_>; 2],
         comm: &dyn Communicator,
     ) -> Result<(SampledLayer, Ids)> {
+        let replicated = here.map().is_none();
         match &mut self.how {
             How::Host { sampler, graph } => {
                 let mut csc = gsplit_kernels::SampledLayer::default();
@@ -143,20 +145,24 @@ impl<'a> BatchSampler<'a> {
                     draw = draw.without(excluded);
                 }
                 sampler.layer(graph, &draw, key, EdgeIds::Drop, &mut csc)?;
-                let (below, read, exchange) = match ownership {
+                let (below, read, exchange) = match next {
                     Ownership::Mine => {
                         let mixed = Ids::from(sampler.mixed());
                         (mixed.clone(), mixed, Exchange::Identity)
                     }
                     Ownership::Map(part) => {
-                        let shuffled = Exchange::shuffle(comm, sampler.mixed(), |v| part[v as usize] as usize)?;
-                        let source = shuffled.source.on_host()?;
-                        csc.local.par_iter_mut().for_each(|local| *local = source[*local as usize]);
+                        let mut shuffled = Exchange::shuffle(comm, sampler.mixed(), |v| part[v as usize] as usize)?;
+                        if replicated {
+                            shuffled = shuffled.in_order(Ids::from(sampler.mixed()));
+                        } else {
+                            let source = shuffled.source.on_host()?;
+                            csc.local.par_iter_mut().for_each(|local| *local = source[*local as usize]);
+                        }
                         (shuffled.frontier, shuffled.read, shuffled.exchange)
                     }
                 };
                 let edges = Arc::new(Edges::new(&self.place, csc.indptr, csc.local, read.len())?);
-                Ok((SampledLayer { frontier, edges, read, exchange }, below))
+                Ok((SampledLayer { frontier, replicated, edges, read, exchange }, below))
             }
             How::Device { gpu, sampler, there } => {
                 let mut draw = DeviceDraw::uniform(fanout);
@@ -164,15 +170,14 @@ impl<'a> BatchSampler<'a> {
                     draw = draw.without(excluded);
                 }
                 let layer = sampler.layer(&there.graph, &draw, key, DeviceEdgeIds::Drop)?;
-                let (below, read, local, exchange) = match ownership {
+                let mixed = || Ok::<_, Error>(Ids::on_device(concat_on_device(gpu, &[sampler.mixed()])?));
+                let (below, read, local, exchange) = match next {
                     Ownership::Mine => {
-                        let mut mixed = gpu.alloc(sampler.mixed().len())?;
-                        mixed.slice_mut().copy_from(gpu, sampler.mixed())?;
-                        let mixed = Ids::on_device(mixed);
+                        let mixed = mixed()?;
                         (mixed.clone(), mixed, layer.local, Exchange::Identity)
                     }
                     Ownership::Map(part) => {
-                        let shuffled = match there.owners {
+                        let mut shuffled = match there.owners {
                             Some(owners) => {
                                 Exchange::shuffle_on_device(gpu, comm, sampler.mixed(), DeviceOwners::Map(owners))?
                             }
@@ -181,7 +186,12 @@ impl<'a> BatchSampler<'a> {
                                 Exchange::shuffle(comm, &mixed, |v| part[v as usize] as usize)?
                             }
                         };
-                        let local = select_on_device(gpu, shuffled.source.on_gpu(gpu)?, layer.local.slice())?;
+                        let local = if replicated {
+                            shuffled = shuffled.in_order(mixed()?);
+                            layer.local
+                        } else {
+                            select_on_device(gpu, shuffled.source.on_gpu(gpu)?, layer.local.slice())?
+                        };
                         (shuffled.frontier, shuffled.read, local, shuffled.exchange)
                     }
                 };
@@ -191,7 +201,7 @@ impl<'a> BatchSampler<'a> {
                 }
                 let edges = Arc::new(Edges::of_device(&self.place, edges));
                 [&below, &read].into_iter().try_for_each(|ids| ids.on_gpu(gpu).map(drop))?;
-                Ok((SampledLayer { frontier, edges, read, exchange }, below))
+                Ok((SampledLayer { frontier, replicated, edges, read, exchange }, below))
             }
         }
     }

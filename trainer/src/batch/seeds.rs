@@ -2,7 +2,7 @@
 
 use gsplit_kernels::ExcludedEdges;
 
-use crate::config::Parallelism;
+use crate::config::TrainConfig;
 
 /// Who holds a frontier's rows.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +13,49 @@ pub enum Ownership<'a> {
     Map(&'a [u16]),
 }
 
-/// Who holds the rows of a mini-batch: who computes them, and loads the lowest.
-#[derive(Clone, Copy, Debug)]
-pub struct Frontiers<'a> {
-    /// Of the seeds.
-    pub seeds: Ownership<'a>,
-    /// Of every frontier below.
-    pub below: Ownership<'a>,
+/// Who holds the rows of each frontier of a mini-batch, from the seeds (0) down to the rows that are loaded: who computes
+/// them, and loads the last. Layer `depth` computes the rows of frontier `depth` from those of frontier `depth + 1`.
+#[derive(Clone, Debug)]
+pub struct Frontiers<'a>(Vec<Ownership<'a>>);
+
+impl<'a> Frontiers<'a> {
+    /// The same for all frontiers of `layers` layers.
+    pub fn all(ownership: Ownership<'a>, layers: usize) -> Self {
+        Self(vec![ownership; layers + 1])
+    }
+
+    /// Seeds by `map`, and the lowest `split_layers` of `layers` layers read rows by it too; above, each rank has the rows
+    /// that it needs.
+    pub fn split_below(map: &'a [u16], layers: usize, split_layers: usize) -> Self {
+        let by_map = |depth| depth == 0 || depth + split_layers > layers;
+        let owner = |depth| if by_map(depth) { Ownership::Map(map) } else { Ownership::Mine };
+        Self((0..=layers).map(owner).collect())
+    }
+
+    /// Who holds frontier `depth`.
+    pub fn at(&self, depth: usize) -> Ownership<'a> {
+        self.0[depth]
+    }
+
+    /// Who computes the seeds.
+    pub fn seeds(&self) -> Ownership<'a> {
+        self.0[0]
+    }
+
+    /// Who loads the feature rows.
+    pub fn loaded(&self) -> Ownership<'a> {
+        self.0[self.0.len() - 1]
+    }
+
+    /// The partition map, where rows move by it: where a frontier below the seeds has it.
+    pub fn map(&self) -> Option<&'a [u16]> {
+        self.0[1..].iter().find_map(|owner| owner.map())
+    }
+
+    /// The partition map where a rank samples its own vertices alone: where every frontier has it.
+    pub fn map_of_all(&self) -> Option<&'a [u16]> {
+        self.map().filter(|_| self.0.iter().all(|owner| owner.map().is_some()))
+    }
 }
 
 impl<'a> Ownership<'a> {
@@ -56,14 +92,13 @@ impl Seeds {
     }
 }
 
-impl Parallelism {
-    /// Who holds which rows under this parallelism; `assignment` is the partition map where one is used.
-    pub(crate) fn frontiers(self, assignment: Option<&[u16]>) -> Frontiers<'_> {
-        let map = assignment.map_or(Ownership::Mine, Ownership::Map);
-        match self {
-            Self::Split => Frontiers { seeds: map, below: map },
-            Self::Owned => Frontiers { seeds: map, below: Ownership::Mine },
-            Self::Data | Self::Single => Frontiers { seeds: Ownership::Mine, below: Ownership::Mine },
+impl TrainConfig {
+    /// Who holds which rows; `assignment` is the partition map where the seeds are dealt by one.
+    pub(crate) fn frontiers<'a>(&self, assignment: Option<&'a [u16]>) -> Frontiers<'a> {
+        let layers = self.fanouts.len();
+        match assignment {
+            Some(map) => Frontiers::split_below(map, layers, self.split_layers()),
+            None => Frontiers::all(Ownership::Mine, layers),
         }
     }
 }

@@ -33,7 +33,7 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress};
 use serde::Serialize;
 
-use crate::config::{Parallelism, TrainConfig};
+use crate::config::TrainConfig;
 use crate::dry_run::sharing;
 use crate::job::{Artifacts, Job, find_partition};
 use crate::options::RunOptions;
@@ -106,7 +106,7 @@ impl Caches {
         let room = room(options, &left, row_bytes, ranks)?;
         let crosses = match &placement {
             RowPlacement::Host | RowPlacement::Replicated => false,
-            RowPlacement::Partitioned => job.config.parallelism != Parallelism::Split,
+            RowPlacement::Partitioned => job.frontiers.loaded().map().is_none(),
             RowPlacement::Peer | RowPlacement::Stored(_) => true,
         };
         let peers = match crosses {
@@ -201,7 +201,7 @@ pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> R
     } else if options.placement == Some(RowPlacement::Host) {
         return Ok(None);
     } else {
-        return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config.parallelism))));
+        return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
     };
     Err(Error::Option(problem))
 }

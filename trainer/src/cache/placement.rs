@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::config::Parallelism;
+use crate::config::TrainConfig;
 
 /// Where feature rows lie beside the host's memory, which has all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +20,9 @@ pub enum RowPlacement {
 }
 
 impl RowPlacement {
-    /// What suits a parallelism where caches are asked for and nothing more is said.
-    pub fn usual(parallelism: Parallelism) -> Self {
-        match parallelism {
-            Parallelism::Split => Self::Partitioned,
-            Parallelism::Owned | Parallelism::Data | Parallelism::Single => Self::Replicated,
-        }
+    /// What suits a run where caches are asked for and nothing more is said.
+    pub fn usual(config: &TrainConfig) -> Self {
+        if config.split_layers() > 0 { Self::Partitioned } else { Self::Replicated }
     }
 }
 

@@ -69,6 +69,12 @@ pub struct TrainConfig {
     /// Who computes what
     #[arg(long, value_enum, default_value = "split")]
     pub parallelism: Parallelism,
+    /// With split, how many layers are split, the lowest: their rows come from the ranks that own them. Above, each rank computes
+    /// all that the seeds that it owns need, and no row moves. With 1 only feature rows move; losses are the same for any
+    /// number [default: all layers]
+    #[arg(long, value_name = "N")]
+    #[serde(default)]
+    pub split_layers: Option<usize>,
     /// Number of ranks [default: 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
@@ -127,6 +133,14 @@ impl TrainConfig {
         self.ranks.unwrap_or(if self.parallelism == Parallelism::Single { 1 } else { 4 })
     }
 
+    /// The number of layers, the lowest, whose rows come from the ranks that own them.
+    pub fn split_layers(&self) -> usize {
+        match self.parallelism {
+            Parallelism::Split => self.split_layers.unwrap_or(self.fanouts.len()),
+            Parallelism::Owned | Parallelism::Data | Parallelism::Single => 0,
+        }
+    }
+
     /// The number of ranks of each group.
     pub fn ranks_of_group(&self) -> usize {
         self.num_ranks() / self.groups.max(1)
@@ -146,7 +160,7 @@ impl TrainConfig {
                 self.parallelism,
                 self.num_ranks()
             )
-        } else if let Some(problem) = self.grouping_problem() {
+        } else if let Some(problem) = self.grouping_problem().or_else(|| self.splitting_problem()) {
             problem
         } else if self.num_ranks() > MAX_RANKS {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
@@ -180,6 +194,19 @@ impl TrainConfig {
         }
     }
 
+    /// What is wrong with the number of layers that are split, if anything.
+    fn splitting_problem(&self) -> Option<String> {
+        let (split_layers, layers) = (self.split_layers?, self.fanouts.len());
+        if self.parallelism != Parallelism::Split {
+            let parallelism = self.parallelism;
+            Some(format!("--split-layers {split_layers} is for --parallelism split: under {parallelism} leave it out"))
+        } else if split_layers > layers {
+            Some(format!("--split-layers {split_layers}: expected at most {layers}, the number of layers"))
+        } else {
+            None
+        }
+    }
+
     /// What is wrong with the options that the valid metric decides by, if anything.
     fn stopping_problem(&self) -> Option<String> {
         if self.patience == Some(0) {
@@ -206,6 +233,7 @@ impl TrainConfig {
     pub fn effective(&self) -> Self {
         Self {
             ranks: Some(self.num_ranks()),
+            split_layers: (self.parallelism == Parallelism::Split).then(|| self.split_layers()),
             optimizer: self.optimizer.effective(),
             schedule: self.schedule.effective(self.epochs),
             ..self.clone()

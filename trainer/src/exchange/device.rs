@@ -54,7 +54,7 @@ impl Exchange {
         let asked = concat_on_device(gpu, &[positions.part(ours.len(), positions.len())?])?;
         let onto = DeviceScatter::new(gpu, asked.slice(), rows)?;
         let read = concat_on_device(gpu, &[frontier.slice(), needed.slice()])?;
-        let shuffle = Shuffle { rows, send, receive, asked: Ids::on_device(asked), onto: onto.into() };
+        let shuffle = Shuffle { rows, send, receive, asked: Ids::on_device(asked), onto: onto.into(), order: None };
         let [frontier, read, source] = [frontier, read, source].map(Ids::on_device);
         Ok(Shuffled { frontier, read, source, exchange: Exchange::Shuffle(Box::new(shuffle)) })
     }

@@ -11,12 +11,14 @@
 //! this matrix once, while sampling ([`Shuffled::source`]). [`Exchange::backward`] is the exact transpose: the gradients of the second
 //! part go back to the owners and are added to the first. ⟨forward(x), y⟩ = ⟨x, backward(y)⟩.
 //!
-//! A local frontier starts with the one above it, so the rows of a layer's own vertices are the first that it reads.
+//! A local frontier starts with the one above it, so the rows of a layer's own vertices are the first that it reads. Where ranks
+//! share the frontier above, it has vertices of other ranks, and rows are copied once more, in its order ([`Shuffled::in_order`]).
 //!
 //! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 5). Sums are
 //! taken own rows first, then by rank, so they do not depend on timing.
 
 mod device;
+mod order;
 
 use std::sync::OnceLock;
 
@@ -25,6 +27,8 @@ use gsplit_kernels::{
     split_by_owner, unique,
 };
 use tch::Tensor;
+
+use order::{rows_at, rows_onto};
 
 use crate::Result;
 use crate::autograd::{Buffer, values_mut};
@@ -54,6 +58,8 @@ pub struct Shuffle {
     asked: Ids,
     /// Where their gradients are added on a GPU.
     onto: OnceLock<DeviceScatter>,
+    /// Which of the rows the layer above reads, if it reads them in another order.
+    order: Option<Ids>,
 }
 
 /// A local frontier, and the exchange that brings its rows, and those of others, to the layer above.
@@ -67,6 +73,16 @@ pub struct Shuffled {
     pub source: Ids,
     /// Brings the rows.
     pub exchange: Exchange,
+}
+
+impl Shuffled {
+    /// The layer above reads the rows of `mixed`, the mixed frontier, in its order: for a frontier that ranks share.
+    pub fn in_order(mut self, mixed: Ids) -> Self {
+        if let Exchange::Shuffle(shuffle) = &mut self.exchange {
+            shuffle.order = Some(self.source.clone());
+        }
+        Self { read: mixed, ..self }
+    }
 }
 
 /// A number of rows for each rank.
@@ -115,7 +131,7 @@ impl Exchange {
             source[position as usize] = row;
         }
         let read = [&frontier[..], &needed].concat().into();
-        let shuffle = Shuffle { rows, send, receive, asked: asked.into(), onto: OnceLock::new() };
+        let shuffle = Shuffle { rows, send, receive, asked: asked.into(), onto: OnceLock::new(), order: None };
         let exchange = Self::Shuffle(Box::new(shuffle));
         Ok(Shuffled { frontier: frontier.into(), read, source: source.into(), exchange })
     }
@@ -125,11 +141,17 @@ impl Exchange {
         matches!(self, Self::Identity)
     }
 
+    /// Whether the layer above reads rows in the order of its mixed frontier ([`Shuffled::in_order`]).
+    pub fn is_in_order(&self) -> bool {
+        matches!(self, Self::Shuffle(shuffle) if shuffle.order.is_some())
+    }
+
     /// Gives what is on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Self::Shuffle(shuffle) = self {
             shuffle.asked.give_to(gpu);
             shuffle.onto.get().iter().for_each(|onto| onto.give_to(gpu));
+            shuffle.order.iter().for_each(|order| order.give_to(gpu));
         }
     }
 
@@ -181,14 +203,21 @@ impl Exchange {
             Place::Host(_) => self.forward(comm, values_mut(&mut read)?, dim)?,
             Place::Device(gpu, device, ..) => shuffle.forward_on_device((gpu, *device), comm, &mut read, dim)?,
         }
-        Ok(read)
+        match &shuffle.order {
+            Some(order) => rows_at(place, &read, order),
+            None => Ok(read),
+        }
     }
 
     /// The gradients of the rows of the local frontier, from those of the rows that the layer above read, `[read, dim]`, at `place`.
     /// `gradient` is nobody else's: its memory is written. Collective.
     pub fn backward_at(&self, place: &Place, comm: &dyn Communicator, gradient: Tensor, dim: usize) -> Result<Tensor> {
         let Self::Shuffle(shuffle) = self else { return Ok(gradient) };
-        let mut gradient = gradient.detach().contiguous();
+        let gradient = gradient.detach();
+        let mut gradient = match &shuffle.order {
+            Some(order) => rows_onto(place, &gradient, order, shuffle.rows + shuffle.receive.sum())?,
+            None => gradient.contiguous(),
+        };
         match place {
             Place::Host(_) => self.backward(comm, values_mut(&mut gradient)?, dim)?,
             Place::Device(gpu, device, ..) => shuffle.backward_on_device((gpu, *device), comm, &mut gradient, dim)?,

@@ -10,7 +10,7 @@ use gsplit_kernels::Communicator;
 use serde::Serialize;
 
 use crate::Result;
-use crate::report::{StepReport, Timings};
+use crate::report::{StepReport, Timings, Work};
 
 /// The mini-batches since the last record of their epoch, over all ranks; a line of the log file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -36,16 +36,9 @@ pub struct StepRecord {
     pub timings: Timings,
     /// Wall time.
     pub seconds: f64,
-    /// Sampled edges computed.
-    pub edges: u64,
-    /// Feature rows loaded.
-    pub rows_loaded: u64,
-    /// Of those, the ones that were in the loading GPU's own memory.
-    pub rows_cached: u64,
-    /// Of those, the ones that were in the memory of other ranks' GPUs.
-    pub rows_from_peers: u64,
-    /// Rows that crossed from one rank to another in forward passes.
-    pub rows_exchanged: u64,
+    /// What all ranks did.
+    #[serde(flatten)]
+    pub work: Work,
     /// Of wall time.
     pub edges_per_s: f64,
     /// Feature rows loaded, of wall time.
@@ -111,13 +104,9 @@ impl<'a> Window<'a> {
             skipped: sums.skipped,
             timings: sums.timings,
             seconds,
-            edges: sums.edges,
-            rows_loaded: sums.rows_loaded,
-            rows_cached: sums.rows_cached,
-            rows_from_peers: sums.rows_from_peers,
-            rows_exchanged: sums.rows_exchanged,
-            edges_per_s: per_second(sums.edges),
-            rows_per_s: per_second(sums.rows_loaded),
+            work: sums.work,
+            edges_per_s: per_second(sums.work.edges),
+            rows_per_s: per_second(sums.work.rows_loaded),
         }
     }
 }

@@ -101,7 +101,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 17] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 18] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -116,11 +116,12 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 17] {
         ("seconds/load", Some(t.load_s)),
         ("seconds/compute", Some(t.compute_s)),
         ("seconds/exchange", Some(t.exchange_s)),
-        ("work/edges", Some(report.edges as f64)),
-        ("work/rows_loaded", Some(report.rows_loaded as f64)),
-        ("work/rows_cached", Some(report.rows_cached as f64)),
-        ("work/rows_from_peers", Some(report.rows_from_peers as f64)),
-        ("work/rows_exchanged", Some(report.rows_exchanged as f64)),
+        ("work/edges", Some(report.work.edges as f64)),
+        ("work/rows_loaded", Some(report.work.rows_loaded as f64)),
+        ("work/rows_cached", Some(report.work.rows_cached as f64)),
+        ("work/rows_from_peers", Some(report.work.rows_from_peers as f64)),
+        ("work/rows_exchanged", Some(report.work.rows_exchanged as f64)),
+        ("work/bytes_sent", Some(report.work.sent.bytes() as f64)),
     ]
 }
 

@@ -6,7 +6,7 @@ use super::tensorboard::{crc32c, masked_crc};
 use super::text::{Columns, Format};
 use super::{Logs, StepRecord};
 use crate::RunOptions;
-use crate::report::{EpochReport, Timings};
+use crate::report::{EpochReport, Timings, Work};
 
 fn report(epoch: u32) -> EpochReport {
     EpochReport {
@@ -22,11 +22,13 @@ fn report(epoch: u32) -> EpochReport {
         timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0 },
         seconds: 10.0,
         evaluate_s: 0.5,
-        edges: 300,
-        rows_loaded: 1 << 40,
-        rows_cached: 1 << 39,
-        rows_from_peers: 1 << 38,
-        rows_exchanged: 0,
+        work: Work {
+            edges: 300,
+            rows_loaded: 1 << 40,
+            rows_cached: 1 << 39,
+            rows_from_peers: 1 << 38,
+            ..Work::default()
+        },
     }
 }
 

@@ -129,11 +129,13 @@ impl Columns {
 
     /// The values of the columns `names`; what is null or not there is empty, what has commas or quotes is quoted.
     pub fn values(&self, names: &[String]) -> String {
-        let shown = |value: &serde_json::Value| match value {
-            serde_json::Value::Null => String::new(),
-            serde_json::Value::String(text) if !text.contains([',', '"', '\n', '\r']) => text.clone(),
-            serde_json::Value::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
-            other => other.to_string(),
+        let shown = |value: &serde_json::Value| {
+            let text = match value {
+                serde_json::Value::Null => return String::new(),
+                serde_json::Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
         };
         let value = |name: &String| self.0.iter().find(|(column, _)| column == name).map(|(_, value)| shown(value));
         names.iter().map(|name| value(name).unwrap_or_default()).collect::<Vec<_>>().join(",")

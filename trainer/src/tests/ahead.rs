@@ -26,7 +26,8 @@ fn losses_do_not_depend_on_what_is_prepared_ahead() {
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
         let [none, one, many] = [0, 1, 100].map(|prefetch| {
             let summary = run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
-            let counts: Vec<_> = summary.epochs.iter().map(|epoch| (epoch.edges, epoch.rows_loaded)).collect();
+            let counts: Vec<_> =
+                summary.epochs.iter().map(|epoch| (epoch.work.edges, epoch.work.rows_loaded)).collect();
             (losses(&summary), counts)
         });
         assert_eq!(one, none, "{parallelism}");

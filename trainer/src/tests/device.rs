@@ -133,6 +133,9 @@ fn ranks_share_a_gpu((kind, norm): (ModelKind, NormKind), ranks: &[usize], cuts:
                 for &other in other {
                     assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
                 }
+                let split_layers = 1 + ranks % 2;
+                let partly = at(&place, dataset, &TrainConfig { split_layers: Some(split_layers), ..split }, batch);
+                assert_same(&host, &partly, &format!("{kind:?}, {split_layers} layers split on {ranks}, {cut:?}"));
             }
         }
     }
@@ -146,8 +149,8 @@ fn assert_close(host: &Summary, device: &Summary, what: &str) {
         let [a, b] = [host, device].map(|report| report.valid.unwrap());
         // A vertex of 33 may change sides over rounding.
         assert!((a - b).abs() <= 0.05, "{what}: valid {a} and {b}");
-        assert_eq!((host.edges, host.rows_loaded), (device.edges, device.rows_loaded), "{what}");
-        assert_eq!(host.rows_exchanged, device.rows_exchanged, "{what}");
+        assert_eq!((host.work.edges, host.work.rows_loaded), (device.work.edges, device.work.rows_loaded), "{what}");
+        assert_eq!(host.work.rows_exchanged, device.work.rows_exchanged, "{what}");
     }
 }
 
@@ -234,10 +237,12 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
         });
         assert_eq!(losses(&with), losses(&without), "{parallelism}");
         for (with, without) in with.epochs.iter().zip(&without.epochs) {
-            assert_eq!((with.rows_loaded, without.rows_cached), (without.rows_loaded, 0));
+            assert_eq!((with.work.rows_loaded, without.work.rows_cached), (without.work.rows_loaded, 0));
             match rows {
-                1000 => assert_eq!(with.rows_cached, with.rows_loaded),
-                _ => assert!(with.rows_cached > with.rows_loaded / 10 && with.rows_cached < with.rows_loaded),
+                1000 => assert_eq!(with.work.rows_cached, with.work.rows_loaded),
+                _ => assert!(
+                    with.work.rows_cached > with.work.rows_loaded / 10 && with.work.rows_cached < with.work.rows_loaded
+                ),
             }
         }
     }
@@ -277,8 +282,8 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
         let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place, comm.rank()).unwrap());
         let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.frontiers.below, comm).unwrap();
-        let batch = load(&source, sampled, &Input::training(&config.model, at), true).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &job.frontiers, comm).unwrap();
+        let batch = load(&source, sampled, &Input::training(&config.model, at), true, comm).unwrap();
         let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = side.counts().taken;
@@ -320,8 +325,11 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
             let options = RunOptions { topology, prefetch, emulated: Some(order % 4), ..RunOptions::default() };
             let summary = run(fixture, &config, &options).unwrap();
             assert_eq!(summary.topology, topology);
-            let counts: Vec<_> =
-                summary.epochs.iter().map(|epoch| (epoch.edges, epoch.rows_loaded, epoch.rows_exchanged)).collect();
+            let counts: Vec<_> = summary
+                .epochs
+                .iter()
+                .map(|epoch| (epoch.work.edges, epoch.work.rows_loaded, epoch.work.rows_exchanged))
+                .collect();
             (losses(&summary), counts)
         };
         let host = run(TopologyPlace::Host, 0);

@@ -112,7 +112,7 @@ fn a_cache_has_what_the_graph_leaves() {
         let config = quick(ModelKind::Sage, parallelism, ranks);
         let little = leaving(6_000, dataset, &config);
         let cached = |topology, memory: &RunOptions| {
-            let placement = Some(RowPlacement::usual(parallelism));
+            let placement = Some(RowPlacement::usual(&config));
             let options = RunOptions { topology, placement, ..memory.clone() };
             let (summary, notes) = run(dataset, &config, &options).unwrap();
             let rows = summary.cache.as_ref().unwrap().rows.clone();

@@ -38,9 +38,9 @@ pub fn loss_and_gradient(
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
     let (seeds, targets) = job.batch(batch, at, comm.group).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
-    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.frontiers.below, comm.group).unwrap();
+    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &job.frontiers, comm.group).unwrap();
     let source = FeatureSource::new(&job.features, place);
-    let loaded = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
+    let loaded = load(&source, sampled, &Input::training(&config.model, at), false, comm.group).unwrap();
     let dropout = DropoutKey { probability: config.model.dropout, at };
     let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
     let report = report.reduce(comm.all).unwrap();
@@ -96,7 +96,8 @@ fn several_classes_a_vertex_have_one_loss_for_every_parallelism() {
     }
 }
 
-/// Every model, each with some of the rank counts and cuts; all of these with GraphSAGE, and with GCN and batch norm.
+/// Every model, each with some of the rank counts, cuts and numbers of split layers; all of these with GraphSAGE, and with GCN and
+/// batch norm.
 #[test]
 fn loss_and_gradients_are_equal_for_every_parallelism() {
     let cuts = [Cut::Lopsided, Cut::Random, Cut::Ranges];
@@ -104,10 +105,10 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
         let whole = model.kind == ModelKind::Sage && model.norm.is_none()
             || model.kind == ModelKind::Gcn && model.norm == Some(NormKind::Batch);
         match whole {
-            true => loss_and_gradients_are_equal(&model, &[1, 2, 3, 4, 8], &Cut::ALL, &[50, 2]),
+            true => loss_and_gradients_are_equal(&model, &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]),
             false => {
                 let (ranks, cut) = ([2 + order % 3], [cuts[order % 3]]);
-                loss_and_gradients_are_equal(&model, &ranks, &cut, &[[50, 2][order % 2]]);
+                loss_and_gradients_are_equal(&model, &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order % 2]]);
             }
         }
     }
@@ -116,11 +117,19 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
 #[test]
 #[ignore = "takes long: make test-all"]
 fn loss_and_gradients_are_equal_for_every_parallelism_and_model() {
-    models().iter().for_each(|model| loss_and_gradients_are_equal(model, &[1, 2, 3, 4, 8], &Cut::ALL, &[50, 2]));
+    for model in models() {
+        loss_and_gradients_are_equal(&model, &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]);
+    }
 }
 
-/// With mini-batches of `sizes` seeds: of 2 most ranks have none.
-fn loss_and_gradients_are_equal(model: &ModelConfig, ranks: &[usize], cuts: &[Cut], sizes: &[usize]) {
+/// Of 3 layers `split_layers` are split. With mini-batches of `sizes` seeds: of 2 most ranks have none.
+fn loss_and_gradients_are_equal(
+    model: &ModelConfig,
+    ranks: &[usize],
+    cuts: &[Cut],
+    split_layers: &[usize],
+    sizes: &[usize],
+) {
     let fixture = dataset(11, 400, 8);
     let dataset = &fixture.dataset;
     let train = dataset.split(gsplit_store::Split::Train).unwrap();
@@ -139,10 +148,11 @@ fn loss_and_gradients_are_equal(model: &ModelConfig, ranks: &[usize], cuts: &[Cu
         for &ranks in ranks {
             compare(&with(Parallelism::Data, ranks), &format!("data on {ranks} ranks"));
             for &cut in cuts {
-                for parallelism in [Parallelism::Split, Parallelism::Owned] {
-                    let partition = Some(store_partition(dataset, cut, ranks));
-                    let config = TrainConfig { partition, ..with(parallelism, ranks) };
-                    compare(&config, &format!("{parallelism} on {ranks} ranks, {cut:?}"));
+                let partition = Some(store_partition(dataset, cut, ranks));
+                let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
+                for &layers in split_layers {
+                    let config = TrainConfig { split_layers: Some(layers), ..split.clone() };
+                    compare(&config, &format!("{layers} layers split on {ranks} ranks, {cut:?}"));
                 }
             }
         }
@@ -150,7 +160,9 @@ fn loss_and_gradients_are_equal(model: &ModelConfig, ranks: &[usize], cuts: &[Cu
         assert_eq!(run(dataset, &again, batch), (loss, gradient.clone()), "{model:?}: checkpointing changes nothing");
         let partition = Some(store_partition(dataset, Cut::Random, 3));
         let again = changed(&with(Parallelism::Split, 3), |config| config.model.checkpoint_activations = true);
-        compare(&TrainConfig { partition, ..again }, "split with checkpointing");
+        let again = TrainConfig { partition, ..again };
+        compare(&again, "split with checkpointing");
+        compare(&TrainConfig { split_layers: Some(2), ..again }, "split in part with checkpointing");
     }
 }
 
@@ -185,13 +197,13 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             let at = (config.seed, 1, 0);
             let mine = job.batch(seeds, at, &Solo).unwrap().0;
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
-            let sampled = sample(&mut sampler, mine, &config.fanouts, at, job.frontiers.below, &Solo).unwrap();
+            let sampled = sample(&mut sampler, mine, &config.fanouts, at, &job.frontiers, &Solo).unwrap();
             let input = match dropout {
                 Some(_) => Input::training(&config.model, at),
                 None => Input::new(&config.model),
             };
             let source = FeatureSource::new(&job.features, &Place::host());
-            let loaded = load(&source, sampled, &input, false).unwrap();
+            let loaded = load(&source, sampled, &input, false, &Solo).unwrap();
             let solo: &dyn Communicator = &Solo;
             let pass = forward(&model, loaded, job.graph, dropout, solo.into(), &mut StepReport::default()).unwrap();
             to_rows(pass.logits()).unwrap()

@@ -219,6 +219,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
     TrainConfig {
         parallelism,
         ranks: Some(ranks),
+        split_layers: None,
         groups: 1,
         device: Device::Cpu,
         partition: None,

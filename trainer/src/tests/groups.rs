@@ -26,7 +26,7 @@ fn grouped(dataset: &Dataset, base: &TrainConfig, groups: usize, ranks: usize, c
 
 /// What is counted exactly.
 fn counts(summary: &Summary) -> Vec<(u64, u64)> {
-    summary.epochs.iter().map(|epoch| (epoch.edges, epoch.rows_loaded)).collect()
+    summary.epochs.iter().map(|epoch| (epoch.work.edges, epoch.work.rows_loaded)).collect()
 }
 
 fn assert_near(found: &Summary, expected: &Summary, what: &str) {
@@ -80,7 +80,7 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
             // Every group samples and loads what the one rank of data parallelism does, once.
             assert_eq!(counts(&found), counts(&data), "{what}");
             assert_near(&found, &data, &what);
-            let exchanged = found.epochs.iter().map(|epoch| epoch.rows_exchanged).sum::<u64>();
+            let exchanged = found.epochs.iter().map(|epoch| epoch.work.rows_exchanged).sum::<u64>();
             assert_eq!(exchanged > 0, ranks > 1, "{what}");
             let ahead = run(&fixture, &config, &RunOptions { prefetch: 2, ..options.clone() }).unwrap();
             assert_eq!((losses(&ahead), counts(&ahead)), (losses(&found), counts(&found)), "{what}, ahead");
@@ -145,7 +145,7 @@ fn each_group_keeps_the_rows_of_all_parts_on_its_gpus() {
         let found = with(Some(placement.clone()));
         assert_eq!((losses(&found), counts(&found)), (losses(&plain), counts(&plain)), "{placement}");
         let rows = found.cache.as_ref().unwrap().rows.clone();
-        let own = found.epochs.iter().all(|epoch| epoch.rows_cached == epoch.rows_loaded);
+        let own = found.epochs.iter().all(|epoch| epoch.work.rows_cached == epoch.work.rows_loaded);
         match placement {
             RowPlacement::Partitioned => assert_eq!((own, rows[0] + rows[1], &rows[..2]), (true, 100, &rows[2..])),
             RowPlacement::Replicated => assert_eq!((own, rows), (true, vec![100; 4])),

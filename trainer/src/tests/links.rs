@@ -8,7 +8,7 @@ use gsplit_store::{Dataset, NoProgress};
 
 use super::equivalence::{distance, run};
 use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
-use crate::batch::{BatchSampler, Ownership, sample};
+use crate::batch::{BatchSampler, Frontiers, Ownership, sample};
 use crate::checkpoint::restore_parameters;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
 use crate::evaluate::evaluate;
@@ -83,7 +83,8 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, at, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();
     let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
-    let sampled = sample(&mut sampler, seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+    let mine = Frontiers::all(Ownership::Mine, 2);
+    let sampled = sample(&mut sampler, seeds, &fanouts, at, &mine, &Solo).unwrap();
     let asked: BTreeSet<(u32, u32)> = batch.iter().map(|&edge| split.ends(edge)).collect();
     let reverses = asked.iter().filter(|(u, v)| !split.positions(*v, *u).is_empty()).count();
     assert!(reverses > 0 && sampled.num_edges() > 100);
@@ -124,16 +125,17 @@ fn links_have_one_loss_and_gradient_for_every_parallelism() {
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
         for ranks in [2, 3] {
             let data = link_config(model, Parallelism::Data, ranks);
-            let mapped = [Parallelism::Split, Parallelism::Owned].map(|parallelism| {
+            let mapped = [0, 1, 3].map(|layers| {
                 Cut::ALL.map(|cut| {
                     let partition = Some(store_partition(dataset, cut, ranks));
-                    TrainConfig { partition, ..link_config(model, parallelism, ranks) }
+                    let split_layers = Some(layers);
+                    TrainConfig { partition, split_layers, ..link_config(model, Parallelism::Split, ranks) }
                 })
             });
             for config in mapped.as_flattened().iter().chain([&data]) {
                 let (other, other_gradient) = run(dataset, config, batch);
-                let what =
-                    format!("{model:?}, {scorer:?}, {} on {ranks} ranks, {:?}", config.parallelism, config.partition);
+                let (split, map) = (config.split_layers(), &config.partition);
+                let what = format!("{model:?}, {scorer:?}, {split} layers split on {ranks} ranks, {map:?}");
                 assert!((loss - other).abs() <= 1e-5 * loss, "{what}: loss {other}, expected {loss}");
                 let off = distance(&other_gradient, &gradient);
                 assert!(off <= 1e-5, "{what}: gradients differ by {off}");

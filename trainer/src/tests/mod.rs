@@ -25,6 +25,7 @@ mod refusals;
 mod runs;
 mod sampling;
 mod step_log;
+mod traffic;
 mod waits;
 
 pub(crate) use fixture::{config as quick_config, on_ranks};

@@ -55,6 +55,27 @@ fn options_change_what_they_name() {
 }
 
 #[test]
+fn split_layers_are_all_unless_said_and_split_alone_has_them() {
+    let plain = parse(&[]);
+    assert_eq!((plain.split_layers, plain.split_layers(), plain.effective().split_layers), (None, 3, Some(3)));
+    assert_eq!(plain.difference(&parse(&["--split-layers", "3"])), None);
+    assert!(plain.difference(&parse(&["--split-layers", "2"])).unwrap().starts_with("--split-layers is 3"));
+    assert_eq!(parse(&["--split-layers", "0"]).split_layers(), 0);
+    assert_eq!(parse(&["--parallelism", "owned"]).effective().split_layers, None);
+    for (options, words) in [
+        (
+            ["--split-layers", "4", "--parallelism", "split"],
+            "--split-layers 4: expected at most 3, the number of layers",
+        ),
+        (["--split-layers", "1", "--parallelism", "data"], "--split-layers 1 is for --parallelism split: under data"),
+        (["--split-layers", "1", "--parallelism", "owned"], "--split-layers 1 is for --parallelism split: under owned"),
+    ] {
+        let message = parse(&options).check().unwrap_err().to_string();
+        assert!(message.starts_with(words), "{message}");
+    }
+}
+
+#[test]
 fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
     let given = parse(&["--normalise-features", "row", "--input-dropout", "0.6", "--task", "link", "--scorer", "mlp"]);
     assert_eq!((given.model.normalise_features, given.model.input_dropout), (FeatureNorm::Row, 0.6));

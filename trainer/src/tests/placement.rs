@@ -185,7 +185,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
 /// Rows loaded, found in the own cache and in those of others, over all epochs.
 pub fn found(summary: &Summary) -> [u64; 3] {
     summary.epochs.iter().fold([0; 3], |[loaded, own, peers], epoch| {
-        [loaded + epoch.rows_loaded, own + epoch.rows_cached, peers + epoch.rows_from_peers]
+        [loaded + epoch.work.rows_loaded, own + epoch.work.rows_cached, peers + epoch.work.rows_from_peers]
     })
 }
 

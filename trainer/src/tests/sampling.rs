@@ -7,7 +7,7 @@ use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Solo, St
 use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
-use crate::batch::{BatchSampler, OnDevice, Ownership, Sampled, Seeds, sample};
+use crate::batch::{BatchSampler, Frontiers, OnDevice, Ownership, Sampled, Seeds, sample};
 use crate::place::Place;
 
 /// Edges (source, target) of one layer by target, each list in sampling order.
@@ -51,15 +51,22 @@ fn oracle_split_samples_are_the_single_sample() {
             for (step, batch) in [&order[..1], &order[..7], &order[10..]].into_iter().enumerate() {
                 let at = (seed, 1, step as u32);
                 let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
-                let single = sample(&mut on_host(graph), seeds, &fanouts, at, Ownership::Mine, &Solo).unwrap();
+                let mine = Frontiers::all(Ownership::Mine, fanouts.len());
+                let single = sample(&mut on_host(graph), seeds, &fanouts, at, &mine, &Solo).unwrap();
                 for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
                     let part = cut.assignment(n as usize, ranks);
-                    let owner = Ownership::Map(&part);
-                    let split = on_ranks(ranks, |comm| {
-                        let seeds = Seeds::of(batch, owner, comm.rank(), ranks);
-                        sample(&mut on_host(graph), seeds, &fanouts, at, owner, comm).unwrap()
-                    });
-                    check(&single, &split, &part, &format!("graph {seed}, {fanouts}, {ranks} ranks, {cut:?}"));
+                    let what = format!("graph {seed}, {fanouts}, {ranks} ranks, {cut:?}");
+                    for split_layers in 0..=fanouts.len() {
+                        let frontiers = Frontiers::split_below(&part, fanouts.len(), split_layers);
+                        let split = on_ranks(ranks, |comm| {
+                            let seeds = Seeds::of(batch, frontiers.seeds(), comm.rank(), ranks);
+                            sample(&mut on_host(graph), seeds, &fanouts, at, &frontiers, comm).unwrap()
+                        });
+                        match split_layers == fanouts.len() {
+                            true => check(&single, &split, &part, &what),
+                            false => check_in_part(&single, &split, (&part, &frontiers), &what),
+                        }
+                    }
                 }
             }
         }
@@ -86,6 +93,28 @@ fn check(single: &Sampled<'_>, split: &[Sampled<'_>], part: &[u16], what: &str) 
     }
 }
 
+/// Every rank has edges of the single sample and no others, and together all of them; what a map holds is on its owner alone.
+fn check_in_part(single: &Sampled<'_>, ranks: &[Sampled<'_>], (part, frontiers): (&[u16], &Frontiers<'_>), what: &str) {
+    let whole = edges_by_target(single);
+    let mut found = vec![LayerEdges::new(); whole.len()];
+    for (rank, sampled) in ranks.iter().enumerate() {
+        for (depth, (edges, whole)) in edges_by_target(sampled).into_iter().zip(&whole).enumerate() {
+            let layer = &sampled.layers[depth];
+            let [frontier, read] = [&layer.frontier, &layer.read].map(|ids| ids.on_host().unwrap());
+            assert!(read.starts_with(frontier), "{what}: a layer's own rows are the first that it reads");
+            assert_eq!(layer.replicated, frontiers.at(depth).map().is_none(), "{what}");
+            assert!(edges.iter().all(|(v, sources)| whole.get(v) == Some(sources)), "{what}");
+            found[depth].extend(edges);
+        }
+        let all = sampled.layers.iter().map(|layer| &layer.frontier).chain([&sampled.input]);
+        for (depth, ids) in all.enumerate().filter(|(depth, _)| frontiers.at(*depth).map().is_some()) {
+            let is_own = |v: &u32| part[*v as usize] as usize == rank;
+            assert!(ids.on_host().unwrap().iter().all(is_own), "{what}: frontier {depth} is of the owners");
+        }
+    }
+    assert_eq!(found, whole, "{what}");
+}
+
 #[test]
 fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
     let fixture = dataset(4, 300, 6);
@@ -94,13 +123,13 @@ fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
     let batch: Vec<u32> = (0..41).map(|i| i * 7).collect();
     let fanouts: Fanouts = "4,3".parse().unwrap();
     let all = Seeds::of(&batch, Ownership::Mine, 0, 1);
-    let single =
-        edges_by_target(&sample(&mut on_host(graph), all, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap());
+    let mine = Frontiers::all(Ownership::Mine, fanouts.len());
+    let single = edges_by_target(&sample(&mut on_host(graph), all, &fanouts, (4, 1, 0), &mine, &Solo).unwrap());
     let mut seen = Vec::new();
     for rank in 0..8 {
         let seeds = Seeds::of(&batch, Ownership::Mine, rank, 8);
         seen.extend(seeds.local.clone());
-        let sampled = sample(&mut on_host(graph), seeds, &fanouts, (4, 1, 0), Ownership::Mine, &Solo).unwrap();
+        let sampled = sample(&mut on_host(graph), seeds, &fanouts, (4, 1, 0), &mine, &Solo).unwrap();
         for (mine, whole) in edges_by_target(&sampled).iter().zip(&single) {
             assert!(mine.iter().all(|(v, sources)| whole.get(v) == Some(sources)));
         }
@@ -165,6 +194,7 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         let map = Ownership::Map(&part);
         let several = [(map, owners), (map, None), (Ownership::Mine, None)];
         for (ownership, owners) in several.into_iter().take(if matches!(cut, Cut::Lopsided) { 1 } else { 3 }) {
+            let frontiers = Frontiers::all(ownership, fanouts.len());
             on_ranks(ranks, |comm| {
                 let on_device = OnDevice { graph: there, owners };
                 let mut device = BatchSampler::on_device(&place, on_device, at == 1).unwrap();
@@ -173,8 +203,8 @@ fn differential_a_gpu_samples_what_the_host_samples() {
                     let mut seeds = Seeds::of(batch, ownership, comm.rank(), ranks);
                     seeds.excluded = (at != 2).then(|| excluded.clone());
                     let key = (7, 2, step as u32);
-                    let expected = sample(&mut host, seeds.clone(), &fanouts, key, ownership, comm).unwrap();
-                    let found = sample(&mut device, seeds, &fanouts, key, ownership, comm).unwrap();
+                    let expected = sample(&mut host, seeds.clone(), &fanouts, key, &frontiers, comm).unwrap();
+                    let found = sample(&mut device, seeds, &fanouts, key, &frontiers, comm).unwrap();
                     assert!(expected.there.is_none());
                     found.there.as_ref().unwrap().gpu.synchronise().unwrap();
                     let what = format!("{text}, {ranks} ranks, {cut:?}, {ownership:?}");

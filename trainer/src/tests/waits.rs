@@ -59,11 +59,11 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
             let before = gpu.counts();
             let at = (config.seed, 1, step);
             let (seeds, targets) = job.batch(&job.train[..60], at, comm).unwrap();
-            let sampled = sample(&mut sampler, seeds, &config.fanouts, at, job.frontiers.below, comm).unwrap();
-            let batch = load(&source, sampled, &Input::training(&config.model, at), false).unwrap();
+            let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &job.frontiers, comm).unwrap();
+            let batch = load(&source, sampled, &Input::training(&config.model, at), false, comm).unwrap();
             let dropout = DropoutKey { probability: config.model.dropout, at };
             let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm.into()).unwrap();
-            assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.rows_cached > 0);
+            assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
             let after = gpu.counts();
             counts = GpuCounts {
                 taken: after.taken - before.taken,

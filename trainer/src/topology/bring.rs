@@ -8,7 +8,6 @@ use gsplit_store::{Dataset, Progress};
 
 use super::hotness::{Chosen, Reads};
 use super::{Copied, OnGpu, Pinned, Topology, TopologyPlace};
-use crate::batch::Ownership;
 use crate::config::{ModelKind, TaskKind};
 use crate::dry_run::{DeviceRoom, sharing};
 use crate::job::Job;
@@ -36,7 +35,7 @@ pub fn graph_bytes(job: &Job<'_>) -> u64 {
 }
 
 fn owner_bytes(job: &Job<'_>) -> u64 {
-    job.frontiers.below.map().map_or(0, size_of_val) as u64
+    job.frontiers.map().map_or(0, size_of_val) as u64
 }
 
 impl<'a> Source<'_, 'a> {
@@ -74,16 +73,15 @@ impl<'a> Source<'_, 'a> {
 
     /// The first place that is possible.
     pub fn best(&self) -> Result<Topology<'a>> {
-        let in_memory = match self.job.frontiers.below {
-            Ownership::Mine => self.fits_each(|index| graph_bytes(self.job) / self.sharing(index)),
-            Ownership::Map(_) => {
-                let parts = self.part_bytes();
-                self.fits_each(|index| parts[index])
+        let (first, in_memory) = match self.job.frontiers.map_of_all() {
+            None => {
+                let fit = self.fits_each(|index| graph_bytes(self.job) / self.sharing(index));
+                (TopologyPlace::Device, fit)
             }
-        };
-        let first = match self.job.frontiers.below {
-            Ownership::Mine => TopologyPlace::Device,
-            Ownership::Map(_) => TopologyPlace::Part,
+            Some(_) => {
+                let parts = self.part_bytes();
+                (TopologyPlace::Part, self.fits_each(|index| parts[index]))
+            }
         };
         for place in [first, TopologyPlace::Hot, TopologyPlace::Pinned] {
             if place == first && !in_memory {
@@ -123,7 +121,7 @@ impl<'a> Source<'_, 'a> {
             let there = OnGpu {
                 indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
                 indices: indices.then(|| gpu.upload(sources)).transpose()?,
-                owners: self.job.frontiers.below.map().map(|owners| gpu.upload(owners)).transpose()?,
+                owners: self.job.frontiers.map().map(|owners| gpu.upload(owners)).transpose()?,
                 gpu: gpu.clone(),
             };
             gpu.synchronise()?;
@@ -153,7 +151,7 @@ impl<'a> Source<'_, 'a> {
 
     /// Bytes that each rank takes for the in-edges of its own vertices.
     fn part_bytes(&self) -> Vec<u64> {
-        let (graph, owners) = (self.graph(), self.job.frontiers.below.map().unwrap_or_default());
+        let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let mut parts = vec![(0, 0); self.job.config.ranks_of_group()];
         for (v, &owner) in (0..).zip(owners) {
             if let Some((vertices, edges)) = parts.get_mut(usize::from(owner)) {
@@ -169,7 +167,7 @@ impl<'a> Source<'_, 'a> {
 
     /// What each rank owns on its GPU, and nothing of the others.
     fn of_parts(&self) -> Result<Topology<'a>> {
-        let (graph, owners) = (self.graph(), self.job.frontiers.below.map().unwrap_or_default());
+        let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
         let first = self.places.iter().find_map(Place::gpu);
         let indptr = match first {
             Some(gpu) if !self.reads_indptr() => gpu.map_host(graph.indptr).ok(),
@@ -203,10 +201,8 @@ impl<'a> Source<'_, 'a> {
             let Some(gpu) = place.gpu() else { continue };
             let part = self.part(index);
             // Ranks that own nothing alone read the same.
-            let (owners, sharing) = match self.job.frontiers.below {
-                Ownership::Mine => (None, self.sharing(index)),
-                Ownership::Map(owners) => (Some(owners), 1),
-            };
+            let owners = self.job.frontiers.map_of_all();
+            let sharing = if owners.is_none() { self.sharing(index) } else { 1 };
             let same = made.iter().find(|(other, _)| owners.is_none() && other.is_same_device(gpu));
             let tier = match same {
                 Some((_, tier)) => tier.clone(),
@@ -243,7 +239,7 @@ impl<'a> Source<'_, 'a> {
     }
 
     fn pinned(&self) -> Result<Topology<'a>> {
-        let owners = self.job.frontiers.below.map();
+        let owners = self.job.frontiers.map();
         let gpu = self.places.iter().find_map(Place::gpu);
         let owners = gpu.zip(owners).map(|(gpu, owners)| gpu.map_host(owners)).transpose()?;
         let pinned = Pinned { owners, ..self.pinned_graph()? };

@@ -103,7 +103,7 @@ impl<'a> Topology<'a> {
         let found = match asked {
             TopologyPlace::Auto => source.best()?,
             TopologyPlace::Host => source.on_host(),
-            TopologyPlace::Part if job.frontiers.below.map().is_none() => {
+            TopologyPlace::Part if job.frontiers.map_of_all().is_none() => {
                 let problem = "--topology part is for --parallelism split, where a rank samples its own vertices alone: \
                                pass another place, or `auto`";
                 return Err(Error::Option(problem.into()));

@@ -1,0 +1,156 @@
+//! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows and partition map.
+//!
+//! They are values, nothing else: `gsplit train --preset` fills in the options of a row, `gsplit bench table3` runs several.
+//! Of DGL and Quiver it is what they do that is run, by the same loop and kernels as the others: the rows of a table differ in the
+//! choices alone. Micro-batches are shares of the same global mini-batches, and a vertex draws the same neighbours in each of
+//! them; DGL and Quiver let each draw its own, and load and compute somewhat more.
+//!
+//! Why not P3*: it is push-pull parallelism, which gsplit does not have yet.
+
+use clap::ValueEnum;
+use gsplit_partition::{Load, Method, Order, PartitionOptions, Weights};
+use gsplit_trainer::{Device, Parallelism, RowPlacement, TrainConfig};
+
+/// A row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum System {
+    /// Data parallelism, all rows in host memory
+    Dgl,
+    /// Data parallelism, the hottest rows once over all GPUs, read by peers
+    Quiver,
+    /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
+    /// owners; parts that balance in-edges and targets
+    Intel,
+    /// Seeds by owner, computed and loaded locally, nothing exchanged; GSplit's parts
+    Owned,
+    /// Split parallelism, random parts
+    #[value(name = "gsplit-rand", alias = "rand")]
+    Rand,
+    /// Split parallelism, parts that balance in-edges and targets, few edges cut (weights degree)
+    #[value(name = "gsplit-edge", alias = "edge")]
+    Edge,
+    /// Split parallelism, parts that balance pre-sampled work, few edges cut (weights vertex)
+    #[value(name = "gsplit-node", alias = "node")]
+    Node,
+    /// Split parallelism, parts that balance pre-sampled work, few pre-sampled edges cut (weights presampled)
+    Gsplit,
+}
+
+/// What a system chooses.
+pub struct Choices {
+    /// Who computes what.
+    pub parallelism: Parallelism,
+    /// How many layers are split, if not all are or none.
+    pub split_layers: Option<usize>,
+    /// How the partition map is made, if it needs one.
+    map: Option<(Method, Option<Weights>)>,
+    /// Where feature rows lie beside the host's memory, with GPUs.
+    rows: RowPlacement,
+}
+
+impl System {
+    /// Its row.
+    pub fn choices(self) -> Choices {
+        use Parallelism::{Data, Owned, Split};
+        let multilevel = |weights| Some((Method::Multilevel, Some(weights)));
+        let (parallelism, split_layers, map, rows) = match self {
+            Self::Dgl => (Data, None, None, RowPlacement::Host),
+            Self::Quiver => (Data, None, None, RowPlacement::Peer),
+            Self::Intel => (Split, Some(1), multilevel(Weights::Degree), RowPlacement::Partitioned),
+            Self::Owned => (Owned, None, multilevel(Weights::Presampled), RowPlacement::Replicated),
+            Self::Rand => (Split, None, Some((Method::Random, None)), RowPlacement::Partitioned),
+            Self::Edge => (Split, None, multilevel(Weights::Degree), RowPlacement::Partitioned),
+            Self::Node => (Split, None, multilevel(Weights::Vertex), RowPlacement::Partitioned),
+            Self::Gsplit => (Split, None, multilevel(Weights::Presampled), RowPlacement::Partitioned),
+        };
+        Choices { parallelism, split_layers, map, rows }
+    }
+
+    /// Who computes what, shortly.
+    pub fn sharing(self) -> String {
+        let Choices { parallelism, split_layers, .. } = self.choices();
+        split_layers.map_or_else(|| parallelism.to_string(), |layers| format!("{parallelism} {layers}"))
+    }
+
+    /// Its name in the papers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dgl => "DGL",
+            Self::Quiver => "Quiver",
+            Self::Intel => "Intel",
+            Self::Owned => "Owned",
+            Self::Rand => "Rand",
+            Self::Edge => "Edge",
+            Self::Node => "Node",
+            Self::Gsplit => "GSplit",
+        }
+    }
+
+    /// Where feature rows lie; nothing to choose without GPUs.
+    pub fn placement(self, device: Device) -> Option<RowPlacement> {
+        (device != Device::Cpu).then(|| self.choices().rows)
+    }
+
+    /// Why it cannot be run on `device`, if it cannot.
+    pub fn problem(self, device: Device) -> Option<&'static str> {
+        match (self, device) {
+            (Self::Quiver, Device::Cpu) => {
+                Some("it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)")
+            }
+            _ => None,
+        }
+    }
+
+    /// How its map into `parts` is made, if it needs one.
+    pub fn map(self, parts: u32, seed: u64) -> Option<PartitionOptions> {
+        let (partitioner, weights) = self.choices().map?;
+        Some(PartitionOptions {
+            parts,
+            servers: 1,
+            partitioner,
+            quality: None,
+            refine: None,
+            weights,
+            load: Load::default(),
+            balance: Vec::new(),
+            epsilon: 0.03,
+            seed,
+            tries: 1,
+            order: Order::default(),
+        })
+    }
+
+    /// Its row as options of `gsplit train` with the ranks and device of `config`, each with its flag.
+    pub fn options(self, config: &TrainConfig) -> Vec<(&'static str, String)> {
+        let choices = self.choices();
+        let map = self.map(config.ranks_of_group() as u32, 0);
+        [
+            Some(("parallelism", choices.parallelism.to_string())),
+            choices.split_layers.map(|layers| ("split-layers", layers.to_string())),
+            map.map(|map| ("partition", map.default_key())),
+            self.placement(config.device).map(|rows| ("placement", rows.to_string())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_have_the_weights_of_the_papers() {
+        let key = |system: System| system.map(4, 0).map(|options| options.default_key());
+        assert_eq!([System::Dgl, System::Quiver].map(key), [None, None]);
+        let expected = ["random-k4", "multilevel-degree-k4", "multilevel-vertex-k4", "multilevel-presampled-k4"]
+            .map(str::to_string);
+        assert_eq!([System::Rand, System::Edge, System::Node, System::Gsplit].map(key), expected.clone().map(Some));
+        assert_eq!([System::Intel, System::Owned].map(key), [1, 3].map(|at| Some(expected[at].clone())));
+        for system in System::value_variants() {
+            assert!(system.map(4, 0).is_none_or(|options| options.check().is_ok()));
+            assert_eq!(system.map(4, 0).is_none(), system.choices().parallelism == Parallelism::Data);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Bytes and messages that ranks send to each other, against a count by hand.
+
+use std::collections::BTreeSet;
+
+use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_kernels::{Route, Sampler, Sent, Solo};
+use gsplit_store::Split;
+
+use super::fixture::{Cut, changed, config, dataset, store_partition};
+use super::runs::run;
+use crate::RunOptions;
+use crate::batch::{BatchSampler, Frontiers, Ownership, Seeds, sample};
+use crate::config::{ModelKind, Parallelism, TrainConfig};
+use crate::place::Place;
+use crate::traffic::{Phase, Traffic};
+
+const RANKS: usize = 3;
+
+/// What `run` sent in its first epoch.
+fn sent(fixture: &super::fixture::Fixture, config: &TrainConfig) -> (Traffic, u64) {
+    let summary = run(fixture, config, &RunOptions::default()).unwrap();
+    (summary.epochs[0].work.sent, summary.num_parameters as u64)
+}
+
+fn add(sum: &mut Sent, bytes: u64, messages: u64) {
+    *sum = *sum + Sent { bytes, messages };
+}
+
+/// Every row that crosses, found among the edges of the mini-batches that one rank draws.
+#[test]
+fn oracle_split_sends_what_crosses() {
+    let fixture = dataset(61, 300, 6);
+    let key = store_partition(&fixture.dataset, Cut::Random, RANKS);
+    let part = Cut::Random.assignment(300, RANKS);
+    let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
+        (config.partition, config.epochs, config.eval_every) = (Some(key.clone()), 1, 0);
+    });
+    let (found, parameters) = sent(&fixture, &config);
+
+    let topology = fixture.dataset.topology();
+    let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
+    let train = fixture.dataset.split(Split::Train).unwrap();
+    let order = epoch_seeds(&train, config.seed, 1).unwrap();
+    let features = fixture.dataset.features().unwrap().dim() as u64;
+    let [mut ids, mut rows, mut hidden, mut steps] =
+        [Sent::default(), Sent::default(), Sent::default(), Sent::default()];
+    let others = (RANKS * (RANKS - 1)) as u64;
+    for (step, batch) in (0..).zip(order.chunks(config.batch_size)) {
+        let (seeds, at) = (Seeds::of(batch, Ownership::Mine, 0, 1), (config.seed, 1, step));
+        let frontiers = Frontiers::all(Ownership::Mine, 3);
+        let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &frontiers, &Solo).unwrap();
+        for (depth, layer) in sampled.layers.iter().enumerate() {
+            let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
+            let mut crossing = BTreeSet::new();
+            for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
+                let reader = part[v as usize];
+                let sources = edges.sources()[edges.of(i)].iter().map(|&u| read[u as usize]);
+                crossing.extend(sources.filter(|&u| part[u as usize] != reader).map(|u| (part[u as usize], reader, u)));
+            }
+            let pairs: BTreeSet<_> = crossing.iter().map(|(owner, reader, _)| (owner, reader)).collect();
+            let (crossing, pairs) = (crossing.len() as u64, pairs.len() as u64);
+            // Each tells each other how many ids it will send, then sends them.
+            add(&mut ids, 8 * others + 4 * crossing, others + pairs);
+            match depth {
+                2 => add(&mut rows, 4 * features * crossing, pairs),
+                _ => add(&mut hidden, 4 * config.model.hidden as u64 * crossing, pairs),
+            }
+        }
+        add(&mut steps, 4 * parameters * others, others);
+    }
+    assert!(rows.bytes > 0 && hidden.bytes > 0);
+    let of = |phase| found.of(phase, Route::Memory);
+    assert_eq!(of(Phase::Sample), ids);
+    assert_eq!(of(Phase::Load), rows);
+    assert_eq!(of(Phase::Forward), hidden);
+    assert_eq!(of(Phase::Backward), hidden);
+    assert_eq!(of(Phase::Update), steps);
+    let all = [ids, rows, hidden, hidden, steps].iter().map(|sent| sent.bytes).sum::<u64>();
+    assert_eq!(found.bytes(), all, "nothing else is sent, by no other route");
+}
+
+/// Hybrid partitioning: ids and feature rows, each in one all-to-all a mini-batch, and nothing of the topology or of hidden layers.
+#[test]
+fn one_split_layer_sends_feature_rows_alone() {
+    let fixture = dataset(62, 300, 6);
+    let partition = Some(store_partition(&fixture.dataset, Cut::Lopsided, RANKS));
+    let of = |split_layers| {
+        let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
+            (config.partition, config.epochs, config.split_layers) = (partition.clone(), 1, Some(split_layers));
+        });
+        sent(&fixture, &config).0
+    };
+    let (one, none) = (of(1), of(0));
+    let steps = (fixture.dataset.split(Split::Train).unwrap().len() as u64).div_ceil(50);
+    let others = (RANKS * (RANKS - 1)) as u64;
+    let [ids, rows] = [Phase::Sample, Phase::Load].map(|phase| one.of(phase, Route::Memory));
+    // Counts go to every rank, ids and rows to those who have some.
+    assert!(ids.messages <= 2 * steps * others && ids.messages - steps * others == rows.messages, "{ids:?} {rows:?}");
+    assert!(rows.bytes > 0);
+    for phase in [Phase::Forward, Phase::Backward] {
+        assert_eq!(one.of(phase, Route::Memory), Sent::default(), "{phase:?}");
+    }
+    assert_eq!(none.bytes(), none.of(Phase::Update, Route::Memory).bytes, "owned seeds: gradients alone");
+}
+
+#[test]
+fn logs_hold_what_was_sent() {
+    let mut traffic = Traffic::default();
+    assert_eq!(serde_json::to_string(&traffic).unwrap(), "[]");
+    let mut after = gsplit_kernels::SentByRoute::default();
+    after[Route::Host as usize] = Sent { bytes: 1 << 60, messages: 3 };
+    traffic.add(Phase::Update, Default::default(), after);
+    let text = serde_json::to_string(&traffic).unwrap();
+    assert_eq!(text, r#"[{"phase":"update","route":"host","bytes":1152921504606846976,"messages":3}]"#);
+    assert_eq!(serde_json::from_str::<Traffic>(&text).unwrap(), traffic);
+}

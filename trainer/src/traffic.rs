@@ -1,0 +1,100 @@
+//! What ranks send to each other, by the part of a mini-batch that it is for and the route that it takes.
+
+use gsplit_kernels::{Route, Sent, SentByRoute};
+use serde::{Deserialize, Serialize};
+
+/// A part of a mini-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Ids of vertices.
+    Sample,
+    /// Feature rows.
+    Load,
+    /// Hidden rows, and sums of batch norm.
+    Forward,
+    /// Rows of the ends of links, and their gradients.
+    Loss,
+    /// Gradients of rows, and of sums of batch norm.
+    Backward,
+    /// Gradients of parameters.
+    Update,
+}
+
+impl Phase {
+    const ALL: [Self; 6] = [Self::Sample, Self::Load, Self::Forward, Self::Loss, Self::Backward, Self::Update];
+}
+
+/// Bytes and messages that ranks sent to others: in logs, one entry for each phase and route that has some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<Entry>", into = "Vec<Entry>")]
+pub struct Traffic([SentByRoute; Phase::ALL.len()]);
+
+/// As logs have it.
+#[derive(Serialize, Deserialize)]
+struct Entry {
+    phase: Phase,
+    route: RouteName,
+    bytes: u64,
+    messages: u64,
+}
+
+/// A [`Route`].
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RouteName {
+    Memory,
+    Peer,
+    Host,
+    Network,
+}
+
+impl From<Vec<Entry>> for Traffic {
+    fn from(entries: Vec<Entry>) -> Self {
+        let mut traffic = Self::default();
+        for Entry { phase, route, bytes, messages } in entries {
+            traffic.0[phase as usize][route as usize] = Sent { bytes, messages };
+        }
+        traffic
+    }
+}
+
+impl From<Traffic> for Vec<Entry> {
+    fn from(traffic: Traffic) -> Self {
+        let names = || [RouteName::Memory, RouteName::Peer, RouteName::Host, RouteName::Network];
+        let of_phase = |(phase, sent): (Phase, SentByRoute)| {
+            names().into_iter().zip(sent).map(move |(route, Sent { bytes, messages })| Entry {
+                phase,
+                route,
+                bytes,
+                messages,
+            })
+        };
+        let all = Phase::ALL.into_iter().zip(traffic.0).flat_map(of_phase);
+        all.filter(|entry| entry.messages > 0).collect()
+    }
+}
+
+impl Traffic {
+    /// Adds to `phase` what was sent between two readings of [`Communicator::sent`](gsplit_kernels::Communicator::sent).
+    pub fn add(&mut self, phase: Phase, before: SentByRoute, after: SentByRoute) {
+        for (sum, (before, after)) in self.0[phase as usize].iter_mut().zip(before.into_iter().zip(after)) {
+            *sum = *sum + (after - before);
+        }
+    }
+
+    /// What was sent for `phase` by `route`.
+    pub fn of(&self, phase: Phase, route: Route) -> Sent {
+        self.0[phase as usize][route as usize]
+    }
+
+    /// All bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.as_flattened().iter().map(|sent| sent.bytes).sum()
+    }
+
+    /// Every number, in the same order always.
+    pub(crate) fn each(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.0.as_flattened_mut().iter_mut().flat_map(|sent| [&mut sent.bytes, &mut sent.messages])
+    }
+}
