@@ -27,10 +27,10 @@ fn one_line(output: &Output) -> String {
 fn a_limit_on_memory_is_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let generate = "--quiet generate rmat --vertices 1000000 --edges 60000000 --memory 2GiB --out ds";
+    let generate = "--quiet generate rmat --vertices 1000000 --edges 30000000 --memory 2GiB --out ds";
     let args: Vec<&str> = generate.split(' ').collect();
     // More than the program and its threads take, less than the edges do.
-    for kib in ["300000", "500000"] {
+    for kib in ["200000", "300000"] {
         let line = one_line(&below(&format!("-v {kib}"), folder, &[&["--threads", "1"], &args[..]].concat()));
         assert!(line.contains("out of memory") && line.contains("ulimit -v"), "{kib}: {line}");
         assert!(!folder.join("ds").exists());

@@ -208,10 +208,10 @@ fn predictions_appear_all_or_none_whatever_ends_the_command() {
     }
     ok(folder, &infer);
     assert!(content(folder) == whole, "the same bytes, and nothing is left of what failed");
-    for moment in 0..16 {
+    for moment in 0..6 {
         remove();
         let mut child = command(folder, &infer).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(taken * (moment + 4) / 20);
+        std::thread::sleep(taken * (3 * moment + 4) / 20);
         child.kill().unwrap();
         child.wait().unwrap();
         let finished = folder.join("p.npy").exists();
