@@ -77,3 +77,36 @@ fn unsafe_code_is_in_its_room() {
         assert!(!used || in_its_room(&path), "{}", path.display());
     }
 }
+
+/// The functions that a `library` offers, by its `pub use` lines. (Types and constants may be there for what functions
+/// take, return and say.)
+fn offered(library: &str) -> Vec<&str> {
+    let items = library.split("pub use ").skip(1).filter_map(|item| item.split(';').next());
+    let is_function = |name: &&str| name.contains('_') && name.starts_with(|c: char| c.is_ascii_lowercase());
+    items.flat_map(words).filter(is_function).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+#[test]
+fn what_kernels_and_store_offer_is_used() {
+    for package in ["kernels", "store"] {
+        let mut files = Vec::new();
+        for folder in ["src", "store/src", "kernels/src", "preprocess/src", "partition/src", "trainer/src"] {
+            if !folder.starts_with(package) {
+                rust_files(&root().join(folder), &mut files);
+            }
+        }
+        let is_test = |path: &PathBuf| path.iter().any(|part| part == "tests" || part == "tests.rs");
+        let text: String =
+            files.iter().filter(|path| !is_test(path)).map(|path| fs::read_to_string(path).unwrap()).collect();
+        let used: std::collections::HashSet<&str> = words(&text).collect();
+        let library = fs::read_to_string(root().join(package).join("src/lib.rs")).unwrap();
+        let names = offered(&library);
+        assert!(!names.is_empty());
+        let unused: Vec<&str> = names.into_iter().filter(|name| !used.contains(name)).collect();
+        assert!(unused.is_empty(), "{package} offers what nobody uses: {unused:?}");
+    }
+}

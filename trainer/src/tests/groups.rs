@@ -48,15 +48,19 @@ fn loss_and_gradient_are_those_of_one_rank_on_hosts_and_gpus() {
         // 50 seeds, and 3: then some groups have none, and most ranks.
         for batch in [&train[..50], &train[..3]] {
             let (loss, gradient) = at(&Place::host(), dataset, &single, batch);
-            for (groups, ranks, cut, place) in [
-                (2, 2, Cut::Random, Place::host()),
-                (2, 4, Cut::Lopsided, Place::host()),
-                (4, 2, Cut::Ranges, Place::host()),
-                (3, 1, Cut::Random, Place::host()),
-                (2, 2, Cut::Random, Place::under_test(2)),
+            for (groups, ranks, cut, place, split_layers) in [
+                (2, 2, Cut::Random, Place::host(), 3),
+                (2, 4, Cut::Lopsided, Place::host(), 3),
+                (2, 4, Cut::Lopsided, Place::host(), 1),
+                (2, 2, Cut::Random, Place::host(), 2),
+                (4, 2, Cut::Ranges, Place::host(), 3),
+                (3, 1, Cut::Random, Place::host(), 3),
+                (2, 2, Cut::Random, Place::under_test(2), 3),
             ] {
-                let what = format!("{kind:?}, {groups} groups of {ranks}, {cut:?}, {} seeds", batch.len());
-                let (other, theirs) = at(&place, dataset, &grouped(dataset, &single, groups, ranks, cut), batch);
+                let split = Some(split_layers);
+                let what = format!("{kind:?}, {groups} groups of {ranks}, {cut:?}, {split:?}, {} seeds", batch.len());
+                let config = TrainConfig { split_layers: split, ..grouped(dataset, &single, groups, ranks, cut) };
+                let (other, theirs) = at(&place, dataset, &config, batch);
                 assert!((loss - other).abs() <= 1e-5 * loss, "{what}: loss {other}, expected {loss}");
                 let off = distance(&theirs, &gradient);
                 assert!(off <= 2e-5, "{what}: gradients differ by {off}");
