@@ -105,6 +105,6 @@ fn read(path: &Path) -> anyhow::Result<Row> {
         edges: mean(&|report| report.work.edges as f64),
         rows_loaded: mean(&|report| report.work.rows_loaded as f64),
         rows_exchanged: mean(&|report| report.work.rows_exchanged as f64),
-        bytes_sent: mean(&|report| report.work.sent.bytes() as f64),
+        bytes_sent: mean(&|report| report.work.bytes_sent as f64),
     })
 }

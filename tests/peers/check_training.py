@@ -129,8 +129,9 @@ def main(path, run):
     records = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     with (run / "log.csv").open() as file:
         rows = [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
-    # What is null in the log is empty there.
-    logged = [{key: float(value) for key, value in record.items() if value is not None} for record in records]
+    # What is null in the log is empty there, and lists are left out.
+    numbers = [{key: value for key, value in record.items() if not isinstance(value, list)} for record in records]
+    logged = [{key: float(value) for key, value in record.items() if value is not None} for record in numbers]
     check("csv: the log", (rows, logged))
     epochs = [record for record in records if "step" not in record]
     steps = [record for record in records if "step" in record]

@@ -68,7 +68,7 @@ def make_datasets(binary, folder):
     gsplit(binary, "generate", "community", *size, "--out", generated)
     gsplit(binary, "partition", generated, "--parts", 3, "--partitioner", "random", "--key", PARTITION)
     # What the generator has none of: edge columns, several classes a vertex, original ids, parallel edges.
-    test = ["cargo", "test", "--quiet", "--package", "gsplit-preprocess", "--lib", "leave_examples_for_the_peers"]
+    test = ["cargo", "test", "--quiet", "--workspace", "--lib", "leave_examples_for_the_peers"]
     log = folder / "examples.log"
     with log.open("w") as output:
         environment = {**os.environ, "GSPLIT_PEERS": str(folder)}

@@ -37,13 +37,16 @@ pub struct Work {
     pub rows_from_peers: u64,
     /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
-    /// Bytes and messages that crossed from one rank to another.
+    /// Bytes that crossed from one rank to another, over all ranks together.
+    #[serde(default)]
+    pub bytes_sent: u64,
+    /// The same by phase and route, with messages.
     #[serde(default)]
     pub sent: Traffic,
 }
 
 impl Work {
-    /// Every number, in the same order always.
+    /// Every number that is counted, in the same order always.
     fn each(&mut self) -> impl Iterator<Item = &mut u64> {
         let rows = [&mut self.rows_loaded, &mut self.rows_cached, &mut self.rows_from_peers, &mut self.rows_exchanged];
         [&mut self.edges].into_iter().chain(rows).chain(self.sent.each())
@@ -123,6 +126,7 @@ impl StepReport {
         comm.all_reduce_sum_u64(&mut counts)?;
         let (ranks, [loss, sample, load, compute, exchange]) = (comm.size() as f64, reals);
         work.each().zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
+        work.bytes_sent = work.sent.bytes();
         let timings = Timings {
             sample_s: sample / ranks,
             load_s: load / ranks,

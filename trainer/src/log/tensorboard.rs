@@ -121,7 +121,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 18] {
         ("work/rows_cached", Some(report.work.rows_cached as f64)),
         ("work/rows_from_peers", Some(report.work.rows_from_peers as f64)),
         ("work/rows_exchanged", Some(report.work.rows_exchanged as f64)),
-        ("work/bytes_sent", Some(report.work.sent.bytes() as f64)),
+        ("work/bytes_sent", Some(report.work.bytes_sent as f64)),
     ]
 }
 

@@ -24,11 +24,11 @@ pub enum Format {
 }
 
 impl Format {
-    /// CSV with the columns of all `records`, in their order, each once.
+    /// CSV with the columns of all `records`, in their order, each once; lists are for JSON alone.
     pub fn csv(records: &[String]) -> Self {
         let mut names: Vec<String> = Vec::new();
-        for (name, _) in records.iter().flat_map(|record| Columns::of(record).0) {
-            if !names.contains(&name) {
+        for (name, value) in records.iter().flat_map(|record| Columns::of(record).0) {
+            if !names.contains(&name) && !value.is_array() {
                 names.push(name);
             }
         }
@@ -129,13 +129,11 @@ impl Columns {
 
     /// The values of the columns `names`; what is null or not there is empty, what has commas or quotes is quoted.
     pub fn values(&self, names: &[String]) -> String {
-        let shown = |value: &serde_json::Value| {
-            let text = match value {
-                serde_json::Value::Null => return String::new(),
-                serde_json::Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+        let shown = |value: &serde_json::Value| match value {
+            serde_json::Value::Null => String::new(),
+            serde_json::Value::String(text) if !text.contains([',', '"', '\n', '\r']) => text.clone(),
+            serde_json::Value::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
+            other => other.to_string(),
         };
         let value = |name: &String| self.0.iter().find(|(column, _)| column == name).map(|(_, value)| shown(value));
         names.iter().map(|name| value(name).unwrap_or_default()).collect::<Vec<_>>().join(",")

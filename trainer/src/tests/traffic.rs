@@ -19,7 +19,9 @@ const RANKS: usize = 3;
 /// What `run` sent in its first epoch.
 fn sent(fixture: &super::fixture::Fixture, config: &TrainConfig) -> (Traffic, u64) {
     let summary = run(fixture, config, &RunOptions::default()).unwrap();
-    (summary.epochs[0].work.sent, summary.num_parameters as u64)
+    let work = summary.epochs[0].work;
+    assert_eq!(work.bytes_sent, work.sent.bytes());
+    (work.sent, summary.num_parameters as u64)
 }
 
 fn add(sum: &mut Sent, bytes: u64, messages: u64) {
