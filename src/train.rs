@@ -64,8 +64,8 @@ pub struct Args {
     /// Print the options in force as a file for --config, what was left open as comments, and do nothing
     #[arg(long)]
     print_config: bool,
-    /// Train as a system does: its parallelism, split layers, partition map by name and, with --device cuda, placement of rows, where
-    /// neither the command line nor the file says otherwise (--print-config shows them)
+    /// Train as a system does: fills in parallelism, split layers, the partition map's usual name and, with --device cuda, the
+    /// placement of rows. The command line and the file win (--print-config shows the result)
     #[arg(long, value_enum, value_name = "SYSTEM")]
     preset: Option<System>,
     #[arg(skip)]

@@ -82,6 +82,7 @@ pub use options::RunOptions;
 pub use place::{GpuList, Place};
 pub use process::Process;
 pub use rendezvous::Rendezvous;
-pub use report::{EpochReport, Summary, Timings};
+pub use report::{EpochReport, Summary, Timings, Work};
 pub use topology::TopologyPlace;
+pub use traffic::{Phase, Traffic};
 pub use train::train;
