@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use anyhow::Result;
 use gsplit_kernels::{
-    CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_avx512, has_bf16, pinned_copy_speed, processor,
+    CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_amx, has_avx512, has_bf16, pinned_copy_speed, processor,
 };
 use gsplit_preprocess::memory::{machine, shown};
 use serde_json::{Value, json};
@@ -87,6 +87,7 @@ struct Host {
     threads: usize,
     avx512: bool,
     bf16: bool,
+    amx: bool,
     memory_bytes: u64,
     available_bytes: Option<u64>,
     /// Of /dev/shm, where there is one.
@@ -104,6 +105,7 @@ impl Host {
             threads: thread::available_parallelism().map_or(1, usize::from),
             avx512: has_avx512(),
             bf16: has_bf16(),
+            amx: has_amx(),
             memory_bytes,
             available_bytes: available.map(|kib| (kib << 10).min(memory_bytes)),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
@@ -112,9 +114,9 @@ impl Host {
 
     fn say(&self, ui: &Ui) {
         let yes = |has: bool| if has { "yes" } else { "no" };
-        let (avx512, bf16) = (yes(self.avx512), yes(self.bf16));
+        let [avx512, bf16, amx] = [self.avx512, self.bf16, self.amx].map(yes);
         ui.say(format_args!(
-            "  processor  {}, {} threads, AVX-512 {avx512}, bf16 {bf16}",
+            "  processor  {}, {} threads, AVX-512 {avx512}, bf16 {bf16}, AMX {amx}",
             self.processor, self.threads
         ));
         let available = self.available_bytes.map(|bytes| format!(", {} available", shown(bytes))).unwrap_or_default();
@@ -124,7 +126,7 @@ impl Host {
 
     fn json(&self) -> Value {
         json!({
-            "processor": self.processor, "threads": self.threads, "avx512": self.avx512, "bf16": self.bf16,
+            "processor": self.processor, "threads": self.threads, "avx512": self.avx512, "bf16": self.bf16, "amx": self.amx,
             "memory_bytes": self.memory_bytes, "available_bytes": self.available_bytes,
             "shm_bytes": self.shm_bytes,
         })

@@ -48,7 +48,12 @@ fn unsafe_code_is_in_its_room() {
     let word = ["un", "safe"].concat();
     let mut rooms =
         vec!["store/src/mmap.rs", "store/src/faults.rs", "kernels/src/prefetch.rs", "trainer/src/autograd/raw.rs"];
-    rooms.extend(["kernels/src/product/cpu.rs", "kernels/src/product/x86.rs", "kernels/src/comm/mpi.rs"]);
+    rooms.extend([
+        "kernels/src/product/amx.rs",
+        "kernels/src/product/cpu.rs",
+        "kernels/src/product/x86.rs",
+        "kernels/src/comm/mpi.rs",
+    ]);
     rooms.extend([
         "buffer.rs",
         "compile.rs",

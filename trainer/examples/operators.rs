@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use gsplit_kernels::{Aggregation, Draws, Edges, Reduce, Stream, StreamKey, gather_rows};
 use gsplit_trainer::Dtype;
-use gsplit_trainer::operator::{Engine, Finish, Place, linear};
+use gsplit_trainer::operator::{Engine, Finish, Place, Products, linear};
 use rayon::prelude::*;
 use tch::{Device, Kind, Tensor};
 
@@ -40,7 +40,8 @@ fn fastest(bodies: &mut [Box<dyn FnMut() + '_>]) -> Vec<f64> {
 
 /// The products of a 3-layer SAGE of hidden width 256, fanouts 15,10,5 and batches of 1024, forwards and backwards.
 fn products() -> Result<(), Box<dyn std::error::Error>> {
-    let engines: Vec<Engine> = [Dtype::F32, Dtype::Bf16].into_iter().flat_map(Engine::candidates).collect();
+    let mut engines: Vec<Engine> = [Dtype::F32, Dtype::Bf16].into_iter().flat_map(Engine::candidates).collect();
+    engines.extend(Engine::named(Products::Own, Dtype::F32));
     println!("GFLOP/s of rows x in x out: forward, forward and backward");
     for [rows, input, output] in [[110_000, 200, 256], [14_000, 512, 256], [1_024, 512, 47]] {
         let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;

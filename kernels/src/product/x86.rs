@@ -1,9 +1,9 @@
-//! The product by AVX-512 BF16.
+//! The product by AVX-512 BF16, or by the tiles of AMX where the processor has them.
 //!
-//! Both factors are packed in blocks of [`TERMS`] terms: a *panel* holds some lines (14 rows of the left factor, 32 columns of the
-//! right one), for each of them pairs of neighbouring terms, rounded, as one u32 each. Then for each panel of columns, which
-//! stays in the first-level cache, each panel of rows: 28 registers of sums, to which every pair of terms adds two
-//! instructions' worth of products a row.
+//! Both factors are packed in blocks of [`TERMS`] terms: a *panel* holds some lines (rows of the left factor, columns of the right
+//! one), for each of them pairs of neighbouring terms, rounded, as one u32 each. A row's pairs lie together; a pair of all columns
+//! does. Then for each panel of columns, which stays in the first-level cache, each panel of rows. AVX-512 takes 14 rows: 28
+//! registers of sums, to which every pair of terms adds two instructions' worth of products a row. AMX takes 32 (`amx.rs`).
 //!
 //! Unsafe code of this file: loads and stores of whole registers, whose types the instructions for bf16 have to themselves.
 #![allow(unsafe_code)]
@@ -12,220 +12,267 @@ use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::mem::transmute;
 
-use super::MatrixView;
+use super::amx::{self, Tiles};
+use super::{MatrixView, Precision};
 
-/// Rows and columns of the sums that are held in registers.
+/// Rows of the sums that are held in registers.
 const ROWS: usize = 14;
-const COLUMNS: usize = 32;
-/// Terms of a block: a panel of columns then takes 16 KiB, one of rows 7.
+/// Columns of the sums.
+pub const COLUMNS: usize = 32;
+/// Terms of a block: a panel of columns then takes 16 KiB, one of rows 7 or 16.
 const TERMS: usize = 256;
 /// Numbers in a register.
-const LANES: usize = 16;
-/// From a row's pairs to the next row's, where each row's lie together. More than a block's, lest rows meet in the cache.
-const APART: usize = TERMS / 2 + LANES;
+pub const LANES: usize = 16;
+/// Terms of a step: pairs for a register.
+const STEP: usize = 2 * LANES;
 
 thread_local! {
-    /// The packed block of each factor.
-    static PACKED: RefCell<[Vec<u32>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
+    /// A panel of rows, and all panels of columns.
+    static PACKED: RefCell<[Vec<__m512i>; 2]> = const { RefCell::new([Vec::new(), Vec::new()]) };
 }
 
-/// One factor: `lines` × terms, of which `line_stride` or `term_stride` apart.
+/// One factor: `lines` × terms, of which `line_stride` or `term_stride` apart; one of these is 1.
 #[derive(Clone, Copy)]
 struct Factor<'a> {
     values: &'a [f32],
     lines: usize,
     line_stride: usize,
     term_stride: usize,
+    part: Part,
 }
 
-/// How the pairs of a panel lie.
-#[derive(Clone, Copy)]
-struct Layout {
-    lines: usize,
-    /// From a line's to the next line's.
-    line: usize,
-    /// From a pair of terms to the next.
-    pair: usize,
+/// What of a value is taken.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    /// The value, rounded.
+    High,
+    /// What rounding leaves of it, rounded.
+    Low,
 }
 
-impl Layout {
-    /// Lines beside each other.
-    const fn across(lines: usize) -> Self {
-        Self { lines, line: 1, pair: lines }
-    }
-
-    /// Each line's pairs together.
-    const fn along(lines: usize) -> Self {
-        Self { lines, line: APART, pair: 1 }
-    }
-
-    /// Size of a panel.
-    fn panel(&self, terms: usize) -> usize {
-        if self.pair == 1 { self.lines * self.line } else { terms.div_ceil(2) * self.pair }
+/// The parts of both factors whose products are summed, the smallest first.
+fn parts(precision: Precision) -> &'static [(Part, Part)] {
+    match precision {
+        Precision::Bf16 => &[(Part::High, Part::High)],
+        Precision::Bf16x3 => &[(Part::Low, Part::High), (Part::High, Part::Low), (Part::High, Part::High)],
     }
 }
 
-const ROWS_ACROSS: Layout = Layout::across(ROWS);
-const ROWS_ALONG: Layout = Layout::along(ROWS);
-
-/// As [`product_bf16`](super::product_bf16), of views that were checked and are not empty.
+/// As [`product_bf16`](super::product_bf16), of views that were checked and are not empty; by `tiles` if they are given.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub fn product(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
-    let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
-    let right = Factor { values: b.values, lines: b.columns, line_stride: b.column_stride, term_stride: b.row_stride };
+pub fn product(
+    tiles: Option<&Tiles>,
+    precision: Precision,
+    out: &mut [f32],
+    add: bool,
+    a: MatrixView<'_>,
+    b: MatrixView<'_>,
+) {
+    let left = |part| Factor {
+        values: a.values,
+        lines: a.rows,
+        line_stride: a.row_stride,
+        term_stride: a.column_stride,
+        part,
+    };
+    let right = |part| Factor {
+        values: b.values,
+        lines: b.columns,
+        line_stride: b.column_stride,
+        term_stride: b.row_stride,
+        part,
+    };
+    let height = if tiles.is_some() { amx::ROWS } else { ROWS };
     let mut packed = PACKED.take();
     let [rows, columns] = &mut packed;
+    let parts = parts(precision);
+    let registers = b.columns.next_multiple_of(COLUMNS);
+    columns.resize(parts.len() * registers * a.columns.div_ceil(STEP), _mm512_setzero_si512());
+    let mut rest = &mut columns[..];
+    let mut blocks = Vec::new();
     for first in (0..a.columns).step_by(TERMS) {
         let terms = TERMS.min(a.columns - first);
-        let beside = left.line_stride == 1;
-        let (of_rows, of_columns) = (if beside { ROWS_ACROSS } else { ROWS_ALONG }, Layout::across(COLUMNS));
-        left.pack(of_rows, first, terms, rows);
-        right.pack(of_columns, first, terms, columns);
-        for (at, column) in columns.chunks_exact(of_columns.panel(terms)).enumerate() {
-            let start = at * COLUMNS;
-            let width = COLUMNS.min(b.columns - start);
-            for (row, out) in rows.chunks_exact(of_rows.panel(terms)).zip(out.chunks_mut(ROWS * b.columns)) {
-                let to = Target { out: &mut out[start..], stride: b.columns, width, add: add || first > 0 };
-                match (width > LANES, beside) {
-                    (true, true) => to.fill::<2, { ROWS_ACROSS.line }, { ROWS_ACROSS.pair }>(row, column),
-                    (true, false) => to.fill::<2, { ROWS_ALONG.line }, { ROWS_ALONG.pair }>(row, column),
-                    (false, true) => to.fill::<1, { ROWS_ACROSS.line }, { ROWS_ACROSS.pair }>(row, column),
-                    (false, false) => to.fill::<1, { ROWS_ALONG.line }, { ROWS_ALONG.pair }>(row, column),
+        let steps = terms.div_ceil(STEP);
+        for &(of_left, of_right) in parts {
+            let packed = rest.split_off_mut(..registers * steps).unwrap_or_default();
+            for (at, out) in packed.chunks_exact_mut(COLUMNS * steps).enumerate() {
+                right(of_right).pack_across(at * COLUMNS, first, terms, out);
+            }
+            blocks.push((first, terms, left(of_left), packed.chunks_exact(COLUMNS * steps)));
+        }
+    }
+    for (at, out) in out.chunks_mut(height * b.columns).enumerate() {
+        let mut add = add;
+        for (first, terms, left, columns) in &blocks {
+            rows.resize(height * terms.div_ceil(STEP), _mm512_setzero_si512());
+            left.pack_along(height, at * height, *first, *terms, rows);
+            for (at, columns) in columns.clone().enumerate() {
+                let start = at * COLUMNS;
+                let width = COLUMNS.min(b.columns - start);
+                let to = Target { out: &mut out[start..], stride: b.columns, width, add };
+                match (tiles, width > LANES) {
+                    (Some(tiles), _) => tiles.fill(to, rows, columns),
+                    (None, true) => to.fill::<2>(rows, columns),
+                    (None, false) => to.fill::<1>(rows, columns),
                 }
             }
+            add = true;
         }
     }
     PACKED.set(packed);
 }
 
+/// The lowest `count` lanes.
+fn lanes(count: usize) -> __mmask16 {
+    ((1u32 << count.min(LANES)) - 1) as __mmask16
+}
+
 impl Factor<'_> {
-    /// The terms `first .. first + terms` of all lines, in panels, of which the last is filled up with zeros, as is an odd last
-    /// term.
+    /// The terms `first .. first + terms` of `height` lines from `line` on, in steps, of which each line has one register.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    fn pack(&self, layout: Layout, first: usize, terms: usize, out: &mut Vec<u32>) {
-        let panel = layout.panel(terms);
-        out.resize(self.lines.div_ceil(layout.lines) * panel, 0);
-        for (at, out) in out.chunks_exact_mut(panel).enumerate() {
-            let line = at * layout.lines;
-            let lines = layout.lines.min(self.lines - line);
-            if lines < layout.lines {
-                out.fill(0);
-            }
-            if self.line_stride == 1 && layout.line == 1 {
-                for (i, out) in out.chunks_exact_mut(layout.pair).enumerate() {
-                    let term = first + 2 * i;
-                    let low = &self.values[term * self.term_stride + line..][..lines];
-                    let high = match 2 * i + 1 < terms {
-                        true => &self.values[(term + 1) * self.term_stride + line..][..lines],
-                        false => &[],
-                    };
-                    across(low, high, &mut out[..lines]);
-                }
+    fn pack_along(&self, height: usize, line: usize, first: usize, terms: usize, out: &mut [__m512i]) {
+        for (at, out) in out.chunks_exact_mut(height).enumerate() {
+            let (term, terms) = (first + at * STEP, STEP.min(terms - at * STEP));
+            if self.term_stride == 1 {
+                self.lines_of_pairs(line, term, terms, out);
             } else {
-                for k in 0..lines {
-                    let start = (line + k) * self.line_stride + first * self.term_stride;
-                    self.along(start, terms, &mut out[k * layout.line..], layout.pair);
+                let mut pairs = [[_mm512_setzero_si512(); 2]; LANES];
+                self.pairs_of_lines(line, term, terms, &mut pairs);
+                for (half, out) in out.chunks_mut(LANES).enumerate() {
+                    out.iter_mut().zip(transposed(pairs.map(|pair| pair[half]))).for_each(|(out, line)| *out = line);
                 }
             }
         }
     }
 
-    /// The terms of one line from `start` on, the pairs `step` apart.
+    /// The same of [`COLUMNS`] lines from `line` on; of a step, each pair has two registers.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    fn along(&self, start: usize, terms: usize, out: &mut [u32], step: usize) {
-        let mut done = 0;
-        if self.term_stride == 1 {
-            let (blocks, _) = self.values[start..][..terms].as_chunks::<{ 2 * LANES }>();
-            for (i, block) in blocks.iter().enumerate() {
-                let pairs = rounded(block);
-                let out = &mut out[i * LANES * step..];
-                match step {
-                    1 => out[..LANES].copy_from_slice(&pairs),
-                    _ => pairs.iter().enumerate().for_each(|(i, &pair)| out[i * step] = pair),
+    fn pack_across(&self, line: usize, first: usize, terms: usize, out: &mut [__m512i]) {
+        for (at, out) in out.as_chunks_mut::<COLUMNS>().0.iter_mut().enumerate() {
+            let (term, terms) = (first + at * STEP, STEP.min(terms - at * STEP));
+            if self.term_stride > 1 {
+                self.pairs_of_lines(line, term, terms, out.as_chunks_mut().0);
+            } else {
+                let mut lines = [_mm512_setzero_si512(); COLUMNS];
+                self.lines_of_pairs(line, term, terms, &mut lines);
+                for (half, lines) in lines.as_chunks().0.iter().enumerate() {
+                    let out = out.as_chunks_mut::<2>().0;
+                    out.iter_mut().zip(transposed(*lines)).for_each(|(out, pairs)| out[half] = pairs);
                 }
             }
-            done = blocks.len() * LANES;
-        }
-        for i in done..terms.div_ceil(2) {
-            let mut block = [0f32; 2 * LANES];
-            for (place, term) in block.iter_mut().zip(2 * i..terms.min(2 * i + 2)) {
-                *place = self.values[start + term * self.term_stride];
-            }
-            out[i * step] = rounded(&block)[0];
         }
     }
-}
 
-/// Neighbours in pairs, rounded to nearest, ties to even.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn rounded(values: &[f32; 2 * LANES]) -> [u32; LANES] {
-    // SAFETY: registers of as many bytes.
-    unsafe {
-        let [low, high]: [__m512; 2] = transmute(*values);
-        transmute(_mm512_cvtne2ps_pbh(high, low))
-    }
-}
-
-/// Pairs of one value of `low` and one of `high`, which may be empty: then of zeros.
-#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-fn across(low: &[f32], high: &[f32], out: &mut [u32]) {
-    assert!(low.len() >= out.len() && (high.is_empty() || high.len() >= out.len()));
-    for start in (0..out.len()).step_by(LANES) {
-        let used = |values: usize| ((1u32 << values.saturating_sub(start).min(LANES)) - 1) as __mmask16;
-        let (all, upper) = (used(out.len()), used(out.len().min(high.len())));
-        // SAFETY: the lanes that the masks leave were checked to lie in their slices.
-        unsafe {
-            let half = |mask, values: &[f32]| {
-                let values = _mm512_maskz_loadu_ps(mask, values.as_ptr().wrapping_add(start));
-                _mm512_cvtepu16_epi32(transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(values)))
+    /// For each line from `line` on a register of its 16 pairs from `term` on, of which `terms` values are there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    fn lines_of_pairs(&self, line: usize, term: usize, terms: usize, out: &mut [__m512i]) {
+        for (line, out) in (line..).zip(out) {
+            *out = match line < self.lines {
+                true => {
+                    let values = &self.values[line * self.line_stride + term..][..terms];
+                    self.rounded(values, &values[LANES.min(terms)..])
+                }
+                false => _mm512_setzero_si512(),
             };
-            let pairs = _mm512_or_si512(half(all, low), _mm512_slli_epi32::<16>(half(upper, high)));
-            _mm512_mask_storeu_epi32(out.as_mut_ptr().add(start).cast(), all, pairs);
         }
     }
+
+    /// For each of 16 pairs two registers of the lines from `line` on.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    fn pairs_of_lines(&self, line: usize, term: usize, terms: usize, out: &mut [[__m512i; 2]]) {
+        // Lane i of the first half, then of the second.
+        let order: [u16; 2 * LANES] = std::array::from_fn(|i| (i / 2 + i % 2 * LANES) as u16);
+        // SAFETY: a register is 32 numbers of 16 bits.
+        let order = unsafe { transmute::<[u16; 2 * LANES], __m512i>(order) };
+        let lines = (2 * LANES).min(self.lines - line);
+        let values = |i: usize| match i < terms {
+            true => self.values[(term + i) * self.term_stride + line..][..lines].split_at(LANES.min(lines)),
+            false => (&[][..], &[][..]),
+        };
+        for (i, out) in out.iter_mut().enumerate() {
+            let (even, odd) = (values(2 * i), values(2 * i + 1));
+            *out = [(even.0, odd.0), (even.1, odd.1)]
+                .map(|(even, odd)| _mm512_permutexvar_epi16(order, self.rounded(even, odd)));
+        }
+    }
+
+    /// The first 16 values of `low`, then those of `high`, rounded to nearest, ties to even; zeros for values that are not there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+    fn rounded(&self, low: &[f32], high: &[f32]) -> __m512i {
+        // SAFETY: the masks leave only lanes that lie in the slices.
+        let [low, high] =
+            [low, high].map(|values| unsafe { _mm512_maskz_loadu_ps(lanes(values.len()), values.as_ptr()) });
+        let left = |values| _mm512_sub_ps(values, _mm512_cvtpbh_ps(_mm512_cvtneps_pbh(values)));
+        // SAFETY: both types are of 64 bytes.
+        unsafe {
+            transmute(match self.part {
+                Part::High => _mm512_cvtne2ps_pbh(high, low),
+                Part::Low => _mm512_cvtne2ps_pbh(left(high), left(low)),
+            })
+        }
+    }
+}
+
+/// Number `j` of register `i` becomes number `i` of register `j`: the 8 bits of a number's place are rotated four times.
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn transposed(block: [__m512i; LANES]) -> [__m512i; LANES] {
+    rotated(rotated(rotated(rotated(block))))
+}
+
+/// The numbers of registers 0 and 8 in turn, then of 1 and 9, and so on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
+fn rotated(block: [__m512i; LANES]) -> [__m512i; LANES] {
+    let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    let high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    std::array::from_fn(|i| {
+        let order = if i % 2 == 0 { low } else { high };
+        _mm512_permutex2var_epi32(block[i / 2], order, block[i / 2 + LANES / 2])
+    })
 }
 
 /// Where a panel of rows meets one of columns.
-struct Target<'a> {
+pub struct Target<'a> {
     /// From the first of both on, rows `stride` apart.
-    out: &'a mut [f32],
-    stride: usize,
+    pub out: &'a mut [f32],
+    pub stride: usize,
     /// How many columns there are.
-    width: usize,
-    add: bool,
+    pub width: usize,
+    pub add: bool,
 }
 
 impl Target<'_> {
-    /// Takes the products of panels whose rows lie `LINE` apart and their pairs `PAIR`; of the columns, `16 · N`.
+    /// Takes the products of a panel of rows and one of columns; of the columns, `16 · N`.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    fn fill<const N: usize, const LINE: usize, const PAIR: usize>(self, rows: &[u32], columns: &[u32]) {
-        let columns = columns.as_chunks::<COLUMNS>().0;
-        assert!((ROWS - 1) * LINE + columns.len().saturating_sub(1) * PAIR < rows.len());
+    fn fill<const N: usize>(self, rows: &[__m512i], columns: &[__m512i]) {
         let mut sums = [[_mm512_setzero_ps(); N]; ROWS];
-        for (at, column) in columns.iter().enumerate() {
-            // SAFETY: the last pair of the last row was checked to lie in its panel; a pair of columns has 32 numbers.
-            unsafe {
-                let row = rows.as_ptr().add(at * PAIR);
-                let right: [__m512bh; N] = std::array::from_fn(|n| {
-                    transmute::<__m512i, __m512bh>(_mm512_loadu_si512(column.as_ptr().add(n * LANES).cast()))
-                });
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    let left: __m512bh = transmute(_mm512_set1_epi32(*row.add(i * LINE) as i32));
-                    for (sum, right) in sums.iter_mut().zip(right) {
-                        *sum = _mm512_dpbf16_ps(*sum, left, right);
+        for (rows, columns) in rows.as_chunks::<ROWS>().0.iter().zip(columns.as_chunks::<COLUMNS>().0) {
+            for (pair, columns) in columns.as_chunks::<2>().0.iter().enumerate() {
+                // SAFETY: a step has 16 pairs of each row and column; both types are of 64 bytes.
+                unsafe {
+                    let row = rows.as_ptr().cast::<i32>().add(pair);
+                    let right: [__m512bh; N] = std::array::from_fn(|n| transmute::<__m512i, __m512bh>(columns[n]));
+                    for (i, sums) in sums.iter_mut().enumerate() {
+                        let left: __m512bh = transmute(_mm512_set1_epi32(*row.add(i * LANES)));
+                        for (sum, right) in sums.iter_mut().zip(right) {
+                            *sum = _mm512_dpbf16_ps(*sum, left, right);
+                        }
                     }
                 }
             }
         }
-        for (out, sums) in self.out.chunks_mut(self.stride).zip(sums) {
-            for (n, sum) in sums.into_iter().enumerate() {
-                // SAFETY: a register is 16 numbers.
-                let sum: [f32; LANES] = unsafe { transmute(sum) };
-                let out = &mut out[n * LANES..self.width.min((n + 1) * LANES)];
-                match self.add {
-                    true => out.iter_mut().zip(sum).for_each(|(out, sum)| *out += sum),
-                    false => out.copy_from_slice(&sum[..out.len()]),
-                }
+        // SAFETY: registers are as many numbers.
+        let sums = sums.map(|sums| sums.map(|sum| unsafe { transmute::<__m512, [f32; LANES]>(sum) }));
+        self.take(sums.each_ref().map(|sums| sums.as_flattened()));
+    }
+
+    /// Adds or stores the sums of each row.
+    pub fn take<'a>(self, rows: impl IntoIterator<Item = &'a [f32]>) {
+        for (out, sums) in self.out.chunks_mut(self.stride).zip(rows) {
+            let out = &mut out[..self.width];
+            match self.add {
+                true => out.iter_mut().zip(sums).for_each(|(out, sum)| *out += sum),
+                false => out.copy_from_slice(&sums[..self.width]),
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use gsplit_kernels::has_bf16;
+use gsplit_kernels::{has_amx, has_bf16};
 use serde::{Deserialize, Serialize};
 
 use super::calibrate::calibrated;
@@ -22,6 +22,9 @@ pub enum Engine {
     Torch,
     /// Instructions for bf16, in tiles ([`product_bf16`](gsplit_kernels::product_bf16)).
     Bf16,
+    /// AMX, in tiles, of f32 factors taken as sums of two of bf16 ([`Precision::Bf16x3`](gsplit_kernels::Precision)). Less exact than
+    /// f32, so nobody gets it unasked.
+    Bf16x3,
     /// The `gemm` crate, of factors that are rounded to bf16 first.
     GemmOfRounded,
     /// torch's own, of factors that are rounded to bf16 first.
@@ -35,7 +38,7 @@ pub enum Products {
     Gemm,
     /// torch's (MKL), with whole matrices
     Torch,
-    /// gsplit's own, with the processor's instructions for bf16; for --dtype bf16
+    /// gsplit's own: for --dtype bf16 by the processor's instructions for it; for f32 where there is AMX, of 16 bits of each factor's 24
     Own,
 }
 
@@ -60,7 +63,7 @@ impl Engine {
             (Products::Gemm, true) => Self::GemmOfRounded,
             (Products::Torch, true) => Self::TorchOfRounded,
             (Products::Own, true) => Self::Bf16,
-            (Products::Own, false) => return None,
+            (Products::Own, false) => return has_amx().then_some(Self::Bf16x3),
         };
         Self::candidates(dtype).contains(&engine).then_some(engine)
     }
@@ -81,6 +84,6 @@ impl Engine {
 
     /// Whether it computes tiles of rows, on rayon's threads.
     pub(super) fn takes_tiles(self) -> bool {
-        matches!(self, Self::Gemm | Self::Bf16 | Self::GemmOfRounded)
+        matches!(self, Self::Gemm | Self::Bf16 | Self::Bf16x3 | Self::GemmOfRounded)
     }
 }
