@@ -66,10 +66,11 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     if let Some(presample) = presample.as_ref().filter(|presample| !setting.is_of(presample)) {
         let config = &presample.meta().config;
         ui.note(&format!(
-            "note: nothing is expected, for presample {} is of other mini-batches (fanouts {}, batch size {})",
+            "note: nothing is expected, for presample {} is of other mini-batches (fanouts {}, batch size {}{})",
             presample.key(),
             config.fanouts,
-            config.batch_size
+            config.batch_size,
+            config.draw_by.as_ref().map(|column| format!(", drawn by {column}")).unwrap_or_default()
         ));
     }
     let evaluation = evaluate(&dataset, &maps, presample.as_ref(), &setting, ui).map_err(explain)?;
@@ -150,14 +151,7 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
 /// The table, a column for each map.
 pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     let (setting, batch) = (&evaluation.setting, &evaluation.batch);
-    ui.say(format_args!(
-        "{}: {} mini-batches of {} seeds, fanouts {}, seed {}",
-        dataset.name(),
-        setting.batches,
-        setting.batch_size,
-        setting.fanouts,
-        setting.seed
-    ));
+    ui.say(format_args!("{}: {setting}", dataset.name()));
     ui.say(format_args!(
         "  {:.0} sampled edges and {:.0} input rows a mini-batch; all numbers are means over mini-batches, ± standard deviation",
         batch.edges.mean, batch.input_rows.mean

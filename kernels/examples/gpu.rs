@@ -177,7 +177,7 @@ fn sample(
     let (mut edges, mut sizes) = (0, vec![seeds.len()]);
     for depth in 0..3 {
         let ids = counters.as_deref_mut().map_or(DeviceEdgeIds::Drop, DeviceEdgeIds::Count);
-        let draw = DeviceDraw::uniform(Fanout::Take(15));
+        let draw = DeviceDraw::new(Fanout::Take(15));
         edges += sampler.layer(graph, &draw, &layer_key(0, epoch, step, depth), ids)?.num_edges();
         sizes.push(sampler.mixed().len());
     }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{Counters, EdgeIds, Graph, KernelError, SampledLayer, Sampler, Uniform};
+use gsplit_kernels::{Counters, Draw, EdgeIds, Graph, KernelError, SampledLayer, Sampler};
 
 const WARM_UP: usize = 10;
 
@@ -56,7 +56,7 @@ impl Run<'_> {
         for ((depth, fanout), layer) in (0..).zip(self.fanouts.iter()).zip(&mut self.layers) {
             let ids = self.counters.as_mut().map_or(EdgeIds::Drop, EdgeIds::Count);
             let key = layer_key(0, epoch, step, depth);
-            self.sampler.layer(&self.graph, &Uniform::new(fanout), &key, ids, layer)?;
+            self.sampler.layer(&self.graph, &Draw::new(fanout), &key, ids, layer)?;
             sizes.push(self.sampler.mixed().len());
         }
         if let Some(counters) = &mut self.counters {

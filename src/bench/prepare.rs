@@ -7,15 +7,13 @@ use anyhow::Result;
 use gsplit_kernels::Gpu;
 use gsplit_partition::{Error, PartitionOptions, partition};
 use gsplit_preprocess::presample::{Options, presample};
-use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, PresampleConfig, Progress};
+use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, Progress};
 
 use gsplit::ui::{Ui, usage};
 
 /// The presample of `dataset` with `options`, made if there is none.
 pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &Ui) -> Result<Presample> {
-    let Options { fanouts, batch_size, epochs, seed } = options;
-    let wanted =
-        PresampleConfig { fanouts: fanouts.to_string(), batch_size: *batch_size, epochs: *epochs, seed: *seed };
+    let wanted = options.config();
     for key in dataset.keys("presample")? {
         match Presample::open(dataset, &key) {
             Ok(found) if found.meta().config == wanted => return Ok(found),

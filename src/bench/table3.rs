@@ -165,6 +165,7 @@ impl Args {
             partition,
             model: self.model.clone(),
             fanouts: self.fanouts.clone(),
+            draw_by: None,
             batch_size: self.batch_size,
             epochs: self.warmup + self.epochs,
             optimizer: Default::default(),
@@ -207,6 +208,7 @@ impl Args {
             batch_size: self.batch_size as u64,
             epochs: self.presample_epochs,
             seed: self.seed,
+            draw_by: None,
         };
         let presample =
             systems.iter().any(needs).then(|| presampled(dataset, &options, gpu.as_ref(), ui)).transpose()?;

@@ -59,6 +59,7 @@ pub mod staging;
 mod stamp;
 mod topology;
 mod verify;
+mod weights;
 mod writer;
 
 pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key};
@@ -83,4 +84,5 @@ pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
+pub use weights::EdgeWeights;
 pub use writer::{DatasetWriter, dataset_target};

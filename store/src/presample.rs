@@ -37,6 +37,9 @@ pub struct PresampleConfig {
     pub epochs: u32,
     /// Seed of all draws.
     pub seed: u64,
+    /// The edge column in-edges were drawn by; `None` where all were alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub draw_by: Option<String>,
 }
 
 impl Document for PresampleMeta {

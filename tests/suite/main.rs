@@ -29,3 +29,5 @@ mod theorem;
 #[cfg(feature = "train")]
 mod train;
 mod trust;
+#[cfg(feature = "train")]
+mod weights;

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
+use gsplit_store::{Column, Dataset, EdgeWeights, FeatureTable, Links, PartitionMap, Split, Topology};
 
 use crate::batch::{Frontiers, Seeds};
 use crate::config::{Parallelism, TaskKind, TrainConfig};
@@ -47,13 +47,14 @@ impl FeaturePlace {
 pub struct Artifacts {
     partition: Option<PartitionMap>,
     links: Option<LinkSplit>,
+    weights: Option<EdgeWeights>,
 }
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
     /// What to do.
     pub config: &'a TrainConfig,
-    /// In-neighbours, held-out edges left out.
+    /// In-neighbours, held-out edges left out, with the weights to draw them by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
     pub whole: Graph<'a>,
@@ -84,24 +85,23 @@ pub struct Job<'a> {
 }
 
 impl Artifacts {
-    /// Finds and opens the partition map that `config` needs, and the split of the edges if links are learnt.
+    /// Finds and opens the partition map that `config` needs, the weights to draw by, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = match config.parallelism {
             Parallelism::Split | Parallelism::Owned => Some(find_partition(dataset, config)?),
             Parallelism::Data | Parallelism::Single => None,
         };
+        let topology = dataset.topology();
+        topology.check_indices()?;
+        let weights = config.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
         let links = match config.task.kind {
             TaskKind::Node => None,
-            TaskKind::Link => {
-                let topology = dataset.topology();
-                topology.check_indices()?;
-                Some(match dataset.links()? {
-                    Some(links) => LinkSplit::given(links, topology, &config.task)?,
-                    None => LinkSplit::new(&Graph::new(topology.indptr(), topology.indices())?, &config.task)?,
-                })
-            }
+            TaskKind::Link => Some(match dataset.links()? {
+                Some(links) => LinkSplit::given(links, topology, &config.task)?,
+                None => LinkSplit::new(&weighted(topology, weights.as_deref())?, &config.task)?,
+            }),
         };
-        Ok(Self { partition, links })
+        Ok(Self { partition, links, weights })
     }
 
     /// The partition map in use.
@@ -118,15 +118,14 @@ impl<'a> Job<'a> {
         config: &'a TrainConfig,
         options: &RunOptions,
     ) -> Result<Self> {
-        let topology = dataset.topology();
-        topology.check_indices()?;
-        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let weights = artifacts.weights.as_deref();
+        let whole = weighted(dataset.topology(), weights)?;
         let features = options.features.bring(dataset.features()?)?;
         let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,
-                graph: links.graph()?,
+                graph: links.graph(weights)?,
                 whole,
                 features,
                 task: Task::Links(links),
@@ -167,6 +166,15 @@ impl<'a> Job<'a> {
             frontiers,
         })
     }
+}
+
+/// The graph of `topology`, whose edges are drawn by `weights` if there are some.
+fn weighted<'a>(topology: &'a Topology, weights: Option<&'a [f32]>) -> Result<Graph<'a>> {
+    let graph = Graph::new(topology.indptr(), topology.indices())?;
+    Ok(match weights {
+        Some(weights) => graph.with_weights(weights)?,
+        None => graph,
+    })
 }
 
 /// The train split, which must have something to learn from.

@@ -6,7 +6,7 @@
 //! nobody counts another layer meanwhile is what `&mut` says. The counters of a vertex's in-edges lie beside each
 //! other, so their lines are what costs: an edge has one byte, and the few that come to 256 go on in a table.
 //! Cost: 12 bytes a vertex, 1 byte an edge until the counts are read out, then 4; one addition for each thing counted.
-//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch (without replacement), and a
+//! Limit: a counter ends at `u32::MAX`. An edge gains at most one a layer and batch, and a
 //! vertex's work at most its fanout (its degree for `all`), so 4·10^9 / (layers × fanout) batches are always safe.
 //! Beyond it, [`Counters::into_parts`] is an error.
 

@@ -9,7 +9,7 @@
 use super::CounterParts;
 use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
-use crate::sample::{DeviceDraw, DeviceGraph};
+use crate::sample::DeviceGraph;
 
 pub(crate) static MODULE: Module = Module { name: "count", source: include_str!("cuda.cu") };
 
@@ -70,15 +70,14 @@ impl DeviceCounters {
         Ok(())
     }
 
-    /// `work` and `edge`, for a layer of `draw` from `graph`.
+    /// `work` and `edge`, for a layer from `graph`.
     pub(crate) fn lend(
         &mut self,
         graph: &DeviceGraph<'_>,
-        draw: &DeviceDraw<'_>,
     ) -> Result<(DeviceSlice<'_, u32>, DeviceSlice<'_, u32>), GpuError> {
         KernelError::check_len("counters of vertices", graph.num_vertices(), self.work.len())?;
         KernelError::check_len("counters of edges", graph.num_edges(), self.edge.len())?;
-        self.most[1] += u64::from(draw.most_of_an_edge());
+        self.most[1] += 1;
         Ok((self.work.slice(), self.edge.slice()))
     }
 
@@ -86,7 +85,7 @@ impl DeviceCounters {
     ///
     /// # Errors
     /// [`KernelError::CounterOverflow`] if `appear` or `edge` may have passed `u32::MAX` (an edge is sampled once a layer at
-    /// most, with replacement as often as the fanout says); `work` is watched as it is counted. What the GPU reports.
+    /// most); `work` is watched as it is counted. What the GPU reports.
     pub fn into_parts(self) -> Result<CounterParts, GpuError> {
         if self.most.iter().any(|&most| most > u64::from(u32::MAX)) {
             return Err(KernelError::CounterOverflow.into());

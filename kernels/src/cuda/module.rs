@@ -34,7 +34,6 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::optimizer::cuda::MODULE,
     &crate::reduce::cuda::MODULE,
     &crate::sample::cuda::MODULE,
-    &crate::sample::cuda::WEIGHTED,
     &crate::scan::cuda::MODULE,
     &crate::segment::cuda::MODULE,
     &crate::shuffle::cuda::MODULE,

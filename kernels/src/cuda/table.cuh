@@ -55,7 +55,6 @@ __device__ __forceinline__ void move_to(Table table, u32 slot, u32 position) {
 #define OUT_OF_RANGE 1
 #define REPEATED 2
 #define DEGREE 3
-#define WEIGHT 4
 #define SOURCE 5
 #define TOPOLOGY 6
 #define OVERFLOW_OF_COUNTER 7

@@ -13,13 +13,8 @@
 // Edges of a block that copies.
 #define COPIED 2048
 
-// How many of a vertex's candidates are kept.
-__device__ __forceinline__ u32 kept(u32 candidates, u32 fanout, u32 replace) {
-    return replace && candidates > 0 ? fanout : min(candidates, fanout);
-}
-
 // Counts the edges of each frontier vertex, and lists the vertices that have to pick some, where asked.
-KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, u32 replace, EXCLUDED, u32 *counts, u32 *work,
+KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, EXCLUDED, u32 *counts, u32 *work,
                                u32 *list, u64 *listed, u64 *status) {
     EXCLUDED_OF(excluded);
     const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -28,16 +23,16 @@ KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, 
     const InEdges in = in_edges(graph, vertex);
     if (in.problem) report(status, i, in.problem);
     const u32 candidates = in.degree - (u32)within(excluded, in).count;
-    const u32 count = kept(candidates, fanout, replace);
+    const u32 count = min(candidates, fanout);
     counts[i] = count;
     if (!in.problem) charge(work, vertex, count, i, status);
-    if (list && count > 0 && (replace || count < candidates)) list[atomicAdd(listed, 1ull)] = (u32)i;
+    if (list && count > 0 && count < candidates) list[atomicAdd(listed, 1ull)] = (u32)i;
 }
 KERNEL(sample_count)
 
 // Up to W edges a vertex, by as many lanes.
 template <u32 W>
-__device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64 len, u32 replace, Key key, Excluded excluded, Table table,
+__device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64 len, Key key, Excluded excluded, Table table,
                                     Sampled sampled) {
     __shared__ u32 drawn[THREADS];
     const u32 lane = threadIdx.x % W, tile = threadIdx.x - lane;
@@ -52,27 +47,27 @@ __device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64
     }
     const Excluded banned = within(excluded, in);
     const u32 candidates = in.degree - (u32)banned.count, lowest = candidates - count;
-    const bool draws = lane < count && (replace || count < candidates), floyd = draws && !replace;
+    const bool draws = lane < count && count < candidates;
 
     u32 pick = lane;
     if (draws) {
         const u32 word = word_of(philox(key, vertex, lane / 4), lane % 4);
-        pick = below(word, replace ? candidates : lowest + lane + 1);
+        pick = below(word, lowest + lane + 1);
     }
     drawn[threadIdx.x] = pick;
     __syncwarp();
     bool again = false;
 #pragma unroll
     for (u32 j = 0; j < W; j++) again |= j < lane && drawn[tile + j] == pick;
-    again &= floyd;
+    again &= draws;
     const u32 link = pick - lowest, linked_to = (tile + link) % WARP;
-    const bool linked = floyd && pick >= lowest && link < lane;
+    const bool linked = draws && pick >= lowest && link < lane;
     u32 replaced = __ballot_sync(FULL, again);
     for (u32 before = 0; replaced != before;) {
         before = replaced;
         replaced = __ballot_sync(FULL, again || (linked && before >> linked_to & 1));
     }
-    if (floyd && replaced >> lane_id() & 1) pick = lowest + lane;
+    if (draws && replaced >> lane_id() & 1) pick = lowest + lane;
 
     __syncwarp();
     drawn[threadIdx.x] = pick;
@@ -81,18 +76,18 @@ __device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64
 #pragma unroll
     for (u32 j = 0; j < W; j++) {
         const u32 other = drawn[tile + j];
-        rank += j < count && (other < pick || (other == pick && j < lane));
+        rank += j < count && other < pick;
     }
     if (lane < count) take(graph, table, sampled, (u32)len, first + rank, in, skip(pick, in.start, banned));
 }
 
-#define SAMPLE_FEW(W)                                                                                                     \
-    KERNEL_ENTRY void sample_few_##W(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED) { \
-        EXCLUDED_OF(excluded);                                                                                            \
-        TABLE_OF(table);                                                                                                  \
-        SAMPLED_OF(sampled);                                                                                              \
-        few<W>(graph, frontier, len, replace, key, excluded, table, sampled);                                             \
-    }                                                                                                                     \
+#define SAMPLE_FEW(W)                                                                                          \
+    KERNEL_ENTRY void sample_few_##W(GRAPH, const u32 *frontier, u64 len, Key key, EXCLUDED, TABLE, SAMPLED) { \
+        EXCLUDED_OF(excluded);                                                                                 \
+        TABLE_OF(table);                                                                                       \
+        SAMPLED_OF(sampled);                                                                                   \
+        few<W>(graph, frontier, len, key, excluded, table, sampled);                                           \
+    }                                                                                                          \
     KERNEL(sample_few_##W)
 
 SAMPLE_FEW(4)
@@ -111,7 +106,7 @@ __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u3
 }
 
 // The edges of vertices that keep all they may: a thread an edge, so that no vertex is too large.
-KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, u32 replace, EXCLUDED, TABLE, SAMPLED) {
+KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, EXCLUDED, TABLE, SAMPLED) {
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -126,7 +121,7 @@ KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, u32 replace, 
         const u32 first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
         const InEdges in = in_edges(graph, frontier[i]);
         const Excluded banned = within(excluded, in);
-        if (replace || count < in.degree - (u32)banned.count) continue;
+        if (count < in.degree - (u32)banned.count) continue;
         take(graph, table, sampled, (u32)len, (u32)at, in, skip((u32)at - first, in.start, banned));
     }
 }
@@ -149,7 +144,7 @@ __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 m
 
 // The vertices on the list, a block each. `size` is a power of two, the fanout or more; where 4 · size words are too many for
 // shared memory, every block has some of `memory`.
-KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, Key key, EXCLUDED, TABLE, SAMPLED, const u32 *list,
+KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, Key key, EXCLUDED, TABLE, SAMPLED, const u32 *list,
                               const u64 *listed, u32 size, u32 *memory) {
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
@@ -167,7 +162,7 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
             const Words words = philox(key, vertex, block);
             for (u32 k = 0; k < 4; k++) {
                 const u32 j = 4 * block + k;
-                const u32 pick = below(words.word[k], replace ? candidates : lowest + j + 1);
+                const u32 pick = below(words.word[k], lowest + j + 1);
                 // Above all picks, which there are fewer than 2^32 - 1 of.
                 drawn[j] = j < count ? pick : 0xFFFFFFFFu;
                 picks[j] = drawn[j];
@@ -175,28 +170,26 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, u32 replace, 
             }
         }
         __syncthreads();
-        if (!replace) {
-            for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) first_to_draw(drawn, firsts, 2 * size - 1, j);
+        for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) first_to_draw(drawn, firsts, 2 * size - 1, j);
+        __syncthreads();
+        for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
+            if (relaxed_load(&firsts[first_to_draw(drawn, firsts, 2 * size - 1, j)]) < j) picks[j] = lowest + j;
+        }
+        do {
+            __syncthreads();
+            if (threadIdx.x == 0) changed = 0;
             __syncthreads();
             for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
-                if (relaxed_load(&firsts[first_to_draw(drawn, firsts, 2 * size - 1, j)]) < j) picks[j] = lowest + j;
-            }
-            do {
-                __syncthreads();
-                if (threadIdx.x == 0) changed = 0;
-                __syncthreads();
-                for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
-                    const u32 link = drawn[j] - lowest;
-                    if (picks[j] != drawn[j] || drawn[j] < lowest || link >= j) continue;
-                    // Replaced already or not yet: then it is seen the next time.
-                    if (relaxed_load(&picks[link]) != drawn[link]) {
-                        relaxed_store(&picks[j], lowest + j);
-                        relaxed_store(&changed, 1u);
-                    }
+                const u32 link = drawn[j] - lowest;
+                if (picks[j] != drawn[j] || drawn[j] < lowest || link >= j) continue;
+                // Replaced already or not yet: then it is seen the next time.
+                if (relaxed_load(&picks[link]) != drawn[link]) {
+                    relaxed_store(&picks[j], lowest + j);
+                    relaxed_store(&changed, 1u);
                 }
-                __syncthreads();
-            } while (changed);
-        }
+            }
+            __syncthreads();
+        } while (changed);
         sort_of_block(picks, size);
         for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
             take(graph, table, sampled, (u32)len, first + j, in, skip(picks[j], in.start, banned));

@@ -5,8 +5,7 @@
 //! Idea: the edges of every frontier vertex are counted, the counts summed up, and every vertex draws into its place. Sources
 //! are noted in a table as they are drawn and numbered afterwards (`unique`). Up to 32 edges a vertex: as many lanes of a
 //! warp as the fanout, which compare their picks with each other. More: a block for each vertex that picks, with its picks
-//! in shared memory, and a thread for each edge of vertices that keep all, however many. By weights (`weighted.cu`): a warp,
-//! or a block, for each vertex.
+//! in shared memory, and a thread for each edge of vertices that keep all, however many. By weights the host alone draws.
 //! Cost: one read of the graph at a random place for each edge, and four of the table. The host waits once a layer, for the
 //! numbers of edges and of new vertices; twice where the fanout says little of the number of edges (`all`, or more than
 //! most vertices have).
@@ -21,7 +20,6 @@ use crate::scan::cuda::sum_before;
 use crate::unique::Numbering;
 
 pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
-pub(crate) static WEIGHTED: Module = Module { name: "sample-weighted", source: include_str!("weighted.cu") };
 
 /// Layers of up to so many edges are not worth waiting for their number.
 const SMALL_LAYER: u64 = 1 << 20;
@@ -70,7 +68,7 @@ impl DeviceSampler {
         key: &StreamKey,
         edges: DeviceEdgeIds<'_>,
     ) -> Result<DeviceLayer, GpuError> {
-        draw.check(graph)?;
+        draw.fanout.check()?;
         let gpu = self.gpu.clone();
         let (len, mut numbers) = (self.numbering.len(), gpu.zeros::<u64>(NUMBERS)?);
         self.numbering.reserve(graph.num_vertices(), 0)?;
@@ -78,7 +76,7 @@ impl DeviceSampler {
         let (keep, counters) = match edges {
             DeviceEdgeIds::Drop => (false, None),
             DeviceEdgeIds::Keep => (true, None),
-            DeviceEdgeIds::Count(counters) => (false, Some(counters.lend(graph, draw)?)),
+            DeviceEdgeIds::Count(counters) => (false, Some(counters.lend(graph)?)),
         };
         let ids = keep || counters.is_some() || draw.reads_ids();
         let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers, ids };
@@ -88,7 +86,7 @@ impl DeviceSampler {
             Some(room) => room,
             None => {
                 let numbers = numbers.to_vec()?;
-                self.check(graph, draw, &numbers)?;
+                self.check(graph, &numbers)?;
                 // Positions of the frontier and of all edges are told apart.
                 let edges = numbers[EDGES];
                 if edges + len as u64 >= u64::from(u32::MAX) {
@@ -117,7 +115,7 @@ impl DeviceSampler {
         self.numbering.number(&mut local.slice_mut(), count, &mut new)?;
 
         let numbers = numbers.to_vec()?;
-        self.check(graph, draw, &numbers)?;
+        self.check(graph, &numbers)?;
         self.numbering.grow(numbers[NEW] as usize);
         local.truncate(numbers[EDGES] as usize);
         if let Some(edges) = &mut edges {
@@ -127,7 +125,7 @@ impl DeviceSampler {
     }
 
     /// What the kernels reported, as the host's sampler would.
-    fn check(&mut self, graph: &DeviceGraph<'_>, draw: &DeviceDraw<'_>, numbers: &[u64]) -> Result<(), GpuError> {
+    fn check(&mut self, graph: &DeviceGraph<'_>, numbers: &[u64]) -> Result<(), GpuError> {
         if numbers[STATUS] == 0 {
             return Ok(());
         }
@@ -144,10 +142,6 @@ impl DeviceSampler {
                 let v = vertex(self.mixed())? as usize;
                 let ends = graph.indptr.part(v, v + 2)?.to_vec(gpu)?;
                 KernelError::TooManyEdges { edges: ends[1] - ends[0] }
-            }
-            4 => {
-                let weights = draw.weights.map_or(Ok(vec![]), |weights| weights.part(at, at + 1)?.to_vec(gpu))?;
-                KernelError::Weight { edge: at as u64, got: weights.first().copied().unwrap_or(f32::NAN) }
             }
             5 => KernelError::VertexOutOfRange { vertex: at as u32, num_vertices },
             6 => KernelError::Topology {

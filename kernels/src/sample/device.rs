@@ -1,8 +1,8 @@
-//! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), [`Uniform`](super::Uniform),
-//! [`Weighted`](super::Weighted) and [`SampledLayer`](super::SampledLayer).
+//! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), which has no weights here, of [`Draw`](super::Draw) and
+//! of [`SampledLayer`](super::SampledLayer).
 
 use super::cuda::MODULE;
-use super::{DeviceTier, ExcludedEdges, Fanout, SampledLayer, Weight};
+use super::{DeviceTier, ExcludedEdges, Fanout, SampledLayer};
 use crate::count::DeviceCounters;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
@@ -151,45 +151,17 @@ impl DeviceExcludedEdges {
     }
 }
 
-/// A weight for each edge on a GPU, as f32: what [`Weighted`](super::Weighted) reads of any type.
-#[derive(Debug)]
-pub struct DeviceWeights(DeviceBuffer<f32>);
-
-impl DeviceWeights {
-    /// A copy of `weights`, which are aligned with the graph's `indices`.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`].
-    pub fn new<W: Weight>(gpu: &Gpu, weights: &[W]) -> Result<Self, GpuError> {
-        let weights: Vec<f32> = weights.iter().map(|weight| weight.weight()).collect();
-        gpu.upload(&weights).map(Self)
-    }
-}
-
-/// A way of drawing in-edges on a GPU. It draws what [`Uniform`](super::Uniform) and [`Weighted`](super::Weighted) draw.
+/// [`Draw`](super::Draw) on a GPU: it draws the same of a graph without weights.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceDraw<'a> {
     pub(super) fanout: Fanout,
-    pub(super) replace: bool,
-    pub(super) weights: Option<DeviceSlice<'a, f32>>,
     excluded: Option<&'a DeviceExcludedEdges>,
 }
 
 impl<'a> DeviceDraw<'a> {
-    /// As [`Uniform::new`](super::Uniform::new).
-    pub fn uniform(fanout: Fanout) -> Self {
-        Self { fanout, replace: false, weights: None, excluded: None }
-    }
-
-    /// As [`Weighted::new`](super::Weighted::new).
-    pub fn weighted(fanout: Fanout, weights: &'a DeviceWeights) -> Self {
-        Self { weights: Some(weights.0.slice()), ..Self::uniform(fanout) }
-    }
-
-    /// As [`Uniform::with_replacement`](super::Uniform::with_replacement), or as
-    /// [`Weighted::with_replacement`](super::Weighted::with_replacement).
-    pub fn with_replacement(self) -> Self {
-        Self { replace: true, ..self }
+    /// As [`Draw::new`](super::Draw::new).
+    pub fn new(fanout: Fanout) -> Self {
+        Self { fanout, excluded: None }
     }
 
     /// Draws none of the `excluded` edges.
@@ -197,33 +169,17 @@ impl<'a> DeviceDraw<'a> {
         Self { excluded: Some(excluded), ..self }
     }
 
-    pub(super) fn check(&self, graph: &DeviceGraph<'_>) -> Result<(), KernelError> {
-        self.fanout.check()?;
-        match self.weights {
-            Some(weights) => KernelError::check_len("edge weights", graph.num_edges(), weights.len()),
-            None => Ok(()),
-        }
-    }
-
-    /// The fanout as kernels take it, and whether edges may be drawn repeatedly.
-    pub(super) fn numbers(&self) -> (u32, u32) {
+    /// The fanout as kernels take it.
+    pub(super) fn number(&self) -> u32 {
         match self.fanout {
-            Fanout::Take(fanout) => (fanout, self.replace.into()),
-            Fanout::All => (u32::MAX, 0),
-        }
-    }
-
-    /// How often one edge may be drawn in a layer.
-    pub(crate) fn most_of_an_edge(&self) -> u32 {
-        match self.numbers() {
-            (fanout, 1) => fanout,
-            _ => 1,
+            Fanout::Take(fanout) => fanout,
+            Fanout::All => u32::MAX,
         }
     }
 
     /// Whether drawing asks for the ids of edges.
     pub(super) fn reads_ids(&self) -> bool {
-        self.weights.is_some() || self.excluded.is_some_and(|DeviceExcludedEdges(edges)| !edges.is_empty())
+        self.excluded.is_some_and(|DeviceExcludedEdges(edges)| !edges.is_empty())
     }
 
     pub(super) fn excluded(&self) -> [Argument; 2] {

@@ -91,11 +91,6 @@ __device__ __forceinline__ u32 skip(u32 rank, u64 start, Excluded excluded) {
     return rank + (u32)from;
 }
 
-__device__ __forceinline__ bool is_excluded(u64 edge, Excluded excluded) {
-    const u64 at = below_edge(excluded.edges, excluded.count, edge);
-    return at < excluded.count && excluded.edges[at] == edge;
-}
-
 // --- what becomes of an edge ---
 
 struct Sampled {

@@ -1,21 +1,40 @@
-//! What a way of drawing in-edges is to the sampler.
+//! What is drawn of a layer's in-edges, and what a way of drawing them is to the sampler.
 
-use super::{Fanout, Graph};
+use super::{ExcludedEdges, Fanout};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::table::Table;
 
-/// A way of drawing in-edges: [`Uniform`](super::Uniform) or [`Weighted`](super::Weighted).
-pub trait Draw: DrawVertex {}
+/// What is drawn of the in-edges of each vertex, without replacement: with equal probability, or by the graph's weights
+/// ([`Graph::with_weights`](super::Graph::with_weights)).
+#[derive(Clone, Copy, Debug)]
+pub struct Draw<'a> {
+    pub(super) fanout: Fanout,
+    excluded: Option<&'a ExcludedEdges>,
+}
 
-/// The part of [`Draw`] that the sampler calls.
+impl<'a> Draw<'a> {
+    /// `fanout` distinct in-edges of each vertex, all of them where there are no more; of a graph with weights, those of positive
+    /// weight.
+    pub fn new(fanout: Fanout) -> Self {
+        Self { fanout, excluded: None }
+    }
+
+    /// Draws none of the `excluded` edges.
+    pub fn without(self, excluded: &'a ExcludedEdges) -> Self {
+        Self { excluded: Some(excluded), ..self }
+    }
+
+    /// Those of the in-edges of `vertex` that are excluded, ascending.
+    #[inline]
+    pub(super) fn excluded_of(&self, vertex: Vertex) -> &'a [u64] {
+        let end = vertex.start + u64::from(vertex.degree);
+        self.excluded.map_or(&[][..], |excluded| excluded.within(vertex.start..end))
+    }
+}
+
+/// A way of drawing.
 pub trait DrawVertex: Sync {
-    /// The number of in-edges kept.
-    fn fanout(&self) -> Fanout;
-
-    /// Refuses what cannot be drawn from `graph`.
-    fn check(&self, graph: &Graph<'_>) -> Result<(), KernelError>;
-
     /// Draws from the in-edges of `vertex`; appends what it keeps to `picks`, ascending, unless that is all.
     fn draw(
         &self,

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use crate::error::KernelError;
 
-/// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours.
+/// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. Those of a graph
+/// with weights are drawn by them.
 ///
 /// `indptr` ascends and `indices` are vertices: the reader of the file has checked that, and it is trusted here.
 #[derive(Debug, Clone, Copy)]
@@ -13,6 +14,8 @@ pub struct Graph<'a> {
     pub indptr: &'a [u64],
     /// Source vertex of each edge.
     pub indices: &'a [u32],
+    /// Weight of each edge, if edges are drawn by weight.
+    pub(super) weights: Option<&'a [f32]>,
 }
 
 impl<'a> Graph<'a> {
@@ -35,7 +38,22 @@ impl<'a> Graph<'a> {
         if last != indices.len() as u64 {
             return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
         }
-        Ok(Self { indptr, indices })
+        Ok(Self { indptr, indices, weights: None })
+    }
+
+    /// The same graph, whose edges are drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as they are
+    /// drawn.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if there are fewer or more than edges.
+    pub fn with_weights(self, weights: &'a [f32]) -> Result<Self, KernelError> {
+        KernelError::check_len("edge weights", self.num_edges(), weights.len())?;
+        Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// The weights of the edges, if they are drawn by weight.
+    pub fn weights(&self) -> Option<&'a [f32]> {
+        self.weights
     }
 
     /// Number of vertices.

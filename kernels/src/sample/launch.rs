@@ -1,6 +1,6 @@
 //! The launches of one layer, in memory that [`DeviceSampler`](super::DeviceSampler) has made room in.
 
-use super::cuda::{MODULE, WEIGHTED};
+use super::cuda::MODULE;
 use super::device::{DeviceDraw, DeviceGraph};
 use super::fanout::Fanout;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape};
@@ -52,12 +52,8 @@ impl Blocks {
 impl Launch<'_> {
     /// A kernel whose first argument is the graph.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
-        let module = if self.draw.weights.is_some() { &WEIGHTED } else { &MODULE };
-        self.gpu.launch(
-            Kernel { module, name },
-            shape,
-            &[&[self.graph.argument(self.ids)], &arguments.concat()[..]].concat(),
-        )
+        let arguments = [&[self.graph.argument(self.ids)], &arguments.concat()[..]].concat();
+        self.gpu.launch(Kernel { module: &MODULE, name }, shape, &arguments)
     }
 
     fn frontier(&self) -> [Argument; 2] {
@@ -87,28 +83,15 @@ impl Launch<'_> {
         &self,
         work: Option<DeviceSlice<'_, u32>>,
     ) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
-        let (len, (fanout, replace)) = (self.frontier.len(), self.draw.numbers());
+        let (len, fanout) = (self.frontier.len(), self.draw.number());
         let counts = self.gpu.alloc(len + 1)?;
-        let listing = self.draw.weights.is_some() || (fanout > FEW && self.draw.fanout != Fanout::All);
+        let listing = fanout > FEW && self.draw.fanout != Fanout::All;
         let list = if listing { Some(self.gpu.alloc(len)?) } else { None };
         let work = work.map_or(0, |work| work.address());
         let at = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
         let rest = [(&counts).into(), work.into(), at.into(), self.number(LISTED)?, self.number(STATUS)?];
-        let excluded = self.draw.excluded();
-        let (frontier, how) = (self.frontier(), [fanout.into(), replace.into()]);
-        match self.draw.weights {
-            None => {
-                let arguments = [&frontier[..], &how, &excluded, &rest];
-                self.launch("sample_count", Shape::per_item(len, THREADS), &arguments)?;
-            }
-            Some(weights) => {
-                let weights = [weights.into()];
-                let arguments = [&frontier[..], &how, &excluded, &weights, &rest];
-                self.launch("weigh_count", Shape::per_warp(len, THREADS), &arguments)?;
-                let arguments = [&frontier[..1], &how, &excluded, &weights, &rest];
-                self.launch("weigh_count_large", self.blocks(THREADS, 0)?.shape, &arguments)?;
-            }
-        }
+        let arguments = [&self.frontier()[..], &[fanout.into()], &self.draw.excluded(), &rest];
+        self.launch("sample_count", Shape::per_item(len, THREADS), &arguments)?;
         Ok((counts, list))
     }
 
@@ -122,23 +105,20 @@ impl Launch<'_> {
         room: usize,
     ) -> Result<(), GpuError> {
         let to = [&table[..], &sampled].concat();
-        match (self.draw.weights, self.draw.fanout) {
-            (Some(weights), _) => self.draw_weighted(key.into(), weights, &to, list),
-            (None, Fanout::Take(..=FEW)) => self.draw_few(key.into(), &to),
-            (None, _) => self.draw_many(key.into(), &to, list, room),
+        match self.draw.fanout {
+            Fanout::Take(..=FEW) => self.draw_few(key.into(), &to),
+            _ => self.draw_many(key.into(), &to, list, room),
         }
     }
 
     fn draw_few(&self, key: Argument, to: &[Argument]) -> Result<(), GpuError> {
-        let (fanout, replace) = self.draw.numbers();
-        let (name, lanes) = match fanout {
+        let (name, lanes) = match self.draw.number() {
             ..=4 => ("sample_few_4", 4),
             5..=8 => ("sample_few_8", 8),
             9..=16 => ("sample_few_16", 16),
             _ => ("sample_few_32", FEW as usize),
         };
-        let how = [replace.into(), key];
-        let arguments = [&self.frontier()[..], &how, &self.draw.excluded(), to];
+        let arguments = [&self.frontier()[..], &[key], &self.draw.excluded(), to];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
@@ -149,43 +129,14 @@ impl Launch<'_> {
         list: Option<&DeviceBuffer<u32>>,
         room: usize,
     ) -> Result<(), GpuError> {
-        let (fanout, replace) = self.draw.numbers();
         let (frontier, excluded) = (self.frontier(), self.draw.excluded());
-        if replace == 0 {
-            let shape = Shape { blocks: room.div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
-            self.launch("sample_copy", shape, &[&frontier[..], &[replace.into()], &excluded, to])?;
-        }
+        let shape = Shape { blocks: room.div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
+        self.launch("sample_copy", shape, &[&frontier[..], &excluded, to])?;
         let Some(list) = list else { return Ok(()) };
-        let size = fanout.next_power_of_two();
+        let size = self.draw.number().next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
         let rest = [list.into(), self.number(LISTED)?, size.into(), blocks.memory()];
-        let arguments = [&frontier[..], &[replace.into(), key], &excluded, to, &rest];
+        let arguments = [&frontier[..], &[key], &excluded, to, &rest];
         self.launch("sample_many", blocks.shape, &arguments)
-    }
-
-    fn draw_weighted(
-        &self,
-        key: Argument,
-        weights: DeviceSlice<'_, f32>,
-        to: &[Argument],
-        list: Option<&DeviceBuffer<u32>>,
-    ) -> Result<(), GpuError> {
-        let (fanout, replace) = self.draw.numbers();
-        let (frontier, excluded) = (self.frontier(), self.draw.excluded());
-        let weights = [weights.into()];
-        if replace == 1 {
-            let size = fanout.next_power_of_two();
-            let blocks = self.blocks(THREADS, 8 * size as usize)?;
-            let rest = [size.into(), blocks.memory()];
-            let arguments = [&frontier[..], &[key], &excluded, to, &weights, &rest];
-            return self.launch("weigh_spin", blocks.shape, &arguments);
-        }
-        let how = [fanout.into(), key];
-        let arguments = [&frontier[..], &how, &excluded, to, &weights];
-        self.launch("weigh_race", Shape::per_warp(self.frontier.len(), THREADS), &arguments)?;
-        let Some(list) = list else { return Ok(()) };
-        let rest = [list.into(), self.number(LISTED)?];
-        let arguments = [&frontier[..], &how, &excluded, to, &weights, &rest];
-        self.launch("weigh_race_large", self.blocks(THREADS, 0)?.shape, &arguments)
     }
 }

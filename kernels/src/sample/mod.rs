@@ -1,14 +1,13 @@
 //! The training sampler: a frontier's in-neighbours drawn, de-duplicated, renumbered and written as CSC, in one call a
 //! layer.
 //!
-//! Contract, on every device, without weights and replacement: a vertex of degree at most the fanout keeps all its
-//! in-edges. Any other one keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox
+//! Contract, on every device: a vertex of degree at most the fanout keeps all its in-edges. Any other one keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox
 //! sequence, one word a pick, and stored ascending. What a vertex gets is a function of (seed, epoch, step, layer,
 //! vertex) and the graph, and of nothing else. The mixed frontier is the frontier, then every other source once, in
 //! order of first occurrence.
 //!
 //! ```text
-//! sampler.rs    a mini-batch: layer after layer            uniform.rs    with and without replacement
+//! sampler.rs    a mini-batch: layer after layer            uniform.rs    all edges alike
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
 //! numbering.rs    number what was drawn                    excluded.rs   edges that must not be drawn
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
@@ -31,7 +30,7 @@ mod uniform;
 mod weighted;
 
 pub use cuda::DeviceSampler;
-pub use device::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceWeights};
+pub use device::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer};
 pub use draw::Draw;
 pub use excluded::ExcludedEdges;
 pub use fanout::Fanout;
@@ -39,5 +38,3 @@ pub use graph::Graph;
 pub use record::EdgeIds;
 pub use sampler::{SampledLayer, Sampler};
 pub use tier::DeviceTier;
-pub use uniform::Uniform;
-pub use weighted::{Weight, Weighted};

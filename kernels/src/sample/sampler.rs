@@ -9,10 +9,12 @@
 
 use rayon::prelude::*;
 
-use super::draw::Draw;
+use super::draw::{Draw, DrawVertex};
 use super::numbering::{Bits, Sparse};
 use super::record::{EdgeIds, Keep, Nothing, Record};
 use super::segment::{self, Segment};
+use super::uniform::Uniform;
+use super::weighted::Weighted;
 use super::{Fanout, Graph};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
@@ -46,13 +48,13 @@ impl SampledLayer {
 ///
 /// ```
 /// use gsplit_kernels::schedule::layer_key;
-/// use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, Uniform};
+/// use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler};
 ///
 /// let graph = Graph::new(&[0, 2, 3, 3], &[1, 2, 0])?;
 /// let (mut sampler, mut layer) = (Sampler::new(2), SampledLayer::default());
 /// sampler.start(&[1]);
 /// for (depth, fanout) in [15, 10].into_iter().enumerate() {
-///     let draw = Uniform::new(Fanout::Take(fanout));
+///     let draw = Draw::new(Fanout::Take(fanout));
 ///     sampler.layer(&graph, &draw, &layer_key(0, 1, 0, depth as u8), EdgeIds::Drop, &mut layer)?;
 /// }
 /// assert_eq!(sampler.mixed(), [1, 0, 2]);
@@ -127,25 +129,40 @@ impl Sampler {
     ///
     /// `key` holds seed, epoch, step and layer, its stream is normally [`Stream::Sample`](crate::Stream::Sample).
     ///
-    /// # Errors [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the
-    /// frontier holds a vertex twice, [`KernelError::TooManyEdges`] beyond `u32::MAX` edges, [`KernelError::Length`]
-    /// and [`KernelError::Weight`] for unsuitable weights or counters. The mini-batch is then lost:
-    /// [`start`](Self::start) another.
+    /// # Errors
+    /// [`KernelError::Fanout`], [`KernelError::VertexOutOfRange`], [`KernelError::RepeatedVertex`] if the frontier holds a vertex twice,
+    /// [`KernelError::TooManyEdges`] beyond `u32::MAX` edges, [`KernelError::Length`] for unsuitable counters and
+    /// [`KernelError::Weight`] for an unsuitable weight. The mini-batch is then lost: [`start`](Self::start) another.
     pub fn layer(
         &mut self,
         graph: &Graph<'_>,
-        draw: &impl Draw,
+        draw: &Draw<'_>,
         key: &StreamKey,
         edges: EdgeIds<'_>,
         layer: &mut SampledLayer,
     ) -> Result<(), KernelError> {
-        draw.fanout().check()?;
-        draw.check(graph)?;
+        let fanout = draw.fanout;
+        match graph.weights() {
+            None => self.layer_by(graph, fanout, &Uniform(*draw), key, edges, layer),
+            Some(weights) => self.layer_by(graph, fanout, &Weighted { to_draw: *draw, weights }, key, edges, layer),
+        }
+    }
+
+    fn layer_by(
+        &mut self,
+        graph: &Graph<'_>,
+        fanout: Fanout,
+        draw: &impl DrawVertex,
+        key: &StreamKey,
+        edges: EdgeIds<'_>,
+        layer: &mut SampledLayer,
+    ) -> Result<(), KernelError> {
+        fanout.check()?;
         if self.num_vertices != graph.num_vertices() {
             self.bits.restart(&self.mixed, 0);
             self.num_vertices = graph.num_vertices();
         }
-        let expected = expected_edges(graph, &self.mixed, draw.fanout())?;
+        let expected = expected_edges(graph, &self.mixed, fanout)?;
         let num_segments = (expected / self.tuning.segment_edges).clamp(1, self.threads as u64) as usize;
         let dense = expected.saturating_mul(self.tuning.swept_per_edge) >= self.num_vertices as u64;
         while self.segments.len() < num_segments {
@@ -209,7 +226,7 @@ struct Frontier<'a, 'g, D> {
     key: &'a StreamKey,
 }
 
-impl<D: Draw> Frontier<'_, '_, D> {
+impl<D: DrawVertex> Frontier<'_, '_, D> {
     /// Draws a part of the frontier into each segment. The first error in the order of the frontier is returned.
     fn draw<R: Record>(&self, segments: &mut [Segment], record: impl Fn() -> R + Sync) -> Result<(), KernelError> {
         let share = self.mixed.len().div_ceil(segments.len()).max(1);

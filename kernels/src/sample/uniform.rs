@@ -9,9 +9,9 @@
 //! Source: Bentley and Floyd, "A sample of brilliance", CACM 30(9), 1987.
 //! Cost: O(picks) for the usual fanouts.
 
+use super::Fanout;
 use super::draw::{Draw, DrawVertex, Kept, LANES, Picks, Scratch, Vertex};
-use super::excluded::{ExcludedEdges, skip};
-use super::{Fanout, Graph};
+use super::excluded::skip;
 use crate::error::KernelError;
 use crate::philox::{BLOCKS, Draws, StreamKey};
 
@@ -20,43 +20,10 @@ const SCAN_UP_TO: usize = 64;
 /// Words of the set of up to 1024 edges.
 const SET_WORDS: usize = 16;
 
-/// Draws every in-edge with the same probability, without replacement unless asked otherwise.
-#[derive(Clone, Copy, Debug)]
-pub struct Uniform<'a> {
-    fanout: Fanout,
-    replace: bool,
-    excluded: Option<&'a ExcludedEdges>,
-}
-
-impl<'a> Uniform<'a> {
-    /// `fanout` distinct in-edges of each vertex, all of them where there are no more.
-    pub fn new(fanout: Fanout) -> Self {
-        Self { fanout, replace: false, excluded: None }
-    }
-
-    /// Draws every edge anew from all of them: `fanout` in-edges of each vertex that has any, some repeatedly.
-    /// [`Fanout::All`] still takes each once.
-    pub fn with_replacement(self) -> Self {
-        Self { replace: true, ..self }
-    }
-
-    /// Draws none of the `excluded` edges.
-    pub fn without(self, excluded: &'a ExcludedEdges) -> Self {
-        Self { excluded: Some(excluded), ..self }
-    }
-}
-
-impl Draw for Uniform<'_> {}
+/// Draws every in-edge with the same probability.
+pub(super) struct Uniform<'a>(pub Draw<'a>);
 
 impl DrawVertex for Uniform<'_> {
-    fn fanout(&self) -> Fanout {
-        self.fanout
-    }
-
-    fn check(&self, _: &Graph<'_>) -> Result<(), KernelError> {
-        self.fanout.check()
-    }
-
     #[inline]
     fn draw(
         &self,
@@ -65,25 +32,21 @@ impl DrawVertex for Uniform<'_> {
         scratch: &mut Scratch,
         picks: &mut Picks,
     ) -> Result<Kept, KernelError> {
-        let Vertex { id, start, degree } = vertex;
-        let end = start + u64::from(degree);
-        let excluded = self.excluded.map_or(&[][..], |excluded| excluded.within(start..end));
-        let candidates = degree - excluded.len() as u32;
-        let repeated = self.replace && self.fanout != Fanout::All && candidates > 0;
-        let count = match self.fanout {
-            Fanout::Take(fanout) if fanout < candidates || repeated => fanout,
+        let Self(to_draw) = self;
+        let excluded = to_draw.excluded_of(vertex);
+        let candidates = vertex.degree - excluded.len() as u32;
+        let count = match to_draw.fanout {
+            Fanout::Take(fanout) if fanout < candidates => fanout,
             _ if excluded.is_empty() => return Ok(Kept::All),
             _ => candidates,
         };
-        if repeated {
-            with_replacement(candidates, key, id, picks.places(count as usize));
-        } else if count == candidates {
+        if count == candidates {
             picks.places(count as usize).iter_mut().zip(0..).for_each(|(pick, rank)| *pick = rank);
         } else {
-            floyd(candidates, count as usize, key, id, scratch, picks);
+            floyd(candidates, count as usize, key, vertex.id, scratch, picks);
         }
         if !excluded.is_empty() {
-            skip(picks.last(count as usize), start, excluded);
+            skip(picks.last(count as usize), vertex.start, excluded);
         }
         Ok(Kept::Picked(count))
     }
@@ -93,12 +56,6 @@ impl DrawVertex for Uniform<'_> {
 #[inline]
 fn below(word: u32, n: u32) -> u32 {
     ((u64::from(word) * u64::from(n)) >> 32) as u32
-}
-
-fn with_replacement(n: u32, key: &StreamKey, id: u32, picks: &mut [u32]) {
-    let mut draws = Draws::new(key, id);
-    picks.iter_mut().for_each(|pick| *pick = draws.below(n));
-    picks.sort_unstable();
 }
 
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.

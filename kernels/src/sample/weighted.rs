@@ -2,80 +2,32 @@
 //!
 //! Returns: ascending offsets of the edges drawn. Input: a weight for each edge of the graph, finite and not negative.
 //! An edge of weight 0 is never drawn.
-//! Idea, without replacement: each candidate gets an exponentially distributed time with its weight as rate, from a
-//! word of its own, and the first ones win. That is the same as drawing one after another, each time in proportion to
-//! the weights that are left. With replacement: weights are rounded to whole multiples of 2^-31 of the vertex's
-//! largest, whose sums are exact in any order, and 64 random bits choose a place in the sum. All arithmetic is in
-//! integers and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so every
-//! device gets the same bits.
+//! Idea: each candidate gets an exponentially distributed time with its weight as rate, from a word of its own, and the first ones win.
+//! That is the same as drawing one after another, each time in proportion to the weights that are left. All arithmetic is in integers
+//! and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so every machine gets the same
+//! bits.
 //! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006.
 //! Cost: one random word and one logarithm for each in-edge of a vertex that has more than the fanout.
 
-use half::{bf16, f16};
-
+use super::Fanout;
 use super::draw::{Draw, DrawVertex, Kept, Picks, Scratch, Vertex};
-use super::excluded::ExcludedEdges;
-use super::{Fanout, Graph};
 use crate::error::KernelError;
 use crate::philox::{BLOCKS, StreamKey};
 
-/// A number that weighs an edge.
-pub trait Weight: Copy + Send + Sync {
-    /// The number as `f32`, to the nearest.
-    fn weight(self) -> f32;
+/// Draws every in-edge with a probability that grows with its weight.
+pub(super) struct Weighted<'a> {
+    pub to_draw: Draw<'a>,
+    pub weights: &'a [f32],
 }
 
-macro_rules! weight {
-    ($($number:ty: $convert:expr),*) => {
-        $(impl Weight for $number {
-            #[inline]
-            fn weight(self) -> f32 {
-                $convert(self)
-            }
-        })*
-    };
-}
-
-weight!(
-    f32: std::convert::identity, f64: |x| x as f32, f16: f16::to_f32, bf16: bf16::to_f32, i64: |x| x as f32,
-    u32: |x| x as f32
-);
-
-/// Draws every in-edge with a probability that grows with its weight, without replacement unless asked otherwise.
-#[derive(Clone, Copy, Debug)]
-pub struct Weighted<'a, W> {
-    fanout: Fanout,
-    weights: &'a [W],
-    replace: bool,
-    excluded: Option<&'a ExcludedEdges>,
-}
-
-impl<'a, W: Weight> Weighted<'a, W> {
-    /// `fanout` distinct in-edges of each vertex, all of positive weight where there are no more. `weights` are aligned
-    /// with the graph's `indices`.
-    pub fn new(fanout: Fanout, weights: &'a [W]) -> Self {
-        Self { fanout, weights, replace: false, excluded: None }
-    }
-
-    /// Draws every edge anew from all of them: `fanout` in-edges of each vertex that has any of positive weight, some
-    /// repeatedly; one below 2^-32 of the vertex's largest weight never. [`Fanout::All`] still takes each once.
-    pub fn with_replacement(self) -> Self {
-        Self { replace: true, ..self }
-    }
-
-    /// Draws none of the `excluded` edges.
-    pub fn without(self, excluded: &'a ExcludedEdges) -> Self {
-        Self { excluded: Some(excluded), ..self }
-    }
-
+impl Weighted<'_> {
     /// Calls `visit` with the offset and weight of every candidate, and returns their number.
     fn candidates(&self, vertex: Vertex, mut visit: impl FnMut(u32, f32)) -> Result<u32, KernelError> {
         let Vertex { start, degree, .. } = vertex;
-        let end = start + u64::from(degree);
-        let mut excluded = self.excluded.map_or(&[][..], |excluded| excluded.within(start..end)).iter().peekable();
+        let mut excluded = self.to_draw.excluded_of(vertex).iter().peekable();
         let mut count = 0;
-        for (offset, weight) in (0..degree).zip(&self.weights[start as usize..end as usize]) {
-            let (edge, weight) = (start + u64::from(offset), weight.weight());
+        for (offset, &weight) in (0..degree).zip(&self.weights[start as usize..][..degree as usize]) {
+            let edge = start + u64::from(offset);
             if !(0.0..f32::INFINITY).contains(&weight) {
                 return Err(KernelError::Weight { edge, got: weight });
             }
@@ -87,7 +39,7 @@ impl<'a, W: Weight> Weighted<'a, W> {
         Ok(count)
     }
 
-    /// Without replacement: the `fanout` first times.
+    /// The `fanout` first times.
     fn race(
         &self,
         vertex: Vertex,
@@ -112,55 +64,9 @@ impl<'a, W: Weight> Weighted<'a, W> {
         places.sort_unstable();
         Ok(kept)
     }
-
-    /// With replacement: `fanout` places in the sum of the rounded weights.
-    fn spin(
-        &self,
-        vertex: Vertex,
-        fanout: u32,
-        key: &StreamKey,
-        keys: &mut Vec<u64>,
-        picks: &mut Picks,
-    ) -> Result<u32, KernelError> {
-        let mut largest = 0f32;
-        self.candidates(vertex, |_, weight| largest = largest.max(weight))?;
-        let share = |weight: f32| (f64::from(weight) / f64::from(largest) * f64::from(1u32 << 31)).round() as u64;
-        let mut total = 0;
-        self.candidates(vertex, |_, weight| total += share(weight))?;
-        if total == 0 {
-            return Ok(0);
-        }
-        let mut words = Words::new(key, vertex.id);
-        keys.clear();
-        keys.extend((0..u64::from(fanout)).map(|pick| {
-            let random = u64::from(words.get(2 * pick)) << 32 | u64::from(words.get(2 * pick + 1));
-            ((u128::from(random) * u128::from(total)) >> 64) as u64
-        }));
-        keys.sort_unstable();
-        let mut places = picks.places(fanout as usize).iter_mut().zip(keys.iter()).peekable();
-        let mut sum = 0;
-        self.candidates(vertex, |offset, weight| {
-            sum += share(weight);
-            while let Some((place, _)) = places.next_if(|&(_, &at)| at < sum) {
-                *place = offset;
-            }
-        })?;
-        Ok(fanout)
-    }
 }
 
-impl<W: Weight> Draw for Weighted<'_, W> {}
-
-impl<W: Weight> DrawVertex for Weighted<'_, W> {
-    fn fanout(&self) -> Fanout {
-        self.fanout
-    }
-
-    fn check(&self, graph: &Graph<'_>) -> Result<(), KernelError> {
-        self.fanout.check()?;
-        KernelError::check_len("edge weights", graph.num_edges(), self.weights.len())
-    }
-
+impl DrawVertex for Weighted<'_> {
     fn draw(
         &self,
         vertex: Vertex,
@@ -169,8 +75,7 @@ impl<W: Weight> DrawVertex for Weighted<'_, W> {
         picks: &mut Picks,
     ) -> Result<Kept, KernelError> {
         let Scratch { keys, .. } = scratch;
-        let count = match self.fanout {
-            Fanout::Take(fanout) if self.replace => self.spin(vertex, fanout, key, keys, picks)?,
+        let count = match self.to_draw.fanout {
             Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, keys, picks)?,
             _ => {
                 keys.clear();

@@ -75,7 +75,11 @@ pub fn evaluate(
     }
     let topology = dataset.topology();
     topology.check_indices()?;
-    let graph = Graph::new(topology.indptr(), topology.indices())?;
+    let weights = setting.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+    let mut graph = Graph::new(topology.indptr(), topology.indices())?;
+    if let Some(weights) = &weights {
+        graph = graph.with_weights(weights)?;
+    }
 
     let candidates = candidates(dataset, maps, setting.seed);
     let fitting = presample.filter(|presample| setting.is_of(presample));

@@ -1,5 +1,7 @@
 //! Which mini-batches a partition is measured on.
 
+use std::fmt;
+
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_store::Presample;
 use serde::Serialize;
@@ -25,11 +27,14 @@ pub struct Options {
     /// one more than the presample's]
     #[arg(long)]
     pub seed: Option<u64>,
+    /// Draw in-neighbours with probabilities that grow with this edge column [default: the presample's, or all alike]
+    #[arg(long, value_name = "COLUMN")]
+    pub draw_by: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batches: 200, fanouts: None, batch_size: None, seed: None }
+        Self { batches: 200, fanouts: None, batch_size: None, seed: None, draw_by: None }
     }
 }
 
@@ -44,6 +49,8 @@ pub struct Setting {
     pub batches: u32,
     /// Seed of all draws. They are of other epochs than a presample's, so even under its seed they are fresh.
     pub seed: u64,
+    /// The edge column in-edges are drawn by; `None` where all are alike.
+    pub draw_by: Option<String>,
 }
 
 impl Options {
@@ -67,9 +74,18 @@ impl Options {
             batch_size: batch_size.ok_or_else(|| missing("--batch-size"))?,
             batches: self.batches,
             seed: self.seed.unwrap_or_else(|| config.map_or(0, |config| config.seed).wrapping_add(1)),
+            draw_by: self.draw_by.clone().or_else(|| config.and_then(|config| config.draw_by.clone())),
         };
         setting.check()?;
         Ok(setting)
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fanouts, batch_size, batches, seed, draw_by } = self;
+        write!(f, "{batches} mini-batches of {batch_size} seeds, fanouts {fanouts}, seed {seed}")?;
+        draw_by.as_ref().map_or(Ok(()), |column| write!(f, ", drawn by {column}"))
     }
 }
 
@@ -88,6 +104,7 @@ impl Setting {
     /// Whether `presample` sampled mini-batches of this kind, so that it tells what to expect.
     pub fn is_of(&self, presample: &Presample) -> bool {
         let config = &presample.meta().config;
-        config.fanouts == self.fanouts.to_string() && config.batch_size == self.batch_size
+        let (fanouts, draw_by) = (self.fanouts.to_string(), &self.draw_by);
+        (&config.fanouts, config.batch_size, &config.draw_by) == (&fanouts, self.batch_size, draw_by)
     }
 }

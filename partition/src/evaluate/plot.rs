@@ -5,7 +5,7 @@
 //! percentile. Every bar carries its numbers as a title, which viewers show on hovering.
 
 use super::svg::{Anchor, Svg};
-use super::{Evaluation, LayerEvaluation, MapEvaluation, Setting, Spread};
+use super::{Evaluation, LayerEvaluation, MapEvaluation, Spread};
 
 const BAR_WIDTH: f64 = 22.0;
 const GROUP_GAP: f64 = 28.0;
@@ -48,9 +48,7 @@ pub fn plot(evaluation: &Evaluation, dataset: &str) -> String {
 
     let mut svg = Svg::page(LEFT + width + MARGIN, legend + maps.len() as f64 * LEGEND_LINE + MARGIN);
     svg.text((LEFT, 24.0), Anchor::Start, &format!("{dataset}: partitions on fresh mini-batches"));
-    let Setting { batches, batch_size, fanouts, seed } = setting;
-    let drawn = format!("{batches} mini-batches of {batch_size} seeds, fanouts {fanouts}, seed {seed}");
-    svg.text((LEFT, 42.0), Anchor::Start, &drawn);
+    svg.text((LEFT, 42.0), Anchor::Start, &setting.to_string());
     svg.text((LEFT, 60.0), Anchor::Start, "bars: means over mini-batches; whiskers: 5th to 95th percentile");
     for (i, panel) in PANELS.iter().enumerate() {
         let top = TOP + i as f64 * (PANEL_HEIGHT + BETWEEN_PANELS);

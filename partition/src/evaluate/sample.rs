@@ -1,7 +1,7 @@
 //! The mini-batch that one rank alone would sample: what all ranks sample together.
 
 use gsplit_kernels::schedule::{Fanouts, layer_key};
-use gsplit_kernels::{EdgeIds, Graph, SampledLayer, Sampler, Uniform};
+use gsplit_kernels::{Draw, EdgeIds, Graph, SampledLayer, Sampler};
 
 use crate::Result;
 
@@ -51,7 +51,7 @@ impl MiniBatch {
         sampler.start(seeds);
         for (depth, fanout) in (0..).zip(fanouts.iter()) {
             let (key, mut csc) = (layer_key(seed, epoch, step, depth), SampledLayer::default());
-            sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
+            sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
             layers.push(Layer { csc, mixed: sampler.mixed().to_vec() });
         }
         Ok(Self { layers })

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, StreamKey, Uniform};
+use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler, StreamKey};
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
 use super::schedule::{Size, measure};
@@ -14,7 +14,7 @@ use crate::tests::{Fixture, communities, options, random_graph};
 use crate::{Error, Method, Weights, partition};
 
 fn setting(fanouts: &str, batch_size: u64, batches: u32, seed: u64) -> Setting {
-    Setting { fanouts: fanouts.parse().unwrap(), batch_size, batches, seed }
+    Setting { fanouts: fanouts.parse().unwrap(), batch_size, batches, seed, draw_by: None }
 }
 
 fn graph(dataset: &Dataset) -> Graph<'_> {
@@ -54,7 +54,7 @@ fn edges_of(graph: &Graph<'_>, frontier: &BTreeSet<u32>, fanout: Fanout, key: &S
     for &v in frontier {
         let (mut sampler, mut sampled) = (Sampler::new(1), SampledLayer::default());
         sampler.start(&[v]);
-        sampler.layer(graph, &Uniform::new(fanout), key, EdgeIds::Keep, &mut sampled).unwrap();
+        sampler.layer(graph, &Draw::new(fanout), key, EdgeIds::Keep, &mut sampled).unwrap();
         edges.extend(sampled.edges.iter().map(|&e| (graph.indices[e as usize], v)));
     }
     edges
@@ -256,7 +256,7 @@ fn expectations_are_those_of_the_stored_report() {
         let choices = [(Method::Metis, Some(Weights::Presampled)), (Method::Hash, None)];
         let maps: Vec<PartitionMap> =
             choices.into_iter().map(|choice| stored(&dataset, Some(&presample), choice, 2)).collect();
-        let defaults = Options { batches: 6, fanouts: None, batch_size: None, seed: None };
+        let defaults = Options { batches: 6, fanouts: None, batch_size: None, seed: None, draw_by: None };
         let setting = defaults.setting(Some(&presample)).unwrap();
         assert_eq!(setting, self::setting("5,5", 10, 6, 1));
         let evaluation = evaluate(&dataset, &maps, Some(&presample), &setting, &NoProgress).unwrap();
@@ -296,7 +296,8 @@ fn differential_one_thread_and_four_agree() {
 fn bad_input_is_one_clear_line() {
     let fixture = communities(2, 20);
     let dataset = fixture.dataset();
-    let wanted = Options { batches: 5, fanouts: Some("3".parse().unwrap()), batch_size: Some(4), seed: None };
+    let wanted =
+        Options { batches: 5, fanouts: Some("3".parse().unwrap()), batch_size: Some(4), seed: None, draw_by: None };
     let cases = [
         (Options { fanouts: None, ..wanted.clone() }, "--fanouts"),
         (Options { batch_size: None, ..wanted.clone() }, "--batch-size: no presample"),

@@ -72,7 +72,7 @@ impl Fixture {
     }
 
     fn save_presample(&self, dataset: &Dataset, counters: Counters) -> Presample {
-        let config = PresampleConfig { fanouts: "5,5".into(), batch_size: 10, epochs: 1, seed: 0 };
+        let config = PresampleConfig { fanouts: "5,5".into(), batch_size: 10, epochs: 1, seed: 0, draw_by: None };
         Presample::save(dataset, "test", config, 10, &counters, true).unwrap()
     }
 }

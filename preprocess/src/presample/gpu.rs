@@ -88,7 +88,7 @@ fn count_from(
             for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
                 let key = layer_key(options.seed, epoch, step, depth);
                 let edges = DeviceEdgeIds::Count(&mut counters);
-                sampler.layer(graph, &DeviceDraw::uniform(fanout), &key, edges)?;
+                sampler.layer(graph, &DeviceDraw::new(fanout), &key, edges)?;
                 sizes.push(sampler.mixed().len());
             }
             counters.count_vertices(sampler.mixed(), &sizes)?;

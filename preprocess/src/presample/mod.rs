@@ -14,7 +14,7 @@ mod gpu;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
-use gsplit_kernels::{CounterParts, Counters, EdgeIds, Gpu, Graph, SampledLayer, Sampler, Uniform};
+use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, Gpu, Graph, SampledLayer, Sampler};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key};
 
@@ -36,21 +36,28 @@ pub struct Options {
     /// Seed of all draws
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Draw in-neighbours with probabilities that grow with this edge column, as `weight`, without replacement; edges of 0 never
+    /// [default: all alike]
+    #[arg(long, value_name = "COLUMN")]
+    pub draw_by: Option<String>,
 }
 
 impl Options {
     /// The key under which the counters are stored unless another is asked for, as `f15-10-5_b1024_e10_s0`.
     pub fn default_key(&self) -> String {
         let fanouts = self.fanouts.to_string().replace(',', "-");
-        format!("f{fanouts}_b{}_e{}_s{}", self.batch_size, self.epochs, self.seed)
+        let by = self.draw_by.as_ref().map(|column| format!("_by-{column}")).unwrap_or_default();
+        format!("f{fanouts}_b{}_e{}_s{}{by}", self.batch_size, self.epochs, self.seed)
     }
 
-    fn config(&self) -> PresampleConfig {
+    /// These options as they are stored with the counters.
+    pub fn config(&self) -> PresampleConfig {
         PresampleConfig {
             fanouts: self.fanouts.to_string(),
             batch_size: self.batch_size,
             epochs: self.epochs,
             seed: self.seed,
+            draw_by: self.draw_by.clone(),
         }
     }
 
@@ -90,6 +97,9 @@ pub fn presample(
     progress: &dyn Progress,
 ) -> Result<Outcome> {
     options.check()?;
+    if options.draw_by.is_some() && gpu.is_some() {
+        return Err(Error::Option("--draw-by is for --device cpu: leave one of them out".into()));
+    }
     let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
         staging::tidy(&Presample::target(dataset, &key));
@@ -133,7 +143,11 @@ fn count(
     }
     let topology = dataset.topology();
     topology.check_indices()?;
-    let graph = Graph::new(topology.indptr(), topology.indices())?;
+    let weights = options.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+    let mut graph = Graph::new(topology.indptr(), topology.indices())?;
+    if let Some(weights) = &weights {
+        graph = graph.with_weights(weights)?;
+    }
     let num_batches = train.len().div_ceil(options.batch_of(train.len())) as u64 * u64::from(options.epochs);
 
     let placed = gpu.map(|gpu| Topology::choose(gpu, &graph).map(|topology| (gpu, topology))).transpose()?;
@@ -176,7 +190,7 @@ fn count_batch(
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
         let key = layer_key(options.seed, epoch, step, depth);
-        sampler.layer(graph, &Uniform::new(fanout), &key, EdgeIds::Count(counters), &mut layer)?;
+        sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Count(counters), &mut layer)?;
         sizes.push(sampler.mixed().len());
     }
     Ok(counters.count_vertices(sampler.mixed(), &sizes)?)

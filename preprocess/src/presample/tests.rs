@@ -24,7 +24,7 @@ fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
 }
 
 fn options(fanouts: &str, batch_size: u64) -> Options {
-    Options { fanouts: fanouts.parse().unwrap(), batch_size, epochs: 3, seed: 5 }
+    Options { fanouts: fanouts.parse().unwrap(), batch_size, epochs: 3, seed: 5, draw_by: None }
 }
 
 fn counters(dataset: &Dataset, options: &Options) -> (gsplit_store::Counters, u64) {
@@ -125,7 +125,7 @@ fn a_graph_that_does_not_fit_stays_in_host_memory_and_counters_must_fit() {
     let gpu = Gpu::under_test(0);
     let choose = |edges: u64| {
         let edges = vec![0; edges as usize];
-        Topology::choose(&gpu, &Graph { indptr: &[0, edges.len() as u64], indices: &edges })
+        Topology::choose(&gpu, &Graph::new(&[0, edges.len() as u64], &edges).unwrap())
     };
     assert_eq!(choose(50 << 20).unwrap(), Topology::OnDevice);
     assert_eq!(choose(150 << 20).unwrap(), Topology::InHostMemory);

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 use gsplit_kernels::{
     Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceOwners,
-    DeviceSampler, DeviceSlice, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, Uniform,
-    concat_on_device, select_on_device,
+    DeviceSampler, DeviceSlice, Draw, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, concat_on_device,
+    select_on_device,
 };
 use rayon::prelude::*;
 
@@ -140,7 +140,7 @@ impl<'a> BatchSampler<'a> {
         match &mut self.how {
             How::Host { sampler, graph } => {
                 let mut csc = gsplit_kernels::SampledLayer::default();
-                let mut draw = Uniform::new(fanout);
+                let mut draw = Draw::new(fanout);
                 if let Some(Excluded::Host(excluded)) = excluded {
                     draw = draw.without(excluded);
                 }
@@ -165,7 +165,7 @@ impl<'a> BatchSampler<'a> {
                 Ok((SampledLayer { frontier, replicated, edges, read, exchange }, below))
             }
             How::Device { gpu, sampler, there } => {
-                let mut draw = DeviceDraw::uniform(fanout);
+                let mut draw = DeviceDraw::new(fanout);
                 if let Some(Excluded::Device(excluded)) = excluded {
                     draw = draw.without(excluded);
                 }

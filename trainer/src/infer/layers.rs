@@ -19,7 +19,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gsplit_kernels::{EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey, Uniform};
+use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey};
 use gsplit_store::Stage;
 
 use super::Team;
@@ -281,7 +281,7 @@ impl<T: Cell> Worker<'_, T> {
     fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
         let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledLayer::default());
         sampler.start(frontier);
-        sampler.layer(&self.graph, &Uniform::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
+        sampler.layer(&self.graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
         let vertices = sampler.mixed();
         let (place, input) = (self.model.place(), self.model.input());
         let rows = match self.below {

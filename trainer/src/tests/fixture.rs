@@ -222,6 +222,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         split_layers: None,
         groups: 1,
         device: Device::Cpu,
+        draw_by: None,
         partition: None,
         model: ModelConfig {
             kind: model,

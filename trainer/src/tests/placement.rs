@@ -21,7 +21,7 @@ use crate::{RowPlacement, RunOptions, Summary, train};
 fn store_presample(dataset: &Dataset, key: &str, fanouts: &str, input: Vec<u32>) {
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let counters = Counters { input, appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
-    let config = PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0 };
+    let config = PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0, draw_by: None };
     Presample::save(dataset, key, config, 1, &counters, true).unwrap();
 }
 

@@ -116,7 +116,7 @@ impl<'a> Source<'_, 'a> {
 
     /// For each GPU, with copies of owners, and of others as asked for.
     fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<OnGpu>> {
-        let Graph { indptr: starts, indices: sources } = self.graph();
+        let Graph { indptr: starts, indices: sources, .. } = self.graph();
         let copies = |(gpu, _): (&Gpu, u64)| {
             let there = OnGpu {
                 indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
@@ -250,7 +250,7 @@ impl<'a> Source<'_, 'a> {
     /// Pinned where it lies, else in a copy.
     fn pinned_graph(&self) -> Result<Pinned<'a>> {
         let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(Pinned::default()) };
-        let Graph { indptr, indices } = self.graph();
+        let Graph { indptr, indices, .. } = self.graph();
         let (indptr, indices) = match (gpu.map_host(indptr), gpu.map_host(indices)) {
             (Ok(indptr), Ok(indices)) => (indptr, indices),
             (Err(error), _) | (_, Err(error)) => {

@@ -101,8 +101,13 @@ impl<'a> Topology<'a> {
             };
         }
         let found = match asked {
-            TopologyPlace::Auto => source.best()?,
             TopologyPlace::Host => source.on_host(),
+            TopologyPlace::Auto if job.graph.weights().is_some() => source.on_host(),
+            _ if job.graph.weights().is_some() => {
+                let problem = "the host alone draws by weight: pass --topology host, or leave --draw-by out";
+                return Err(Error::Option(format!("--topology {asked}: {problem}")));
+            }
+            TopologyPlace::Auto => source.best()?,
             TopologyPlace::Part if job.frontiers.map_of_all().is_none() => {
                 let problem = "--topology part is for --parallelism split, where a rank samples its own vertices alone: \
                                pass another place, or `auto`";

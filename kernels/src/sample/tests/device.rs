@@ -5,7 +5,7 @@ mod tiers;
 
 use super::*;
 use crate::cuda::{Gpu, GpuError};
-use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler, DeviceWeights};
+use crate::sample::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceSampler};
 use crate::{CounterParts, DeviceCounters, KernelError};
 
 /// A table of a word for each vertex, and a hash table.
@@ -69,7 +69,7 @@ impl Both {
 }
 
 /// A layer of `draw` on the host.
-fn on_host<'a>(graph: Graph<'a>, draw: impl Draw + 'a) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledLayer) + 'a {
+fn on_host<'a>(graph: Graph<'a>, draw: Draw<'a>) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledLayer) + 'a {
     move |sampler, key, layer| sampler.layer(&graph, &draw, key, EdgeIds::Keep, layer).unwrap()
 }
 
@@ -80,9 +80,9 @@ fn differential_every_fanout() {
             let both = Both::new(i, topology(i as u64, 300));
             let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
             sampler.direct_up_to(direct);
-            let host = on_host(both.graph(), Uniform::new(fanout));
+            let host = on_host(both.graph(), Draw::new(fanout));
             let seeds: Vec<u32> = (0..300).rev().step_by(2).collect();
-            both.compare(&mut sampler, &seeds, &[(&host, DeviceDraw::uniform(fanout))], &format!("{fanout}, {direct}"));
+            both.compare(&mut sampler, &seeds, &[(&host, DeviceDraw::new(fanout))], &format!("{fanout}, {direct}"));
         }
     }
 }
@@ -100,16 +100,16 @@ fn differential_batches_of_one_sampler_after_another() {
             let seeds = crate::permute(both.indptr.len() as u32 - 1, &StreamKey { step: step as u32, ..KEY });
             let seeds = &seeds[..seeds.len().min([20, 3, 0, 1][step % 4])];
             let fanouts = [5, 20, 3].map(Fanout::Take);
-            let hosts = fanouts.map(|fanout| on_host(both.graph(), Uniform::new(fanout)));
+            let hosts = fanouts.map(|fanout| on_host(both.graph(), Draw::new(fanout)));
             let [a, b, c] = &hosts;
-            let [x, y, z] = fanouts.map(DeviceDraw::uniform);
+            let [x, y, z] = fanouts.map(DeviceDraw::new);
             both.compare(&mut sampler, seeds, &[(a, x), (b, y), (c, z)], &format!("order {order}, step {step}"));
         }
     }
 }
 
 #[test]
-fn differential_with_replacement_and_without_excluded_edges() {
+fn differential_without_excluded_edges() {
     for (i, fanout) in [1, 7, 16, 20, 40, 90].map(Fanout::Take).into_iter().chain([Fanout::All]).enumerate() {
         let both = Both::new(i, topology(i as u64, 80));
         let seeds: Vec<u32> = (0..80).collect();
@@ -119,89 +119,11 @@ fn differential_with_replacement_and_without_excluded_edges() {
             let excluded = (0..both.indices.len() as u64).filter(|_| draws.below(share) == 0).collect();
             let excluded = ExcludedEdges::new(excluded);
             let on_device = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
-            let (host, device) = (Uniform::new(fanout), DeviceDraw::uniform(fanout));
-            let with = on_host(both.graph(), host.with_replacement());
-            both.compare(&mut sampler, &seeds, &[(&with, device.with_replacement())], &format!("{fanout}, repeatedly"));
+            let (host, device) = (Draw::new(fanout), DeviceDraw::new(fanout));
             let fewer = on_host(both.graph(), host.without(&excluded));
             both.compare(&mut sampler, &seeds, &[(&fewer, device.without(&on_device))], &format!("{fanout} of fewer"));
-            let fewer = on_host(both.graph(), host.with_replacement().without(&excluded));
-            let draw = device.with_replacement().without(&on_device);
-            both.compare(&mut sampler, &seeds, &[(&fewer, draw)], &format!("{fanout} of fewer, repeatedly"));
         }
     }
-}
-
-#[test]
-fn differential_weighted() {
-    for (i, fanout) in [1, 15, 300].map(Fanout::Take).into_iter().chain([Fanout::All]).enumerate() {
-        let both = Both::new(i, topology(i as u64, 40));
-        let seeds: Vec<u32> = (0..40).rev().collect();
-        let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
-        let edges = both.indices.len() as u32;
-        let key = StreamKey::new(i as u64, Stream::Generate);
-        let random: Vec<[u32; 4]> = (0..edges).map(|edge| key.block(edge, 0)).collect();
-        // Any size, many of them 0, and a few that outweigh all others.
-        let weights: Vec<f32> = random.iter().map(|x| f32::from_bits(x[0] % 0x7F80_0000) * (x[1] % 3) as f32).collect();
-        let weights: Vec<f32> = weights.into_iter().map(|x| if x.is_finite() { x } else { 1.0 }).collect();
-        let even: Vec<i64> = random.iter().map(|x| i64::from(x[2] % 4)).collect();
-        let excluded = ExcludedEdges::new(
-            (0..u64::from(edges)).filter(|&edge| random[edge as usize][3].is_multiple_of(4)).collect(),
-        );
-        let left_out = DeviceExcludedEdges::new(&both.gpu, &excluded).unwrap();
-        let wild = DeviceWeights::new(&both.gpu, &weights).unwrap();
-        let tame = DeviceWeights::new(&both.gpu, &even).unwrap();
-        let compare = |sampler: &mut _, host: OnHost<'_>, draw, what| {
-            both.compare(sampler, &seeds, &[(host, draw)], &format!("{fanout}, {what}"));
-        };
-        let (host, draw) = (Weighted::new(fanout, &weights), DeviceDraw::weighted(fanout, &wild));
-        compare(&mut sampler, &on_host(both.graph(), host), draw, "wild");
-        compare(&mut sampler, &on_host(both.graph(), host.without(&excluded)), draw.without(&left_out), "of fewer");
-        compare(&mut sampler, &on_host(both.graph(), host.with_replacement()), draw.with_replacement(), "repeatedly");
-        let (host, draw) = (Weighted::new(fanout, &even), DeviceDraw::weighted(fanout, &tame));
-        compare(&mut sampler, &on_host(both.graph(), host), draw, "tame");
-        let (host, draw) = (host.with_replacement().without(&excluded), draw.with_replacement().without(&left_out));
-        compare(&mut sampler, &on_host(both.graph(), host), draw, "tame, of fewer, repeatedly");
-    }
-}
-
-#[test]
-fn differential_weighted_hub_of_more_edges_than_a_sequence_has_words() {
-    let degree = (1u64 << 18) + 700;
-    let both = Both::new(1, (vec![0, degree, degree], (0..degree).map(|i| (i % 2) as u32).collect()));
-    // The last edges, whose words are of a further sequence, win most.
-    let weights: Vec<f32> = (0..degree).map(|edge| if edge < 1 << 18 { 1.0 } else { 1000.0 }).collect();
-    let on_device = DeviceWeights::new(&both.gpu, &weights).unwrap();
-    let (host, draw) = (Weighted::new(Fanout::Take(40), &weights), DeviceDraw::weighted(Fanout::Take(40), &on_device));
-    let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
-    both.compare(&mut sampler, &[0], &[(&on_host(both.graph(), host), draw)], "once each");
-    let (host, draw) = (host.with_replacement(), draw.with_replacement());
-    both.compare(&mut sampler, &[0], &[(&on_host(both.graph(), host), draw)], "repeatedly");
-}
-
-#[test]
-fn weights_that_are_none_are_refused() {
-    let both = Both::new(3, (vec![0, 3, 5000], vec![0; 5000]));
-    let gpu = &both.gpu;
-    let (indptr, indices) = (gpu.upload(&both.indptr).unwrap(), gpu.upload(&both.indices).unwrap());
-    let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
-    let mut sampler = DeviceSampler::new(gpu).unwrap();
-    for (edge, got) in [(1, -1.0), (2, f32::NAN), (4000, f32::INFINITY)] {
-        let mut weights = vec![1f32; 5000];
-        weights[edge] = got;
-        let weights = DeviceWeights::new(gpu, &weights).unwrap();
-        for draw in [DeviceDraw::weighted(Fanout::Take(2), &weights), DeviceDraw::weighted(Fanout::All, &weights)] {
-            for draw in [draw, draw.with_replacement()] {
-                sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
-                let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err().to_string();
-                assert!(error.contains(&format!("edge {edge}:")) && error.contains("finite"), "{error}");
-            }
-        }
-    }
-    let short = DeviceWeights::new(gpu, &[1f32]).unwrap();
-    sampler.start(gpu.upload(&[0]).unwrap().slice()).unwrap();
-    let draw = DeviceDraw::weighted(Fanout::Take(2), &short);
-    let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err();
-    assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");
 }
 
 /// Vertex 0 has more than 2^20 in-edges, vertex 1 one, the others none.
@@ -215,9 +137,9 @@ fn hub() -> (Vec<u64>, Vec<u32>) {
 fn differential_hubs() {
     for (i, fanout) in [Fanout::Take(15), Fanout::Take(300), Fanout::Take(5000), Fanout::All].into_iter().enumerate() {
         let both = Both::new(i, hub());
-        let host = on_host(both.graph(), Uniform::new(fanout));
+        let host = on_host(both.graph(), Draw::new(fanout));
         let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
-        both.compare(&mut sampler, &[5, 0, 1], &[(&host, DeviceDraw::uniform(fanout))], &format!("{fanout}"));
+        both.compare(&mut sampler, &[5, 0, 1], &[(&host, DeviceDraw::new(fanout))], &format!("{fanout}"));
     }
 }
 
@@ -227,8 +149,8 @@ fn differential_empty_frontiers_and_isolated_vertices() {
     let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
     for fanout in FANOUTS {
         for seeds in [&[][..], &[1, 0]] {
-            let host = on_host(both.graph(), Uniform::new(fanout));
-            both.compare(&mut sampler, seeds, &[(&host, DeviceDraw::uniform(fanout))], "nothing");
+            let host = on_host(both.graph(), Draw::new(fanout));
+            both.compare(&mut sampler, seeds, &[(&host, DeviceDraw::new(fanout))], "nothing");
         }
     }
 }
@@ -251,9 +173,9 @@ fn differential_counts_while_drawing() {
             let (mut sizes, mut layer) = (vec![12], SampledLayer::default());
             for (depth, fanout) in [Fanout::Take(9), Fanout::Take(40), Fanout::All].into_iter().enumerate() {
                 let key = StreamKey { layer: depth as u8, step, ..KEY };
-                host.layer(&graph, &Uniform::new(fanout), &key, EdgeIds::Count(&mut expected), &mut layer).unwrap();
+                host.layer(&graph, &Draw::new(fanout), &key, EdgeIds::Count(&mut expected), &mut layer).unwrap();
                 let ids = DeviceEdgeIds::Count(&mut counters);
-                let found = sampler.layer(&on_device, &DeviceDraw::uniform(fanout), &key, ids).unwrap();
+                let found = sampler.layer(&on_device, &DeviceDraw::new(fanout), &key, ids).unwrap();
                 assert!(found.edges.is_none());
                 sizes.push(host.mixed().len());
             }
@@ -277,17 +199,17 @@ fn bad_input_is_refused_and_the_sampler_goes_on() {
         for fanout in [Fanout::Take(5), Fanout::Take(40), Fanout::All] {
             let mut error = |seeds: &[u32]| {
                 sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
-                sampler.layer(&graph, &DeviceDraw::uniform(fanout), &KEY, DeviceEdgeIds::Drop).unwrap_err()
+                sampler.layer(&graph, &DeviceDraw::new(fanout), &KEY, DeviceEdgeIds::Drop).unwrap_err()
             };
             for vertex in [100, u32::MAX] {
                 let expected = KernelError::VertexOutOfRange { vertex, num_vertices: 100 };
                 assert_eq!(error(&[3, vertex]), GpuError::Input(expected));
             }
             assert_eq!(error(&[4, 3, 5, 3]), GpuError::Input(KernelError::RepeatedVertex { vertex: 3 }));
-            let host = on_host(both.graph(), Uniform::new(fanout));
-            both.compare(&mut sampler, &[5, 3], &[(&host, DeviceDraw::uniform(fanout))], "after an error");
+            let host = on_host(both.graph(), Draw::new(fanout));
+            both.compare(&mut sampler, &[5, 3], &[(&host, DeviceDraw::new(fanout))], "after an error");
         }
-        let draw = DeviceDraw::uniform(Fanout::Take(0));
+        let draw = DeviceDraw::new(Fanout::Take(0));
         let error = sampler.layer(&graph, &draw, &KEY, DeviceEdgeIds::Drop).unwrap_err();
         assert_eq!(error, GpuError::Input(KernelError::Fanout { got: "0".to_owned() }));
     }
@@ -301,7 +223,7 @@ fn damaged_graphs_are_refused() {
         let graph = DeviceGraph::new(&gpu, indptr.slice(), indices.slice())?;
         let mut sampler = DeviceSampler::new(&gpu)?;
         sampler.start(gpu.upload(seeds).unwrap().slice())?;
-        sampler.layer(&graph, &DeviceDraw::uniform(Fanout::Take(3)), &KEY, DeviceEdgeIds::Keep)
+        sampler.layer(&graph, &DeviceDraw::new(Fanout::Take(3)), &KEY, DeviceEdgeIds::Keep)
     };
     for indptr in [&[][..], &[1, 2], &[0, 3]] {
         let error = layer(indptr, &[0, 0], &[]).unwrap_err();
@@ -328,7 +250,7 @@ fn counters_of_another_graph_are_refused() {
         let mut sampler = DeviceSampler::new(&gpu).unwrap();
         sampler.start(gpu.upload(&[0]).unwrap().slice()).unwrap();
         let ids = DeviceEdgeIds::Count(&mut counters);
-        let error = sampler.layer(&graph, &DeviceDraw::uniform(Fanout::All), &KEY, ids).unwrap_err();
+        let error = sampler.layer(&graph, &DeviceDraw::new(Fanout::All), &KEY, ids).unwrap_err();
         assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");
     }
 }

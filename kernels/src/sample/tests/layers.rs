@@ -12,7 +12,7 @@ fn oracle_every_vertex_of_every_fanout() {
             let mut mixed = frontier.clone();
             let expected = oracle_layer(&graph, &mut mixed, fanout, &[], &KEY);
             let mut sampler = Sampler::tuned(3, tuning);
-            let sampled = layer(&mut sampler, &graph, &frontier, &Uniform::new(fanout), &KEY);
+            let sampled = layer(&mut sampler, &graph, &frontier, &Draw::new(fanout), &KEY);
             assert!(sampled == expected && sampler.mixed() == mixed, "seed {seed}, fanout {fanout}, {tuning:?}");
             for (i, &v) in frontier.iter().enumerate() {
                 let edges = edges_of(&sampled, i);
@@ -46,7 +46,7 @@ fn oracle_batches_of_one_sampler_after_another() {
                     let key = StreamKey { layer: depth as u8, ..key };
                     let mut expected = oracle_layer(&graph, &mut mixed, Fanout::Take(fanout), &[], &key);
                     let ids = if depth == 1 { EdgeIds::Drop } else { EdgeIds::Keep };
-                    sampler.layer(&graph, &Uniform::new(Fanout::Take(fanout)), &key, ids, &mut sampled).unwrap();
+                    sampler.layer(&graph, &Draw::new(Fanout::Take(fanout)), &key, ids, &mut sampled).unwrap();
                     if depth == 1 {
                         expected.edges.clear();
                     }
@@ -73,17 +73,17 @@ fn oracle_excluded_edges_are_never_drawn_and_cost_no_other() {
             let mut mixed = frontier.clone();
             let expected = oracle_layer(&graph, &mut mixed, fanout, &excluded, &KEY);
             let mut sampler = Sampler::tuned(2, tuning);
-            let sampled = layer(&mut sampler, &graph, &frontier, &Uniform::new(fanout).without(&set), &KEY);
+            let sampled = layer(&mut sampler, &graph, &frontier, &Draw::new(fanout).without(&set), &KEY);
             assert!(sampled == expected && sampler.mixed() == mixed, "seed {seed}, fanout {fanout}");
         }
     }
     let (all, none) = (ExcludedEdges::new((0..graph.num_edges() as u64).collect()), ExcludedEdges::default());
     let mut sampler = Sampler::new(1);
     for fanout in FANOUTS {
-        let draw = Uniform::new(fanout);
+        let draw = Draw::new(fanout);
         assert_eq!(layer(&mut sampler, &graph, &frontier, &draw.without(&all), &KEY).num_edges(), 0);
-        let without_replacement = layer(&mut sampler, &graph, &frontier, &draw, &KEY);
-        assert_eq!(layer(&mut sampler, &graph, &frontier, &draw.without(&none), &KEY), without_replacement);
+        let whole = layer(&mut sampler, &graph, &frontier, &draw, &KEY);
+        assert_eq!(layer(&mut sampler, &graph, &frontier, &draw.without(&none), &KEY), whole);
     }
 }
 
@@ -92,7 +92,8 @@ fn order_and_company_of_the_frontier_change_nothing() {
     let (indptr, indices) = topology(10, 700);
     let graph = Graph::new(&indptr, &indices).unwrap();
     let weights: Vec<f32> = (0..indices.len()).map(|i| (i % 7) as f32).collect();
-    fn check(graph: &Graph<'_>, draw: &impl Draw) {
+    fn check(graph: &Graph<'_>) {
+        let draw = &Draw::new(Fanout::Take(6));
         let mut sampler = Sampler::tuned(4, TUNINGS[0]);
         let all: Vec<u32> = (0..700).collect();
         let whole = layer(&mut sampler, graph, &all, draw, &KEY);
@@ -105,10 +106,8 @@ fn order_and_company_of_the_frontier_change_nothing() {
             }
         }
     }
-    check(&graph, &Uniform::new(Fanout::Take(6)));
-    check(&graph, &Uniform::new(Fanout::Take(6)).with_replacement());
-    check(&graph, &Weighted::new(Fanout::Take(6), &weights));
-    check(&graph, &Weighted::new(Fanout::Take(6), &weights).with_replacement());
+    check(&graph);
+    check(&graph.with_weights(&weights).unwrap());
 }
 
 #[test]
@@ -123,7 +122,7 @@ fn every_part_of_the_key_changes_the_sample() {
         StreamKey { step: 0, ..KEY },
         StreamKey { layer: 0, ..KEY },
     ];
-    let draw = Uniform::new(Fanout::Take(5));
+    let draw = Draw::new(Fanout::Take(5));
     let samples = keys.map(|key| layer(&mut Sampler::new(1), &graph, &frontier, &draw, &key).edges);
     for (i, a) in samples.iter().enumerate() {
         assert!(samples[..i].iter().all(|b| a != b));
@@ -136,7 +135,7 @@ fn fixed_result() {
     // program.
     let (indptr, indices) = ([0, 1000, 1010], vec![0; 1010]);
     let graph = Graph::new(&indptr, &indices).unwrap();
-    let sampled = layer(&mut Sampler::new(1), &graph, &[0, 1], &Uniform::new(Fanout::Take(4)), &KEY);
+    let sampled = layer(&mut Sampler::new(1), &graph, &[0, 1], &Draw::new(Fanout::Take(4)), &KEY);
     assert_eq!(sampled.indptr, [0, 4, 8]);
     assert_eq!(sampled.edges, [27, 31, 471, 512, 1003, 1005, 1007, 1009]);
     assert_eq!(sampled.local, [0; 8]);
@@ -147,13 +146,12 @@ fn empty_frontiers_and_isolated_vertices() {
     let graph = Graph::new(&[0, 0, 0], &[]).unwrap();
     for (fanout, tuning) in FANOUTS.into_iter().flat_map(|fanout| TUNINGS.map(|tuning| (fanout, tuning))) {
         let mut sampler = Sampler::tuned(2, tuning);
-        for draw in [Uniform::new(fanout), Uniform::new(fanout).with_replacement()] {
-            let nothing = layer(&mut sampler, &graph, &[], &draw, &KEY);
-            assert_eq!(nothing, SampledLayer { indptr: vec![0], ..SampledLayer::default() });
-            let isolated = layer(&mut sampler, &graph, &[1, 0], &draw, &KEY);
-            assert_eq!(isolated, SampledLayer { indptr: vec![0; 3], ..SampledLayer::default() });
-            assert_eq!((isolated.num_vertices(), sampler.mixed()), (2, &[1, 0][..]));
-        }
+        let draw = Draw::new(fanout);
+        let nothing = layer(&mut sampler, &graph, &[], &draw, &KEY);
+        assert_eq!(nothing, SampledLayer { indptr: vec![0], ..SampledLayer::default() });
+        let isolated = layer(&mut sampler, &graph, &[1, 0], &draw, &KEY);
+        assert_eq!(isolated, SampledLayer { indptr: vec![0; 3], ..SampledLayer::default() });
+        assert_eq!((isolated.num_vertices(), sampler.mixed()), (2, &[1, 0][..]));
     }
 }
 
@@ -176,7 +174,7 @@ fn oracle_counts_while_drawing() {
         sampler.start(seeds);
         for (depth, fanout) in [15, 100].into_iter().enumerate() {
             let key = StreamKey { layer: depth as u8, ..key };
-            let draw = Uniform::new(Fanout::Take(fanout));
+            let draw = Draw::new(Fanout::Take(fanout));
             sampler.layer(&graph, &draw, &key, EdgeIds::Count(&mut counters), &mut sampled).unwrap();
             assert!(sampled.edges.is_empty());
             sizes.push(sampler.mixed().len());

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::*;
 use crate::count::Counters;
 use crate::philox::{Draws, Stream};
-use crate::sample::{ExcludedEdges, Fanout, Uniform, Weight, Weighted};
+use crate::sample::{ExcludedEdges, Fanout};
 
 const KEY: StreamKey = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Sample, layer: 1 };
 
@@ -96,13 +96,7 @@ fn oracle_layer(
 }
 
 /// One layer from `frontier`, with the ids of its edges.
-fn layer(
-    sampler: &mut Sampler,
-    graph: &Graph<'_>,
-    frontier: &[u32],
-    draw: &impl Draw,
-    key: &StreamKey,
-) -> SampledLayer {
+fn layer(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32], draw: &Draw<'_>, key: &StreamKey) -> SampledLayer {
     let mut layer = SampledLayer::default();
     sampler.start(frontier);
     sampler.layer(graph, draw, key, EdgeIds::Keep, &mut layer).unwrap();
@@ -114,13 +108,13 @@ fn edges_of(layer: &SampledLayer, i: usize) -> &[u64] {
     &layer.edges[layer.indptr[i] as usize..layer.indptr[i + 1] as usize]
 }
 
-/// Samples of one vertex with `degree` in-edges in `trials` different steps.
-fn trials(degree: u64, draw: &impl Draw, trials: u32) -> impl Iterator<Item = Vec<u64>> {
+/// Samples of one vertex with `degree` in-edges, all alike or of `weights`, in `trials` different steps.
+fn trials(degree: u64, weights: Option<&[f32]>, draw: Draw<'_>, trials: u32) -> impl Iterator<Item = Vec<u64>> {
     let (indptr, indices) = ([0, degree], vec![0; degree as usize]);
     let mut sampler = Sampler::new(1);
     (0..trials).map(move |step| {
-        let graph = Graph::new(&indptr, &indices).unwrap();
-        layer(&mut sampler, &graph, &[0], draw, &StreamKey { step, ..KEY }).edges
+        let graph = Graph { weights, ..Graph::new(&indptr, &indices).unwrap() };
+        layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }).edges
     })
 }
 

@@ -7,7 +7,7 @@ fn every_edge_is_equally_likely() {
     // One case for each way in which picks are kept apart.
     for (degree, fanout) in [(6, 3), (64, 15), (65, 15), (300, 16), (1100, 10), (3000, 16), (100, 40), (200, 90)] {
         let mut counts = vec![0f64; degree as usize];
-        for edges in trials(degree, &Uniform::new(Fanout::Take(fanout)), 4000) {
+        for edges in trials(degree, None, Draw::new(Fanout::Take(fanout)), 4000) {
             edges.iter().for_each(|&edge| counts[edge as usize] += 1.0);
         }
         let (d, k) = (degree as f64, f64::from(fanout));
@@ -20,42 +20,25 @@ fn every_edge_is_equally_likely() {
 #[test]
 fn every_subset_is_equally_likely() {
     let mut counts: HashMap<Vec<u64>, f64> = HashMap::new();
-    trials(6, &Uniform::new(Fanout::Take(3)), 20_000).for_each(|edges| *counts.entry(edges).or_default() += 1.0);
+    trials(6, None, Draw::new(Fanout::Take(3)), 20_000).for_each(|edges| *counts.entry(edges).or_default() += 1.0);
     assert_eq!(counts.len(), 20);
     let chi2: f64 = counts.values().map(|c| (c - 1000.0).powi(2) / 1000.0).sum();
     assert!(chi2 < 48.0, "chi-square {chi2} with 19 degrees of freedom");
 }
 
 #[test]
-fn with_replacement_every_pick_is_from_all() {
-    for (degree, fanout) in [(6, 15), (50, 4), (2000, 30), (1, 3)] {
-        let mut counts = vec![0f64; degree as usize];
-        for edges in trials(degree, &Uniform::new(Fanout::Take(fanout)).with_replacement(), 4000) {
-            assert_eq!(edges.len(), fanout as usize, "never short, however few in-edges there are");
-            assert!(edges.is_sorted());
-            edges.iter().for_each(|&edge| counts[edge as usize] += 1.0);
-        }
-        let expected = vec![4000.0 * f64::from(fanout) / degree as f64; degree as usize];
-        chi_square(&format!("degree {degree}, fanout {fanout}"), &counts, &expected, 1.0);
-    }
-}
-
-#[test]
 fn the_edges_that_are_left_are_equally_likely() {
     let excluded = ExcludedEdges::new((0..100).filter(|edge| edge % 4 == 1).collect());
-    for (fanout, replace) in [(5, false), (20, false), (5, true)] {
-        let mut draw = Uniform::new(Fanout::Take(fanout)).without(&excluded);
-        if replace {
-            draw = draw.with_replacement();
-        }
+    for fanout in [5, 20] {
+        let draw = Draw::new(Fanout::Take(fanout)).without(&excluded);
         let mut counts = vec![0f64; 100];
-        for edges in trials(100, &draw, 4000) {
+        for edges in trials(100, None, draw, 4000) {
             assert_eq!(edges.len(), fanout as usize);
             edges.iter().for_each(|&edge| counts[edge as usize] += 1.0);
         }
         let left: Vec<f64> = (0..100).filter(|edge| edge % 4 != 1).map(|edge| counts[edge]).collect();
         assert_eq!(left.iter().sum::<f64>(), 4000.0 * f64::from(fanout), "no excluded edge is drawn");
-        let spread = if replace { 1.0 } else { (75.0 - f64::from(fanout)) / 74.0 };
+        let spread = (75.0 - f64::from(fanout)) / 74.0;
         chi_square("excluded", &left, &[4000.0 * f64::from(fanout) / 75.0; 75], spread);
     }
 }

@@ -9,7 +9,7 @@ fn bad_input_is_refused() {
         let error = |graph: &Graph<'_>, frontier: &[u32], fanout| {
             let mut sampler = Sampler::tuned(2, tuning);
             sampler.start(frontier);
-            let draw = Uniform::new(fanout);
+            let draw = Draw::new(fanout);
             sampler.layer(graph, &draw, &KEY, EdgeIds::Drop, &mut SampledLayer::default()).unwrap_err()
         };
         for vertex in [1, 64, u32::MAX] {
@@ -21,7 +21,7 @@ fn bad_input_is_refused() {
         assert_eq!(error(&graph, &[0], Fanout::Take(0)), KernelError::Fanout { got: "0".to_owned() });
         assert_eq!(error(&graph, &[0], Fanout::Take(u32::MAX)), KernelError::Fanout { got: u32::MAX.to_string() });
         // A graph whose edges are never read, so it need not have them.
-        let many = Graph { indptr: &[0, 1 << 31, 1 << 32, 1 << 34], indices: &[] };
+        let many = Graph { indptr: &[0, 1 << 31, 1 << 32, 1 << 34], indices: &[], weights: None };
         for (frontier, edges) in [(&[0u32, 1][..], 1 << 32), (&[2], (1 << 34) - (1 << 32))] {
             assert_eq!(error(&many, frontier, Fanout::All), KernelError::TooManyEdges { edges });
         }
@@ -32,7 +32,7 @@ fn bad_input_is_refused() {
 fn a_sampler_goes_on_after_an_error() {
     let (indptr, indices) = topology(30, 100);
     let graph = Graph::new(&indptr, &indices).unwrap();
-    let draw = Uniform::new(Fanout::Take(5));
+    let draw = Draw::new(Fanout::Take(5));
     for tuning in TUNINGS {
         let mut sampler = Sampler::tuned(2, tuning);
         for bad in [&[3, 100][..], &[3, 5, 3]] {
@@ -52,7 +52,7 @@ fn counters_of_another_graph_are_refused() {
         let mut sampler = Sampler::new(1);
         sampler.start(&[0]);
         let ids = EdgeIds::Count(&mut counters);
-        let error = sampler.layer(&graph, &Uniform::new(Fanout::All), &KEY, ids, &mut SampledLayer::default());
+        let error = sampler.layer(&graph, &Draw::new(Fanout::All), &KEY, ids, &mut SampledLayer::default());
         assert!(matches!(error, Err(KernelError::Length { .. })));
     }
 }

@@ -1,7 +1,5 @@
 //! Weighted draws.
 
-use half::{bf16, f16};
-
 use super::*;
 
 /// Probability of each set of `k` out of `weights` drawn one after another, each in proportion to what is left.
@@ -25,9 +23,10 @@ fn successive(weights: &[f64], k: usize) -> HashMap<Vec<u64>, f64> {
 #[test]
 fn oracle_sets_are_drawn_as_one_after_another() {
     let weights = [1.0, 4.0, 0.5, 2.0, 1.0, 8.0];
+    let as_f32 = weights.map(|weight| weight as f32);
     for k in [1, 2, 4] {
         let mut counts: HashMap<Vec<u64>, f64> = HashMap::new();
-        trials(6, &Weighted::new(Fanout::Take(k), &weights), 40_000)
+        trials(6, Some(&as_f32), Draw::new(Fanout::Take(k)), 40_000)
             .for_each(|edges| *counts.entry(edges).or_default() += 1.0);
         let (counts, expected): (Vec<f64>, Vec<f64>) = successive(&weights, k as usize)
             .into_iter()
@@ -39,28 +38,10 @@ fn oracle_sets_are_drawn_as_one_after_another() {
 }
 
 #[test]
-fn with_replacement_picks_follow_the_weights() {
-    let weights: Vec<f32> = (0..40).map(|i| [0.0, 1.0, 3.0, 0.25, 10.0][i % 5]).collect();
-    let excluded = ExcludedEdges::new(vec![4, 6]);
-    let mut counts = vec![0f64; 40];
-    for edges in trials(40, &Weighted::new(Fanout::Take(12), &weights).with_replacement().without(&excluded), 8000) {
-        assert!(edges.len() == 12 && edges.is_sorted());
-        edges.iter().for_each(|&edge| counts[edge as usize] += 1.0);
-    }
-    let weight = |edge: usize| if edge == 4 || edge == 6 { 0.0 } else { f64::from(weights[edge]) };
-    let total: f64 = (0..40).map(weight).sum();
-    let possible: Vec<usize> = (0..40).filter(|&edge| weight(edge) > 0.0).collect();
-    let counts: Vec<f64> = possible.iter().map(|&edge| counts[edge]).collect();
-    let expected: Vec<f64> = possible.iter().map(|&edge| 96_000.0 * weight(edge) / total).collect();
-    assert_eq!(counts.iter().sum::<f64>(), 96_000.0, "no other edge is drawn");
-    chi_square("with replacement", &counts, &expected, 1.0);
-}
-
-#[test]
 fn equal_weights_are_uniform() {
     let weights = vec![0.7f32; 300];
     let mut counts = vec![0f64; 300];
-    for edges in trials(300, &Weighted::new(Fanout::Take(20), &weights), 4000) {
+    for edges in trials(300, Some(&weights), Draw::new(Fanout::Take(20)), 4000) {
         assert!(edges.len() == 20 && edges.windows(2).all(|w| w[0] < w[1]));
         edges.iter().for_each(|&edge| counts[edge as usize] += 1.0);
     }
@@ -72,12 +53,13 @@ fn what_has_no_weight_is_not_drawn_and_costs_no_other() {
     let (indptr, indices) = topology(20, 200);
     let graph = Graph::new(&indptr, &indices).unwrap();
     let weights: Vec<f32> = (0..indices.len()).map(|i| [0.0, 1.0, 2.0][i % 3]).collect();
+    let graph = graph.with_weights(&weights).unwrap();
     let excluded = ExcludedEdges::new((0..indices.len() as u64).filter(|edge| edge % 4 == 0).collect());
     let frontier: Vec<u32> = (0..200).collect();
     for threads in [1, 2, 4, 8] {
         let mut sampler = Sampler::tuned(threads, TUNINGS[1]);
         for fanout in [Fanout::Take(5), Fanout::Take(70), Fanout::All] {
-            let draw = Weighted::new(fanout, &weights).without(&excluded);
+            let draw = Draw::new(fanout).without(&excluded);
             let sampled = layer(&mut sampler, &graph, &frontier, &draw, &KEY);
             assert_eq!(sampled, layer(&mut Sampler::new(1), &graph, &frontier, &draw, &KEY), "{threads} threads");
             for v in frontier.iter().copied() {
@@ -92,30 +74,13 @@ fn what_has_no_weight_is_not_drawn_and_costs_no_other() {
 }
 
 #[test]
-fn every_type_of_column_draws_alike() {
-    let (indptr, indices) = topology(21, 200);
-    let graph = Graph::new(&indptr, &indices).unwrap();
-    let frontier: Vec<u32> = (0..200).collect();
-    fn sample<W: Weight>(graph: &Graph<'_>, frontier: &[u32], convert: impl Fn(u8) -> W) -> SampledLayer {
-        let weights: Vec<W> = (0..graph.num_edges()).map(|i| convert((i % 11) as u8)).collect();
-        layer(&mut Sampler::new(2), graph, frontier, &Weighted::new(Fanout::Take(9), &weights), &KEY)
-    }
-    let expected = sample(&graph, &frontier, f32::from);
-    assert_eq!(sample(&graph, &frontier, f64::from), expected);
-    assert_eq!(sample(&graph, &frontier, f16::from), expected);
-    assert_eq!(sample(&graph, &frontier, bf16::from), expected);
-    assert_eq!(sample(&graph, &frontier, i64::from), expected);
-    assert_eq!(sample(&graph, &frontier, u32::from), expected);
-}
-
-#[test]
 fn hubs_with_more_edges_than_words_of_a_sequence() {
     // Beyond 2^18 words; the same sequence again would draw the same offsets in each stretch.
     let degree = 3 << 18;
     let weights = vec![1f32; degree];
     let mut thirds = [0f64; 3];
     let mut offsets = BTreeSet::new();
-    for edges in trials(degree as u64, &Weighted::new(Fanout::Take(100), &weights), 6) {
+    for edges in trials(degree as u64, Some(&weights), Draw::new(Fanout::Take(100)), 6) {
         edges.iter().for_each(|edge| thirds[(edge >> 18) as usize] += 1.0);
         offsets.extend(edges.iter().map(|edge| edge % (1 << 18)));
     }
@@ -130,15 +95,15 @@ fn unsuitable_weights_are_refused() {
     let error = |weights: &[f32], fanout| {
         let mut sampler = Sampler::new(2);
         sampler.start(&[0, 1]);
-        let draw = Weighted::new(fanout, weights);
-        sampler.layer(&graph, &draw, &KEY, EdgeIds::Drop, &mut SampledLayer::default()).unwrap_err()
+        let graph = graph.with_weights(weights)?;
+        sampler.layer(&graph, &Draw::new(fanout), &KEY, EdgeIds::Drop, &mut SampledLayer::default())
     };
     for (fanout, bad) in [Fanout::Take(1), Fanout::Take(3), Fanout::All]
         .into_iter()
         .flat_map(|f| [-1.0, f32::NAN, f32::INFINITY].map(|w| (f, w)))
     {
-        let line = error(&[1.0, 1.0, bad, 1.0], fanout).to_string();
+        let line = error(&[1.0, 1.0, bad, 1.0], fanout).unwrap_err().to_string();
         assert!(line.contains("edge 2") && line.contains("finite number"), "{line}");
     }
-    assert!(matches!(error(&[1.0; 3], Fanout::All), KernelError::Length { expected: 4, got: 3, .. }));
+    assert!(matches!(error(&[1.0; 3], Fanout::All), Err(KernelError::Length { expected: 4, got: 3, .. })));
 }

@@ -46,7 +46,7 @@ fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
 }
 
 /// Tests that take long because of their kernels, which others launch too.
-const LONG: [&str; 11] = [
+const LONG: [&str; 9] = [
     "attention_over_rounded_rows",
     "counts_and_hubs_of_a_tier",
     "dynamic_attention",
@@ -56,8 +56,6 @@ const LONG: [&str; 11] = [
     "shares_sums",
     "sums_and_gradients",
     "sums_of_rounded_rows",
-    "weighted",
-    "with_replacement",
 ];
 
 #[test]

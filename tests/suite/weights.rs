@@ -1,0 +1,136 @@
+//! In-neighbours drawn by the weights of edges, from conversion to training.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use gsplit_store::{Dataset, Presample};
+
+use crate::support::{fails, json, losses, ok};
+
+/// In-edges of every vertex: how many of which weight.
+const WEIGHTS: [(usize, u32); 3] = [(5, 4), (4, 1), (3, 0)];
+const VERTICES: usize = 400;
+
+/// A dataset `ds` in `folder` of vertices with the same weights each, of four classes in a ring.
+fn weighted(folder: &Path) {
+    let mut edges = "source,target,weight\n".to_string();
+    for v in 0..VERTICES {
+        let weights = WEIGHTS.iter().flat_map(|&(count, weight)| std::iter::repeat_n(weight, count));
+        for (i, weight) in weights.enumerate() {
+            // Heavy edges come from the own class.
+            let apart = if weight > 1 { 4 * (i + 1) } else { 13 * i + 2 };
+            writeln!(edges, "{},{v},{weight}", (v + apart) % VERTICES).unwrap();
+        }
+    }
+    fs::write(folder.join("edges.csv"), edges).unwrap();
+    let labels: String = (0..VERTICES).map(|v| format!("{v},{}\n", v % 4)).collect();
+    fs::write(folder.join("nodes.csv"), format!("id,label\n{labels}")).unwrap();
+    let options = ["--nodes", "nodes.csv", "--features", "random:8", "--random-split", "0.5,0.25,0.25", "--out", "ds"];
+    ok(folder, &[&["convert", "edges.csv", "--edge-columns", "weight"], &options[..]].concat());
+}
+
+/// The probability that an edge of each weight is among `k` drawn one after another, each in proportion to the weights that are left.
+fn inclusion(k: usize) -> HashMap<u32, f64> {
+    fn drawn(left: [usize; 3], k: usize, probability: f64, sums: &mut [f64; 3]) {
+        let total: f64 = left.iter().zip(WEIGHTS).map(|(&count, (_, weight))| count as f64 * f64::from(weight)).sum();
+        for kind in (0..3).filter(|_| k > 0) {
+            let share = left[kind] as f64 * f64::from(WEIGHTS[kind].1) / total;
+            if share > 0.0 {
+                sums[kind] += probability * share;
+                let mut left = left;
+                left[kind] -= 1;
+                drawn(left, k - 1, probability * share, sums);
+            }
+        }
+    }
+    let mut sums = [0.0; 3];
+    drawn(WEIGHTS.map(|(count, _)| count), k, 1.0, &mut sums);
+    WEIGHTS.iter().zip(sums).map(|(&(count, weight), sum)| (weight, sum / count as f64)).collect()
+}
+
+#[test]
+fn counters_follow_the_weights() {
+    let folder = tempfile::tempdir().unwrap();
+    weighted(folder.path());
+    let epochs = 50;
+    let options = ["--fanouts", "4", "--batch-size", "64", "--epochs", "50", "--draw-by", "weight"];
+    let made = json(folder.path(), &[&["presample", "ds"], &options[..]].concat());
+    assert_eq!(made["key"], "f4_b64_e50_s0_by-weight");
+    let dataset = Dataset::open(folder.path().join("ds")).unwrap();
+    let presample = Presample::open(&dataset, "f4_b64_e50_s0_by-weight").unwrap();
+    assert_eq!(presample.meta().config.draw_by.as_deref(), Some("weight"));
+    let weights = dataset.edge_weights("weight").unwrap();
+    let (indptr, work) = (dataset.topology().indptr(), presample.work());
+    let mut found: HashMap<u32, (f64, f64)> = HashMap::new();
+    for v in (0..VERTICES).filter(|&v| work[v] > 0) {
+        assert_eq!(work[v], 4 * epochs);
+        for edge in indptr[v] as usize..indptr[v + 1] as usize {
+            let (times, of) = found.entry(weights[edge] as u32).or_default();
+            *times += f64::from(presample.edge()[edge]);
+            *of += f64::from(epochs);
+        }
+    }
+    for (weight, expected) in inclusion(4) {
+        let (times, of) = found[&weight];
+        let error = (expected * (1.0 - expected) / of).sqrt();
+        assert!(
+            (times / of - expected).abs() <= 4.0 * error,
+            "weight {weight}: {} of {of}, expected {expected}",
+            times
+        );
+    }
+
+    // What is expected of a map by these counters is what mini-batches that are drawn so have.
+    ok(folder.path(), &["partition", "ds", "--parts", "2", "--key", "two"]);
+    let evaluated = json(folder.path(), &["evaluate", "ds", "--batches", "200"]);
+    assert_eq!(evaluated["draw_by"], "weight");
+    let expectation = &evaluated["maps"][0]["expectation"];
+    let [expected, measured] =
+        ["expected_cross_share", "measured_cross_share"].map(|name| expectation[name].as_f64().unwrap());
+    assert!((measured - expected).abs() < 0.02, "{expectation:#}");
+}
+
+#[test]
+fn all_parallelisms_draw_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    weighted(folder);
+    ok(folder, &["presample", "ds", "--fanouts", "4,4", "--batch-size", "64", "--epochs", "3", "--draw-by", "weight"]);
+    ok(folder, &["partition", "ds", "--parts", "3", "--key", "map"]);
+    let train = |options: &[&str]| {
+        let common = ["--layers", "2", "--fanouts", "4,4", "--hidden", "16", "--batch-size", "64", "--epochs", "2"];
+        losses(&json(folder, &[&["train", "ds"], &common[..], options].concat()))
+    };
+    for task in ["node", "link"] {
+        let run = |options: &[&str]| train(&[&["--task", task, "--draw-by", "weight"], options].concat());
+        let single = run(&["--parallelism", "single"]);
+        for options in [["split", "--ranks", "3"], ["owned", "--ranks", "3"], ["data", "--ranks", "2"]] {
+            let other = run(&[&["--parallelism"], &options[..]].concat());
+            let near = single.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-5 * a.abs());
+            assert!(near, "{task}, {options:?}: {single:?} {other:?}");
+        }
+        assert_ne!(single, train(&["--task", task, "--parallelism", "single"]));
+    }
+}
+
+#[test]
+fn columns_that_cannot_weigh_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    weighted(folder);
+    let train = ["train", "ds", "--parallelism", "single", "--draw-by"];
+    for command in [&["presample", "ds", "--draw-by"][..], &train] {
+        let line = fails(folder, &[command, &["heavy"]].concat(), 1);
+        assert!(line.contains("edge column `heavy`") && line.contains("it has weight"), "{line}");
+    }
+    let line = fails(folder, &[&train[..], &["weight", "--topology", "device"]].concat(), 2);
+    assert!(line.contains("--topology device"), "{line}");
+    fs::write(folder.join("edges.csv"), "source,target,cost\n0,1,1\n1,0,-2.5\n").unwrap();
+    let convert =
+        ["convert", "edges.csv", "--edge-columns", "cost", "--features", "random:2", "--random-split", "1,0,0"];
+    ok(folder, &[&convert[..], &["--out", "negative"]].concat());
+    let line = fails(folder, &["presample", "negative", "--draw-by", "cost"], 1);
+    assert!(line.contains("edge column `cost` cannot weigh edges: edge 0 has -2.5, expected"), "{line}");
+}
