@@ -37,6 +37,7 @@ class Run(NamedTuple):
     seconds: float
     compute_s: float
     exchange_s: float
+    wait_s: float
     edges: int
     rows_loaded: int
     rows_exchanged: int
@@ -94,7 +95,7 @@ def show(name, runs):
     single = middle[("single", 1)]
     for (parallelism, ranks), found in middle.items():
         row = [name, parallelism, ranks, f"{found['seconds']:.1f}", f"{found['seconds'] / single['seconds']:.2f}"]
-        row += [f"{found[field]:.1f}" for field in ("compute_s", "exchange_s")]
+        row += [f"{found[field]:.1f}" for field in ("compute_s", "exchange_s", "wait_s")]
         row += [f"{found[field] / single[field]:.2f}" for field in ("edges", "rows_loaded")]
         row += [f"{found['rows_exchanged'] / single['edges']:.3f}"]
         print("|", " | ".join(map(str, row)), "|", flush=True)
@@ -109,9 +110,9 @@ def main():
     try:
         gsplit, python = measure.binary(), measure.environment()
         with measure.alone():
-            columns = ["graph", "", "ranks", "s an epoch", "/ single", "compute", "exchange", "edges / single", "rows loaded / single"]
+            columns = ["graph", "", "ranks", "s an epoch", "/ single", "compute", "exchange", "of that, waiting", "edges / single", "rows loaded / single"]
             print("|", " | ".join([*columns, "rows exchanged / edges"]), "|")
-            print("| --- | --- |" + " ---: |" * 8, flush=True)
+            print("| --- | --- |" + " ---: |" * 9, flush=True)
             for graph in train.GRAPHS:
                 folder = None if args.graph and graph.name not in args.graph else train.dataset(gsplit, python, graph)
                 if folder:

@@ -70,6 +70,7 @@ fn every_parallelism_learns_the_same_from_a_generated_graph() {
         "load_s",
         "compute_s",
         "exchange_s",
+        "wait_s",
         "edges",
         "rows_loaded",
         "rows_exchanged",

@@ -4,6 +4,8 @@
 //! group; gradients, and what is counted, are summed over all ranks. Ids, and feature rows on the host, have a communicator of their
 //! own, because mini-batches are sampled and loaded while others are computed: calls on one may fall between any two on the other.
 
+use std::time::Duration;
+
 use gsplit_kernels::{Communicator, Counted, Route, SentByRoute};
 
 /// A rank's ends of the communicators of a run.
@@ -74,6 +76,11 @@ impl Ranks<'_> {
             all.iter_mut().zip(group).for_each(|(sum, sent)| *sum = *sum + sent);
         }
         all
+    }
+
+    /// How long this rank has waited for others with these so far.
+    pub fn waited(&self) -> Duration {
+        self.all.waited() + if self.are_grouped() { self.group.waited() } else { Duration::ZERO }
     }
 
     /// Whether there are several groups.

@@ -20,6 +20,17 @@ pub struct Timings {
     pub compute_s: f64,
     /// Exchanging other rows and gradients, waiting for other ranks included.
     pub exchange_s: f64,
+    /// Waiting while a mini-batch was computed, nearly all of it in `exchange_s`: for ranks that are threads until they came, for
+    /// processes until their messages had.
+    #[serde(default)]
+    pub wait_s: f64,
+}
+
+impl Timings {
+    /// Every number, in the same order always.
+    fn each(&mut self) -> [&mut f64; 5] {
+        [&mut self.sample_s, &mut self.load_s, &mut self.compute_s, &mut self.exchange_s, &mut self.wait_s]
+    }
 }
 
 /// What was computed, loaded and sent, on one rank or on all together.
@@ -109,32 +120,24 @@ impl StepReport {
         self.correct += other.correct;
         self.counted += other.counted;
         self.work.add(other.work);
-        self.timings.sample_s += other.timings.sample_s;
-        self.timings.load_s += other.timings.load_s;
-        self.timings.compute_s += other.timings.compute_s;
-        self.timings.exchange_s += other.timings.exchange_s;
+        let mut timings = other.timings;
+        self.timings.each().into_iter().zip(timings.each()).for_each(|(sum, more)| *sum += *more);
     }
 
     /// The sums over all ranks; times are averaged, so that they add up to the epoch's length. Collective.
     pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
-        let t = &self.timings;
-        let mut reals = [self.loss, t.sample_s, t.load_s, t.compute_s, t.exchange_s];
-        let mut work = self.work;
+        let (mut timings, mut work) = (self.timings, self.work);
+        let mut reals: Vec<f64> = [self.loss].into_iter().chain(timings.each().map(|seconds| *seconds)).collect();
         let mut counts: Vec<u64> =
             [self.correct, self.counted].into_iter().chain(work.each().map(|count| *count)).collect();
         comm.all_reduce_sum_f64(&mut reals)?;
         comm.all_reduce_sum_u64(&mut counts)?;
-        let (ranks, [loss, sample, load, compute, exchange]) = (comm.size() as f64, reals);
+        let ranks = comm.size() as f64;
+        timings.each().into_iter().zip(&reals[1..]).for_each(|(mean, sum)| *mean = sum / ranks);
         work.each().zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
-        let timings = Timings {
-            sample_s: sample / ranks,
-            load_s: load / ranks,
-            compute_s: compute / ranks,
-            exchange_s: exchange / ranks,
-        };
         // Every rank has the same gradient norm, learning rate and scale, and has left out the same steps.
-        Ok(Self { loss, correct: counts[0], counted: counts[1], work, timings, ..*self })
+        Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..*self })
     }
 }
 

@@ -31,7 +31,7 @@ pub fn train_step(
 ) -> Result<StepReport> {
     let started = Instant::now();
     let mut report = StepReport::default();
-    let hits = batch.hits.take();
+    let (hits, waited) = (batch.hits.take(), comm.waited());
     let mut before = comm.sent();
     let mut sent_for = |phase, report: &mut StepReport| {
         let now = comm.sent();
@@ -55,6 +55,7 @@ pub fn train_step(
         // A loss that is not finite either would spoil the mean.
         (report.loss, report.gradient_norm, report.skipped) = (0.0, 0.0, 1);
     }
+    report.timings.wait_s = (comm.waited() - waited).as_secs_f64();
     report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
     Ok(report)
 }

@@ -6,6 +6,7 @@
 use std::ops::{Add, Sub};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 use super::{Communicator, DeviceExchange};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
@@ -144,6 +145,10 @@ impl Communicator for Counted {
 
     fn suspend_timeout(&self, suspended: bool) {
         self.group.suspend_timeout(suspended);
+    }
+
+    fn waited(&self) -> Duration {
+        self.group.waited()
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {

@@ -1,5 +1,7 @@
 //! All collectives by one: every rank sends each of the others a message.
 
+use std::time::Duration;
+
 use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
 
 use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
@@ -25,6 +27,9 @@ pub(super) trait Exchange: Send + Sync {
 
     /// [`Communicator::suspend_timeout`].
     fn suspend_timeout(&self, suspended: bool);
+
+    /// [`Communicator::waited`].
+    fn waited(&self) -> Duration;
 
     /// [`Communicator::devices`].
     fn devices(&self) -> Option<&dyn DeviceExchange> {
@@ -138,6 +143,10 @@ impl<E: Exchange> Communicator for E {
 
     fn suspend_timeout(&self, suspended: bool) {
         Exchange::suspend_timeout(self, suspended);
+    }
+
+    fn waited(&self) -> Duration {
+        Exchange::waited(self)
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {

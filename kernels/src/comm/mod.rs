@@ -40,6 +40,8 @@ pub use solo::Solo;
 pub use threads::Threads;
 pub use typed::{all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v};
 
+use std::time::Duration;
+
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu};
 use crate::error::CommError;
 
@@ -118,6 +120,12 @@ pub trait Communicator: Send + Sync {
     /// Lifts the limit from this rank's waits until it is called again with `false`: for a time in which one rank alone has
     /// work that may take long, and every rank knows it.
     fn suspend_timeout(&self, _suspended: bool) {}
+
+    /// How long this rank's collectives have waited so far: of ranks that are threads until all others had called, of processes until
+    /// the messages had come.
+    fn waited(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// How bytes go from GPU to GPU, if this group can do that without the host; the same for all its ranks.
     fn devices(&self) -> Option<&dyn DeviceExchange> {

@@ -276,6 +276,10 @@ impl Exchange for Mpi {
         Ok(())
     }
 
+    fn waited(&self) -> Duration {
+        self.limit.waited()
+    }
+
     fn suspend_timeout(&self, suspended: bool) {
         self.limit.suspend(suspended);
     }

@@ -4,6 +4,7 @@ pub(crate) mod gpus;
 mod timeouts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use super::*;
 use crate::philox::{Draws, Stream, StreamKey};
@@ -76,6 +77,17 @@ pub(crate) fn conformance(comm: &dyn Communicator, rounds: u32) {
         let n = size as u64;
         assert_eq!(integers, [n * (n - 1) / 2, 0u64.wrapping_sub(n), n]);
         comm.barrier().unwrap();
+    }
+}
+
+#[test]
+fn who_comes_first_waits() {
+    let waited = |size| run(size, |comm| comm.barrier().map(|()| Communicator::waited(comm)).unwrap());
+    assert_eq!(waited(1), [Duration::ZERO]);
+    for size in [2, 5] {
+        let waited = waited(size);
+        let last = waited.iter().filter(|waited| waited.is_zero()).count();
+        assert_eq!(last, 1, "{waited:?}");
     }
 }
 

@@ -185,6 +185,10 @@ impl Exchange for Threads {
         self.limit.suspend(suspended);
     }
 
+    fn waited(&self) -> Duration {
+        self.limit.waited()
+    }
+
     fn devices(&self) -> Option<&dyn DeviceExchange> {
         Some(self)
     }

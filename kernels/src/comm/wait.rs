@@ -1,6 +1,6 @@
 //! How long a collective waits for the other ranks, and how.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,17 +11,19 @@ const YIELDS: u32 = 64;
 /// The longest sleep between two looks.
 const LONGEST: Duration = Duration::from_micros(500);
 
-/// How long one rank's collectives may wait.
+/// How long one rank's collectives may wait, and how long they have waited.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
     timeout: Option<Duration>,
     suspended: AtomicBool,
+    /// Nanoseconds.
+    waited: AtomicU64,
 }
 
 impl Limit {
     /// Without limit if `timeout` is `None`.
     pub(super) fn new(timeout: Option<Duration>) -> Self {
-        Self { timeout, suspended: AtomicBool::new(false) }
+        Self { timeout, ..Self::default() }
     }
 
     /// Lifts the limit from waits that start from now on, or sets it again.
@@ -29,22 +31,28 @@ impl Limit {
         self.suspended.store(suspended, Ordering::Relaxed);
     }
 
-    /// A wait that starts now.
-    pub(super) fn start(&self) -> Wait {
+    /// A wait that starts now and ends when it is dropped.
+    pub(super) fn start(&self) -> Wait<'_> {
         let timeout = self.timeout.filter(|_| !self.suspended.load(Ordering::Relaxed));
-        Wait { started: Instant::now(), timeout, rounds: 0 }
+        Wait { waited: &self.waited, started: Instant::now(), timeout, rounds: 0 }
+    }
+
+    /// How long all waits that have ended were together.
+    pub(super) fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited.load(Ordering::Relaxed))
     }
 }
 
 /// One wait.
 #[derive(Debug)]
-pub(super) struct Wait {
+pub(super) struct Wait<'a> {
+    waited: &'a AtomicU64,
     started: Instant,
     timeout: Option<Duration>,
     rounds: u32,
 }
 
-impl Wait {
+impl Wait<'_> {
     /// How much longer it may last; `None` without limit.
     pub(super) fn left(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_sub(self.started.elapsed()))
@@ -74,5 +82,11 @@ impl Wait {
             None => thread::yield_now(),
             Some(sleeps) => thread::sleep(LONGEST.min(Duration::from_micros(10 << sleeps.min(6)))),
         }
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.waited.fetch_add(self.started.elapsed().as_nanos() as u64, Ordering::Relaxed);
     }
 }

@@ -101,7 +101,7 @@ impl EventFile {
 }
 
 /// The scalars of an epoch by their tags.
-fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 18] {
+fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 19] {
     let t = &report.timings;
     [
         ("loss/train", Some(report.loss)),
@@ -116,6 +116,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 18] {
         ("seconds/load", Some(t.load_s)),
         ("seconds/compute", Some(t.compute_s)),
         ("seconds/exchange", Some(t.exchange_s)),
+        ("seconds/wait", Some(t.wait_s)),
         ("work/edges", Some(report.work.edges as f64)),
         ("work/rows_loaded", Some(report.work.rows_loaded as f64)),
         ("work/rows_cached", Some(report.work.rows_cached as f64)),
@@ -126,7 +127,7 @@ fn of_epoch(report: &EpochReport) -> [(&'static str, Option<f64>); 18] {
 }
 
 /// The scalars of a record of mini-batches by their tags.
-fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 11] {
+fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 12] {
     let t = &record.timings;
     [
         ("loss/train", Some(record.loss)),
@@ -138,6 +139,7 @@ fn of_steps(record: &StepRecord) -> [(&'static str, Option<f64>); 11] {
         ("seconds/load", Some(t.load_s)),
         ("seconds/compute", Some(t.compute_s)),
         ("seconds/exchange", Some(t.exchange_s)),
+        ("seconds/wait", Some(t.wait_s)),
         ("work/edges_per_s", Some(record.edges_per_s)),
         ("work/rows_per_s", Some(record.rows_per_s)),
     ]

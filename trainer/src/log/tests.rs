@@ -19,7 +19,7 @@ fn report(epoch: u32) -> EpochReport {
         train: 0.5,
         valid: epoch.is_multiple_of(2).then_some(0.75),
         test: None,
-        timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0 },
+        timings: Timings { sample_s: 1.0, load_s: 2.0, compute_s: 3.0, exchange_s: 4.0, wait_s: 0.5 },
         seconds: 10.0,
         evaluate_s: 0.5,
         work: Work {
@@ -246,5 +246,5 @@ fn event_files_of_mini_batches_have_steps_of_their_own() {
     assert_eq!(starts, [&Event::Start(1), &Event::Start(11), &Event::Start(1)]);
     let Event::Scalars(10, scalars) = &found[0][3] else { panic!("{found:?}") };
     assert!(scalars.contains(&("loss/train".into(), 0.1)));
-    assert_eq!(scalars.len(), 10);
+    assert_eq!(scalars.len(), 11);
 }

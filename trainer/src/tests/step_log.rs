@@ -35,10 +35,11 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
             for key in ["loss", "gradient_norm"] {
                 assert!((sum(key) / 10.0 - number(epoch, key)).abs() < 1e-9 * number(epoch, key), "{key}");
             }
-            for key in ["sample_s", "load_s", "compute_s", "exchange_s"] {
+            for key in ["sample_s", "load_s", "compute_s", "exchange_s", "wait_s"] {
                 assert!((sum(key) - number(epoch, key)).abs() < 1e-9, "{key}");
             }
             assert!(sum("seconds") <= number(epoch, "seconds"));
+            assert!(sum("wait_s") <= sum("exchange_s"));
         }
         let found: Vec<(f64, f64)> = by_four
             .iter()

@@ -93,7 +93,8 @@ impl Nccl {
         timeout: Option<Duration>,
         alarm: Option<Arc<dyn Alarm>>,
     ) -> Result<Self, CommError> {
-        let mut wait = Limit::new(timeout).start();
+        let limit = Limit::new(timeout);
+        let mut wait = limit.start();
         let rank = seat.first + seat.rank;
         let end = NcclEnd::join(gpu, id, seat.rank, seat.size, || {
             wait.pause();
@@ -278,6 +279,10 @@ impl Exchange for Nccl {
             incoming(from, if from == me { outgoing(me) } else { &arrived[received.of(from)] });
         }
         Ok(())
+    }
+
+    fn waited(&self) -> Duration {
+        self.limit.waited()
     }
 
     fn suspend_timeout(&self, suspended: bool) {
