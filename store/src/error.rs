@@ -97,8 +97,14 @@ impl Error {
         move |cause| Error::Io { path, cause }
     }
 
+    /// `problem` may quote what was found, line ends included: these are escaped.
     pub(crate) fn corrupt(path: impl AsRef<Path>, problem: impl Into<String>) -> Error {
-        Error::Corrupt { path: path.as_ref().to_path_buf(), problem: problem.into() }
+        let mut problem = problem.into();
+        if problem.contains(char::is_control) {
+            let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+            problem = problem.chars().map(escaped).collect();
+        }
+        Error::Corrupt { path: path.as_ref().to_path_buf(), problem }
     }
 }
 
@@ -119,5 +125,16 @@ fn hint(cause: &std::io::Error) -> &'static str {
         K::InvalidFilename => ": choose a shorter name",
         K::InvalidData => ": expected a text file",
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_found_is_quoted_in_one_line() {
+        let line = Error::corrupt("a.json", "unknown field `wo\n\u{1b}rds`").to_string();
+        assert!(line.contains(r"unknown field `wo\n\u{1b}rds`"), "{line}");
     }
 }
