@@ -1,8 +1,9 @@
 //! The training sampler: a frontier's in-neighbours drawn, de-duplicated, renumbered and written as CSC, in one call a
 //! layer.
 //!
-//! Contract, on every device: a vertex of degree at most the fanout keeps all its in-edges. Any other one keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox
-//! sequence, one word a pick, and stored ascending. What a vertex gets is a function of (seed, epoch, step, layer,
+//! Contract, on every device, of a graph without weights: a vertex of degree at most the fanout keeps all its in-edges. Any other one
+//! keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox sequence, one word a pick, and stored ascending.
+//! With weights the host alone draws (`weighted.rs`). What a vertex gets is a function of (seed, epoch, step, layer,
 //! vertex) and the graph, and of nothing else. The mixed frontier is the frontier, then every other source once, in
 //! order of first occurrence.
 //!

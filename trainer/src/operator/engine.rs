@@ -38,7 +38,7 @@ pub enum Products {
     Gemm,
     /// torch's (MKL), with whole matrices
     Torch,
-    /// gsplit's own: for --dtype bf16 by the processor's instructions for it; for f32 where there is AMX, of 16 bits of each factor's 24
+    /// gsplit's own: for --dtype bf16 by the processor's instructions for it. For f32 it needs AMX and keeps 16 bits of each factor's 24
     Own,
 }
 
