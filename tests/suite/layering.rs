@@ -1,5 +1,6 @@
 //! Who may import whom, and where unsafe code may live.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +36,63 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
+    }
+}
+
+/// The rooms of a crate, its modules at the root, and which of them each imports.
+fn rooms(package: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let source = root().join(package).join("src");
+    let library = fs::read_to_string(source.join("lib.rs")).unwrap();
+    let declared = library.lines().filter_map(|line| {
+        let line = line.strip_prefix("pub ").unwrap_or(line);
+        line.strip_prefix("mod ")?.strip_suffix(';')
+    });
+    let names: BTreeSet<&str> = declared.filter(|name| *name != "tests").collect();
+    // What the root gives out counts as an import of where it is from.
+    let mut at_root = BTreeMap::new();
+    for item in library.split("pub use ").skip(1).filter_map(|item| item.split(';').next()) {
+        let mut path = words(item).filter(|word| !word.is_empty());
+        let room = path.next().unwrap_or_default();
+        at_root.extend(path.map(|name| (name, room)));
+    }
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in files {
+        let within = path.strip_prefix(&source).unwrap();
+        let room = within.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs").to_string();
+        if !names.contains(&*room) || within.iter().any(|part| part == "tests" || part == "tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let code: Vec<&str> = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+        let imports = found.entry(room.clone()).or_default();
+        for path in code.join("\n").split("crate::").skip(1) {
+            let end = if path.starts_with('{') { path.find(';').unwrap_or(0) } else { 0 };
+            let named = words(path).find(|word| !word.is_empty()).into_iter().chain(words(&path[..end]));
+            let of = named.filter_map(|name| names.get(name).or_else(|| at_root.get(name)));
+            imports.extend(of.filter(|other| **other != room).map(|other| (*other).to_string()));
+        }
+    }
+    found
+}
+
+/// A room that imports only rooms that are taken away already is taken away, until none is: what is left goes in circles.
+#[test]
+fn rooms_do_not_import_each_other_in_circles() {
+    for package in ["preprocess", "trainer"] {
+        let mut left = rooms(package);
+        assert!(left.len() > 5 && left.values().any(|imports| !imports.is_empty()), "{left:?}");
+        loop {
+            let free: BTreeSet<String> = left.keys().cloned().collect();
+            let before = left.len();
+            left.retain(|_, imports| imports.iter().any(|other| free.contains(other)));
+            if left.len() == before {
+                break;
+            }
+        }
+        assert!(left.is_empty(), "{package}: circles among {left:#?}");
     }
 }
 

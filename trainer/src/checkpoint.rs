@@ -25,8 +25,8 @@ use tch::Tensor;
 
 use crate::config::TrainConfig;
 use crate::model::Parameters;
+use crate::operator::on_host;
 use crate::optimizer::{LossScale, Optimizer};
-use crate::place::on_host;
 use crate::report::EpochReport;
 use crate::stopping::best_epoch;
 use crate::task::Shape;

@@ -19,18 +19,18 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Progress, Unit};
 
 use crate::Result;
-use crate::batch::{BatchSampler, Sampled, SampledLayer, for_each_batch};
+use crate::batch::{BatchSampler, Sampled, SampledLayer};
 use crate::cache::wanted;
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::model::{DropoutKey, Model};
+use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
-use crate::options::RunOptions;
-use crate::place::Place;
+use crate::options::{RunOptions, TopologyPlace};
+use crate::pipeline::for_each_batch;
 use crate::source::FeatureSource;
 use crate::step::train_step;
-use crate::topology::{TopologyPlace, graph_bytes};
-use crate::train::{on_all_ranks, set_torch_threads};
+use crate::topology::{DeviceRoom, graph_bytes};
 
 /// Mini-batches that are tried beside those that are ahead.
 const TRIED: usize = 2;
@@ -40,9 +40,6 @@ const SMALL: u64 = 8;
 const MOST_NUMBERING: u64 = 1 << 30;
 /// Bytes that a GPU which samples takes for an edge and for a vertex of a layer.
 const SAMPLED_BYTES: [u64; 2] = [12, 16];
-
-/// Bytes of their GPUs' memory that the ranks of this process have for the graph and for feature rows.
-pub struct DeviceRoom(Vec<u64>);
 
 impl DeviceRoom {
     /// What is left of the GPUs of `places`, which are those of this process's ranks. Where nothing asks for more than an eighth
@@ -70,7 +67,7 @@ impl DeviceRoom {
         }
         let batches = (TRIED + job.prefetch).min(job.num_steps() as usize);
         let sampled = Mutex::new(0);
-        on_all_ranks(job.config, options, |comms| {
+        options.on_all_ranks(job.config, |comms| {
             let bytes = rehearse((job, options), places, comms, (batches, threads), progress)?;
             let mut most = sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *most = bytes.max(*most);
@@ -107,29 +104,6 @@ impl DeviceRoom {
         };
         Self(places.iter().map(|place| of(place).unwrap_or(0)).collect())
     }
-
-    /// Bytes of the rank at place `index` of this process's.
-    pub fn of(&self, index: usize) -> u64 {
-        self.0.get(index).or(self.0.first()).copied().unwrap_or(0)
-    }
-
-    /// A room of so many bytes for each of the ranks.
-    #[cfg(test)]
-    pub fn given(bytes: u64, ranks: usize) -> Self {
-        Self(vec![bytes; ranks])
-    }
-}
-
-/// Each GPU of `places`, and how many ranks share it.
-pub fn sharing(places: &[Place]) -> Vec<(&Gpu, u64)> {
-    let mut found: Vec<(&Gpu, u64)> = Vec::new();
-    for gpu in places.iter().filter_map(Place::gpu) {
-        match found.iter_mut().find(|(other, _)| other.is_same_device(gpu)) {
-            Some((_, ranks)) => *ranks += 1,
-            None => found.push((gpu, 1)),
-        }
-    }
-    found
 }
 
 /// Whether anything depends on how much is left.

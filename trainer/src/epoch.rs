@@ -6,12 +6,13 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
 use crate::Result;
-use crate::batch::{BatchSampler, Prepared, for_each_batch};
+use crate::batch::BatchSampler;
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
+use crate::pipeline::{Prepared, for_each_batch};
 use crate::report::{StepReport, Work};
 use crate::source::FeatureSource;
 use crate::step::train_step;

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_kernels::{CommError, GpuError, KernelError};
 
@@ -205,5 +206,13 @@ mod tests {
         }
         let error = Error::of_panic(&"index 3\nmore", 1);
         assert!(matches!(&error, Error::Rank { rank: 1, reason } if reason == "index 3"), "{error}");
+    }
+}
+
+/// Fails once `stop` is true.
+pub fn check_stop(stop: Option<&'static AtomicBool>) -> Result<()> {
+    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        true => Err(Error::Interrupted("nothing was written".into())),
+        false => Ok(()),
     }
 }

@@ -9,25 +9,14 @@ use gsplit_store::{Column, Dataset, EdgeWeights, FeatureTable, Links, PartitionM
 
 use crate::batch::{Frontiers, Seeds};
 use crate::config::{Parallelism, TaskKind, TrainConfig};
-use crate::infer::check_stop;
-use crate::link::{LinkBatch, LinkSplit};
+use crate::error::check_stop;
+use crate::labels::Labels;
 use crate::metric::Metric;
-use crate::options::RunOptions;
-use crate::place::Place;
-use crate::task::{Labels, NodeTargets, Shape, Targets, Task};
+use crate::operator::Place;
+use crate::options::{FeaturePlace, RunOptions};
+use crate::task::{LinkBatch, LinkSplit};
+use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
-
-/// Where feature rows are read from; the values are the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum FeaturePlace {
-    /// Memory if they take at most a quarter of what is left, else the mapped file
-    #[default]
-    Auto,
-    /// Copied into memory first, on huge pages: rows are then read faster
-    Memory,
-    /// The mapped file, of which the system keeps in memory what it can
-    Mapped,
-}
 
 impl FeaturePlace {
     fn bring(self, features: FeatureTable) -> Result<FeatureTable> {

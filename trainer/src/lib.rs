@@ -1,14 +1,15 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
-//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `step` (loss, update) → `pass` (forward,
-//! backward) → `batch` (seeds, sampling, loading) → `exchange` (rows between ranks) → `model` (what a model author writes).
+//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `pipeline` (sampled and loaded, ahead of time) →
+//! `batch` (seeds, sampling) → `source` (feature rows) → `step` (loss, update) → `pass` (forward, backward) → `exchange` (rows between
+//! ranks) → `model` (what a model author writes).
 //!
-//! What is learnt lies in `task` (labels and losses) and `link` (edges to predict), how it is scored in `metric`; `infer` runs
-//! a model over a whole graph, for [`infer()`] and for the evaluation while training.
+//! What is learnt says `task`, how it is scored `metric` and `evaluate`; `infer` runs a model over a whole graph, for [`infer()`] and
+//! for the evaluation while training. Where a rank computes says its [`Place`], the host or a GPU; `cache` says which feature rows
+//! GPUs keep, `topology` where they read the graph, `dry_run` how much memory there is for both. Ranks are threads (`ranks`) or
+//! processes (`process`, `rendezvous`) on one host or several (`hosts`), and talk through their `comms`.
 //!
-//! Where a rank computes says its `place`, the host or a GPU; `source` and `cache` say where its feature rows come from, `topology`
-//! where its GPU reads the graph, `dry_run` how much memory there is for both. Ranks are threads (`ranks`) or processes (`process`,
-//! `rendezvous`) on one host or several (`hosts`), and talk through their `comms`.
+//! A room imports none that imports it, by way of others either: a test sees to it.
 //!
 //! A rank runs the same code whatever the parallelism: `split` exchanges rows with other ranks, `data` and `single`
 //! own every vertex they touch and their exchange is the identity. The method is GSplit's (MLSys 2025, sections 4
@@ -40,7 +41,7 @@ mod hosts;
 mod ids;
 mod infer;
 mod job;
-mod link;
+mod labels;
 mod log;
 mod metric;
 pub mod model;
@@ -48,7 +49,8 @@ pub mod operator;
 mod optimizer;
 mod options;
 mod pass;
-mod place;
+mod pipeline;
+mod places;
 mod process;
 mod ranks;
 mod rendezvous;
@@ -63,7 +65,7 @@ mod topology;
 mod traffic;
 mod train;
 
-pub use cache::{CacheSummary, RowPlacement};
+pub use cache::CacheSummary;
 pub use config::{
     ConfigOption, Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,
     OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
@@ -75,14 +77,12 @@ pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
-pub use job::FeaturePlace;
 pub use log::{foreign_events, is_csv_log, is_json_log};
 pub use metric::Metric;
-pub use options::RunOptions;
-pub use place::{GpuList, Place};
+pub use operator::{GpuList, Place};
+pub use options::{FeaturePlace, RowPlacement, RunOptions, TopologyPlace};
 pub use process::Process;
 pub use rendezvous::Rendezvous;
 pub use report::{EpochReport, Summary, Timings, Work};
-pub use topology::TopologyPlace;
 pub use traffic::{Phase, Traffic};
 pub use train::train;

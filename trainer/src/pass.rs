@@ -20,13 +20,14 @@ use std::time::Instant;
 use gsplit_kernels::{DeviceOwners, Graph};
 use tch::{Kind, Tensor};
 
-use crate::batch::{Loaded, SampledLayer};
+use crate::batch::SampledLayer;
 use crate::comms::Ranks;
 use crate::ids::Ids;
 use crate::model::{DropoutKey, Frontier, LayerEdges, Model};
+use crate::operator::Place;
 use crate::operator::{Moments, Rows};
-use crate::place::Place;
 use crate::report::StepReport;
+use crate::source::Loaded;
 use crate::{Exchange, Result, autograd};
 
 /// What forward leaves for the loss and for backward.

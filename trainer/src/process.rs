@@ -8,7 +8,7 @@
 use gsplit_kernels::{Communicator, Gpu, Nccl, NcclId, Seat};
 
 use crate::comms::Comms;
-use crate::place::GpuList;
+use crate::operator::GpuList;
 use crate::rendezvous::{Line, Rendezvous};
 use crate::{Error, Result, TrainConfig};
 

@@ -4,7 +4,7 @@ use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheSummary;
-use crate::topology::TopologyPlace;
+use crate::options::TopologyPlace;
 use crate::traffic::Traffic;
 use crate::{Error, Metric, Result};
 

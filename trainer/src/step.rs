@@ -8,13 +8,13 @@ use gsplit_kernels::{CacheHits, DeviceHits, Graph};
 use tch::Tensor;
 
 use crate::autograd::device_values_of;
-use crate::batch::Loaded;
 use crate::comms::Ranks;
 use crate::model::{DropoutKey, Model};
+use crate::operator::{Place, on_host};
 use crate::optimizer::{GradientNorm, Optimizer, Update};
 use crate::pass::{backward, forward};
-use crate::place::{Place, on_host};
 use crate::report::StepReport;
+use crate::source::Loaded;
 use crate::task::Targets;
 use crate::traffic::Phase;
 use crate::{Result, autograd};
@@ -92,17 +92,4 @@ fn read(
     }
     (report.loss, report.correct) = (of_loss[0], of_loss[1] as u64);
     Ok(())
-}
-
-/// A tensor of `rows × dim` values, on their memory.
-pub fn from_rows(values: Vec<f32>, rows: usize, dim: usize) -> Result<Tensor> {
-    autograd::adopt(values, &[rows as i64, dim as i64])
-}
-
-/// The values of a tensor, row after row.
-pub fn to_rows(tensor: &Tensor) -> Result<Vec<f32>> {
-    let tensor = on_host(tensor)?;
-    let mut values = vec![0f32; tensor.numel()];
-    tensor.f_copy_data(&mut values, tensor.numel())?;
-    Ok(values)
 }

@@ -12,20 +12,20 @@ use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::comms::Comms;
-use crate::dry_run::DeviceRoom;
 use crate::epoch::train_epoch;
 use crate::evaluate::{evaluate, num_rows};
 use crate::infer::Team;
 use crate::job::{Artifacts, Job};
 use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, check_size};
+use crate::operator::Place;
 use crate::optimizer::Optimizer;
 use crate::options::RunOptions;
-use crate::place::{Place, places};
-use crate::ranks::{as_rank, on_threads};
+use crate::places::places;
 use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
+use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology};
 use crate::{Error, Result, TrainConfig, hosts};
 
@@ -122,7 +122,7 @@ fn prepare_and_train(
         progress,
         on_epoch,
     };
-    let (mut epochs, num_parameters) = on_all_ranks(job.config, options, |comms| run.epochs(comms))?;
+    let (mut epochs, num_parameters) = options.on_all_ranks(job.config, |comms| run.epochs(comms))?;
     drop(run);
     if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared(caches.as_ref())) {
         pinned.part(process.comms().all())?;
@@ -202,18 +202,6 @@ struct Run<'a> {
     logs: Mutex<Logs>,
     progress: &'a dyn Progress,
     on_epoch: &'a (dyn Fn(&EpochReport) + Sync),
-}
-
-/// `work` of each rank, or of the one that this process is; what the first of them returned.
-pub fn on_all_ranks<R: Send>(
-    config: &TrainConfig,
-    options: &RunOptions,
-    work: impl Fn(&Comms) -> Result<R> + Sync,
-) -> Result<R> {
-    match &options.process {
-        Some(process) => as_rank(process.comms(), work),
-        None => on_threads((config.num_ranks(), config.groups), options.timeout, options.abandon, work),
-    }
 }
 
 /// Reports of all epochs, and the number of parameters.
@@ -355,11 +343,6 @@ impl Run<'_> {
     fn logs(&self) -> MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// How many threads torch's operators take that the calling thread runs.
-pub fn set_torch_threads(threads: usize) {
-    tch::set_num_threads(threads.max(1) as i32);
 }
 
 /// The report of an epoch of `steps` mini-batches, not evaluated yet.

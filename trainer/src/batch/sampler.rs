@@ -26,7 +26,7 @@ use rayon::prelude::*;
 use super::{Ownership, SampledLayer};
 use crate::ids::Ids;
 use crate::operator::Edges;
-use crate::place::Place;
+use crate::operator::Place;
 use crate::{Error, Exchange, Result};
 
 /// What a GPU reads to sample.

@@ -23,7 +23,6 @@
 
 mod hotness;
 mod peers;
-mod placement;
 mod reach;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,15 +33,13 @@ use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement,
 use serde::Serialize;
 
 use crate::config::TrainConfig;
-use crate::dry_run::sharing;
 use crate::job::{Artifacts, Job, find_partition};
-use crate::options::RunOptions;
-use crate::place::Place;
+use crate::operator::{Place, sharing};
+use crate::options::{RowPlacement, RunOptions};
 use crate::{Error, Result};
 
 pub use hotness::presample_like;
 use peers::{cliques, deal_to_cliques, peers};
-pub use placement::RowPlacement;
 use reach::Sight;
 pub use reach::gathered;
 

@@ -33,8 +33,8 @@ use order::{rows_at, rows_onto};
 use crate::Result;
 use crate::autograd::{Buffer, values_mut};
 use crate::ids::Ids;
+use crate::operator::Place;
 use crate::operator::with_rows_behind;
-use crate::place::Place;
 
 /// How the rows of a local frontier become those that the layer above reads.
 #[derive(Debug)]

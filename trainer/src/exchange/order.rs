@@ -9,8 +9,8 @@ use tch::Tensor;
 use crate::Result;
 use crate::autograd::{device_values_mut_of, device_values_of, values, values_mut};
 use crate::ids::Ids;
+use crate::operator::Place;
 use crate::operator::{filled, filled_of, with_row};
-use crate::place::Place;
 
 /// The rows at `positions` of the matrix `rows`, `[positions, dim]`.
 pub(super) fn rows_at(place: &Place, rows: &Tensor, positions: &Ids) -> Result<Tensor> {

@@ -21,8 +21,8 @@ use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
 
 use crate::autograd::{Buffer, device_values_mut, device_values_of};
+use crate::operator::Place;
 use crate::operator::Row;
-use crate::place::Place;
 use crate::{Error, Result};
 
 /// Where the rows of a finished layer are to lie.

@@ -26,10 +26,9 @@ use super::Team;
 use super::chunks::{Bounds, Chunk, Chunks, Visit};
 use super::hidden::{Cell, Hidden, HiddenReader, HiddenWriter, Home};
 use crate::autograd::values;
-use crate::dry_run::sharing;
+use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
-use crate::operator::{Rows, with_row};
-use crate::place::on_host;
+use crate::operator::{Rows, on_host, sharing, with_row};
 use crate::source::FeatureSource;
 use crate::{Error, Result};
 
@@ -254,14 +253,6 @@ impl<'a> LayerWise<'a> {
     /// What becomes true when the run is to stop.
     pub fn stop(&self) -> Option<&'static AtomicBool> {
         self.stop
-    }
-}
-
-/// Fails once `stop` is true.
-pub fn check_stop(stop: Option<&'static AtomicBool>) -> Result<()> {
-    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-        true => Err(Error::Interrupted("nothing was written".into())),
-        false => Ok(()),
     }
 }
 

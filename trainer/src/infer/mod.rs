@@ -10,7 +10,7 @@ mod trained;
 
 pub use chunks::Chunk;
 pub use hidden::Hidden;
-pub use layers::{LayerWise, Room, check_stop};
+pub use layers::{LayerWise, Room};
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use table::ids_beside;
 pub use team::Team;

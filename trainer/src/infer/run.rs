@@ -11,13 +11,11 @@ use serde::Serialize;
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
 use crate::config::{Device, Dtype, TaskKind};
-use crate::evaluate::Scores;
-use crate::metric::{Metric, largest};
+use crate::labels::Labels;
+use crate::metric::{Metric, Scores, largest};
 use crate::model::OwnLayer;
-use crate::operator::Engine;
-use crate::place::{GpuList, Place, check_host_dtype};
+use crate::operator::{Engine, GpuList, Place, check_host_dtype};
 use crate::source::{FeatureSource, Pinned};
-use crate::task::Labels;
 use crate::{Error, Result};
 
 /// Which vertices are wanted.

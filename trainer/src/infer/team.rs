@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::model::Model;
-use crate::place::Place;
+use crate::operator::{Place, set_torch_threads};
 use crate::source::FeatureSource;
-use crate::train::set_torch_threads;
 use crate::{Error, Result};
 
 /// Workers, of which the first is the calling thread.

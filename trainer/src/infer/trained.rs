@@ -7,7 +7,7 @@ use gsplit_store::{Error as StoreError, checksum_file, document};
 use crate::checkpoint::{Checkpoint, newest, restore_parameters};
 use crate::config::TrainConfig;
 use crate::model::{Model, OwnLayer, check_size};
-use crate::place::Place;
+use crate::operator::Place;
 use crate::{Error, Result};
 
 /// The file with the parameters.

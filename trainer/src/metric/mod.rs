@@ -8,9 +8,11 @@ mod kind;
 mod rank;
 mod roc_auc;
 mod scorer;
+mod scores;
 
 pub use kind::Metric;
 pub use rank::{SharedNegatives, rank_of_positive};
 pub use roc_auc::roc_auc;
 pub use scorer::Scorer;
 pub(crate) use scorer::largest;
+pub use scores::Scores;

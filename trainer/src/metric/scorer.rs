@@ -3,7 +3,7 @@
 use super::counts::Counts;
 use super::{Metric, roc_auc};
 use crate::Result;
-use crate::task::Labels;
+use crate::labels::Labels;
 
 /// Collects a metric over vertices; unlabelled ones are left out.
 pub struct Scorer<'a> {

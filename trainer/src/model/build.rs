@@ -6,12 +6,12 @@ use super::block::{Block, Residual};
 use super::head::Head;
 use super::norm::Norm;
 use super::parameters::Parameters;
+use super::scorer::{Mlp, PairScorer};
 use super::{Layer, LayerShape, Model, OwnLayer, gat, gatv2, gcn, gin, pool, sage};
-use crate::batch::Input;
 use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, ScorerKind, TaskKind, TrainConfig};
-use crate::link::{Mlp, PairScorer};
+use crate::model::Input;
+use crate::operator::Place;
 use crate::operator::{Activation, Engine};
-use crate::place::Place;
 use crate::{Error, Result};
 
 impl Model {

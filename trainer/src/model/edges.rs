@@ -11,8 +11,8 @@ use gsplit_kernels::{DeviceGraph, Graph, Stream, StreamKey, symmetric, symmetric
 use tch::Tensor;
 
 use crate::ids::Ids;
+use crate::operator::Place;
 use crate::operator::{Dropout, Edges, column, filled_on};
-use crate::place::Place;
 use crate::{Result, autograd};
 
 /// The sampled edges of one layer, and the vertices at their ends.

@@ -8,8 +8,8 @@ use tch::Tensor;
 use super::parameters::Named;
 use crate::Result;
 use crate::config::JumpingKnowledge;
+use crate::operator::Place;
 use crate::operator::{Finish, linear};
-use crate::place::Place;
 
 /// A product with bias over rows of one layer or all.
 pub struct Head {

@@ -45,11 +45,14 @@ mod gcn;
 mod gin;
 mod head;
 mod infer;
+mod input;
 mod norm;
 mod order;
 mod parameters;
 mod pool;
 mod sage;
+mod score;
+mod scorer;
 
 use std::sync::Arc;
 
@@ -57,17 +60,19 @@ use gsplit_kernels::{Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
-use crate::batch::Input;
 use crate::config::Dtype;
 use crate::ids::Ids;
-use crate::link::PairScorer;
+use crate::operator::Place;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
-use crate::place::Place;
 use block::{Block, Residual};
 pub use build::check_size;
 pub use edges::LayerEdges;
 use head::Head;
+pub use input::Input;
 pub use parameters::{Named, Parameters};
+#[cfg(test)]
+pub use score::dot;
+pub use scorer::{PairScorer, Pairs};
 
 /// One layer of a graph neural network. It may be used by another thread than made it, one at a time.
 pub trait Layer: Send {

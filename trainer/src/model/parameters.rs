@@ -4,7 +4,7 @@ use gsplit_kernels::{Draws, Stream, StreamKey};
 use tch::Tensor;
 
 use crate::Result;
-use crate::place::Place;
+use crate::operator::Place;
 
 /// The parameters of a model, in the order in which its layers asked for them.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::{Engine, Finish, linear};
 use crate::config::Dtype;
-use crate::place::Place;
+use crate::operator::Place;
 
 /// Rows, and values of a row before and after, of each layer's product, from the features upwards: about 0.6 of the rows
 /// of a mini-batch of 1024 seeds. (Fewer would mislead: torch computes an eighth of these rows a quarter faster than these

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use gsplit_kernels::{DeviceEdges, Gpu};
 
 use crate::Result;
-use crate::place::Place;
+use crate::operator::Place;
 
 /// The edges of a layer at a [`Place`], from rows of one matrix to rows of another.
 #[derive(Debug)]

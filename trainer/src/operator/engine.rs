@@ -87,3 +87,8 @@ impl Engine {
         matches!(self, Self::Gemm | Self::Bf16 | Self::Bf16x3 | Self::GemmOfRounded)
     }
 }
+
+/// How many threads torch's operators take that the calling thread runs.
+pub fn set_torch_threads(threads: usize) {
+    tch::set_num_threads(threads.max(1) as i32);
+}

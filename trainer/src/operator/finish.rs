@@ -10,7 +10,7 @@ use super::{Ids, filled, filled_of, filled_on, filled_with_room, widened, with_r
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut, device_values_of, values};
 use crate::config::Dtype;
-use crate::place::Place;
+use crate::operator::Place;
 
 /// What follows the sums of a layer.
 #[derive(Clone, Debug, Default)]

@@ -15,7 +15,7 @@ use super::tiles::{self, Backward, Sizes};
 use super::{Engine, Finish, filled_with_room, mismatch, shape};
 use crate::Result;
 use crate::autograd::{Buffer, Gradient, attach, values};
-use crate::place::Place;
+use crate::operator::Place;
 
 /// `[rows, out]`, f32 unless `finish` rounds them, from `input` `[rows, in]`, `weight` `[in, out]` and `bias` `[out]`. `input` may be
 /// of the type that `place` computes in.

@@ -19,6 +19,7 @@ mod engine;
 mod finish;
 mod linear;
 mod norm;
+mod place;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -27,16 +28,18 @@ mod tiles;
 pub use gsplit_kernels::{Activation, Reduce};
 
 pub use crate::ids::Ids;
-pub use crate::place::Place;
 pub use aggregate::{aggregate, aggregate_for_product, aggregate_max};
 pub use attention::attention;
 pub use calibrate::{Calibration, calibrated};
 pub use dynamic::dynamic_attention;
 pub use edges::Edges;
+pub(crate) use engine::set_torch_threads;
 pub use engine::{Engine, Products};
 pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
+pub use place::{GpuList, Place};
+pub(crate) use place::{check_host_dtype, from_rows, on_host, sharing, to_rows};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;
 

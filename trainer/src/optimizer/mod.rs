@@ -11,7 +11,7 @@ use tch::{Kind, TchError, Tensor};
 
 use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
 use crate::model::Parameters;
-use crate::place::Place;
+use crate::operator::Place;
 use crate::{Result, autograd};
 
 mod device;

@@ -3,10 +3,10 @@
 //! The loss is one more boundary between layers: it is given the rows that the last layer returned, and returns its value
 //! with the gradient of those rows.
 
-mod labels;
+mod links;
 mod nodes;
 
-pub use labels::Labels;
+pub use links::{LinkBatch, LinkSplit, in_neighbours};
 pub use nodes::NodeTargets;
 
 use gsplit_kernels::Communicator;
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::Result;
-use crate::link::{LinkBatch, LinkSplit};
+use crate::labels::Labels;
 use crate::model::{DropoutKey, Model};
 
 /// What is learnt.

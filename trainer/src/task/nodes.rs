@@ -5,7 +5,7 @@ use tch::{Kind, Reduction, Tensor};
 
 use super::{Labels, Loss};
 use crate::Result;
-use crate::place::Place;
+use crate::operator::Place;
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;

@@ -8,12 +8,14 @@ use super::fixture::{
     Cut, changed, communities, config, dataset, models, on_groups, on_ranks, several_labels, store_partition,
 };
 use super::runs::{losses, run};
-use crate::batch::{Input, InputRows, load, sample};
+use crate::batch::sample;
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
-use crate::dry_run::DeviceRoom;
 use crate::job::{Artifacts, Job};
-use crate::place::Place;
+use crate::model::Input;
+use crate::operator::Place;
 use crate::source::{FeatureSource, Pinned};
+use crate::source::{InputRows, load};
+use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology, TopologyPlace};
 use crate::{RunOptions, Summary};
 

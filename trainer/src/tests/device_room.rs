@@ -5,9 +5,9 @@ use gsplit_store::{Counters, Dataset, NoProgress, Notes, Presample, PresampleCon
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
 use super::runs::losses;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
-use crate::dry_run::DeviceRoom;
 use crate::job::{Artifacts, Job};
-use crate::place::places;
+use crate::places::places;
+use crate::topology::DeviceRoom;
 use crate::{RowPlacement, RunOptions, Summary, TopologyPlace, train};
 
 /// A graph of some 240 KB whose mini-batches are small beside it.

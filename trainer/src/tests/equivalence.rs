@@ -10,19 +10,22 @@ use super::fixture::{
     store_partition,
 };
 use crate::RunOptions;
-use crate::batch::{BatchSampler, Input, load, sample};
+use crate::batch::{BatchSampler, sample};
 use crate::comms::Ranks;
 use crate::config::{ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
-use crate::dry_run::DeviceRoom;
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
+use crate::model::Input;
 use crate::model::{DropoutKey, Model};
+use crate::operator::Place;
+use crate::operator::to_rows;
 use crate::optimizer::Optimizer;
 use crate::pass::forward;
-use crate::place::Place;
 use crate::report::StepReport;
 use crate::source::FeatureSource;
-use crate::step::{to_rows, train_step};
+use crate::source::load;
+use crate::step::train_step;
+use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology};
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.

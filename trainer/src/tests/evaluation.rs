@@ -20,7 +20,7 @@ use crate::evaluate::evaluate;
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
-use crate::place::{GpuList, Place};
+use crate::operator::{GpuList, Place};
 use crate::source::{FeatureSource, Pinned};
 use crate::{Error, InferConfig, Predict, RunOptions, infer, train};
 

@@ -5,8 +5,8 @@ use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
 use crate::operator::filled_with_room;
-use crate::place::{Place, on_host};
-use crate::step::{from_rows, to_rows};
+use crate::operator::{Place, on_host};
+use crate::operator::{from_rows, to_rows};
 use crate::{Exchange, Shuffled};
 
 const N: usize = 200;

@@ -15,7 +15,7 @@ use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_
 use super::processes::{before, lose_first};
 use super::runs::{losses, run};
 use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
-use crate::place::Place;
+use crate::operator::Place;
 use crate::{Error, Process, RowPlacement, RunOptions, Summary};
 
 /// `base` on `groups` of `ranks` each, by a partition map of `cut`.

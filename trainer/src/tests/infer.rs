@@ -14,7 +14,7 @@ use crate::config::{FeatureNorm, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
-use crate::place::{GpuList, Place};
+use crate::operator::{GpuList, Place};
 use crate::source::{FeatureSource, Pinned};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 

@@ -14,9 +14,9 @@ use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, Tr
 use crate::evaluate::evaluate;
 use crate::infer::Team;
 use crate::job::{Artifacts, Job};
-use crate::link::{LinkBatch, LinkSplit};
 use crate::model::Model;
-use crate::place::Place;
+use crate::operator::Place;
+use crate::task::{LinkBatch, LinkSplit};
 use crate::{InferConfig, RunOptions, infer, train};
 
 fn task() -> TaskConfig {

@@ -31,10 +31,11 @@ use tempfile::TempDir;
 
 use super::fixture::provenance;
 use crate::Metric;
+use crate::labels::Labels;
 use crate::metric::Scorer;
-use crate::place::Place;
-use crate::step::{from_rows, to_rows};
-use crate::task::{Labels, NodeTargets};
+use crate::operator::Place;
+use crate::operator::{from_rows, to_rows};
+use crate::task::NodeTargets;
 
 const VERTICES: usize = 60;
 

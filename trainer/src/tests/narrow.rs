@@ -7,9 +7,9 @@ use super::device::at;
 use super::fixture::{Cut, changed, communities, config, dataset, models, store_partition, stored_as};
 use super::links::link_config;
 use super::runs::{losses, run};
-use crate::batch::Input;
 use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
-use crate::place::Place;
+use crate::model::Input;
+use crate::operator::Place;
 use crate::source::{FeatureSource, Pinned};
 use crate::{InferConfig, RunOptions};
 

@@ -9,9 +9,9 @@ use crate::config::{
     Dtype, ModelKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, TrainConfig,
 };
 use crate::model::{Model, Parameters};
+use crate::operator::Place;
+use crate::operator::to_rows;
 use crate::optimizer::Optimizer;
-use crate::place::Place;
-use crate::step::to_rows;
 
 const STEPS: u32 = 12;
 

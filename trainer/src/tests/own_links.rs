@@ -8,8 +8,8 @@ use super::fixture::{Cut, Fixture, add_community_features, changed, communities,
 use super::links::link_config;
 use crate::config::{ModelKind, Parallelism, TaskConfig, TrainConfig};
 use crate::job::Artifacts;
-use crate::link::LinkSplit;
 use crate::metric::roc_auc;
+use crate::task::LinkSplit;
 use crate::{InferConfig, RunOptions, infer, train};
 
 /// Targets of each pair.
@@ -64,7 +64,7 @@ fn own_config(parallelism: Parallelism, ranks: usize) -> TrainConfig {
 fn by_definition(dataset: &Dataset, rows: &[f32], metric: &str) -> [f64; 2] {
     let links = dataset.links().unwrap().unwrap();
     let row = |v: u32| &rows[v as usize * 8..][..8];
-    let dot = |u: u32, v: u32| crate::link::dot(row(u), row(v));
+    let dot = |u: u32, v: u32| crate::model::dot(row(u), row(v));
     [Split::Valid, Split::Test].map(|split| {
         let pairs = links.pairs(split);
         let (negatives, width) = links.negatives(split).unwrap();

@@ -13,12 +13,12 @@ use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition, st
 use super::placement::{found, some_placement, store_placement};
 use super::processes::{on_processes, outcomes};
 use super::runs::{losses, run};
-use crate::batch::Input;
 use crate::cache::Caches;
 use crate::config::{Dtype, ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
+use crate::model::Input;
+use crate::operator::Place;
 use crate::operator::gather_features;
-use crate::place::Place;
 use crate::source::{FeatureSource, Pinned};
 use crate::{Error, FeaturePlace, Process, RunOptions, Summary, TopologyPlace};
 
@@ -80,7 +80,7 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     gather_features(&job.features, &vertices, &mut stored).unwrap();
     let source = FeatureSource::pinned(&job.features, &place, &pinned, rank).unwrap();
     let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
-    assert_eq!(crate::step::to_rows(&found).unwrap(), stored, "rank {rank}");
+    assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "rank {rank}");
     drop(source);
     let counts = gpu.counts();
     assert!(counts.taken > counts.freed, "it keeps rows");

@@ -8,12 +8,12 @@ use gsplit_store::{
 
 use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_partition, stored_as};
 use super::runs::{losses, run};
-use crate::batch::Input;
 use crate::cache::Caches;
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
+use crate::model::Input;
+use crate::operator::Place;
 use crate::operator::gather_features;
-use crate::place::Place;
 use crate::source::{FeatureSource, Pinned};
 use crate::{RowPlacement, RunOptions, Summary, train};
 
@@ -118,7 +118,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     for rank in 0..ranks {
         let source = FeatureSource::pinned(&job.features, &places[rank], &pinned, rank).unwrap();
         let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
-        assert_eq!(crate::step::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
+        assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "{what}, rank {rank}");
         let crosses = *placement != RowPlacement::Replicated;
         let is_own = |v: &u32| lists[rank].contains(v);
         let own = vertices.iter().filter(|v| is_own(v)).count();
@@ -177,7 +177,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
             let found = source.rows(caches.of(rank), &Input::new(&config.model), 0).unwrap();
             let mut stored = vec![f32::NAN; caches.of(rank).len() * 6];
             gather_features(&job.features, caches.of(rank), &mut stored).unwrap();
-            assert_eq!(crate::step::to_rows(&found).unwrap(), stored);
+            assert_eq!(crate::operator::to_rows(&found).unwrap(), stored);
         }
     }
 }

@@ -8,7 +8,7 @@ use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
 use crate::batch::{BatchSampler, Frontiers, OnDevice, Ownership, Sampled, Seeds, sample};
-use crate::place::Place;
+use crate::operator::Place;
 
 /// Edges (source, target) of one layer by target, each list in sampling order.
 type LayerEdges = BTreeMap<u32, Vec<u32>>;

@@ -11,7 +11,7 @@ use super::runs::run;
 use crate::RunOptions;
 use crate::batch::{BatchSampler, Frontiers, Ownership, Seeds, sample};
 use crate::config::{ModelKind, Parallelism, TrainConfig};
-use crate::place::Place;
+use crate::operator::Place;
 use crate::traffic::{Phase, Traffic};
 
 const RANKS: usize = 3;

@@ -6,16 +6,18 @@ use gsplit_kernels::GpuCounts;
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
-use crate::batch::{Input, load, sample};
+use crate::batch::sample;
 use crate::cache::Caches;
 use crate::config::{FeatureNorm, ModelKind, NormKind, Parallelism, TrainConfig};
-use crate::dry_run::DeviceRoom;
 use crate::job::{Artifacts, Job};
+use crate::model::Input;
 use crate::model::{DropoutKey, Model};
+use crate::operator::Place;
 use crate::optimizer::Optimizer;
-use crate::place::Place;
+use crate::source::load;
 use crate::source::{FeatureSource, Pinned};
 use crate::step::train_step;
+use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology, TopologyPlace};
 use crate::{RowPlacement, RunOptions};
 

@@ -7,13 +7,12 @@ use gsplit_store::memory::Memory;
 use gsplit_store::{Dataset, Progress};
 
 use super::hotness::{Chosen, Reads};
-use super::{Copied, OnGpu, Pinned, Topology, TopologyPlace};
+use super::{Copied, DeviceRoom, OnGpu, Pinned, Topology};
 use crate::config::{ModelKind, TaskKind};
-use crate::dry_run::{DeviceRoom, sharing};
 use crate::job::Job;
-use crate::options::RunOptions;
-use crate::place::Place;
-use crate::{Error, Result, RowPlacement};
+use crate::operator::{Place, sharing};
+use crate::options::{RowPlacement, RunOptions, TopologyPlace};
+use crate::{Error, Result};
 
 /// What there is to bring.
 pub(super) struct Source<'s, 'a> {

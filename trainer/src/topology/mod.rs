@@ -1,7 +1,7 @@
 //! Where GPUs that sample read the graph.
 //!
 //! Returns: for each rank, what its GPU reads: the graph, and under a partition map every vertex's owner. Input: the graph in host
-//! memory or a mapped file, the ranks' places, and the room that there is ([`DeviceRoom`](crate::dry_run::DeviceRoom)).
+//! memory or a mapped file, the ranks' places, and the room that there is ([`DeviceRoom`](DeviceRoom)).
 //!
 //! ```text
 //! device   a copy in the memory of each GPU, for all ranks that share it
@@ -22,7 +22,7 @@
 
 mod bring;
 mod hotness;
-mod place;
+mod room;
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,15 +31,14 @@ use gsplit_store::memory::shown;
 use gsplit_store::{Dataset, Progress};
 
 use crate::batch::{BatchSampler, OnDevice};
-use crate::dry_run::DeviceRoom;
 use crate::job::Job;
-use crate::options::RunOptions;
-use crate::place::Place;
+use crate::operator::Place;
+use crate::options::{RunOptions, TopologyPlace};
 use crate::{Error, Result};
 
 use bring::Source;
 pub use bring::graph_bytes;
-pub use place::TopologyPlace;
+pub use room::DeviceRoom;
 
 /// The graph in host memory, where it had to be copied there to be pinned.
 pub type Copied = OnceLock<(Vec<u64>, Vec<u32>)>;

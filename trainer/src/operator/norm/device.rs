@@ -13,7 +13,7 @@ use super::{Columns, EPSILON};
 use crate::Result;
 use crate::autograd::{attach, device_values, device_values_mut};
 use crate::config::Dtype;
-use crate::place::Place;
+use crate::operator::Place;
 
 /// A GPU and torch's name for it.
 pub(super) type There<'a> = (&'a Gpu, Device);

@@ -17,7 +17,7 @@ use tch::Tensor;
 use super::{Finish, filled, filled_with_room, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
-use crate::place::{Place, on_host};
+use crate::operator::{Place, on_host};
 use device::Factors;
 
 /// Added to variances, as in PyTorch.

@@ -15,12 +15,13 @@ use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
 use gsplit_store::{LinkNegatives, Split, Stage};
 use rayon::prelude::*;
 
-use super::split::in_neighbours;
-use super::{LinkSplit, PairScorer};
 use crate::Result;
 use crate::config::TaskConfig;
-use crate::infer::{Hidden, LayerWise, check_stop};
+use crate::error::check_stop;
+use crate::infer::{Hidden, LayerWise};
 use crate::metric::{Metric, SharedNegatives, rank_of_positive, roc_auc};
+use crate::model::PairScorer;
+use crate::task::{LinkSplit, in_neighbours};
 
 /// Times that a negative is drawn again.
 const TRIES: usize = 16;

@@ -10,56 +10,16 @@
 //! Threads share one table. What is left are graphs whose rows fit every GPU, on several hosts: there `gsplit infer` scores
 //! checkpoints beside the training.
 
+mod links;
+
 use gsplit_store::{Split, Stage};
 
+use crate::Result;
 use crate::infer::{LayerWise, Room, Team};
 use crate::job::Job;
-use crate::metric::{Metric, Scorer};
+use crate::metric::Scores;
 use crate::model::Model;
-use crate::task::{Labels, Task};
-use crate::{Result, link};
-
-/// Scores by split.
-pub struct Scores<'a> {
-    splits: Vec<(Split, &'a [u32], Scorer<'a>)>,
-}
-
-impl<'a> Scores<'a> {
-    /// Begins with no vertex; `splits` ascend.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
-    pub fn new(
-        metric: Metric,
-        labels: &'a Labels,
-        splits: impl IntoIterator<Item = (Split, &'a [u32])>,
-    ) -> Result<Self> {
-        let begin = |(split, vertices)| Ok((split, vertices, Scorer::new(metric, labels)?));
-        Ok(Self { splits: splits.into_iter().map(begin).collect::<Result<_>>()? })
-    }
-
-    /// The vertices of all splits, ascending.
-    pub fn vertices(&self) -> Vec<u32> {
-        let mut all = self.splits.iter().map(|(_, vertices, _)| *vertices).collect::<Vec<_>>().concat();
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    /// Counts the logits of `v` in each split that has it.
-    pub fn push(&mut self, v: u32, logits: &[f32]) {
-        for (_, vertices, scorer) in &mut self.splits {
-            if vertices.binary_search(&v).is_ok() {
-                scorer.push(v, logits);
-            }
-        }
-    }
-
-    /// The scores; `None` where a split has no labelled vertex.
-    pub fn finish(self) -> Vec<(Split, Option<f64>)> {
-        self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect()
-    }
-}
+use crate::task::Task;
 
 /// Rows that [`evaluate`] computes; `None` where there is nothing to score.
 pub fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
@@ -77,7 +37,7 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<
     let labels = match &job.task {
         Task::Nodes(labels) => labels,
         Task::Links(links) => {
-            return link::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage);
+            return links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage);
         }
     };
     let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];

@@ -1,7 +1,19 @@
-//! Where the graph is sampled from, as users say it.
+//! Where the graph and feature rows are read from, as users say it.
 
 use clap::ValueEnum;
 use serde::Serialize;
+
+/// Where feature rows are read from; the values are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum FeaturePlace {
+    /// Memory if they take at most a quarter of what is left, else the mapped file
+    #[default]
+    Auto,
+    /// Copied into memory first, on huge pages: rows are then read faster
+    Memory,
+    /// The mapped file, of which the system keeps in memory what it can
+    Mapped,
+}
 
 /// Where the graph is sampled from, and with it by what; the samples are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]

@@ -16,10 +16,12 @@ use std::time::Instant;
 use gsplit_kernels::Communicator;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use super::{BatchSampler, Input, Loaded, load, sample};
+use crate::batch::{BatchSampler, sample};
 use crate::comms::Comms;
 use crate::job::Job;
+use crate::model::Input;
 use crate::source::FeatureSource;
+use crate::source::{Loaded, load};
 use crate::task::Targets;
 use crate::traffic::{Phase, Traffic};
 use crate::{Error, Result};

@@ -1,7 +1,7 @@
 //! Link prediction: which pairs of vertices are edges.
 //!
 //! A mini-batch is a number of training edges u → v, and for each of them some pairs u → v' with v' drawn from all
-//! vertices. A pair is scored from the two rows that the model returns ([`PairScorer`]); the loss is binary cross
+//! vertices. A pair is scored from the two rows that the model returns ([`PairScorer`](crate::model::PairScorer)); the loss is binary cross
 //! entropy, the mean over the pairs of the global mini-batch. The edges of the mini-batch, and their reverses, are not
 //! sampled for it: a model that sees the edge it is to predict learns to copy it.
 //!
@@ -10,14 +10,7 @@
 //! that are the same in every epoch.
 
 mod batch;
-mod evaluate;
-mod score;
-mod scorer;
 mod split;
 
 pub use batch::LinkBatch;
-pub use evaluate::evaluate;
-#[cfg(test)]
-pub use score::dot;
-pub use scorer::{Mlp, PairScorer};
-pub use split::LinkSplit;
+pub use split::{LinkSplit, in_neighbours};

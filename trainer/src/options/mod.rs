@@ -1,20 +1,23 @@
 //! What surrounds a run.
 
+mod places;
+mod rows;
+
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::cache::RowPlacement;
-use crate::job::FeaturePlace;
+use crate::comms::Comms;
 use crate::model::OwnLayer;
-use crate::operator::Products;
-use crate::place::GpuList;
+use crate::operator::{GpuList, Products};
 use crate::process::Process;
-use crate::ranks::Abandon;
-use crate::topology::TopologyPlace;
-use crate::{Error, Result};
+use crate::ranks::{Abandon, as_rank, on_threads};
+use crate::{Error, Result, TrainConfig};
+
+pub use places::{FeaturePlace, TopologyPlace};
+pub use rows::RowPlacement;
 
 /// Mini-batches ahead, which all lie in memory: more than this is a mistake.
 const MAX_PREFETCH: usize = 1024;
@@ -97,6 +100,18 @@ impl RunOptions {
     /// Whether the first rank is in this process.
     pub(crate) fn leads(&self) -> bool {
         self.process.as_ref().is_none_or(|process| process.rank() == 0)
+    }
+
+    /// `work` of each rank, or of the one that this process is; what the first of them returned.
+    pub(crate) fn on_all_ranks<R: Send>(
+        &self,
+        config: &TrainConfig,
+        work: impl Fn(&Comms) -> Result<R> + Sync,
+    ) -> Result<R> {
+        match &self.process {
+            Some(process) => as_rank(process.comms(), work),
+            None => on_threads((config.num_ranks(), config.groups), self.timeout, self.abandon, work),
+        }
     }
 
     /// Checks what does not depend on the dataset; returns the threads of `threads` that compute on `ranks` ranks together.

@@ -12,9 +12,9 @@ use super::score::{Scored, dot, logistic, score_pairs};
 use crate::Result;
 use crate::autograd::{self, Buffer, attach, values};
 use crate::model::{DropoutKey, Named};
+use crate::operator::Place;
 use crate::operator::{Activation, Dropout, Finish, linear};
-use crate::place::Place;
-use crate::step::{from_rows, to_rows};
+use crate::operator::{from_rows, to_rows};
 
 /// From two rows to a score: above 0 for an edge.
 pub enum PairScorer {

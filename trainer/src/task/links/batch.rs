@@ -10,10 +10,9 @@ use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, StreamKey, uniq
 use tch::Tensor;
 
 use super::LinkSplit;
-use super::scorer::Pairs;
 use crate::batch::{Ownership, Seeds};
 use crate::model::{DropoutKey, Model};
-use crate::step::{from_rows, to_rows};
+use crate::operator::{from_rows, to_rows};
 use crate::task::Loss;
 use crate::{Exchange, Result};
 

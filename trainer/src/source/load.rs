@@ -13,12 +13,12 @@ use gsplit_kernels::{Communicator, DeviceHits, Gpu};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
-use super::sampler::SampledThere;
-use super::{Input, Sampled, SampledLayer};
+use super::{FeatureSource, Gathered};
 use crate::Result;
+use crate::batch::{Sampled, SampledLayer, SampledThere};
 use crate::ids::Ids;
-use crate::place::Place;
-use crate::source::{FeatureSource, Gathered};
+use crate::model::Input;
+use crate::operator::Place;
 
 /// A sampled mini-batch with its input rows.
 pub struct Loaded<'a> {

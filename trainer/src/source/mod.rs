@@ -9,6 +9,8 @@
 //! until all have closed it ([`Pinned::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
+mod load;
+
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::thread;
@@ -22,11 +24,13 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use crate::batch::Input;
 use crate::cache::{Caches, gathered};
+use crate::model::Input;
+use crate::operator::Place;
 use crate::operator::{Row, filled_of, filled_with_room, with_row};
-use crate::place::Place;
 use crate::{Error, Result};
+
+pub use load::{InputRows, Loaded, load};
 
 /// A table of rows that the GPUs of a run reach, and the copies of some that they keep.
 pub struct Pinned<'a>(Box<dyn AnyTable<'a> + 'a>);

@@ -1,0 +1,49 @@
+//! Scores of several splits, counted together.
+
+use gsplit_store::Split;
+
+use super::{Metric, Scorer};
+use crate::Result;
+use crate::labels::Labels;
+
+/// Scores by split.
+pub struct Scores<'a> {
+    splits: Vec<(Split, &'a [u32], Scorer<'a>)>,
+}
+
+impl<'a> Scores<'a> {
+    /// Begins with no vertex; `splits` ascend.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) if the metric is not defined for the labels.
+    pub fn new(
+        metric: Metric,
+        labels: &'a Labels,
+        splits: impl IntoIterator<Item = (Split, &'a [u32])>,
+    ) -> Result<Self> {
+        let begin = |(split, vertices)| Ok((split, vertices, Scorer::new(metric, labels)?));
+        Ok(Self { splits: splits.into_iter().map(begin).collect::<Result<_>>()? })
+    }
+
+    /// The vertices of all splits, ascending.
+    pub fn vertices(&self) -> Vec<u32> {
+        let mut all = self.splits.iter().map(|(_, vertices, _)| *vertices).collect::<Vec<_>>().concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Counts the logits of `v` in each split that has it.
+    pub fn push(&mut self, v: u32, logits: &[f32]) {
+        for (_, vertices, scorer) in &mut self.splits {
+            if vertices.binary_search(&v).is_ok() {
+                scorer.push(v, logits);
+            }
+        }
+    }
+
+    /// The scores; `None` where a split has no labelled vertex.
+    pub fn finish(self) -> Vec<(Split, Option<f64>)> {
+        self.splits.into_iter().map(|(split, _, scorer)| (split, scorer.finish())).collect()
+    }
+}

@@ -1,0 +1,69 @@
+//! Which place each rank of a run computes at.
+
+use gsplit_kernels::Gpu;
+
+use crate::config::{Device, Dtype, TrainConfig};
+use crate::operator::{Engine, Place, Products, check_host_dtype};
+use crate::options::RunOptions;
+use crate::{Error, Result};
+
+/// The place of each rank that `config` and `options` ask for.
+///
+/// # Errors
+/// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
+pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+    let dtype = config.model.dtype;
+    if config.device == Device::Cuda && options.products.is_some() {
+        return Err(Error::Option("--products is for --device cpu: leave it out".into()));
+    }
+    let place = |place| match place {
+        Place::Host(_) => Ok(Place::Host(engine(options.products, dtype)?)),
+        place => Ok(place.with_dtype(dtype)),
+    };
+    named_places(config, options)?.into_iter().map(place).collect()
+}
+
+/// The engine of the host's dense products that `products` asks for; this machine's when `None`.
+fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
+    let Some(products) = products else { return Ok(Engine::of(dtype)) };
+    Engine::named(products, dtype).ok_or_else(|| {
+        let needed = "--products own needs --dtype bf16 and a processor with AVX-512 BF16, or f32 and AMX";
+        Error::Option(format!("{needed}: leave it out, or name another"))
+    })
+}
+
+/// [`places`] for f32.
+fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+    let ranks = config.num_ranks();
+    #[cfg(test)]
+    if let Some(order) = options.emulated {
+        let place = |_| match options.emulated_bytes {
+            Some(bytes) => Place::Device(Gpu::emulated_of(order, bytes), tch::Device::Cpu, Dtype::F32),
+            None => Place::under_test(order),
+        };
+        return Ok((0..ranks).map(place).collect());
+    }
+    let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
+    match config.device {
+        Device::Cpu if !named.is_empty() => {
+            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
+        }
+        Device::Cpu => {
+            check_host_dtype(config.model.dtype)?;
+            Ok(vec![Place::host(); ranks])
+        }
+        Device::Cuda if options.process.is_some() => place_of_process(options, ranks),
+        Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
+        Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
+        Device::Cuda => Err(Error::Option(format!(
+            "--gpus names {} GPUs, the number of ranks is {ranks}: name one for each rank; one may be named more than once",
+            named.len()
+        ))),
+    }
+}
+
+/// This process's GPU, in place of every rank's.
+fn place_of_process(options: &RunOptions, ranks: usize) -> Result<Vec<Place>> {
+    let gpu = options.process.as_ref().map_or(Ok(0), |process| process.gpu())?;
+    Ok(vec![Place::open(gpu)?; ranks])
+}
