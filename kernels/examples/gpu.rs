@@ -10,7 +10,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use gsplit_kernels::schedule::layer_key;
+use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
     DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSlice, DeviceTable,
     Fanout, Gpu, GpuError, RowStore, Stream, StreamKey, gather_on_device, permute,
@@ -178,7 +178,7 @@ fn sample(
     for depth in 0..3 {
         let ids = counters.as_deref_mut().map_or(DeviceEdgeIds::Drop, DeviceEdgeIds::Count);
         let draw = DeviceDraw::new(Fanout::Take(15));
-        edges += sampler.layer(graph, &draw, &layer_key(0, epoch, step, depth), ids)?.num_edges();
+        edges += sampler.layer(graph, &draw, &Step { seed: 0, epoch, step }.layer_key(depth), ids)?.num_edges();
         sizes.push(sampler.mixed().len());
     }
     if let Some(counters) = counters {

@@ -11,7 +11,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
 
-use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Counters, Draw, EdgeIds, Graph, KernelError, SampledLayer, Sampler};
 
 const WARM_UP: usize = 10;
@@ -55,7 +55,7 @@ impl Run<'_> {
         let mut sizes = vec![seeds.len()];
         for ((depth, fanout), layer) in (0..).zip(self.fanouts.iter()).zip(&mut self.layers) {
             let ids = self.counters.as_mut().map_or(EdgeIds::Drop, EdgeIds::Count);
-            let key = layer_key(0, epoch, step, depth);
+            let key = Step { seed: 0, epoch, step }.layer_key(depth);
             self.sampler.layer(&self.graph, &Draw::new(fanout), &key, ids, layer)?;
             sizes.push(self.sampler.mixed().len());
         }

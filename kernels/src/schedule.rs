@@ -77,10 +77,28 @@ pub fn epoch_seeds(train: &[u32], seed: u64, epoch: u32) -> Result<Vec<u32>, Ker
     Ok(permute(length, &key).into_iter().map(|position| train[position as usize]).collect())
 }
 
-/// The key under which a mini-batch draws the neighbours of its layer at `depth`; the seeds' layer has depth 0. `step` is the
-/// batch's number within its epoch.
-pub fn layer_key(seed: u64, epoch: u32, step: u32, depth: u8) -> StreamKey {
-    StreamKey { seed, epoch, step, stream: Stream::Sample, layer: depth }
+/// Which mini-batch of a run it is: all of its draws follow from this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Of the run.
+    pub seed: u64,
+    /// From 1 in training.
+    pub epoch: u32,
+    /// Its number within the epoch, from 0.
+    pub step: u32,
+}
+
+impl Step {
+    /// The key of its draws of `stream` for a layer.
+    pub fn key(self, stream: Stream, layer: u8) -> StreamKey {
+        let Self { seed, epoch, step } = self;
+        StreamKey { seed, epoch, step, stream, layer }
+    }
+
+    /// The key of its draws of the neighbours of the layer at `depth`; the seeds' layer has depth 0.
+    pub fn layer_key(self, depth: u8) -> StreamKey {
+        self.key(Stream::Sample, depth)
+    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledLayer, Sampler};
 use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, RowLoads, Split};
 
@@ -178,7 +178,7 @@ fn inputs(graph: &Graph<'_>, seeds: &[u32], seed: u64, epoch: u32, step: u32) ->
     let mut sampler = Sampler::new(1);
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let (draw, key) = (Draw::new(fanout), layer_key(seed, epoch, step, depth));
+        let (draw, key) = (Draw::new(fanout), Step { seed, epoch, step }.layer_key(depth));
         sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut SampledLayer::default()).unwrap();
     }
     sampler.mixed().to_vec()

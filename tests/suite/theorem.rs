@@ -1,7 +1,7 @@
 //! Invariant 7, which the method stands on: the expected number of cross edges of a mini-batch is the weighted cut divided
 //! by the number of pre-sampled mini-batches (GSplit, section 4), measured on fresh mini-batches.
 
-use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
+use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::Place;
@@ -46,8 +46,8 @@ fn measure(dataset: &Dataset, part: &[u16]) -> (f64, f64, f64) {
         let order = epoch_seeds(&train, seed, epoch).unwrap();
         for (step, batch) in order.chunks(128).enumerate() {
             let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
-            let at = (seed, epoch, step as u32);
-            let sampled = sample(&mut sampler, seeds, &fanouts, at, &mine, &Solo).unwrap();
+            let step = Step { seed, epoch, step: step as u32 };
+            let sampled = sample(&mut sampler, seeds, &fanouts, step, &mine, &Solo).unwrap();
             let mut crossing = 0;
             for layer in &sampled.layers {
                 let (mixed, edges) = (layer.read.on_host().unwrap(), layer.edges.on_host().unwrap());

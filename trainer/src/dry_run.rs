@@ -149,7 +149,7 @@ fn rehearse(
     let order = &order[..order.len().min(batches.saturating_mul(config.batch_size))];
     for_each_batch((job, &source), &mut sampler, epoch, order, comms, |prepared| {
         most = most.max(sampled_bytes(&prepared.batch.sampled));
-        let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, prepared.step) };
+        let dropout = DropoutKey { probability: config.model.dropout, step: prepared.step };
         train_step(&model, &mut optimizer, prepared.batch, job.graph, &prepared.targets, dropout, comms.ranks())?;
         place.gpu().map_or(Ok(()), Gpu::synchronise)?;
         stage.iter().for_each(|stage| stage.advance(1));

@@ -35,12 +35,12 @@ pub fn train_epoch(
         let Prepared { step, items, targets, batch, sent, sample_s, load_s } = prepared;
         let sampled = &batch.sampled;
         let counts = [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
-        let dropout = DropoutKey { probability: config.model.dropout, at: (config.seed, epoch, step) };
+        let dropout = DropoutKey { probability: config.model.dropout, step };
         let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
         let ending = Instant::now();
         job.end_phase(model.place())?;
         report.timings.compute_s += ending.elapsed().as_secs_f64();
-        report.check(epoch, step + 1)?;
+        report.check(epoch, step.step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         let [edges, rows_loaded, rows_exchanged] = counts;
         report.work.add(Work { edges, rows_loaded, rows_exchanged, sent, ..Work::default() });

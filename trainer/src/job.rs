@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
+use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Column, Dataset, EdgeWeights, FeatureTable, Links, PartitionMap, Split, Topology};
@@ -218,9 +219,9 @@ impl Job<'_> {
         Shape { features: self.features.dim(), outputs: self.outputs, several }
     }
 
-    /// The seeds of this rank of the group of `comm` in the global mini-batch `items` at `(seed, epoch, step)`, and what they are to
+    /// The seeds of this rank of the group of `comm` in the global mini-batch `items` at `step`, and what they are to
     /// learn. Collective in the group.
-    pub fn batch(&self, items: &[u32], at: (u64, u32, u32), comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
+    pub fn batch(&self, items: &[u32], step: Step, comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
         let share = self.share_of_group(items.len(), comm);
         match &self.task {
             Task::Nodes(labels) => {
@@ -230,7 +231,7 @@ impl Job<'_> {
             Task::Links(links) => {
                 let negatives = self.config.task.negatives;
                 let (seeds, batch) =
-                    LinkBatch::new(links, (items, share), negatives, at, self.frontiers.seeds(), comm)?;
+                    LinkBatch::new(links, (items, share), negatives, step, self.frontiers.seeds(), comm)?;
                 Ok((seeds, Targets::Links(Box::new(batch))))
             }
         }

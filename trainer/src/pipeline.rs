@@ -14,6 +14,7 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::Communicator;
+use gsplit_kernels::schedule::Step;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::batch::{BatchSampler, sample};
@@ -28,8 +29,8 @@ use crate::{Error, Result};
 
 /// A mini-batch that is ready to compute.
 pub struct Prepared<'a> {
-    /// From 0.
-    pub step: u32,
+    /// Which one it is.
+    pub step: Step,
     /// Its seeds on all ranks, or edges where these are learnt.
     pub items: usize,
     /// What this rank's seeds are to learn.
@@ -59,7 +60,7 @@ pub fn for_each_batch<'a, 's: 'a>(
     let sampling = comms.sampling();
     let mut prepared = (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
         job.check_stop()?;
-        prepare((job, source), sampler, (epoch, step), global, sampling)
+        prepare((job, source), sampler, Step { seed: job.config.seed, epoch, step }, global, sampling)
     });
     if job.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
@@ -112,18 +113,18 @@ fn receive<'a>(
 fn prepare<'a, 's: 'a>(
     (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
     sampler: &mut BatchSampler<'s>,
-    (epoch, step): (u32, u32),
+    step: Step,
     global: &'a [u32],
     comm: &dyn Communicator,
 ) -> Result<Prepared<'a>> {
     let (config, started) = (job.config, Instant::now());
-    let (at, before) = ((config.seed, epoch, step), comm.sent());
-    let (seeds, targets) = job.batch(global, at, comm)?;
-    let sampled = sample(sampler, seeds, &config.fanouts, at, &job.frontiers, comm)?;
+    let before = comm.sent();
+    let (seeds, targets) = job.batch(global, step, comm)?;
+    let sampled = sample(sampler, seeds, &config.fanouts, step, &job.frontiers, comm)?;
     job.end_phase(source.place())?;
     let sample_s = started.elapsed().as_secs_f64();
     let (loading, between) = (Instant::now(), comm.sent());
-    let batch = load(source, sampled, &Input::training(&config.model, at), job.prefetch > 0, comm)?;
+    let batch = load(source, sampled, &Input::training(&config.model, step), job.prefetch > 0, comm)?;
     job.end_phase(source.place())?;
     if job.prefetch > 0 {
         batch.hand_over(source.place().gpu())?;

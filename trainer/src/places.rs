@@ -1,7 +1,5 @@
 //! Which place each rank of a run computes at.
 
-use gsplit_kernels::Gpu;
-
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::operator::{Engine, Place, Products, check_host_dtype};
 use crate::options::RunOptions;
@@ -38,7 +36,7 @@ fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>
     #[cfg(test)]
     if let Some(order) = options.emulated {
         let place = |_| match options.emulated_bytes {
-            Some(bytes) => Place::Device(Gpu::emulated_of(order, bytes), tch::Device::Cpu, Dtype::F32),
+            Some(bytes) => Place::Device(gsplit_kernels::Gpu::emulated_of(order, bytes), tch::Device::Cpu, Dtype::F32),
             None => Place::under_test(order),
         };
         return Ok((0..ranks).map(place).collect());

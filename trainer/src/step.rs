@@ -7,17 +7,17 @@ use std::time::Instant;
 use gsplit_kernels::{CacheHits, DeviceHits, Graph};
 use tch::Tensor;
 
+use crate::Result;
 use crate::autograd::device_values_of;
 use crate::comms::Ranks;
 use crate::model::{DropoutKey, Model};
-use crate::operator::{Place, on_host};
+use crate::operator::Place;
 use crate::optimizer::{GradientNorm, Optimizer, Update};
 use crate::pass::{backward, forward};
 use crate::report::StepReport;
 use crate::source::Loaded;
 use crate::task::Targets;
 use crate::traffic::Phase;
-use crate::{Result, autograd};
 
 /// Runs the mini-batch and updates the parameters. Collective.
 pub fn train_step(

@@ -18,15 +18,14 @@ use crate::infer::Team;
 use crate::job::{Artifacts, Job};
 use crate::log::{Logs, StepLog, StepRecord};
 use crate::model::{Model, check_size};
-use crate::operator::Place;
+use crate::operator::{Place, set_torch_threads};
 use crate::optimizer::Optimizer;
 use crate::options::RunOptions;
 use crate::places::places;
 use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
-use crate::topology::DeviceRoom;
-use crate::topology::{Copied, Topology};
+use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{Error, Result, TrainConfig, hosts};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.

@@ -47,15 +47,16 @@ impl SampledLayer {
 /// number of threads, nor on what the sampler has sampled before.
 ///
 /// ```
-/// use gsplit_kernels::schedule::layer_key;
+/// use gsplit_kernels::schedule::Step;
 /// use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler};
 ///
 /// let graph = Graph::new(&[0, 2, 3, 3], &[1, 2, 0])?;
 /// let (mut sampler, mut layer) = (Sampler::new(2), SampledLayer::default());
+/// let step = Step { seed: 0, epoch: 1, step: 0 };
 /// sampler.start(&[1]);
 /// for (depth, fanout) in [15, 10].into_iter().enumerate() {
 ///     let draw = Draw::new(Fanout::Take(fanout));
-///     sampler.layer(&graph, &draw, &layer_key(0, 1, 0, depth as u8), EdgeIds::Drop, &mut layer)?;
+///     sampler.layer(&graph, &draw, &step.layer_key(depth as u8), EdgeIds::Drop, &mut layer)?;
 /// }
 /// assert_eq!(sampler.mixed(), [1, 0, 2]);
 /// assert_eq!((layer.indptr, layer.local), (vec![0, 1, 3], vec![1, 0, 2]));

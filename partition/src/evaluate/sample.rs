@@ -1,6 +1,6 @@
 //! The mini-batch that one rank alone would sample: what all ranks sample together.
 
-use gsplit_kernels::schedule::{Fanouts, layer_key};
+use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledLayer, Sampler};
 
 use crate::Result;
@@ -39,18 +39,18 @@ pub(super) struct MiniBatch {
 }
 
 impl MiniBatch {
-    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of step `step` of `epoch`.
+    /// Samples layer by layer from `seeds`, distinct vertices, down, with the draws of `step`.
     pub fn sample(
         sampler: &mut Sampler,
         graph: &Graph<'_>,
         seeds: &[u32],
         fanouts: &Fanouts,
-        (seed, epoch, step): (u64, u32, u32),
+        step: Step,
     ) -> Result<Self> {
         let mut layers: Vec<Layer> = Vec::with_capacity(fanouts.len());
         sampler.start(seeds);
         for (depth, fanout) in (0..).zip(fanouts.iter()) {
-            let (key, mut csc) = (layer_key(seed, epoch, step, depth), SampledLayer::default());
+            let (key, mut csc) = (step.layer_key(depth), SampledLayer::default());
             sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
             layers.push(Layer { csc, mixed: sampler.mixed().to_vec() });
         }

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_kernels::schedule::{Step, epoch_seeds};
 use gsplit_kernels::{Graph, Sampler};
 use gsplit_store::{Progress, Unit};
 use rayon::prelude::*;
@@ -87,8 +87,8 @@ pub(super) fn measure(
         let records = steps.map_init(
             || Sampler::new(1),
             |sampler, (step, seeds)| {
-                let at = (setting.seed, epoch, step as u32);
-                let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, at)?;
+                let step = Step { seed: setting.seed, epoch, step: step as u32 };
+                let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step)?;
                 let record = count(&batch, candidates, &work);
                 stage.advance(1);
                 Ok(record)

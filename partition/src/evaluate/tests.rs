@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gsplit_kernels::schedule::{Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler, StreamKey};
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
@@ -38,11 +38,11 @@ fn stored(
 /// What `ranks` ranks compute from `seeds`, vertex by vertex, with sets: for each layer the frontier and its edges.
 type Sets = Vec<(BTreeSet<u32>, Vec<(u32, u32)>)>;
 
-fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, at: (u64, u32, u32)) -> (Sets, BTreeSet<u32>) {
+fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, step: Step) -> (Sets, BTreeSet<u32>) {
     let mut frontier: BTreeSet<u32> = seeds.iter().copied().collect();
     let mut layers = Vec::new();
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let edges = edges_of(graph, &frontier, fanout, &layer_key(at.0, at.1, at.2, depth));
+        let edges = edges_of(graph, &frontier, fanout, &step.layer_key(depth));
         let below = frontier.iter().copied().chain(edges.iter().map(|edge| edge.0)).collect();
         layers.push((std::mem::replace(&mut frontier, below), edges));
     }
@@ -89,11 +89,11 @@ fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16], layout: Layo
 }
 
 /// Every rank samples its share of the seeds on its own.
-fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, at: (u64, u32, u32)) -> Counts {
+fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, step: Step) -> Counts {
     let mut counts = Counts::default();
     for rank in 0..ranks {
         let mine = &seeds[seeds.len() * rank / ranks..seeds.len() * (rank + 1) / ranks];
-        let (layers, input) = sets(graph, mine, fanouts, at);
+        let (layers, input) = sets(graph, mine, fanouts, step);
         counts.rows += input.len() as u64;
         counts.edges += layers.iter().map(|layer| layer.1.len() as u64).sum::<u64>();
     }
@@ -104,13 +104,13 @@ fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts
 fn oracle_in_part(
     (graph, seeds, fanouts): (&Graph<'_>, &[u32], &Fanouts),
     (part, ranks, split_layers): (&[u16], u32, usize),
-    at: (u64, u32, u32),
+    step: Step,
 ) -> Counts {
     let is_own = |v: u32, rank: u32| u32::from(part[v as usize]) == rank;
     let own = |rank: u32| seeds.iter().copied().filter(|&v| is_own(v, rank)).collect();
     let (mut counts, mut frontiers) = (Counts::default(), (0..ranks).map(own).collect::<Vec<BTreeSet<u32>>>());
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let key = layer_key(at.0, at.1, at.2, depth);
+        let key = step.layer_key(depth);
         for frontier in &mut frontiers {
             let edges = edges_of(graph, frontier, fanout, &key);
             counts.edges += edges.len() as u64;
@@ -150,8 +150,8 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
         let (epoch, step) = ((i / an_epoch) as u32 + 1, i % an_epoch);
         let order = epoch_seeds(&train, setting.seed, epoch).unwrap();
         let seeds = order.chunks(setting.batch_size as usize).nth(step).unwrap();
-        let at = (setting.seed, epoch, step as u32);
-        let (layers, input) = sets(&graph, seeds, &setting.fanouts, at);
+        let step = Step { seed: setting.seed, epoch, step: step as u32 };
+        let (layers, input) = sets(&graph, seeds, &setting.fanouts, step);
         let size =
             |layer: &(BTreeSet<u32>, Vec<_>)| Size { vertices: layer.0.len() as u64, edges: layer.1.len() as u64 };
         let sizes: Vec<Size> = layers.iter().map(size).collect();
@@ -163,11 +163,11 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
                 oracle_split(&layers, &input, &candidate.assignment, candidate.layout),
                 "{what}"
             );
-            let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, at);
+            let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, step);
             assert_eq!(record.data[c], data, "{what}");
             for (split_layers, &found) in record.in_part[c].iter().enumerate() {
                 let sharing = (&*candidate.assignment, candidate.layout.parts(), split_layers);
-                let expected = oracle_in_part((&graph, seeds, &setting.fanouts), sharing, at);
+                let expected = oracle_in_part((&graph, seeds, &setting.fanouts), sharing, step);
                 assert_eq!(found, expected, "{what}, {split_layers} layers split");
             }
             for edge in layers.iter().flat_map(|layer| &layer.1) {

@@ -4,7 +4,7 @@
 //! fits beside the counters and a mini-batch; else the GPU reads it in the host's memory, pinned, over the bus.
 //! Cost: that of sampling; the GPU holds 16 bytes a vertex and 4 an edge for counters and numbering, and one mini-batch.
 
-use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, epoch_seeds, layer_key};
+use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step, epoch_seeds};
 use gsplit_kernels::{
     CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Gpu, GpuError, Graph,
 };
@@ -86,7 +86,7 @@ fn count_from(
             let mut sizes = vec![seeds.len()];
             sampler.start(seeds)?;
             for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
-                let key = layer_key(options.seed, epoch, step, depth);
+                let key = Step { seed: options.seed, epoch, step }.layer_key(depth);
                 let edges = DeviceEdgeIds::Count(&mut counters);
                 sampler.layer(graph, &DeviceDraw::new(fanout), &key, edges)?;
                 sizes.push(sampler.mixed().len());

@@ -13,7 +13,7 @@ mod gpu;
 
 use std::time::Instant;
 
-use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, epoch_seeds, layer_key};
+use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, Gpu, Graph, SampledLayer, Sampler};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key};
@@ -189,7 +189,7 @@ fn count_batch(
     let mut layer = SampledLayer::default();
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
-        let key = layer_key(options.seed, epoch, step, depth);
+        let key = Step { seed: options.seed, epoch, step }.layer_key(depth);
         sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Count(counters), &mut layer)?;
         sizes.push(sampler.mixed().len());
     }

@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use gsplit_kernels::Communicator;
-use gsplit_kernels::schedule::{Fanouts, layer_key};
+use gsplit_kernels::schedule::{Fanouts, Step};
 
 use super::sampler::SampledThere;
 use super::{BatchSampler, Frontiers, Seeds};
@@ -72,7 +72,7 @@ pub fn sample<'a>(
     sampler: &mut BatchSampler<'a>,
     seeds: Seeds,
     fanouts: &Fanouts,
-    (seed, epoch, step): (u64, u32, u32),
+    step: Step,
     frontiers: &Frontiers<'_>,
     comm: &dyn Communicator,
 ) -> Result<Sampled<'a>> {
@@ -85,7 +85,7 @@ pub fn sample<'a>(
         if depth == 0 || ownership[0].map().is_some() {
             sampler.start(&frontier)?;
         }
-        let key = layer_key(seed, epoch, step, depth as u8);
+        let key = step.layer_key(depth as u8);
         let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, ownership, comm)?;
         layers.push(layer);
         frontier = below;

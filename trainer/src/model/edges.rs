@@ -7,7 +7,8 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{DeviceGraph, Graph, Stream, StreamKey, symmetric, symmetric_on_device};
+use gsplit_kernels::schedule::Step;
+use gsplit_kernels::{DeviceGraph, Graph, Stream, symmetric, symmetric_on_device};
 use tch::Tensor;
 
 use crate::ids::Ids;
@@ -25,8 +26,8 @@ pub struct LayerEdges<'a> {
     graph: Graph<'a>,
     /// The graph as the GPU reads it, where it sampled the layer.
     there: Option<DeviceGraph<'a>>,
-    /// Seed, epoch, step and layer, while training.
-    trained_at: Option<(u64, u32, u32, u8)>,
+    /// The mini-batch and the layer, while training.
+    trained_at: Option<(Step, u8)>,
 }
 
 impl<'a> LayerEdges<'a> {
@@ -45,17 +46,16 @@ impl<'a> LayerEdges<'a> {
         Self { edges, vertices, graph, there, trained_at: None }
     }
 
-    /// The same in training, in the mini-batch of seed, epoch and step `at`, for layer `index` from the features upwards.
-    pub(super) fn trained_at(&self, (seed, epoch, step): (u64, u32, u32), index: usize) -> Self {
-        Self { trained_at: Some((seed, epoch, step, index as u8)), ..self.clone() }
+    /// The same in training, in the mini-batch `step`, for layer `index` from the features upwards.
+    pub(super) fn trained_at(&self, step: Step, index: usize) -> Self {
+        Self { trained_at: Some((step, index as u8)), ..self.clone() }
     }
 
     /// Dropout of a share of `probability` of the shares of [`attention`](crate::operator::attention()): the same whichever rank
     /// computes an edge. `None` while the model is not trained.
     pub fn attention_dropout(&self, probability: f32) -> Option<Dropout> {
-        let (seed, epoch, step, layer) = self.trained_at.filter(|_| probability > 0.0)?;
-        let key = StreamKey { seed, epoch, step, stream: Stream::Attention, layer };
-        Some(Dropout { ids: self.vertices.clone(), probability, key })
+        let (step, layer) = self.trained_at.filter(|_| probability > 0.0)?;
+        Some(Dropout { ids: self.vertices.clone(), probability, key: step.key(Stream::Attention, layer) })
     }
 
     /// Where rows of the layer are, and where it computes.

@@ -4,6 +4,7 @@
 //! on every rank that reads it, and in whichever way it got there. Plain rows need not be copied: where nothing is to be
 //! done, a layer may read them where they are stored.
 
+use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
     DeviceEpilogue, DeviceSlice, DeviceSliceMut, Epilogue, Gpu, Stream, StreamKey, divide_by_row_sums,
     divide_by_row_sums_on_device,
@@ -27,10 +28,10 @@ impl Input {
         Self { normalise: config.normalise_features, dropout: None }
     }
 
-    /// For the mini-batch at `(seed, epoch, step)` of a training.
-    pub fn training(config: &ModelConfig, (seed, epoch, step): (u64, u32, u32)) -> Self {
+    /// For the mini-batch of `step` of a training.
+    pub fn training(config: &ModelConfig, step: Step) -> Self {
         // Hidden layers have the numbers below.
-        let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: u8::MAX };
+        let key = step.key(Stream::Dropout, u8::MAX);
         let dropout = (config.input_dropout > 0.0).then_some((config.input_dropout as f32, key));
         Self { dropout, ..Self::new(config) }
     }
@@ -85,6 +86,8 @@ mod tests {
     use crate::config::{ModelKind, Parallelism};
     use crate::tests::quick_config;
 
+    const STEP: Step = Step { seed: 1, epoch: 2, step: 3 };
+
     #[test]
     fn oracle_rows_are_normalised_then_dropped_by_vertex() {
         let folder = tempfile::tempdir().unwrap();
@@ -101,14 +104,14 @@ mod tests {
             out
         };
         let mut config = quick_config(ModelKind::Sage, Parallelism::Single, 1).model;
-        assert!(Input::training(&config, (1, 2, 3)).is_plain());
+        assert!(Input::training(&config, STEP).is_plain());
         config.normalise_features = FeatureNorm::Row;
         config.input_dropout = 0.5;
         let plain = read(Input::new(&config), &[2, 1, 0]);
         assert_eq!(plain, [[-0.375, 0.125, 0.0, 0.5, 0.0], [0.0; 5], [0.25, 0.0, 0.25, 0.25, 0.25]].concat());
 
-        let training = Input::training(&config, (1, 2, 3));
-        let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: u8::MAX };
+        let training = Input::training(&config, STEP);
+        let key = STEP.key(Stream::Dropout, u8::MAX);
         let mut mask = [0f32; 15];
         dropout_mask(&[2, 1, 0], 5, 0.5, &key, &mut mask).unwrap();
         let expected: Vec<f32> = plain.iter().zip(&mask).map(|(value, factor)| value * factor).collect();

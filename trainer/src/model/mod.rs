@@ -56,7 +56,8 @@ mod scorer;
 
 use std::sync::Arc;
 
-use gsplit_kernels::{Stream, StreamKey};
+use gsplit_kernels::Stream;
+use gsplit_kernels::schedule::Step;
 use tch::{Device, Kind, Tensor};
 
 use crate::Result;
@@ -134,8 +135,8 @@ impl std::fmt::Debug for OwnLayer {
 pub struct DropoutKey {
     /// Share of zeroed values.
     pub probability: f64,
-    /// Seed, epoch and step of the mini-batch.
-    pub at: (u64, u32, u32),
+    /// Of the mini-batch.
+    pub step: Step,
 }
 
 /// Whose rows a layer computes.
@@ -238,7 +239,7 @@ impl Model {
         if frontier.vertices.is_empty() {
             return self.rounded(index, !self.has_tail(index), self.no_rows(index));
         }
-        let trained = dropout.map(|dropout| edges.trained_at(dropout.at, index));
+        let trained = dropout.map(|dropout| edges.trained_at(dropout.step, index));
         let edges = trained.as_ref().unwrap_or(edges);
         let rows = self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))?;
         self.rounded(index, !self.has_tail(index), rows)
@@ -306,8 +307,7 @@ impl Model {
     fn finish(&self, index: usize, frontier: Frontier, dropout: Option<DropoutKey>) -> Finish {
         let block = &self.blocks[index];
         let dropout = dropout.filter(|dropout| block.dropout && dropout.probability > 0.0).map(|dropout| {
-            let (seed, epoch, step) = dropout.at;
-            let key = StreamKey { seed, epoch, step, stream: Stream::Dropout, layer: index as u8 };
+            let key = dropout.step.key(Stream::Dropout, index as u8);
             Dropout { ids: frontier.vertices, probability: dropout.probability as f32, key }
         });
         Finish { activation: block.activation, dropout, dtype: self.dtype_of(index), room: frontier.room }

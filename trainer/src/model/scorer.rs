@@ -4,7 +4,7 @@
 //!
 //! Both are symmetric in u and v. Cost of the perceptron: a product of `[pairs, dim]` and `[dim, hidden]`, and back two.
 
-use gsplit_kernels::{Stream, StreamKey, gather_f32, scatter_add_f32};
+use gsplit_kernels::{Stream, gather_f32, scatter_add_f32};
 use rayon::prelude::*;
 use tch::Tensor;
 
@@ -116,9 +116,8 @@ impl Mlp {
         let num_rows = rows.len() / dim.max(1);
         let rows = from_rows(rows, num_rows, dim)?.set_requires_grad(true);
         let dropout = dropout.filter(|dropout| dropout.probability > 0.0).map(|dropout| {
-            let (seed, epoch, step) = dropout.at;
             let ids = (pairs.first..pairs.first + count).map(|pair| pair as u32).collect();
-            let key = StreamKey { epoch, step, ..StreamKey::new(seed, Stream::Pairs) };
+            let key = dropout.step.key(Stream::Pairs, 0);
             Dropout { ids, probability: dropout.probability as f32, key }
         });
         let products = recorded_products(&rows, dim, pairs.ends)?;
@@ -162,6 +161,8 @@ fn recorded_products(rows: &Tensor, dim: usize, ends: [&[u32]; 2]) -> Result<Ten
 #[cfg(test)]
 mod tests {
     use tch::{Kind, Reduction};
+
+    use gsplit_kernels::schedule::Step;
 
     use super::*;
     use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn dropout_goes_by_the_pair_wherever_it_is_scored() {
         let model = model();
-        let dropout = |step| Some(DropoutKey { probability: 0.5, at: (7, 1, step) });
+        let dropout = |step| Some(DropoutKey { probability: 0.5, step: Step { seed: 7, epoch: 1, step } });
         let loss = |range: std::ops::Range<usize>, dropout: Option<DropoutKey>| {
             let pairs = Pairs { ends: ENDS.map(|ends| &ends[range.clone()]), negatives: 1, first: range.start };
             let scored = model.pair_scorer().loss(rows(), DIM, pairs, 1.0, dropout).unwrap();

@@ -1,6 +1,7 @@
 //! Training on a GPU, which is emulated: the same losses and weights as on the host, for every model, parallelism and rank
 //! count, and checkpoints that either reads.
 
+use gsplit_kernels::schedule::Step;
 use gsplit_store::{Dataset, NoProgress, Notes, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
@@ -13,10 +14,10 @@ use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Paralle
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::Place;
+use crate::options::TopologyPlace;
 use crate::source::{FeatureSource, Pinned};
 use crate::source::{InputRows, load};
-use crate::topology::DeviceRoom;
-use crate::topology::{Copied, Topology, TopologyPlace};
+use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
@@ -282,10 +283,11 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let pinned = Pinned::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
-        let (at, mut sampler) = ((3, 1, 0), topology.sampler(&job, &place, comm.rank()).unwrap());
-        let (seeds, _) = job.batch(&job.train[..50], at, comm).unwrap();
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &job.frontiers, comm).unwrap();
-        let batch = load(&source, sampled, &Input::training(&config.model, at), true, comm).unwrap();
+        let (step, mut sampler) =
+            (Step { seed: 3, epoch: 1, step: 0 }, topology.sampler(&job, &place, comm.rank()).unwrap());
+        let (seeds, _) = job.batch(&job.train[..50], step, comm).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm).unwrap();
+        let batch = load(&source, sampled, &Input::training(&config.model, step), true, comm).unwrap();
         let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
         let taken = side.counts().taken;

@@ -2,6 +2,7 @@
 
 use std::slice::from_ref;
 
+use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
@@ -36,15 +37,15 @@ pub fn loss_and_gradient(
     comm: Ranks<'_>,
 ) -> (f64, Vec<f32>) {
     let config = job.config;
-    let at = (config.seed, 1, 0);
+    let step = Step { seed: config.seed, epoch: 1, step: 0 };
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
-    let (seeds, targets) = job.batch(batch, at, comm.group).unwrap();
+    let (seeds, targets) = job.batch(batch, step, comm.group).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
-    let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &job.frontiers, comm.group).unwrap();
+    let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm.group).unwrap();
     let source = FeatureSource::new(&job.features, place);
-    let loaded = load(&source, sampled, &Input::training(&config.model, at), false, comm.group).unwrap();
-    let dropout = DropoutKey { probability: config.model.dropout, at };
+    let loaded = load(&source, sampled, &Input::training(&config.model, step), false, comm.group).unwrap();
+    let dropout = DropoutKey { probability: config.model.dropout, step };
     let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
@@ -197,12 +198,12 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
         let model = Model::new(&config, job.features.dim(), job.outputs);
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
-            let at = (config.seed, 1, 0);
-            let mine = job.batch(seeds, at, &Solo).unwrap().0;
+            let step = Step { seed: config.seed, epoch: 1, step: 0 };
+            let mine = job.batch(seeds, step, &Solo).unwrap().0;
             let mut sampler = BatchSampler::on_host(Sampler::new(2), job.graph, &Place::host());
-            let sampled = sample(&mut sampler, mine, &config.fanouts, at, &job.frontiers, &Solo).unwrap();
+            let sampled = sample(&mut sampler, mine, &config.fanouts, step, &job.frontiers, &Solo).unwrap();
             let input = match dropout {
-                Some(_) => Input::training(&config.model, at),
+                Some(_) => Input::training(&config.model, step),
                 None => Input::new(&config.model),
             };
             let source = FeatureSource::new(&job.features, &Place::host());
@@ -212,7 +213,10 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             to_rows(pass.logits()).unwrap()
         };
         // Running statistics that are not the initial ones.
-        let trained = pass(&(0..200).collect::<Vec<_>>(), Some(DropoutKey { probability: 0.3, at: (1, 1, 1) }));
+        let trained = pass(
+            &(0..200).collect::<Vec<_>>(),
+            Some(DropoutKey { probability: 0.3, step: Step { seed: 1, epoch: 1, step: 1 } }),
+        );
         let logits = logits(&model, &job);
         let seeds: Vec<u32> = (0..300).step_by(7).collect();
         let forward = pass(&seeds, None);
@@ -222,7 +226,10 @@ fn oracle_inference_is_forward_with_all_neighbours() {
         assert!(off < 1e-5, "{:?}: off by {off}", config.model);
         assert!(trained.iter().all(|value| value.is_finite()));
         // All else is the same in these: dropout of attention alone is drawn by seed, epoch and step, and in training only.
-        let drawn = |at| pass(&seeds, Some(DropoutKey { probability: 0.0, at }));
+        let drawn = |(seed, epoch, step)| {
+            let step = Step { seed, epoch, step };
+            pass(&seeds, Some(DropoutKey { probability: 0.0, step }))
+        };
         let once = drawn((1, 1, 1));
         assert_eq!(once, drawn((1, 1, 1)));
         for other in [(2, 1, 1), (1, 2, 1), (1, 1, 2)] {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::slice::from_ref;
 
+use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph, Sampler, Solo};
 use gsplit_store::{Dataset, NoProgress};
 
@@ -79,12 +80,12 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let graph = whole(&fixture.dataset);
     let split = LinkSplit::new(&graph, &task()).unwrap();
     let (graph, batch) = (split.graph(None).unwrap(), &split.train[100..140]);
-    let at = (3, 1, 0);
-    let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, at, Ownership::Mine, &Solo).unwrap();
+    let step = Step { seed: 3, epoch: 1, step: 0 };
+    let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, step, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();
     let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
     let mine = Frontiers::all(Ownership::Mine, 2);
-    let sampled = sample(&mut sampler, seeds, &fanouts, at, &mine, &Solo).unwrap();
+    let sampled = sample(&mut sampler, seeds, &fanouts, step, &mine, &Solo).unwrap();
     let asked: BTreeSet<(u32, u32)> = batch.iter().map(|&edge| split.ends(edge)).collect();
     let reverses = asked.iter().filter(|(u, v)| !split.positions(*v, *u).is_empty()).count();
     assert!(reverses > 0 && sampled.num_edges() > 100);
@@ -258,7 +259,7 @@ fn the_job_of_links_needs_no_labels() {
     let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
     let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
     assert!(fixture.dataset.manifest().num_classes.is_none() && job.outputs == 8);
-    let at = (0, 1, 0);
-    let (seeds, _) = job.batch(&job.train[..5], at, &Solo as &dyn Communicator).unwrap();
+    let step = Step { seed: 0, epoch: 1, step: 0 };
+    let (seeds, _) = job.batch(&job.train[..5], step, &Solo as &dyn Communicator).unwrap();
     assert!(seeds.local.len() > 5 && seeds.excluded.is_some());
 }

@@ -1,6 +1,7 @@
 //! Training in bf16 and f16 on a GPU, which is emulated: factors of products, rows from the features to the last layer, what ranks
 //! exchange and the gradients of all of these rounded, all else as in f32.
 
+use gsplit_kernels::schedule::Step;
 use gsplit_store::{FeatureDtype, NoProgress, Split};
 
 use super::device::at;
@@ -90,7 +91,7 @@ fn features_arrive_in_the_type_of_the_run() {
         let vertices = [5u32, 0, 59, 7, 7];
         let normalised =
             ModelConfig { normalise_features: FeatureNorm::Row, input_dropout: 0.3, ..config.model.clone() };
-        let inputs = [Input::new(&config.model), Input::training(&normalised, (1, 2, 3))];
+        let inputs = [Input::new(&config.model), Input::training(&normalised, Step { seed: 1, epoch: 2, step: 3 })];
         for (input, dtype) in
             inputs.iter().flat_map(|input| [Dtype::F32, Dtype::Bf16, Dtype::F16].map(|dtype| (input, dtype)))
         {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gsplit_kernels::schedule::{Fanouts, epoch_seeds};
+use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Solo, Stream, StreamKey};
 use gsplit_store::Split;
 
@@ -49,10 +49,10 @@ fn oracle_split_samples_are_the_single_sample() {
         let order = epoch_seeds(&train, seed, 1).unwrap();
         for fanouts in ["5", "3,all", "4,3,2"].map(|text| text.parse::<Fanouts>().unwrap()) {
             for (step, batch) in [&order[..1], &order[..7], &order[10..]].into_iter().enumerate() {
-                let at = (seed, 1, step as u32);
+                let step = Step { seed, epoch: 1, step: step as u32 };
                 let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
                 let mine = Frontiers::all(Ownership::Mine, fanouts.len());
-                let single = sample(&mut on_host(graph), seeds, &fanouts, at, &mine, &Solo).unwrap();
+                let single = sample(&mut on_host(graph), seeds, &fanouts, step, &mine, &Solo).unwrap();
                 for (ranks, cut) in [1, 2, 3, 4, 8].into_iter().flat_map(|k| Cut::ALL.map(|cut| (k, cut))) {
                     let part = cut.assignment(n as usize, ranks);
                     let what = format!("graph {seed}, {fanouts}, {ranks} ranks, {cut:?}");
@@ -60,7 +60,7 @@ fn oracle_split_samples_are_the_single_sample() {
                         let frontiers = Frontiers::split_below(&part, fanouts.len(), split_layers);
                         let split = on_ranks(ranks, |comm| {
                             let seeds = Seeds::of(batch, frontiers.seeds(), comm.rank(), ranks);
-                            sample(&mut on_host(graph), seeds, &fanouts, at, &frontiers, comm).unwrap()
+                            sample(&mut on_host(graph), seeds, &fanouts, step, &frontiers, comm).unwrap()
                         });
                         match split_layers == fanouts.len() {
                             true => check(&single, &split, &part, &what),
@@ -117,6 +117,7 @@ fn check_in_part(single: &Sampled<'_>, ranks: &[Sampled<'_>], (part, frontiers):
 
 #[test]
 fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
+    const STEP: Step = Step { seed: 4, epoch: 1, step: 0 };
     let fixture = dataset(4, 300, 6);
     let topology = fixture.dataset.topology();
     let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
@@ -124,12 +125,12 @@ fn data_parallel_ranks_share_the_seeds_and_sample_alike() {
     let fanouts: Fanouts = "4,3".parse().unwrap();
     let all = Seeds::of(&batch, Ownership::Mine, 0, 1);
     let mine = Frontiers::all(Ownership::Mine, fanouts.len());
-    let single = edges_by_target(&sample(&mut on_host(graph), all, &fanouts, (4, 1, 0), &mine, &Solo).unwrap());
+    let single = edges_by_target(&sample(&mut on_host(graph), all, &fanouts, STEP, &mine, &Solo).unwrap());
     let mut seen = Vec::new();
     for rank in 0..8 {
         let seeds = Seeds::of(&batch, Ownership::Mine, rank, 8);
         seen.extend(seeds.local.clone());
-        let sampled = sample(&mut on_host(graph), seeds, &fanouts, (4, 1, 0), &mine, &Solo).unwrap();
+        let sampled = sample(&mut on_host(graph), seeds, &fanouts, STEP, &mine, &Solo).unwrap();
         for (mine, whole) in edges_by_target(&sampled).iter().zip(&single) {
             assert!(mine.iter().all(|(v, sources)| whole.get(v) == Some(sources)));
         }
@@ -202,9 +203,9 @@ fn differential_a_gpu_samples_what_the_host_samples() {
                 for (step, batch) in [&order[..30], &order[..2]].into_iter().enumerate() {
                     let mut seeds = Seeds::of(batch, ownership, comm.rank(), ranks);
                     seeds.excluded = (at != 2).then(|| excluded.clone());
-                    let key = (7, 2, step as u32);
-                    let expected = sample(&mut host, seeds.clone(), &fanouts, key, &frontiers, comm).unwrap();
-                    let found = sample(&mut device, seeds, &fanouts, key, &frontiers, comm).unwrap();
+                    let step = Step { seed: 7, epoch: 2, step: step as u32 };
+                    let expected = sample(&mut host, seeds.clone(), &fanouts, step, &frontiers, comm).unwrap();
+                    let found = sample(&mut device, seeds, &fanouts, step, &frontiers, comm).unwrap();
                     assert!(expected.there.is_none());
                     found.there.as_ref().unwrap().gpu.synchronise().unwrap();
                     let what = format!("{text}, {ranks} ranks, {cut:?}, {ownership:?}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_kernels::schedule::{Step, epoch_seeds};
 use gsplit_kernels::{Route, Sampler, Sent, Solo};
 use gsplit_store::Split;
 
@@ -48,10 +48,11 @@ fn oracle_split_sends_what_crosses() {
         [Sent::default(), Sent::default(), Sent::default(), Sent::default()];
     let others = (RANKS * (RANKS - 1)) as u64;
     for (step, batch) in (0..).zip(order.chunks(config.batch_size)) {
-        let (seeds, at) = (Seeds::of(batch, Ownership::Mine, 0, 1), (config.seed, 1, step));
+        let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
+        let step = Step { seed: config.seed, epoch: 1, step };
         let frontiers = Frontiers::all(Ownership::Mine, 3);
         let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
-        let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &frontiers, &Solo).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &frontiers, &Solo).unwrap();
         for (depth, layer) in sampled.layers.iter().enumerate() {
             let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
             let mut crossing = BTreeSet::new();

@@ -3,6 +3,7 @@
 
 use clap::ValueEnum;
 use gsplit_kernels::GpuCounts;
+use gsplit_kernels::schedule::Step;
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
@@ -14,11 +15,11 @@ use crate::model::Input;
 use crate::model::{DropoutKey, Model};
 use crate::operator::Place;
 use crate::optimizer::Optimizer;
+use crate::options::TopologyPlace;
 use crate::source::load;
 use crate::source::{FeatureSource, Pinned};
 use crate::step::train_step;
-use crate::topology::DeviceRoom;
-use crate::topology::{Copied, Topology, TopologyPlace};
+use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{RowPlacement, RunOptions};
 
 /// Steps before the one that is counted.
@@ -59,11 +60,11 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
         let mut counts = gpu.counts();
         for step in 0..=WARM_UP {
             let before = gpu.counts();
-            let at = (config.seed, 1, step);
-            let (seeds, targets) = job.batch(&job.train[..60], at, comm).unwrap();
-            let sampled = sample(&mut sampler, seeds, &config.fanouts, at, &job.frontiers, comm).unwrap();
-            let batch = load(&source, sampled, &Input::training(&config.model, at), false, comm).unwrap();
-            let dropout = DropoutKey { probability: config.model.dropout, at };
+            let step = Step { seed: config.seed, epoch: 1, step };
+            let (seeds, targets) = job.batch(&job.train[..60], step, comm).unwrap();
+            let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm).unwrap();
+            let batch = load(&source, sampled, &Input::training(&config.model, step), false, comm).unwrap();
+            let dropout = DropoutKey { probability: config.model.dropout, step };
             let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm.into()).unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
             let after = gpu.counts();

@@ -6,12 +6,13 @@
 
 use std::ops::Range;
 
-use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, StreamKey, unique};
+use gsplit_kernels::schedule::Step;
+use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, unique};
 use tch::Tensor;
 
 use super::LinkSplit;
 use crate::batch::{Ownership, Seeds};
-use crate::model::{DropoutKey, Model};
+use crate::model::{DropoutKey, Model, Pairs};
 use crate::operator::{from_rows, to_rows};
 use crate::task::Loss;
 use crate::{Exchange, Result};
@@ -39,12 +40,12 @@ impl LinkBatch {
         split: &LinkSplit,
         (batch, of_group): (&[u32], Range<usize>),
         negatives: usize,
-        (seed, epoch, step): (u64, u32, u32),
+        step: Step,
         ownership: Ownership<'_>,
         comm: &dyn Communicator,
     ) -> Result<(Seeds, Self)> {
         let num_vertices = split.graph(None)?.num_vertices() as u32;
-        let key = StreamKey { epoch, step, ..StreamKey::new(seed, Stream::Negatives) };
+        let key = step.key(Stream::Negatives, 0);
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());
         let at = |rank: usize| of_group.start + of_group.len() * rank / ranks;

@@ -187,7 +187,7 @@ fn check_count(edges: usize) -> Result<()> {
 }
 
 /// The in-neighbours of `v`.
-pub(super) fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
+pub fn in_neighbours<'a>(graph: &Graph<'a>, v: u32) -> &'a [u32] {
     let range = graph.in_edges(v);
     &graph.indices[range.start as usize..range.end as usize]
 }
