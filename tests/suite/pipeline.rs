@@ -138,8 +138,8 @@ fn real_graph_amazon_computers_reaches_its_accuracy() {
     let folder = folder.path();
     ok(folder, &["convert", source.to_str().unwrap(), "--out", "ds", "--symmetrise"]);
     prepare(folder);
-    let options = "train ds --layers 2 --fanouts 10,5 --hidden 64 --norm layer --batch-size 512 --lr 0.003 --dropout 0.3 \
-                   --epochs 8 --eval-every 8";
+    let options = "train ds --layers 2 --fanouts 10,5 --hidden 64 --norm layer --batch-size 128 --lr 0.005 --dropout 0.3 \
+                   --epochs 4 --eval-every 4";
     let run = json(folder, &options.split_whitespace().collect::<Vec<_>>());
     let test = last_epoch(&run)["test"].as_f64().unwrap();
     assert!((0.87..0.93).contains(&test), "test accuracy {test}");

@@ -180,6 +180,14 @@ pub(crate) fn first_line(message: &str) -> &str {
     &message[..end]
 }
 
+/// Fails once `stop` is true.
+pub fn check_stop(stop: Option<&'static AtomicBool>) -> Result<()> {
+    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        true => Err(Error::Interrupted("nothing was written".into())),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,13 +214,5 @@ mod tests {
         }
         let error = Error::of_panic(&"index 3\nmore", 1);
         assert!(matches!(&error, Error::Rank { rank: 1, reason } if reason == "index 3"), "{error}");
-    }
-}
-
-/// Fails once `stop` is true.
-pub fn check_stop(stop: Option<&'static AtomicBool>) -> Result<()> {
-    match stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-        true => Err(Error::Interrupted("nothing was written".into())),
-        false => Ok(()),
     }
 }

@@ -1,5 +1,5 @@
-//! From the epoch's seed order to a mini-batch that is ready to compute, one type per stage, each made from the one
-//! before: [`Seeds`] → [`Sampled`] → [`Loaded`]; and how they come ahead of time, [`for_each_batch`].
+//! From the epoch's seed order to a sampled mini-batch, each made from the one before: [`Seeds`] → [`Sampled`]. `source` loads its
+//! feature rows, `pipeline` says how both come ahead of time.
 
 mod sample;
 mod sampler;

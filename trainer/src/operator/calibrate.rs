@@ -42,7 +42,7 @@ pub struct Calibration {
 /// The calibration of this machine for factors of this type: that of an earlier run, or made now.
 pub fn calibrated(dtype: Dtype) -> Calibration {
     match cache_folder() {
-        Some(folder) if !cfg!(debug_assertions) => kept(&folder.join("products"), dtype, || timed(dtype)),
+        Some(folder) if !cfg!(debug_assertions) => kept(&folder.join("products"), dtype, || timed(dtype, SHAPES)),
         _ => untimed(dtype),
     }
 }
@@ -80,14 +80,15 @@ fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Cali
     keep().unwrap_or_else(|_| untimed(dtype))
 }
 
-fn timed(dtype: Dtype) -> Calibration {
+/// Of products of these shapes.
+fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     let engines = Engine::candidates(dtype);
     let threads = tch::get_num_threads();
     tch::set_num_threads(rayon::current_num_threads() as i32);
     let mut seconds = vec![f64::INFINITY; engines.len()];
     let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
     let factors =
-        SHAPES.map(|[rows, input, output]| [matrix(rows, input), matrix(input, output), matrix(rows, output)]);
+        shapes.map(|[rows, input, output]| [matrix(rows, input), matrix(input, output), matrix(rows, output)]);
     // The first round warms up.
     for round in 0..=ROUNDS {
         for (&engine, best) in engines.iter().zip(&mut seconds) {
@@ -100,7 +101,7 @@ fn timed(dtype: Dtype) -> Calibration {
     }
     tch::set_num_threads(threads);
     // Forwards one product, backwards two, but one for features.
-    let products = SHAPES.iter().zip([2, 3, 3]).map(|(shape, count)| count * shape.iter().product::<i64>());
+    let products = shapes.iter().zip([2, 3, 3]).map(|(shape, count)| count * shape.iter().product::<i64>());
     let operations = 2.0 * products.sum::<i64>() as f64;
     let gflops: Vec<(Engine, f64)> =
         engines.into_iter().zip(seconds).map(|(engine, seconds)| (engine, operations / seconds / 1e9)).collect();
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn every_engine_of_this_machine_is_timed() {
         for dtype in [Dtype::F32, Dtype::Bf16] {
-            let found = timed(dtype);
+            let found = timed(dtype, SHAPES.map(|[rows, input, output]| [rows / 64, input, output]));
             let engines: Vec<Engine> = found.gflops.iter().map(|(engine, _)| *engine).collect();
             assert_eq!(engines, Engine::candidates(dtype));
             assert!(found.gflops.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0), "{found:?}");

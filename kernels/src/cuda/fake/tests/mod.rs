@@ -60,8 +60,14 @@ const LONG: [&str; 9] = [
 
 #[test]
 fn what_runs_on_gpus_runs_by_the_driver() {
-    let others = ["cuda::fake", "cuda::compile", "real_gpus"];
+    // Memory that other processes may open is freed while nothing else runs on the GPU: that test runs alone.
+    let others = ["cuda::fake", "cuda::compile", "real_gpus", "another_process_reads"];
     let skipped = LONG.iter().chain(&others).flat_map(|name| ["--skip", name]);
     let arguments: Vec<&str> = ["device", "cuda", "gpu"].into_iter().chain(skipped).collect();
     start(&arguments, &[], 50);
+}
+
+#[test]
+fn another_process_reads_by_the_driver() {
+    start(&["--exact", "cuda::buffer::tests::another_process_reads_what_a_gpu_keeps"], &[], 1);
 }
