@@ -32,6 +32,14 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         manifest.num_vertices,
         manifest.num_edges
     ));
+    if let (Some(shard), Some(owned)) = (dataset.shard(), dataset.owned()) {
+        let origin = dataset.fingerprint();
+        ui.say(format!(
+            "  shard     of host {} of {}, cut by partition {}",
+            shard.host, shard.hosts, shard.partition.0
+        ));
+        ui.say(format!("            features and labels of {} vertices; the whole dataset is {origin}", owned.len()));
+    }
     ui.say(match &manifest.features {
         Some(features) => format!("  features  {}", describe_features(features)),
         None => "  features  none".into(),

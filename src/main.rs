@@ -24,6 +24,7 @@ mod pack;
 mod partition;
 mod place;
 mod presample;
+mod shard;
 mod verify;
 
 #[global_allocator]
@@ -49,6 +50,7 @@ enum Command {
     Presample(presample::Args),
     Partition(partition::Args),
     Evaluate(evaluate::Args),
+    Shard(shard::Args),
     /// Train a graph neural network on a dataset
     #[cfg(feature = "train")]
     Train,
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Presample(args) => presample::run(args, ui),
         Command::Partition(args) => partition::run(args, ui),
         Command::Evaluate(args) => evaluate::run(args, ui),
+        Command::Shard(args) => shard::run(args, ui),
         #[cfg(feature = "train")]
         Command::Train | Command::Infer | Command::Compare | Command::Bench => unreachable!("was handed over above"),
         Command::Export(args) => export::run(args, ui),

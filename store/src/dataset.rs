@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use crate::manifest::{Axis, Columns};
+use crate::shard::OWNED;
 use crate::{
-    Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, Result, Split,
-    Topology,
+    Checksum, Column, ColumnFile, DatasetManifest, Error, FeatureTable, Files, MultiLabels, Names, Result, RowIndex,
+    Split, Topology,
 };
 use crate::{check, document};
 
@@ -17,6 +18,8 @@ pub struct Dataset {
     topology: Topology,
     /// Whether files are checked when they are opened.
     checked: bool,
+    /// The vertices that have rows, in a shard.
+    owned: Option<(Column<u32>, RowIndex)>,
 }
 
 impl Dataset {
@@ -49,7 +52,14 @@ impl Dataset {
             let problem = format!("promises {n} vertices and {m} edges, the topology has {} and {}", found.0, found.1);
             return Err(Error::corrupt(document, problem));
         }
-        Ok(Self { path, manifest, topology, checked })
+        let mut dataset = Self { path, manifest, topology, checked, owned: None };
+        if dataset.shard().is_some() {
+            let path = dataset.part(OWNED, "list of its own vertices", "cut it again")?;
+            let owned = Column::<u32>::open(&path)?;
+            let index = RowIndex::new(dataset.num_vertices(), &owned);
+            dataset.owned = Some((owned, index.map_err(|problem| Error::corrupt(path, problem))?));
+        }
+        Ok(dataset)
     }
 
     /// Whether files are checked when they are opened.
@@ -92,6 +102,16 @@ impl Dataset {
         self.topology.num_vertices()
     }
 
+    /// The vertices whose rows a shard holds, ascending; `None` for a whole dataset, which holds all.
+    pub fn owned(&self) -> Option<&[u32]> {
+        self.owned.as_ref().map(|(owned, _)| &owned[..])
+    }
+
+    /// Which row is a vertex's, in a shard.
+    pub(crate) fn index(&self) -> Option<&RowIndex> {
+        self.owned.as_ref().map(|(_, index)| index)
+    }
+
     /// Digest of the graph: two datasets with the same one have the same vertices and edges.
     pub fn topology_checksum(&self) -> Checksum {
         let files = &self.manifest.files;
@@ -99,16 +119,29 @@ impl Dataset {
         Checksum::combine(parts.iter().filter_map(|name| files.get(*name)).map(|record| &record.checksum))
     }
 
-    /// The feature rows, mapped.
+    /// The feature rows, mapped. Refuses a shard: see [`Dataset::held_features`].
     pub fn features(&self) -> Result<FeatureTable> {
+        self.expect_whole("features")?;
+        self.stored_features()
+    }
+
+    /// The feature rows that there are, in their own order.
+    pub(crate) fn stored_features(&self) -> Result<FeatureTable> {
         let remedy = "convert or generate it with --features random:D or --features fastrp:D";
         let table = FeatureTable::open(&self.part("nodes/feat.arrow", "features", remedy)?)?;
         self.check_rows("nodes/feat.arrow", table.num_rows())?;
         Ok(table)
     }
 
-    /// One class per vertex, -1 for unlabelled. Fails when vertices can have several: see [`Dataset::multi_labels`].
+    /// One class per vertex, -1 for unlabelled. Fails when vertices can have several: see [`Dataset::multi_labels`]. Refuses a
+    /// shard: see [`Dataset::held_labels`].
     pub fn labels(&self) -> Result<Column<i32>> {
+        self.expect_whole("labels")?;
+        self.stored_labels()
+    }
+
+    /// The labels that there are, in their own order.
+    pub(crate) fn stored_labels(&self) -> Result<Column<i32>> {
         if self.manifest.multi_label {
             let (path, what) = (self.path.clone(), "labels of one class a vertex".to_string());
             let remedy = "its vertices can have several classes: a bit matrix".to_string();
@@ -120,8 +153,15 @@ impl Dataset {
         Ok(labels)
     }
 
-    /// The classes of each vertex as a bit matrix. Fails when vertices have one class each: see [`Dataset::labels`].
+    /// The classes of each vertex as a bit matrix. Fails when vertices have one class each: see [`Dataset::labels`]. Refuses a
+    /// shard: see [`Dataset::held_multi_labels`].
     pub fn multi_labels(&self) -> Result<MultiLabels> {
+        self.expect_whole("labels")?;
+        self.stored_multi_labels()
+    }
+
+    /// The multi-label targets that there are, in their own order.
+    pub(crate) fn stored_multi_labels(&self) -> Result<MultiLabels> {
         let Some(classes) = self.manifest.num_classes.filter(|_| self.manifest.multi_label) else {
             let (path, what) = (self.path.clone(), "multi-label targets".to_string());
             let remedy = "its vertices have one class each, or none".to_string();
@@ -174,6 +214,7 @@ impl Dataset {
 
     /// The ids of the raw input where they are numbers, `None` when they are the dataset's own or strings.
     pub fn original_ids(&self) -> Result<Option<Column<u64>>> {
+        self.expect_ids()?;
         if !self.manifest.files.contains_key("nodes/original_id.npy") {
             return Ok(None);
         }
@@ -184,12 +225,21 @@ impl Dataset {
 
     /// The ids of the raw input where they are strings, `None` when they are numbers.
     pub fn original_names(&self) -> Result<Option<Names>> {
+        self.expect_ids()?;
         if !self.manifest.string_ids {
             return Ok(None);
         }
         let names = Names::open(self.part("nodes/original_id.arrow", "original ids", "rebuild it")?)?;
         self.check_rows("nodes/original_id.arrow", names.len())?;
         Ok(Some(names))
+    }
+
+    /// Refuses a shard of a dataset with original ids, which it has not.
+    fn expect_ids(&self) -> Result<()> {
+        match self.whole_files().keys().any(|name| name.starts_with("nodes/original_id.")) {
+            true => self.expect_whole("original ids"),
+            false => Ok(()),
+        }
     }
 
     /// Vertices of a split, ascending.
@@ -236,7 +286,7 @@ impl Dataset {
     }
 
     /// Path of a file that the manifest must list, checked.
-    fn part(&self, name: &str, what: &str, remedy: &str) -> Result<PathBuf> {
+    pub(crate) fn part(&self, name: &str, what: &str, remedy: &str) -> Result<PathBuf> {
         let Some(record) = self.manifest.files.get(name) else {
             return Err(Error::Missing { path: self.path.clone(), what: what.into(), remedy: remedy.into() });
         };
@@ -247,7 +297,7 @@ impl Dataset {
     }
 
     fn check_rows(&self, name: &str, rows: usize) -> Result<()> {
-        let n = self.num_vertices();
+        let n = self.owned().map_or(self.num_vertices(), <[u32]>::len);
         if rows == n {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::document::{self, Document};
 use crate::manifest::Columns;
 use crate::staging::tree::{self, sync};
-use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, LinkInfo, Provenance, Result};
+use crate::{Checksum, DatasetManifest, Error, FeatureInfo, Files, LinkInfo, Provenance, Result, ShardInfo};
 
 pub(crate) const JOURNAL: &str = "journal.json";
 
@@ -48,6 +48,8 @@ pub(crate) struct Staged {
     pub(crate) string_ids: bool,
     #[serde(default)]
     pub(crate) links: Option<LinkInfo>,
+    #[serde(default)]
+    pub(crate) shard: Option<ShardInfo>,
     pub(crate) files: Files,
 }
 
@@ -64,6 +66,7 @@ impl Staged {
             edge_columns: self.edge_columns,
             string_ids: self.string_ids,
             links: self.links,
+            shard: self.shard,
             files: self.files,
             provenance,
         }

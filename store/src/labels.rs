@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use crate::{ColumnFile, Error, FileRecord, NpyWriter, Result};
+use crate::{Column, ColumnFile, Error, FileRecord, NpyWriter, Result, RowIndex};
 
 /// Streams one class per vertex, -1 for unlabelled.
 #[derive(Debug)]
@@ -108,11 +108,47 @@ impl MultiLabelWriter {
     }
 }
 
+/// One class a vertex, mapped.
+#[derive(Clone, Debug)]
+pub struct ClassLabels {
+    stored: Column<i32>,
+    /// In a shard, which row is a vertex's, and the vertices of the whole train split without a class.
+    shard: Option<(RowIndex, Column<u32>)>,
+}
+
+impl ClassLabels {
+    pub(crate) fn new(stored: Column<i32>, shard: Option<(RowIndex, Column<u32>)>) -> Self {
+        Self { stored, shard }
+    }
+
+    /// The class of vertex `v`, -1 for unlabelled; `None` where it is not stored: on another host, or no vertex.
+    pub fn get(&self, v: u32) -> Option<i32> {
+        let row = self.shard.as_ref().map_or(Some(v as usize), |(index, _)| index.row_of(v))?;
+        self.stored.get(row).copied()
+    }
+
+    /// Whether `v`, of the train split or with its class stored here, has one.
+    pub fn is_labelled(&self, v: u32) -> bool {
+        match (self.get(v), &self.shard) {
+            (Some(class), _) => class >= 0,
+            (None, Some((_, unlabelled))) => unlabelled.binary_search(&v).is_err(),
+            (None, None) => false,
+        }
+    }
+
+    /// The classes that are stored, in the order of their vertices.
+    pub fn stored(&self) -> &[i32] {
+        &self.stored
+    }
+}
+
 /// Which vertex has which classes, mapped.
 #[derive(Clone, Debug)]
 pub struct MultiLabels {
     file: ColumnFile,
     num_classes: u32,
+    /// Which row is a vertex's, where not all vertices have one.
+    index: Option<RowIndex>,
 }
 
 impl MultiLabels {
@@ -124,7 +160,12 @@ impl MultiLabels {
             let found = (file.descr(), file.width());
             return Err(Error::corrupt(path, format!("expected rows of {width} bytes (|u1), found {found:?}")));
         }
-        Ok(Self { file, num_classes })
+        Ok(Self { file, num_classes, index: None })
+    }
+
+    /// The same rows, which `index` says whose they are.
+    pub(crate) fn indexed(self, index: Option<RowIndex>) -> Self {
+        Self { index, ..self }
     }
 
     /// Number of classes.
@@ -132,29 +173,30 @@ impl MultiLabels {
         self.num_classes
     }
 
-    /// Number of vertices.
+    /// Number of stored rows.
     pub fn num_rows(&self) -> usize {
         self.file.rows()
     }
 
-    /// The packed bits of all vertices, row after row.
+    /// The packed bits of all stored rows, row after row.
     pub fn bytes(&self) -> &[u8] {
         self.file.bytes()
     }
 
-    /// The packed bits of vertex `v`. Panics when there is no such vertex.
+    /// The packed bits of vertex `v`; empty where a shard does not hold them. Panics when there is no such vertex.
     pub fn row(&self, v: u32) -> &[u8] {
+        let row = self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v));
         let width = self.file.width();
-        &self.file.bytes()[v as usize * width..][..width]
+        row.map_or(&[], |row| &self.file.bytes()[row * width..][..width])
     }
 
-    /// Whether vertex `v` has class `class`. Panics when there is no such vertex or class.
+    /// Whether vertex `v` has class `class`. Panics when there is no such vertex, here, or class.
     pub fn has(&self, v: u32, class: u32) -> bool {
         assert!(class < self.num_classes, "class {class}, expected classes below {}", self.num_classes);
         self.row(v)[class as usize / 8] >> (class % 8) & 1 != 0
     }
 
-    /// The classes of vertex `v`, ascending. Panics when there is no such vertex.
+    /// The classes of vertex `v`, ascending. Panics when there is no such vertex here.
     pub fn classes(&self, v: u32) -> impl Iterator<Item = u32> {
         let row = self.row(v);
         (0..self.num_classes).filter(|&class| row[class as usize / 8] >> (class % 8) & 1 != 0)

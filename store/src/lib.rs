@@ -23,6 +23,7 @@
 //!   placement/<key>/               placement.json and the arrays of [`Placement`]
 //! ```
 //!
+//! * A dataset may be a shard, which holds the rows of some vertices alone ([`ShardInfo`]).
 //! * Each of the four JSON documents holds the checksum of every file beside it and its own ([`document`]).
 //! * Who opens a file has it checked against that checksum, once after it was made or moved; `.verified`, beside the documents,
 //!   notes what was sound ([`check`]).
@@ -55,6 +56,8 @@ mod partition;
 mod placement;
 mod presample;
 mod progress;
+mod rows;
+mod shard;
 pub mod staging;
 mod stamp;
 mod topology;
@@ -68,7 +71,7 @@ pub use dataset::Dataset;
 pub use error::{Error, Result};
 pub use faults::{Allocator, attempt, take_signals};
 pub use features::{FeatureDtype, FeatureTable, FeatureWriter, Narrowing, ROWS_PER_BATCH, WrittenFeatures};
-pub use labels::{LabelWriter, MultiLabelWriter, MultiLabels};
+pub use labels::{ClassLabels, LabelWriter, MultiLabelWriter, MultiLabels};
 pub use links::{LinkFile, LinkInfo, LinkNegatives, Links};
 pub use manifest::{ColumnInfo, Columns, DatasetManifest, FeatureInfo, Provenance, Split};
 pub use mmap::MappedFile;
@@ -81,8 +84,10 @@ pub use placement::{
 };
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
+pub use rows::RowIndex;
+pub use shard::ShardInfo;
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
 pub use weights::EdgeWeights;
-pub use writer::{DatasetWriter, dataset_target};
+pub use writer::{DatasetWriter, dataset_target, write_shards};

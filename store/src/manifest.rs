@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::document::Document;
 use crate::npy::numeric_bytes;
-use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Result, SourceFile};
+use crate::{Error, FeatureDtype, Files, LinkInfo, Narrowing, Result, ShardInfo, SourceFile};
 
 /// Which vertices a metric or a training run looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,6 +79,9 @@ pub struct DatasetManifest {
     /// The split of links, when the graph came with one: `links/`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<LinkInfo>,
+    /// Which shard of another dataset it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<ShardInfo>,
     /// Every file with its length and digest.
     pub files: Files,
     /// How it was made.

@@ -88,7 +88,7 @@ impl Inputs {
     /// The inputs of a run on `dataset`.
     pub fn of(dataset: &Dataset, partition: Option<&PartitionMap>, threads_per_rank: usize, shape: Shape) -> Self {
         let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
-        let of_dataset = |name| checksum(&dataset.manifest().files, name);
+        let of_dataset = |name| checksum(dataset.whole_files(), name);
         let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
         Self {
             partition: partition.and_then(of_map),

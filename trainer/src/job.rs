@@ -110,7 +110,7 @@ impl<'a> Job<'a> {
     ) -> Result<Self> {
         let weights = artifacts.weights.as_deref();
         let whole = weighted(dataset.topology(), weights)?;
-        let features = options.features.bring(dataset.features()?)?;
+        let features = options.features.bring(dataset.held_features()?)?;
         let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
         if let Some(links) = &artifacts.links {
             return Ok(Self {

@@ -1,15 +1,15 @@
 //! The classes of the vertices: one each, or any number each.
 
-use gsplit_store::{Column, Dataset, MultiLabels};
+use gsplit_store::{ClassLabels, Dataset, MultiLabels};
 
 use crate::{Error, Result};
 
 /// What node classification learns.
 pub enum Labels {
-    /// Class of every vertex, -1 for unlabelled.
+    /// Class of every vertex, or in a shard of its own, -1 for unlabelled.
     One {
         /// By vertex.
-        class: Column<i32>,
+        class: ClassLabels,
         /// Number of classes.
         classes: usize,
     },
@@ -25,15 +25,15 @@ impl Labels {
     pub fn open(dataset: &Dataset) -> Result<Self> {
         let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
         if dataset.manifest().multi_label {
-            return Ok(Self::Several(dataset.multi_labels()?));
+            return Ok(Self::Several(dataset.held_multi_labels()?));
         }
-        let class = dataset.labels()?;
+        let class = dataset.held_labels()?;
         let classes = dataset.manifest().num_classes.unwrap_or(0) as usize;
         if classes == 0 {
             return Err(problem("no vertex has a label: training needs at least one class".into()));
         }
-        if let Some(v) = class.iter().position(|&label| label >= classes as i32 || label < -1) {
-            let found = class[v];
+        if let Some(row) = class.stored().iter().position(|&label| label >= classes as i32 || label < -1) {
+            let (found, v) = (class.stored()[row], dataset.owned().map_or(row, |owned| owned[row] as usize));
             return Err(problem(format!("label {found} of vertex {v}, expected below {classes}: run `gsplit verify`")));
         }
         Ok(Self::One { class, classes })
@@ -52,10 +52,10 @@ impl Labels {
         matches!(self, Self::Several(_))
     }
 
-    /// Whether `v` is labelled.
+    /// Whether `v`, of the train split or with its classes here, is labelled.
     pub fn is_labelled(&self, v: u32) -> bool {
         match self {
-            Self::One { class, .. } => class[v as usize] >= 0,
+            Self::One { class, .. } => class.is_labelled(v),
             Self::Several(_) => true,
         }
     }

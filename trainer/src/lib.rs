@@ -7,7 +7,8 @@
 //! What is learnt says `task`, how it is scored `metric` and `evaluate`; `infer` runs a model over a whole graph, for [`infer()`] and
 //! for the evaluation while training. Where a rank computes says its [`Place`], the host or a GPU; `cache` says which feature rows
 //! GPUs keep, `topology` where they read the graph, `dry_run` how much memory there is for both. Ranks are threads (`ranks`) or
-//! processes (`process`, `rendezvous`) on one host or several (`hosts`), and talk through their `comms`.
+//! processes (`process`, `rendezvous`) on one host or several (`hosts`), which may hold the rows of their
+//! own vertices alone (`shard`), and talk through their `comms`.
 //!
 //! A room imports none that imports it, by way of others either: a test sees to it.
 //!
@@ -55,6 +56,7 @@ mod process;
 mod ranks;
 mod rendezvous;
 mod report;
+mod shard;
 mod source;
 mod step;
 mod stopping;

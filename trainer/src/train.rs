@@ -13,7 +13,7 @@ use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::comms::Comms;
 use crate::epoch::train_epoch;
-use crate::evaluate::{evaluate, num_rows};
+use crate::evaluate::{evaluate, evaluate_owned, num_rows};
 use crate::infer::Team;
 use crate::job::{Artifacts, Job};
 use crate::log::{Logs, StepLog, StepRecord};
@@ -26,7 +26,7 @@ use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::topology::{Copied, DeviceRoom, Topology};
-use crate::{Error, Result, TrainConfig, hosts};
+use crate::{Error, Result, TrainConfig, hosts, shard};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -56,6 +56,10 @@ fn prepare_and_train(
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
     let artifacts = Artifacts::open(dataset, config)?;
+    shard::check(dataset, config, artifacts.partition(), options)?;
+    if let Some(process) = &options.process {
+        shard::agree(dataset, artifacts.partition(), process.comms().all())?;
+    }
     let job = Job::new(dataset, &artifacts, config, options)?;
     let inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
@@ -242,11 +246,14 @@ impl Run<'_> {
                     .reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
+            if self.dataset.shard().is_some() {
+                self.evaluate(&mut report, &model, comms)?;
+            }
             // Rank 0 leads the evaluation and writes, for as long as that takes. It finds the others waiting for it, or does not wait
             // long.
             comm.suspend_timeout(comm.rank() > 0);
-            if comm.rank() == 0 {
-                self.evaluate(&mut report, &model)?;
+            if self.dataset.shard().is_none() && comm.rank() == 0 {
+                self.evaluate(&mut report, &model, comms)?;
             }
             share_metrics(&mut report, comm)?;
             reports.push(report);
@@ -304,16 +311,28 @@ impl Run<'_> {
         Ok(Team::new(model, others.collect::<Result<_>>()?, &self.sources))
     }
 
-    /// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait.
-    fn evaluate(&self, report: &mut EpochReport, model: &Model) -> Result<()> {
+    /// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
+    fn evaluate(&self, report: &mut EpochReport, model: &Model, comms: &Comms) -> Result<()> {
         let (job, config) = (self.job, self.job.config);
         let last = report.epoch == config.epochs;
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
         let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
         let started = Instant::now();
-        set_torch_threads(self.threads);
-        let stage = self.progress.stage("evaluate", Some(total), Unit::Items("vertices"));
-        for (split, score) in evaluate(self.team(model)?, job, stage.as_ref())? {
+        let stage: Box<dyn Stage> = match comms.all().rank() {
+            0 => self.progress.stage("evaluate", Some(total), Unit::Items("vertices")),
+            _ => Box::new(gsplit_store::NoProgress),
+        };
+        let scores = match self.dataset.shard() {
+            None => {
+                set_torch_threads(self.threads);
+                evaluate(self.team(model)?, job, stage.as_ref())?
+            }
+            Some(_) => {
+                let source = &self.sources[comms.all().rank() - self.here().start];
+                evaluate_owned((model, source), job, comms.ranks().group, stage.as_ref())?
+            }
+        };
+        for (split, score) in scores {
             match split {
                 Split::Test => report.test = score,
                 _ => report.valid = score,

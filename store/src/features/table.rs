@@ -9,12 +9,12 @@ use memmap2::MmapMut;
 
 use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, described};
 use crate::arrow::{ArrowFile, Batch};
-use crate::{Error, Result};
+use crate::{Error, Result, RowIndex};
 
 /// Where each batch of rows begins in memory.
 const ALIGN: usize = 64;
 
-/// Feature rows of all vertices, mapped.
+/// Feature rows of all vertices, or in a shard of its own, mapped.
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
     dtype: FeatureDtype,
@@ -25,6 +25,8 @@ pub struct FeatureTable {
     scales: Vec<Buffer>,
     /// All values and all scales, where each lie in one piece.
     whole: Option<(Buffer, Buffer)>,
+    /// Which row is a vertex's, where not all vertices have one.
+    index: Option<RowIndex>,
 }
 
 impl FeatureTable {
@@ -38,7 +40,7 @@ impl FeatureTable {
         let (dtype, dim) = described(&file.schema).ok_or_else(|| {
             format!("expected one FixedSizeList column of f32, f16, bf16 or i8, found {}", file.schema)
         })?;
-        let mut table = Self { dtype, dim, rows: 0, batches: Vec::new(), scales: Vec::new(), whole: None };
+        let mut table = Self { dtype, dim, rows: 0, batches: Vec::new(), scales: Vec::new(), whole: None, index: None };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
@@ -46,6 +48,17 @@ impl FeatureTable {
             table.push(&batch).ok_or_else(|| format!("record batch {i} is damaged"))?;
         }
         Ok(table)
+    }
+
+    /// The same rows, which `index` says whose they are.
+    pub(crate) fn indexed(self, index: Option<RowIndex>) -> Self {
+        Self { index, ..self }
+    }
+
+    /// Where the row of vertex `v` is stored.
+    #[inline]
+    fn position(&self, v: u32) -> Option<usize> {
+        self.index.as_ref().map_or(Some(v as usize), |index| index.row_of(v))
     }
 
     fn push(&mut self, batch: &Batch) -> Option<()> {
@@ -103,19 +116,21 @@ impl FeatureTable {
             memory.slice_with_length(start, end - start)
         };
         let whole = Some((piece(&batches), piece(&scales)));
-        Ok(Self { batches: parts(batches), scales: parts(scales), whole, ..*self })
+        let index = self.index.clone();
+        Ok(Self { batches: parts(batches), scales: parts(scales), whole, index, ..*self })
     }
 
     /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`
-    /// is as for [`FeatureTable::row`].
+    /// is as for [`FeatureTable::row`]. `None` in a shard, where row `v` is not that of vertex `v`.
     pub fn values<T: Pod>(&self) -> Option<&[T]> {
-        let (values, _) = self.whole.as_ref()?;
+        let (values, _) = self.whole.as_ref().filter(|_| self.index.is_none())?;
         bytemuck::try_cast_slice(values.as_slice()).ok().filter(|values| values.len() == self.rows * self.dim)
     }
 
-    /// What each row's values are to be multiplied by, where they are i8 and lie in one piece.
+    /// What each row's values are to be multiplied by, where they are i8 and lie in one piece. `None` in a shard.
     pub fn scales(&self) -> Option<&[f32]> {
-        let (_, scales) = self.whole.as_ref().filter(|_| self.dtype == FeatureDtype::I8)?;
+        let wanted = self.dtype == FeatureDtype::I8 && self.index.is_none();
+        let (_, scales) = self.whole.as_ref().filter(|_| wanted)?;
         bytemuck::try_cast_slice(scales.as_slice()).ok().filter(|scales| scales.len() == self.rows)
     }
 
@@ -129,26 +144,29 @@ impl FeatureTable {
         self.dim
     }
 
-    /// Number of rows.
+    /// Number of stored rows.
     pub fn num_rows(&self) -> usize {
         self.rows
     }
 
     /// The row of vertex `v`. `T` must be the type that [`FeatureTable::dtype`] names: `f32`, `half::f16`, `half::bf16` or
-    /// `i8`, whose values are to be multiplied by [`FeatureTable::scale`]; anything of another size panics.
+    /// `i8`, whose values are to be multiplied by [`FeatureTable::scale`]; anything of another size panics. Empty for a vertex
+    /// whose row a shard does not hold: whoever gathers it finds a row of the wrong length.
     pub fn row<T: Pod>(&self, v: u32) -> &[T] {
-        let batch = &self.batches[(v >> BATCH_SHIFT) as usize];
+        let Some(at) = self.position(v) else { return &[] };
+        let batch = &self.batches[at >> BATCH_SHIFT];
         let bytes = self.dim * self.dtype.bytes();
-        let start = (v as usize & (ROWS_PER_BATCH - 1)) * bytes;
+        let start = (at & (ROWS_PER_BATCH - 1)) * bytes;
         bytemuck::cast_slice(&batch.as_slice()[start..start + bytes])
     }
 
-    /// What the stored values of vertex `v` are to be multiplied by: 1 for every type but i8.
+    /// What the stored values of vertex `v` are to be multiplied by: 1 for every type but i8. NaN where a shard does not hold them.
     pub fn scale(&self, v: u32) -> f32 {
         if self.dtype != FeatureDtype::I8 {
             return 1.0;
         }
-        let scales: &[f32] = bytemuck::cast_slice(self.scales[(v >> BATCH_SHIFT) as usize].as_slice());
-        scales[v as usize & (ROWS_PER_BATCH - 1)]
+        let Some(at) = self.position(v) else { return f32::NAN };
+        let scales: &[f32] = bytemuck::cast_slice(self.scales[at >> BATCH_SHIFT].as_slice());
+        scales[at & (ROWS_PER_BATCH - 1)]
     }
 }

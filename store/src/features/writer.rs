@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use arrow_array::types::{Float16Type, Float32Type, Int8Type, UInt16Type};
 use arrow_array::{ArrayRef, FixedSizeListArray, PrimitiveArray, RecordBatch};
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_buffer::{Buffer, MutableBuffer, ScalarBuffer};
 use arrow_ipc::MetadataVersion;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_schema::{ArrowError, Schema};
 
 use super::narrow::{Loss, Narrow, Narrowing, narrow};
-use super::{FeatureDtype, ROWS_PER_BATCH, item, schema};
+use super::{FeatureDtype, FeatureTable, ROWS_PER_BATCH, item, schema};
 use crate::arrow::arrow_error;
 use crate::checksum::HashingWriter;
 use crate::{Error, FileRecord, Result};
@@ -105,6 +105,26 @@ impl FeatureWriter {
         Ok(())
     }
 
+    /// Appends the rows of `vertices` as `table`, of the same type and width, stores them: bit for bit. Whoever calls it again, or
+    /// pushes rows too, passes whole batches of [`ROWS_PER_BATCH`] before. What narrowing cost is not known.
+    pub(crate) fn copy_rows(&mut self, table: &FeatureTable, vertices: &[u32]) -> Result<()> {
+        for batch in vertices.chunks(ROWS_PER_BATCH) {
+            let mut bytes = MutableBuffer::new(batch.len() * self.dim * self.dtype.bytes());
+            batch.iter().for_each(|&v| bytes.extend_from_slice(table.row::<u8>(v)));
+            let bytes = Buffer::from(bytes);
+            let values: ArrayRef = match self.dtype {
+                FeatureDtype::F32 => Arc::new(PrimitiveArray::<Float32Type>::new(bytes.into(), None)),
+                FeatureDtype::F16 => Arc::new(PrimitiveArray::<Float16Type>::new(bytes.into(), None)),
+                FeatureDtype::Bf16 => Arc::new(PrimitiveArray::<UInt16Type>::new(bytes.into(), None)),
+                FeatureDtype::I8 => Arc::new(PrimitiveArray::<Int8Type>::new(bytes.into(), None)),
+            };
+            let scales: Vec<f32> = batch.iter().map(|&v| table.scale(v)).collect();
+            let scales = || Arc::new(PrimitiveArray::<Float32Type>::new(scales.into(), None)) as ArrayRef;
+            self.write_arrays(batch.len(), values, (self.dtype == FeatureDtype::I8).then(scales))?;
+        }
+        Ok(())
+    }
+
     fn flush_batch(&mut self) -> Result<()> {
         let mut pending = std::mem::take(&mut self.pending);
         if !pending.is_empty() {
@@ -117,6 +137,10 @@ impl FeatureWriter {
 
     fn write_batch(&mut self, rows: &[f32]) -> Result<()> {
         let (values, scales) = self.stored(rows)?;
+        self.write_arrays(rows.len() / self.dim, values, scales)
+    }
+
+    fn write_arrays(&mut self, rows: usize, values: ArrayRef, scales: Option<ArrayRef>) -> Result<()> {
         let dim = self.dim as i32;
         let write = || -> Result<(), ArrowError> {
             let list = FixedSizeListArray::try_new(item(values.data_type().clone()), dim, values, None)?;
@@ -124,7 +148,7 @@ impl FeatureWriter {
             self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)
         };
         write().map_err(|error| arrow_error(&self.path, error))?;
-        self.rows += (rows.len() / self.dim) as u64;
+        self.rows += rows as u64;
         Ok(())
     }
 

@@ -28,7 +28,8 @@ pub struct Finding {
 /// Checks every file's checksum and the invariants of every artifact of the dataset at `path`: `indptr` and sorted indices
 /// in range, splits distinct and disjoint, links between vertices, labels below the number of classes, one feature row a vertex, one row of every
 /// column a vertex or an edge, original ids distinct, no link, no file that no document lists, `Σedge = Σwork` of the
-/// presamples, each partition's map against its report, each placement's slots against its table. Fails only when there is no dataset to look at.
+/// presamples, each partition's map against its report, each placement's slots against its table; of a shard that its rows are those of its
+/// parts' vertices and the rest is the whole dataset's. Fails only when there is no dataset to look at.
 ///
 /// Memory: 16 bytes a vertex.
 pub fn verify(path: &Path) -> Result<Vec<Finding>> {
@@ -112,6 +113,9 @@ impl Report {
         self.take(&path.join("splits"), check_splits(dataset));
         if dataset.manifest().links.is_some() {
             self.take(&path.join("links"), dataset.links());
+        }
+        if let Some(shard) = dataset.shard() {
+            self.take(&path.join("dataset.json"), dataset.check_shard(shard));
         }
         self.check_undescribed(dataset);
     }

@@ -6,11 +6,12 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::manifest::Axis;
+use crate::shard::{OWNED, UNLABELLED};
 use crate::{Dataset, DatasetManifest, Error, FeatureDtype, FeatureInfo, LinkFile, Result, Split};
 
 /// Type and width as the manifest says, and every scale one that a row can have.
 pub(super) fn check_features(dataset: &Dataset, info: &FeatureInfo) -> Result<()> {
-    let table = dataset.features()?;
+    let table = dataset.stored_features()?;
     let path = dataset.path().join("nodes/feat.arrow");
     let (found, expected) = ((table.dtype(), table.dim()), (info.dtype, info.dim as usize));
     if found != expected {
@@ -20,15 +21,18 @@ pub(super) fn check_features(dataset: &Dataset, info: &FeatureInfo) -> Result<()
     let sound = |v: u32| table.scale(v).is_finite() && table.scale(v).is_sign_positive();
     match (0..rows).into_par_iter().find_first(|&v| !sound(v)) {
         None => Ok(()),
-        Some(v) => Err(Error::corrupt(path, format!("scale {} of vertex {v}: expected one from 0", table.scale(v)))),
+        Some(v) => Err(Error::corrupt(path, format!("scale {} of row {v}: expected one from 0", table.scale(v)))),
     }
 }
 
 pub(super) fn check_labels(dataset: &Dataset) -> Result<()> {
     if dataset.manifest().multi_label {
-        return dataset.multi_labels()?.check_padding();
+        return dataset.stored_multi_labels()?.check_padding();
     }
-    let labels = dataset.labels()?;
+    if dataset.shard().is_some() {
+        dataset.held_labels()?;
+    }
+    let labels = dataset.stored_labels()?;
     let classes = i64::from(dataset.manifest().num_classes.unwrap_or(0));
     match labels.par_iter().position_first(|&label| label < -1 || i64::from(label) >= classes) {
         None => Ok(()),
@@ -88,6 +92,7 @@ pub(super) fn described_files(manifest: &DatasetManifest) -> BTreeSet<String> {
     names.extend(manifest.columns.keys().map(|name| Axis::Nodes.file(name)));
     names.extend(manifest.edge_columns.keys().map(|name| Axis::Edges.file(name)));
     names.extend(Split::ALL.map(Split::file));
+    names.extend(manifest.shard.iter().flat_map(|_| [OWNED, UNLABELLED].map(str::to_string)));
     names.extend(manifest.links.iter().flat_map(|links| LinkFile::all(links.negatives)).map(LinkFile::name));
     names.into_iter().collect()
 }

@@ -17,8 +17,11 @@ use crate::topology::check_indptr;
 use crate::{Dataset, DatasetManifest, Error, Provenance, Result, Topology, TopologyWriter, document};
 
 mod columns;
+mod shard;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub use shard::write_shards;
 
 /// Folder of the writer's own files, below the staging folder.
 const SCRATCH: &str = "scratch";
@@ -184,7 +187,12 @@ impl DatasetWriter {
     }
 
     /// Writes the manifest and makes the dataset visible. The facts counted here join those of `provenance`.
-    pub fn finish(self, mut provenance: Provenance) -> Result<Dataset> {
+    pub fn finish(self, provenance: Provenance) -> Result<Dataset> {
+        Dataset::open_unchecked(self.seal(provenance)?.commit()?)
+    }
+
+    /// Writes the manifest; the dataset is to be made visible.
+    fn seal(self, mut provenance: Provenance) -> Result<Staging> {
         self.expect_topology()?;
         let Self { staging, name, resumable, journal } = self;
         let resumable = resumable && !journal.stages.is_empty();
@@ -197,7 +205,7 @@ impl DatasetWriter {
         if resumable {
             Journal::committing(staging.root(), checksum)?;
         }
-        Dataset::open_unchecked(staging.commit()?)
+        Ok(staging)
     }
 
     fn expect_topology(&self) -> Result<()> {

@@ -3,22 +3,25 @@
 //! The ranks of a process share the work: rank 0's thread leads, and for every other rank of the process a thread computes at that
 //! rank's place, with a copy of rank 0's parameters, while the rank's own thread waits as in a collective. So what fails or stops
 //! does so on rank 0, and the others are told as always. Scores are counted as chunks come in, in the order of the vertices.
-//! Of ranks that are processes rank 0 evaluates alone, with the threads of its process or its GPU.
+//! Of ranks that are processes rank 0 evaluates alone, with the threads of its process or its GPU. On shards of a dataset it has not the
+//! rows for that: there all ranks evaluate together, each its own vertices, and add up what they counted.
 //!
-//! Why processes do not share it: each would keep a table of its own of all hidden rows, on a host of eight GPUs eight times what
+//! Why processes do not share it else: each would keep a table of its own of all hidden rows, on a host of eight GPUs eight times what
 //! one evaluation takes, where that of a large graph fills the host; and all rows of all layers would go from each to all others.
 //! Threads share one table. What is left are graphs whose rows fit every GPU, on several hosts: there `gsplit infer` scores
 //! checkpoints beside the training.
 
 mod links;
 
+use gsplit_kernels::Communicator;
 use gsplit_store::{Split, Stage};
 
 use crate::Result;
-use crate::infer::{LayerWise, Room, Team};
+use crate::infer::{LayerWise, OwnedLayers, Room, Team};
 use crate::job::Job;
 use crate::metric::Scores;
 use crate::model::Model;
+use crate::source::FeatureSource;
 use crate::task::Task;
 
 /// Rows that [`evaluate`] computes; `None` where there is nothing to score.
@@ -40,9 +43,7 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<
             return links::evaluate(&mut pass, links, &job.whole, (&job.config.task, job.metric), stage);
         }
     };
-    let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];
-    let splits = splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)));
-    let mut scores = Scores::new(job.metric, labels, splits)?;
+    let mut scores = Scores::new(job.metric, labels, splits(job))?;
     let vertices = scores.vertices();
     let last = pass.model().num_layers() - 1;
     pass.run(last, Some(&vertices), stage, &mut |chunk| {
@@ -51,4 +52,29 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<
         Ok(())
     })?;
     Ok(scores.finish())
+}
+
+/// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.
+/// Every rank returns the scores. Collective.
+pub fn evaluate_owned(
+    (model, source): (&Model, &FeatureSource<'_>),
+    job: &Job<'_>,
+    comm: &dyn Communicator,
+    stage: &dyn Stage,
+) -> Result<Vec<(Split, Option<f64>)>> {
+    let (Task::Nodes(labels), Some(owners)) = (&job.task, job.frontiers.map()) else { return Ok(Vec::new()) };
+    let mut scores = Scores::new(job.metric, labels, splits(job))?;
+    let wanted = scores.vertices();
+    let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.stop)?;
+    pass.run(&wanted, stage, &mut |vertices, rows| {
+        vertices.iter().zip(rows.chunks_exact(job.outputs)).for_each(|(&v, logits)| scores.push(v, logits));
+    })?;
+    scores.reduce(comm)?;
+    Ok(scores.finish())
+}
+
+/// The splits that are scored, of those that there are.
+fn splits<'j>(job: &'j Job<'_>) -> impl Iterator<Item = (Split, &'j [u32])> {
+    let splits = [(Split::Valid, job.valid.as_deref()), (Split::Test, job.test.as_deref())];
+    splits.into_iter().filter_map(|(split, vertices)| Some((split, vertices?)))
 }

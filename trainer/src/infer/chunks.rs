@@ -50,12 +50,13 @@ impl Bounds<'_> {
         self.wanted.map_or(self.graph.num_vertices(), <[u32]>::len)
     }
 
-    fn vertex(&self, at: usize) -> u32 {
+    /// The vertex at place `at`.
+    pub fn vertex(&self, at: usize) -> u32 {
         self.wanted.map_or(at as u32, |wanted| wanted[at])
     }
 
-    /// The chunk that begins at `start`.
-    fn chunk_at(&self, start: usize) -> Range<usize> {
+    /// The places of the chunk that begins at `start`; empty behind the last.
+    pub fn chunk_at(&self, start: usize) -> Range<usize> {
         let (mut edges, mut end) = (0, start);
         while end < self.count() && end - start < CHUNK_VERTICES {
             edges += self.graph.degree(self.vertex(end));

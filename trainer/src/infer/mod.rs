@@ -3,6 +3,7 @@
 mod chunks;
 mod hidden;
 mod layers;
+mod owned;
 mod run;
 mod table;
 mod team;
@@ -11,6 +12,7 @@ mod trained;
 pub use chunks::Chunk;
 pub use hidden::Hidden;
 pub use layers::{LayerWise, Room};
+pub use owned::OwnedLayers;
 pub use run::{InferConfig, InferSummary, Predict, Wanted, infer};
 pub use table::ids_beside;
 pub use team::Team;

@@ -1,5 +1,7 @@
 //! Precision and recall of each class, counted.
 
+use gsplit_kernels::{CommError, Communicator};
+
 /// How often each class was predicted and how often it was right.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
@@ -19,6 +21,13 @@ impl Counts {
         self.right[class] += u64::from(predicted && actual);
         self.predicted[class] += u64::from(predicted);
         self.actual[class] += u64::from(actual);
+    }
+
+    /// Adds the counts of the other ranks of `comm`. Collective.
+    pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<(), CommError> {
+        [&mut self.right, &mut self.predicted, &mut self.actual]
+            .into_iter()
+            .try_for_each(|counts| comm.all_reduce_sum_u64(counts))
     }
 
     /// F1 of all decisions together; 0 where there are none.

@@ -1,5 +1,7 @@
 //! From logits and labels to a score.
 
+use gsplit_kernels::{Communicator, all_gather_v};
+
 use super::counts::Counts;
 use super::{Metric, roc_auc};
 use crate::Result;
@@ -43,20 +45,20 @@ impl<'a> Scorer<'a> {
     /// Counts the logits of `v`, one for each class. Of equal logits the first class is predicted; of a vertex with several
     /// classes those with a logit above 0 are.
     pub fn push(&mut self, v: u32, logits: &[f32]) {
-        if !self.labels.is_labelled(v) {
-            return;
-        }
+        let actual = match self.labels {
+            Labels::One { class, .. } => class.get(v).and_then(|class| usize::try_from(class).ok()),
+            Labels::Several(_) => Some(0),
+        };
+        let Some(actual) = actual else { return };
         self.vertices += 1;
         match (&mut self.seen, self.labels) {
-            (Seen::Right(right), Labels::One { class, .. }) => {
-                *right += u64::from(largest(logits) as i32 == class[v as usize]);
-            }
+            (Seen::Right(right), Labels::One { .. }) => *right += u64::from(largest(logits) == actual),
             (Seen::Right(right), Labels::Several(labels)) => {
                 let all = (0..).zip(logits).all(|(class, &logit)| (logit > 0.0) == labels.has(v, class));
                 *right += u64::from(all);
             }
-            (Seen::Counts(counts), Labels::One { class, .. }) => {
-                let (predicted, actual) = (largest(logits), class[v as usize] as usize);
+            (Seen::Counts(counts), Labels::One { .. }) => {
+                let predicted = largest(logits);
                 counts.add(predicted, true, predicted == actual);
                 if predicted != actual {
                     counts.add(actual, false, true);
@@ -68,15 +70,34 @@ impl<'a> Scorer<'a> {
                 }
             }
             // The probability of the second class rises with this difference.
-            (Seen::Scores(scores), Labels::One { class, .. }) => {
-                scores[0].push((logits[1] - logits[0], class[v as usize] == 1));
-            }
+            (Seen::Scores(scores), Labels::One { .. }) => scores[0].push((logits[1] - logits[0], actual == 1)),
             (Seen::Scores(scores), Labels::Several(labels)) => {
                 for ((class, &logit), scores) in (0u32..).zip(logits).zip(scores) {
                     scores.push((logit, labels.has(v, class)));
                 }
             }
         }
+    }
+
+    /// Adds what the other ranks of `comm` have counted, of other vertices. Collective.
+    ///
+    /// # Errors
+    /// Those of the communicator.
+    pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
+        comm.all_reduce_sum_u64(std::slice::from_mut(&mut self.vertices))?;
+        match &mut self.seen {
+            Seen::Right(right) => comm.all_reduce_sum_u64(std::slice::from_mut(right))?,
+            Seen::Counts(counts) => counts.reduce(comm)?,
+            Seen::Scores(classes) => {
+                for scores in classes {
+                    let own: Vec<[f32; 2]> =
+                        scores.iter().map(|&(score, positive)| [score, f32::from(u8::from(positive))]).collect();
+                    let all = all_gather_v(comm, &own)?.concat();
+                    *scores = all.into_iter().map(|[score, positive]| (score, positive > 0.0)).collect();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The score; `None` if no vertex is labelled, and for ROC-AUC if no class has both kinds of vertices.

@@ -1,5 +1,6 @@
 //! Scores of several splits, counted together.
 
+use gsplit_kernels::Communicator;
 use gsplit_store::Split;
 
 use super::{Metric, Scorer};
@@ -40,6 +41,14 @@ impl<'a> Scores<'a> {
                 scorer.push(v, logits);
             }
         }
+    }
+
+    /// Adds what the other ranks of `comm` have counted. Collective.
+    ///
+    /// # Errors
+    /// Those of the communicator.
+    pub fn reduce(&mut self, comm: &dyn Communicator) -> Result<()> {
+        self.splits.iter_mut().try_for_each(|(_, _, scorer)| scorer.reduce(comm))
     }
 
     /// The scores; `None` where a split has no labelled vertex.

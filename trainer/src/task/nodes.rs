@@ -4,8 +4,8 @@
 use tch::{Kind, Reduction, Tensor};
 
 use super::{Labels, Loss};
-use crate::Result;
 use crate::operator::Place;
+use crate::{Error, Result};
 
 /// Label of a seed that is left out of the loss.
 const UNLABELLED: i64 = -1;
@@ -36,7 +36,9 @@ impl NodeTargets<'_> {
         let rows = rows.detach().set_requires_grad(true);
         let (sum, correct, counted) = match self.labels {
             Labels::One { class, .. } => {
-                let classes: Vec<i32> = seeds.iter().map(|&v| class[v as usize]).collect();
+                let unknown = |v| Error::Option(format!("the class of seed {v} is not on this host"));
+                let classes = seeds.iter().map(|&v| class.get(v).ok_or_else(|| unknown(v)));
+                let classes: Vec<i32> = classes.collect::<Result<_>>()?;
                 let counted = classes.iter().filter(|&&label| i64::from(label) != UNLABELLED).count() as u64;
                 let classes = place.upload(&classes)?.f_to_kind(Kind::Int64)?;
                 let sum = rows.f_cross_entropy_loss::<Tensor>(&classes, None, Reduction::Sum, UNLABELLED, 0.0)?;

@@ -24,6 +24,7 @@ mod processes;
 mod refusals;
 mod runs;
 mod sampling;
+mod shards;
 mod step_log;
 mod traffic;
 mod waits;

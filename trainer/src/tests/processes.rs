@@ -16,22 +16,28 @@ use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
 use crate::{Error, Process, RunOptions, Summary};
 
+/// What `work` returns in each of `ranks` processes, which are given their ends of the communicators.
+pub fn in_processes<R: Send>(ranks: usize, work: impl Fn(usize, Arc<Process>) -> R + Sync) -> Vec<R> {
+    let ends = Threads::group(ranks).into_iter().zip(Threads::group(ranks)).enumerate();
+    let work = &work;
+    thread::scope(|scope| {
+        let start = |(rank, (sampling, computing)): (usize, (Threads, Threads))| {
+            let process = Process::new(Box::new(sampling), Box::new(computing), Some(0));
+            scope.spawn(move || work(rank, Arc::new(process)))
+        };
+        let processes: Vec<_> = ends.map(start).collect();
+        processes.into_iter().map(|process| process.join().unwrap()).collect()
+    })
+}
+
 /// What each of the processes of a run on `config` returns, of which each has its `options`.
 pub fn outcomes(
     fixture: &Fixture,
     config: &TrainConfig,
-    options: impl Fn(usize) -> RunOptions,
+    options: impl Fn(usize) -> RunOptions + Sync,
 ) -> Vec<crate::Result<Summary>> {
-    let ranks = config.num_ranks();
-    let ends = Threads::group(ranks).into_iter().zip(Threads::group(ranks)).enumerate();
-    thread::scope(|scope| {
-        let start = |(rank, (sampling, computing)): (usize, (Threads, Threads))| {
-            let process = Process::new(Box::new(sampling), Box::new(computing), Some(0));
-            let options = RunOptions { process: Some(Arc::new(process)), ..options(rank) };
-            scope.spawn(move || run(fixture, config, &options))
-        };
-        let processes: Vec<_> = ends.map(start).collect();
-        processes.into_iter().map(|process| process.join().unwrap()).collect()
+    in_processes(config.num_ranks(), |rank, process| {
+        run(fixture, config, &RunOptions { process: Some(process), ..options(rank) })
     })
 }
 

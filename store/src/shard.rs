@@ -1,0 +1,157 @@
+//! Shards: of a dataset what one host of several needs to train, as a dataset directory of its own.
+//!
+//! ```text
+//! host-1/
+//!   dataset.json            of a dataset as any other; its `shard` is a [`ShardInfo`]
+//!   topology/ edges/ links/ splits/{train,valid,test}.npy   those of the whole dataset, byte for byte
+//!   splits/unlabelled.npy   u32, ascending: vertices of the train split without a class, whoever owns them; one class a vertex only
+//!   nodes/owned.npy         u32[k], ascending: the vertices of the host's parts
+//!   nodes/feat.arrow        row i is that of vertex owned[i], k rows; as stored in the whole dataset, bit for bit
+//!   nodes/label.npy         as the features
+//!   partition/<key>/        the partition that says who owns what, byte for byte
+//! ```
+//!
+//! Left out are original ids, other node columns, presamples and placements. [`Dataset::features`], [`Dataset::labels`] and whatever
+//! else promises a row for each vertex refuse a shard; who reads rows of the host's own vertices alone asks for
+//! [`Dataset::held_features`] and its like. These know which row is whose, and have none for other vertices.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::labels::ClassLabels;
+use crate::{Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result};
+
+/// The vertices whose rows a shard holds.
+pub(crate) const OWNED: &str = "nodes/owned.npy";
+/// Vertices of the train split without a class.
+pub(crate) const UNLABELLED: &str = "splits/unlabelled.npy";
+
+/// What a shard was cut from, and which one it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShardInfo {
+    /// The files of the whole dataset.
+    pub origin: Files,
+    /// Key of the partition that it was cut by, and the digest of its assignment.
+    pub partition: (String, Checksum),
+    /// The host that it is for, from 0.
+    pub host: u32,
+    /// Number of hosts. With p parts, host h has the parts from h · p / hosts on, p / hosts of them.
+    pub hosts: u32,
+}
+
+impl ShardInfo {
+    /// The parts of the host, of `parts`.
+    pub fn parts(&self, parts: usize) -> Range<usize> {
+        let each = parts / (self.hosts as usize).max(1);
+        let first = (self.host as usize).saturating_mul(each);
+        first..first.saturating_add(each)
+    }
+}
+
+impl std::fmt::Display for ShardInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the shard of host {} of {}, cut by partition {}", self.host, self.hosts, self.partition.0)
+    }
+}
+
+impl PartitionMap {
+    /// Digest of the part of every vertex: the same for partitions that are the same, whoever made them.
+    pub fn assignment_checksum(&self) -> Option<&Checksum> {
+        self.meta().files.get("assignment.npy").map(|record| &record.checksum)
+    }
+
+    /// The vertices of `shard`, ascending.
+    pub(crate) fn vertices_of(&self, shard: &ShardInfo) -> Vec<u32> {
+        let parts = shard.parts(self.num_parts());
+        let owned = |&(_, part): &(u32, &u16)| parts.contains(&usize::from(*part));
+        (0..).zip(self.assignment()).filter(owned).map(|(v, _)| v).collect()
+    }
+}
+
+impl Dataset {
+    /// Which shard it is; `None` for a whole dataset.
+    pub fn shard(&self) -> Option<&ShardInfo> {
+        self.manifest().shard.as_ref()
+    }
+
+    /// The files of the whole dataset: its own, or those of the one that a shard was cut from.
+    pub fn whole_files(&self) -> &Files {
+        self.shard().map_or(&self.manifest().files, |shard| &shard.origin)
+    }
+
+    /// Digest of what the whole dataset holds; a shard has that of the dataset it was cut from.
+    pub fn fingerprint(&self) -> Checksum {
+        Checksum::combine(self.whole_files().values().map(|record| &record.checksum))
+    }
+
+    /// As [`Dataset::features`], of a shard too: the rows of its own vertices.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] without features; [`Error::Corrupt`].
+    pub fn held_features(&self) -> Result<FeatureTable> {
+        Ok(self.stored_features()?.indexed(self.index().cloned()))
+    }
+
+    /// As [`Dataset::labels`], of a shard too: the classes of its own vertices.
+    ///
+    /// # Errors
+    /// As [`Dataset::labels`].
+    pub fn held_labels(&self) -> Result<ClassLabels> {
+        let stored = self.stored_labels()?;
+        let shard = self.index().map(|index| Ok::<_, Error>((index.clone(), self.unlabelled()?))).transpose()?;
+        Ok(ClassLabels::new(stored, shard))
+    }
+
+    /// As [`Dataset::multi_labels`], of a shard too: the classes of its own vertices.
+    ///
+    /// # Errors
+    /// As [`Dataset::multi_labels`].
+    pub fn held_multi_labels(&self) -> Result<MultiLabels> {
+        Ok(self.stored_multi_labels()?.indexed(self.index().cloned()))
+    }
+
+    /// Vertices of the whole train split without a class, of a shard.
+    fn unlabelled(&self) -> Result<Column<u32>> {
+        let path = self.part(UNLABELLED, "list of unlabelled vertices", "cut it again")?;
+        let vertices = Column::<u32>::open(&path)?;
+        match vertices.windows(2).all(|pair| pair[0] < pair[1]) {
+            true => Ok(vertices),
+            false => Err(Error::corrupt(path, "expected distinct vertices, ascending")),
+        }
+    }
+
+    /// Refuses a shard, which has no `what` for each vertex.
+    pub(crate) fn expect_whole(&self, what: &str) -> Result<()> {
+        let Some(shard) = self.shard() else { return Ok(()) };
+        let (path, what) = (self.path().into(), format!("{what} of all vertices"));
+        let remedy = format!("it is {shard}: use the dataset `{}` that it was cut from", self.name());
+        Err(Error::Missing { path, what, remedy })
+    }
+
+    /// Fails unless a shard holds what it says: the vertices of its parts, and of the whole dataset's files those that are not cut down.
+    pub(crate) fn check_shard(&self, shard: &ShardInfo) -> Result<()> {
+        let map = PartitionMap::open(self, &shard.partition.0)?;
+        let corrupt = |problem: String| Err(Error::corrupt(self.path().join("dataset.json"), problem));
+        if map.assignment_checksum() != Some(&shard.partition.1) {
+            return corrupt(format!("was cut by another partition than `{}` is now", map.key()));
+        }
+        if shard.host >= shard.hosts || !map.num_parts().is_multiple_of(shard.hosts as usize) {
+            let parts = map.num_parts();
+            return corrupt(format!("host {} of {}, with {parts} parts", shard.host, shard.hosts));
+        }
+        if self.owned() != Some(&map.vertices_of(shard)) {
+            return Err(Error::corrupt(self.path().join(OWNED), "expected the vertices of the host's parts"));
+        }
+        let cut = |name: &str| name.starts_with("nodes/") || name == UNLABELLED;
+        let files = &self.manifest().files;
+        match files.iter().find(|(name, record)| !cut(name) && shard.origin.get(*name) != Some(record)) {
+            None => Ok(()),
+            Some((name, _)) => corrupt(format!("{name} is not that of the dataset it was cut from")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Cutting a dataset into shards ([`crate::ShardInfo`]).
+//!
+//! Memory: 8 bytes a vertex of a host, and a batch of its feature rows. Cost: a read of the whole dataset, one of the topology for each
+//! host, and their writing.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+
+use super::DatasetWriter;
+use super::columns::{FEATURES, LABELS};
+use crate::shard::{OWNED, UNLABELLED};
+use crate::staging::{Staging, commit_all};
+use crate::{
+    Dataset, Error, FeatureWriter, FileRecord, HashingWriter, PartitionMap, Progress, Provenance, ROWS_PER_BATCH,
+    Result, ShardInfo, Split, Stage, Unit, open_file,
+};
+
+/// Bytes that are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are dealt. All become
+/// visible together. `replace` allows datasets that stand there to be replaced; `provenance` is that of each.
+///
+/// # Errors
+/// [`Error::Invalid`] unless `hosts` divides the number of parts; [`Error::Missing`] for a shard; [`Error::Exists`] and its like;
+/// [`Error::Corrupt`] where a file is not what its record says.
+pub fn write_shards(
+    (dataset, map): (&Dataset, &PartitionMap),
+    hosts: u32,
+    out: &Path,
+    replace: bool,
+    provenance: &Provenance,
+    progress: &dyn Progress,
+) -> Result<Vec<Dataset>> {
+    dataset.expect_whole("rows")?;
+    let parts = map.num_parts();
+    if hosts == 0 || !parts.is_multiple_of(hosts as usize) {
+        return Err(Error::Invalid(format!("{hosts} hosts for {parts} parts: expected a number that divides it")));
+    }
+    let assignment = map.assignment_checksum().cloned();
+    let assignment = assignment.ok_or_else(|| Error::Invalid(format!("partition {}: has no assignment", map.key())))?;
+    let partition = (map.key().to_string(), assignment);
+    let places = (0..hosts).map(|host| out.join(format!("host-{host}")));
+    // All are locked before the first is written.
+    let mut writers = places.map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
+    let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
+    let mut stagings = Vec::new();
+    for (host, writer) in (0..hosts).zip(writers.drain(..)) {
+        let origin = dataset.manifest().files.clone();
+        let shard = ShardInfo { origin, partition: partition.clone(), host, hosts };
+        stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
+    }
+    drop(stage);
+    commit_all(stagings)?;
+    (0..hosts).map(|host| Dataset::open_unchecked(out.join(format!("host-{host}")))).collect()
+}
+
+/// Bytes that the shards take, but for the numbers of their vertices.
+fn total_bytes(dataset: &Dataset, map: &PartitionMap, hosts: u32) -> u64 {
+    let files = dataset.manifest().files.iter();
+    let of_each = |name: &str| if name.starts_with("nodes/") { 1 } else { u64::from(hosts) };
+    let kept = files.filter(|(name, _)| !name.starts_with("nodes/") || [FEATURES, LABELS].contains(&name.as_str()));
+    let partition: u64 = map.meta().files.values().map(|record| record.bytes).sum();
+    kept.map(|(name, record)| record.bytes * of_each(name)).sum::<u64>() + partition * u64::from(hosts)
+}
+
+impl DatasetWriter {
+    /// Writes `shard` of `dataset`, cut by `map`; it is to be made visible.
+    fn cut(
+        mut self,
+        (dataset, map): (&Dataset, &PartitionMap),
+        shard: ShardInfo,
+        provenance: Provenance,
+        stage: &dyn Stage,
+    ) -> Result<Staging> {
+        let manifest = dataset.manifest();
+        for (name, record) in manifest.files.iter().filter(|(name, _)| !name.starts_with("nodes/")) {
+            copy(&dataset.path().join(name), &self.place(name)?, record, stage)?;
+            self.record(name, record.clone());
+        }
+        let owned = map.vertices_of(&shard);
+        self.add(OWNED, &owned)?;
+        if let Some(info) = &manifest.features {
+            let table = dataset.features()?;
+            let mut out = FeatureWriter::create(self.place(FEATURES)?, info.dtype, info.dim as usize)?;
+            for rows in owned.chunks(ROWS_PER_BATCH) {
+                out.copy_rows(&table, rows)?;
+                stage.advance((rows.len() * table.dim() * table.dtype().bytes()) as u64);
+            }
+            let written = out.finish()?;
+            self.record(FEATURES, written.record);
+        }
+        if let (Some(classes), true) = (manifest.num_classes, manifest.multi_label) {
+            let (labels, mut out) = (dataset.multi_labels()?, self.multi_label_writer(classes)?);
+            owned.iter().try_for_each(|&v| out.push(labels.row(v)))?;
+            self.record(LABELS, out.finish()?);
+        } else if manifest.num_classes.is_some() {
+            let labels = dataset.labels()?;
+            self.add(LABELS, &owned.iter().map(|&v| labels[v as usize]).collect::<Vec<i32>>())?;
+            let train = manifest.splits().contains(&Split::Train).then(|| dataset.split(Split::Train)).transpose()?;
+            let train = train.iter().flat_map(|train| train.iter().copied());
+            self.add(UNLABELLED, &train.filter(|&v| labels[v as usize] < 0).collect::<Vec<u32>>())?;
+        }
+        let staged = &mut self.journal.staged;
+        (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
+        (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
+        (staged.features, staged.links) = (manifest.features.clone(), manifest.links.clone());
+        (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
+        self.name = manifest.name.clone();
+        let staging = self.seal(provenance)?;
+        let (from, key) = (PartitionMap::folder(dataset, map.key()), map.key());
+        for (name, record) in &map.meta().files {
+            copy(&from.join(name), &staging.path(&format!("partition/{key}/{name}")), record, stage)?;
+        }
+        crate::document::write(&staging.path(&format!("partition/{key}/partition.json")), map.meta())?;
+        Ok(staging)
+    }
+}
+
+/// Copies the file `from` to a new file `to`, folders included, and checks what was read against its `record`.
+fn copy(from: &Path, to: &Path, record: &FileRecord, stage: &dyn Stage) -> Result<()> {
+    to.parent().map_or(Ok(()), |folder| fs::create_dir_all(folder).map_err(Error::io(folder)))?;
+    let mut source = open_file(from).map_err(Error::io(from))?;
+    let mut out = HashingWriter::new(File::create(to).map_err(Error::io(to))?);
+    let mut piece = vec![0; PIECE];
+    loop {
+        let read = source.read(&mut piece).map_err(Error::io(from))?;
+        if read == 0 {
+            break;
+        }
+        out.write_all(&piece[..read]).map_err(Error::io(to))?;
+        stage.advance(read as u64);
+    }
+    let (file, bytes, checksum) = out.finish();
+    file.sync_all().map_err(Error::io(to))?;
+    match (bytes, &checksum) == (record.bytes, &record.checksum) {
+        true => Ok(()),
+        false => Err(Error::corrupt(from, format!("has checksum {checksum}, expected {}", record.checksum))),
+    }
+}

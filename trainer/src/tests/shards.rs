@@ -1,0 +1,215 @@
+//! Processes that hold the rows of their own vertices alone train, evaluate and go on as on the whole dataset.
+
+use std::fs;
+use std::path::Path;
+
+use gsplit_store::{Dataset, FeatureDtype, NoProgress, PartitionMap, Split, write_shards};
+
+use super::fixture::{
+    CLASSES, Cut, Fixture, changed, config, dataset, provenance, several_labels, store_partition, stored_as,
+};
+use super::processes::{in_processes, on_processes};
+use super::runs::losses;
+use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
+use crate::{Metric, RunOptions, Summary, train};
+
+/// Shards of `fixture` for `hosts`, cut by `key`, each alone in a folder of its own below `to`. The whole dataset is hidden.
+fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
+    let map = PartitionMap::open(&fixture.dataset, key).unwrap();
+    let out = fixture.folder.path().join("shards");
+    let shards = write_shards((&fixture.dataset, &map), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+    let alone = |shard: Dataset| {
+        let place = to.join(format!("only-{}", shard.shard().unwrap().host)).join("ds");
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::rename(shard.path(), &place).unwrap();
+        Dataset::open(place).unwrap()
+    };
+    shards.into_iter().map(alone).collect()
+}
+
+/// What each rank of a run on `config` returns, on the dataset that `of` gives it.
+fn outcomes<'d>(
+    config: &TrainConfig,
+    options: &RunOptions,
+    of: impl Fn(usize) -> &'d Dataset + Sync,
+) -> Vec<crate::Result<Summary>> {
+    in_processes(config.num_ranks(), |rank, process| {
+        let options = RunOptions { process: Some(process), ..options.clone() };
+        train(of(rank), config, &options, &NoProgress, &|_| {})
+    })
+}
+
+#[test]
+fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
+    let plain = || dataset(91, 220, 5);
+    let base = |kind| config(kind, Parallelism::Split, 4);
+    let roc_auc = |config: &mut TrainConfig| config.task.metric = Some("roc-auc".parse::<Metric>().unwrap());
+    let macro_f1 = |config: &mut TrainConfig| config.task.metric = Some("macro-f1".parse::<Metric>().unwrap());
+    let cases: Vec<(Fixture, Cut, u32, TrainConfig, Option<u32>)> = vec![
+        (plain(), Cut::Random, 4, base(ModelKind::Sage), None),
+        (plain(), Cut::Lopsided, 2, changed(&base(ModelKind::Gcn), |c| c.model.norm = Some(NormKind::Batch)), None),
+        (
+            stored_as(FeatureDtype::I8, 92, 220, 5, 6),
+            Cut::Ranges,
+            2,
+            changed(&base(ModelKind::Gatv2), |c| {
+                (c.model.residual, c.model.jumping_knowledge) = (true, JumpingKnowledge::Cat);
+                c.model.normalise_features = FeatureNorm::Row;
+                macro_f1(c);
+            }),
+            None,
+        ),
+        // Feature rows alone move.
+        (plain(), Cut::Random, 4, changed(&base(ModelKind::Resgcn), |c| c.split_layers = Some(1)), None),
+        (several_labels(93, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Gin), roc_auc), None),
+        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.ranks = Some(2)), None),
+        (
+            stored_as(FeatureDtype::F16, 94, 200, 4, 6),
+            Cut::Random,
+            2,
+            changed(&base(ModelKind::Gat), |c| c.ranks = Some(2)),
+            Some(1),
+        ),
+    ];
+    for (fixture, way, hosts, config, emulated) in cases {
+        let ranks = config.num_ranks();
+        let key = store_partition(&fixture.dataset, way, ranks);
+        let options = RunOptions { emulated, prefetch: 1, threads: Some(1), ..RunOptions::default() };
+        let whole = on_processes(&fixture, &config, &options).remove(0);
+        let to = tempfile::tempdir().unwrap();
+        let shards = cut(&fixture, &key, hosts, to.path());
+        fs::rename(fixture.dataset.path(), fixture.folder.path().join("hidden")).unwrap();
+        let each = ranks / hosts as usize;
+        for summary in outcomes(&config, &options, |rank| &shards[rank / each]) {
+            let summary = summary.unwrap();
+            let what = format!("{:?}, {way:?}, {hosts} hosts", config.model.kind);
+            for ((epoch, loss, valid, test), expected) in losses(&summary).into_iter().zip(losses(&whole)) {
+                assert_eq!((epoch, loss), (expected.0, expected.1), "{what}");
+                for (score, expected) in [(valid, expected.2), (test, expected.3)] {
+                    assert!((score.unwrap() - expected.unwrap()).abs() < 1e-6, "{what}: {score:?}, {expected:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_run_on_the_whole_dataset_goes_on_upon_shards_and_back() {
+    let fixture = dataset(95, 200, 5);
+    let key = store_partition(&fixture.dataset, Cut::Random, 2);
+    let to = tempfile::tempdir().unwrap();
+    let shards = cut(&fixture, &key, 2, to.path());
+    let config = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| config.epochs = 3);
+    let options = RunOptions { threads: Some(1), ..RunOptions::default() };
+    let straight = losses(&on_processes(&fixture, &config, &options)[0]);
+    let kept = RunOptions { checkpoint: Some(fixture.folder.path().join("run")), resume: true, ..options };
+    let upto = |epochs| changed(&config, |config| config.epochs = epochs);
+    let mut found = losses(&on_processes(&fixture, &upto(1), &kept)[0]);
+    found.extend(losses(outcomes(&upto(2), &kept, |rank| &shards[rank])[0].as_ref().unwrap()));
+    found.extend(losses(&on_processes(&fixture, &upto(3), &kept)[0]));
+    assert_eq!(found, straight);
+}
+
+/// Runs on `datasets`, a rank each, all of which must be refused with `words` or with what another rank says.
+fn refused(datasets: &[&Dataset], config: &TrainConfig, options: &RunOptions, words: &str) {
+    let messages: Vec<String> = outcomes(config, options, |rank| datasets[rank])
+        .into_iter()
+        .map(|outcome| outcome.unwrap_err().to_string())
+        .collect();
+    assert!(messages.iter().any(|message| message.contains(words)), "{words}: {messages:?}");
+    assert!(messages.iter().all(|message| !message.contains('\n') && !message.contains("panic")), "{messages:?}");
+}
+
+#[test]
+fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
+    let fixture = dataset(96, 160, 4);
+    let key = store_partition(&fixture.dataset, Cut::Random, 2);
+    store_partition(&fixture.dataset, Cut::Ranges, 2);
+    let to = tempfile::tempdir().unwrap();
+    let shards = cut(&fixture, &key, 2, to.path());
+    let [first, second] = [&shards[0], &shards[1]];
+    let plain = RunOptions { threads: Some(1), ..RunOptions::default() };
+    let split = config(ModelKind::Sage, Parallelism::Split, 2);
+    let with = |parallelism| changed(&split, |config| config.parallelism = parallelism);
+
+    refused(
+        &[first, second],
+        &with(Parallelism::Data),
+        &plain,
+        "--parallelism data loads rows of other hosts: pass --parallelism split",
+    );
+    refused(&[first, second], &with(Parallelism::Owned), &plain, "--parallelism owned loads rows");
+    let single = changed(&with(Parallelism::Single), |config| config.ranks = Some(1));
+    refused(
+        &[first],
+        &single,
+        &plain,
+        "is the shard of host 0 of 2, cut by partition random-2: --parallelism single loads",
+    );
+    let above = changed(&split, |config| config.split_layers = Some(0));
+    refused(&[first, second], &above, &plain, "with --split-layers 0 loads rows");
+    refused(
+        &[second, first],
+        &split,
+        &plain,
+        "rank 0 has part 0, it holds those from 1 to 1: give that rank the shard of host 0",
+    );
+    let link = changed(&split, |config| config.task.kind = TaskKind::Link);
+    refused(&[first, second], &link, &plain, "pass --eval-every 0");
+    let cache = RunOptions { cache: Some(1 << 20), emulated: Some(1), ..plain.clone() };
+    refused(&[first, second], &split, &cache, "leave --placement and --cache out");
+
+    // Ranks in threads of one process have all parts.
+    let error = train(first, &split, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err().to_string();
+    assert!(error.contains("rank 1 has part 1") && error.contains("a process of its own"), "{error}");
+
+    // A partition of the same size that was made on the shard, and shards of another dataset and of another cut.
+    store_partition(first, Cut::Ranges, 2);
+    let named = changed(&split, |config| config.partition = Some("ranges-2".into()));
+    refused(
+        &[first, first],
+        &named,
+        &plain,
+        "partition ranges-2 gives its vertices to other ranks: pass --partition random-2",
+    );
+    let other = dataset(97, 160, 4);
+    let key = store_partition(&other.dataset, Cut::Random, 2);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let others = cut(&other, &key, 2, elsewhere.path());
+    let random = changed(&split, |config| config.partition = Some("random-2".into()));
+    refused(&[first, &others[1]], &random, &plain, "rank 1 trains on other data than rank 0");
+    refused(&[&fixture.dataset, &other.dataset], &random, &plain, "rank 1 trains on other data than rank 0");
+    let again = tempfile::tempdir().unwrap();
+    let ranges = cut(&fixture, "ranges-2", 2, again.path());
+    let open = changed(&split, |config| config.partition = None);
+    fs::remove_dir_all(first.path().join("partition/ranges-2")).unwrap();
+    refused(&[first, &ranges[1]], &open, &plain, "or by another partition");
+}
+
+#[test]
+fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
+    let fixture = dataset(98, 160, 4);
+    let key = store_partition(&fixture.dataset, Cut::Random, 2);
+    let options = RunOptions { threads: Some(1), ..RunOptions::default() };
+    let link = changed(&config(ModelKind::Sage, Parallelism::Split, 2), |config| {
+        (config.task.kind, config.eval_every) = (TaskKind::Link, 0);
+    });
+    let to = tempfile::tempdir().unwrap();
+    let shards = cut(&fixture, &key, 2, to.path());
+    let expected = losses(&on_processes(&fixture, &link, &options)[0]);
+    for summary in outcomes(&link, &options, |rank| &shards[rank]) {
+        assert_eq!(losses(&summary.unwrap()), expected);
+    }
+    // All parts in one process.
+    let whole = cut(&fixture, &key, 1, &to.path().join("one")).remove(0);
+    let split = config(ModelKind::Sage, Parallelism::Split, 2);
+    let options = RunOptions { threads: Some(2), ..RunOptions::default() };
+    let trained = |dataset: &Dataset| losses(&train(dataset, &split, &options, &NoProgress, &|_| {}).unwrap());
+    let (found, expected) = (trained(&whole), trained(&fixture.dataset));
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        assert_eq!(found.1, expected.1);
+        assert!((found.2.unwrap() - expected.2.unwrap()).abs() < 1e-6, "{found:?}, {expected:?}");
+    }
+    assert!(whole.split(Split::Valid).unwrap().len() > CLASSES);
+}
