@@ -41,7 +41,8 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let started = Instant::now();
-    Outputs::new(args.force).reads("DATASET", &args.dataset).folder("--out", &args.out)?;
+    let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
+    outputs.folder("--out", &args.out)?;
     let dataset = Dataset::open(&args.dataset)?;
     let map = PartitionMap::open(&dataset, &args.partition)?;
     let (parts, servers) = (map.num_parts() as u32, map.num_servers() as u32);
@@ -52,6 +53,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             "--hosts {hosts}: partition {key} has {parts} parts, and each host takes as many: give a number that divides {parts}"
         )));
     }
+    (0..hosts).try_for_each(|host| outputs.artifact("--out", &args.out.join(format!("host-{host}"))))?;
     let provenance = Provenance {
         tool_version: env!("CARGO_PKG_VERSION").into(),
         command: "shard".into(),
@@ -69,7 +71,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ui.say(format_args!("{path}: rows of {rows} of {} vertices, {}", shard.num_vertices(), bytes(total)));
         listed.push(json!({ "path": path.to_string(), "rows": rows, "bytes": total }));
     }
-    ui.say(format_args!("{hosts} shards in {seconds:.1} s; each trains the {} parts of its host", parts / hosts));
+    ui.say(format_args!("parts of each host: {}; written in {seconds:.1} s", parts / hosts));
     ui.json(&json!({
         "origin": dataset.fingerprint(), "partition": args.partition, "parts": parts, "hosts": hosts, "shards": listed,
         "seconds": seconds,

@@ -91,6 +91,40 @@ def goes_on(folder):
     print("a resumed run continues exactly")
 
 
+def on_shards(folder):
+    """Processes that each see the shard of their host alone train as on the whole dataset."""
+    for processes, hosts, options in ((2, 2, []), (4, 4, ["--model", "gcn", "--norm", "batch"]), (4, 2, ["--preset", "intel"])):
+        key = f"cut-{processes}"
+        alone = folder / f"alone-{processes}-{hosts}"
+        cut = ["--partition", key, "--hosts", str(hosts), "--out", alone / "all"]
+        for words in (
+            ["partition", "ds", "--parts", str(processes), "--key", key],
+            ["shard", "ds", *cut],
+        ):
+            outcome = run(folder, GSPLIT, *words)
+            assert outcome.returncode == 0, outcome.stderr
+        for rank in range(processes):
+            (alone / f"rank-{rank}").mkdir()
+            (alone / f"rank-{rank}" / "ds").symlink_to(alone / f"host-{rank * hosts // processes}")
+        for host in range(hosts):
+            (alone / "all" / f"host-{host}").rename(alone / f"host-{host}")
+        wrapped = alone / "alone.sh"
+        wrapped.write_text(f'#!/bin/sh\ncd {alone}/rank-$OMPI_COMM_WORLD_RANK && exec {GSPLIT} "$@"\n')
+        wrapped.chmod(0o755)
+        train = [*TRAIN, *options, "--partition", key, "--epochs", "2", "--json", "--mpi"]
+        whole = losses(mpirun(folder, processes, GSPLIT, *train))
+        (folder / "ds").rename(folder / "hidden")
+        found = losses(mpirun(folder, processes, wrapped, *train))
+        (folder / "hidden").rename(folder / "ds")
+        for epoch, expected in zip(found, whole, strict=True):
+            near = all(abs(score - other) < 1e-6 for score, other in zip(epoch[3:5], expected[3:5]))
+            assert near and epoch[:3] + epoch[5:] == expected[:3] + expected[5:], (found, whole)
+        print(f"{processes} processes on the shards of {hosts} hosts: {' '.join(options) or 'split'}")
+    unlike = mpirun(folder, 4, "sh", "-c", f"cd {alone}/rank-0 && exec {GSPLIT} {' '.join(train)}")
+    assert unlike.returncode != 0 and "give that rank the shard of host 1" in unlike.stderr, unlike.stderr
+    print("the shard of another host: ends with its reason")
+
+
 def fails_as_one(folder):
     broken = folder / "one-fails.sh"
     broken.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 2 ] && cd /\nexec {GSPLIT} "$@"\n')
@@ -135,6 +169,7 @@ def main():
         same_as_threads(folder)
         groups_are_data_parallel(folder)
         goes_on(folder)
+        on_shards(folder)
         fails_as_one(folder)
         waits_no_longer(folder)
 

@@ -13,12 +13,12 @@ use crate::support::{command, community, content, json, losses, ok};
 const TRAIN: &str =
     "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --eval-every 1 --dropout 0.2 --threads 1";
 
-fn words(text: &str) -> Vec<&str> {
+pub fn words(text: &str) -> Vec<&str> {
     text.split_whitespace().collect()
 }
 
 /// gsplit with `args`, and so many GPUs. None, and a line that says why, where there cannot be any.
-fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
+pub fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
     let mut program = command(folder, &words(args));
     program.arg("--json").env("FAKE_CUDA_DEVICES", gpus.to_string()).env_remove("RUST_BACKTRACE");
     give_fake_gpus(&mut program).inspect_err(|missing| println!("skipped: {missing}")).ok()?;
@@ -26,7 +26,7 @@ fn with_gpus(folder: &Path, gpus: u32, args: &str) -> Option<Command> {
 }
 
 /// What it printed, when it succeeded.
-fn printed(output: &Output) -> Value {
+pub fn printed(output: &Output) -> Value {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {said}", output.status);
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
@@ -80,17 +80,18 @@ fn several_gpus_train_as_one_rank_does_in_one_process_and_in_several() {
     for options in ["--parallelism split", "--parallelism data --placement peer"] {
         let run = format!("{two} {options}");
         let threads = printed(&with_gpus(folder, 2, &run).unwrap().output().unwrap());
-        let ranks = as_torchrun(folder, 2, &run);
+        let ranks = as_torchrun(&[folder, folder], &run);
         assert_eq!(losses(&printed(&ranks[0])), losses(&threads), "{options}");
         assert!(ranks[1].status.success(), "{}", String::from_utf8_lossy(&ranks[1].stderr));
     }
 }
 
-/// So many processes with a GPU each, with the variables of torchrun.
-fn as_torchrun(folder: &Path, ranks: u32, args: &str) -> Vec<Output> {
+/// A process with a GPU in each of `folders`, with the variables of torchrun.
+pub fn as_torchrun(folders: &[&Path], args: &str) -> Vec<Output> {
+    let ranks = folders.len() as u32;
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() - 1;
     let start = |rank: u32| {
-        let mut program = with_gpus(folder, ranks, args).unwrap();
+        let mut program = with_gpus(folders[rank as usize], ranks, args).unwrap();
         let variables = [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", ranks), ("LOCAL_WORLD_SIZE", ranks)];
         program.envs(variables.map(|(name, value)| (name, value.to_string())));
         program.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());

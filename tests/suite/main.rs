@@ -23,6 +23,7 @@ mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;
 mod place;
+mod shard;
 mod support;
 #[cfg(feature = "train")]
 mod theorem;

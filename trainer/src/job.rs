@@ -258,10 +258,11 @@ impl Job<'_> {
     }
 }
 
-/// The partition that was named, or the only one with as many parts as a group has ranks.
+/// The partition that was named, that a shard was cut by, or the only one with as many parts as a group has ranks.
 pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
     let ranks = config.ranks_of_group();
-    if let Some(key) = &config.partition {
+    let cut_by = dataset.shard().map(|shard| &shard.partition.0);
+    if let Some(key) = config.partition.as_ref().or(cut_by) {
         let map = PartitionMap::open(dataset, key)?;
         if map.num_parts() == ranks {
             return Ok(map);

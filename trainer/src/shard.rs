@@ -6,6 +6,7 @@
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Dataset, PartitionMap};
 
+use crate::cache::RowPlacement;
 use crate::config::{TaskKind, TrainConfig};
 use crate::options::RunOptions;
 use crate::{Error, Result};
@@ -44,8 +45,8 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
             ));
         }
     }
-    if options.placement.is_some() || options.cache.is_some() {
-        return refuse("the host gathers its rows, GPUs keep none: leave --placement and --cache out".into());
+    if options.placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host) || options.cache.is_some() {
+        return refuse("the host gathers its rows, GPUs keep none: pass --placement host, and no --cache".into());
     }
     if config.task.kind == TaskKind::Link && config.eval_every > 0 {
         return refuse(format!(

@@ -113,6 +113,7 @@ class Dataset:
         uint64 `[n]`, a memmap, for numbers; a pyarrow array of `n` strings, not copied, for strings; `None` when they
         are the dataset's own.
         """
+        self._expect_whole("original ids")
         if self._manifest.flag("string_ids"):
             return self._string_ids(self._part("nodes/original_id.arrow", "original ids", "convert it again"))
         if "nodes/original_id.npy" not in self._manifest.section("files").content:
@@ -127,6 +128,7 @@ class Dataset:
     @cached_property
     def features(self) -> Features:
         """The features, float32 `[n, dim]` when indexed. Raises `DatasetError` when there are none."""
+        self._expect_whole("features")
         remedy = "convert or generate it with --features random:D or --features fastrp:D"
         path = self._part("nodes/feat.arrow", "features", remedy)
         info = self._manifest.section("features")
@@ -144,6 +146,7 @@ class Dataset:
         int32 `[n]`, a memmap, -1 = unlabelled; for multi-label targets a `MultiLabels`, bool `[n, num_classes]` when
         indexed.
         """
+        self._expect_whole("labels")
         path = self._part("nodes/label.npy", "labels", "labels come with the raw graph")
         if not self.multi_label:
             return open_npy(path, "<i4", (self.num_vertices,))
@@ -227,6 +230,13 @@ class Dataset:
 
     def _map(self, name: str, descr: str, shape: tuple[int, ...], mode: Literal["r", "c"] = "r") -> Array:
         return open_npy(self._part(name, name, "make the dataset again"), descr, shape, mode)
+
+    def _expect_whole(self, what: str) -> None:
+        """Refuses a shard, which has rows of some vertices alone."""
+        if "shard" in self.manifest:
+            shard = self._manifest.section("shard")
+            which = f"it is the shard of host {shard.count('host')} of {shard.count('hosts')}"
+            raise DatasetError(self.path, f"has no {what} of all vertices", f"{which}: open what it was cut from")
 
     def _part(self, name: str, what: str, remedy: str) -> Path:
         """The path of a file that the manifest must list."""

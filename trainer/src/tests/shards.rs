@@ -157,7 +157,7 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     let link = changed(&split, |config| config.task.kind = TaskKind::Link);
     refused(&[first, second], &link, &plain, "pass --eval-every 0");
     let cache = RunOptions { cache: Some(1 << 20), emulated: Some(1), ..plain.clone() };
-    refused(&[first, second], &split, &cache, "leave --placement and --cache out");
+    refused(&[first, second], &split, &cache, "pass --placement host, and no --cache");
 
     // Ranks in threads of one process have all parts.
     let error = train(first, &split, &RunOptions::default(), &NoProgress, &|_| {}).unwrap_err().to_string();

@@ -1,0 +1,157 @@
+//! Shards: made as a user makes them, trained on by processes that see nothing else, refused where they are not enough.
+
+use std::fs;
+#[cfg(feature = "train")]
+use std::path::{Path, PathBuf};
+
+use crate::support::{community, content, fails, json, ok};
+
+fn words(text: &str) -> Vec<&str> {
+    text.split_whitespace().collect()
+}
+
+#[test]
+fn shards_are_datasets_that_verify_inspect_and_pack() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 600);
+    ok(folder, &words("partition ds --parts 4 --weights degree --key four"));
+    ok(folder, &words("partition ds --parts 4 --servers 2 --weights degree --key servers"));
+    let before = content(&folder.join("ds"));
+    // A host for each part, for each server of the partition, and as many as are asked for.
+    for (partition, hosts, expected) in
+        [("four", "", 4), ("servers", "", 2), ("servers", "--hosts 4", 4), ("four", "--hosts 1", 1)]
+    {
+        let cut = json(folder, &words(&format!("shard ds --partition {partition} {hosts} --out s-{expected} --force")));
+        let shards = cut["shards"].as_array().unwrap();
+        assert_eq!(shards.len(), expected);
+        assert_eq!(shards.iter().map(|shard| shard["rows"].as_u64().unwrap()).sum::<u64>(), 600);
+        for shard in shards {
+            let path = shard["path"].as_str().unwrap();
+            ok(folder, &["verify", path]);
+            let inspected = json(folder, &["inspect", path]);
+            let info = &inspected["dataset"]["shard"];
+            assert!(info["hosts"] == expected && info["partition"][0] == partition, "{inspected}");
+        }
+    }
+    assert!(content(&folder.join("ds")) == before);
+    let said = ok(folder, &words("inspect s-2/host-1"));
+    assert!(said.contains("shard     of host 1 of 2, cut by partition servers"), "{said}");
+    ok(folder, &words("pack s-2/host-1 --out packed"));
+    ok(folder, &words("unpack packed --out back"));
+    assert!(content(&folder.join("back")) == content(&folder.join("s-2/host-1")));
+
+    // A row that was changed.
+    let features = folder.join("s-4/host-2/nodes/feat.arrow");
+    let mut bytes = fs::read(&features).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&features, bytes).unwrap();
+    assert!(fails(folder, &words("verify s-4/host-2"), 1).contains("1 of "));
+}
+
+#[test]
+fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    ok(folder, &words("partition ds --parts 2 --weights degree --key two"));
+    ok(folder, &words("shard ds --partition two --out shards"));
+    ok(folder, &words("partition shards/host-0 --parts 2 --partitioner random --key other"));
+    fs::create_dir_all(folder.join("mine/host-1")).unwrap();
+    fs::write(folder.join("mine/host-1/diary.txt"), "dear").unwrap();
+    let before = content(folder);
+    for (line, code, told) in [
+        ("shard ds --partition none --out x", 1, "has no partition `none`: there are two"),
+        ("shard ds --partition two --hosts 4 --out x", 2, "--hosts 4: partition two has 2 parts"),
+        ("shard ds --partition two --hosts 0 --out x", 2, "--help"),
+        ("shard ds --out x", 2, "--help"),
+        ("shard ds --partition two --out shards", 1, "shards/host-0: already there"),
+        ("shard ds --partition two --out mine", 1, "mine/host-1: already there"),
+        ("shard ds --partition two --out mine --force", 1, "even --force will not replace it"),
+        ("shard ds --partition two --out ds/shards", 2, "lies in"),
+        ("shard shards/host-0 --partition two --out shards --force", 2, "which is read (DATASET)"),
+        ("shard shards/host-1 --partition two --out x", 1, "it is the shard of host 1 of 2, cut by partition two: use"),
+        ("export shards/host-1 --format pyg --out x", 1, "of all vertices: it is the shard of host 1 of 2"),
+        ("place shards/host-1 --cache 20%", 1, "of all vertices: it is the shard of host 1 of 2"),
+    ] {
+        let line_said = fails(folder, &words(line), code);
+        assert!(line_said.contains(told), "{line}: {line_said}");
+        assert!(content(folder) == before, "{line}");
+    }
+    #[cfg(feature = "train")]
+    for (line, told) in [
+        (
+            "--parallelism single",
+            "--parallelism single loads rows of other hosts: pass --parallelism split, or train on",
+        ),
+        ("--preset dgl --ranks 2", "--parallelism data loads rows"),
+        ("--preset owned --ranks 2 --partition two", "--parallelism owned loads rows"),
+        ("--ranks 2", "rank 1 has part 1, it holds those from 0 to 0: give that rank the shard of host 1"),
+        ("--ranks 2 --partition other", "partition other gives its vertices to other ranks: pass --partition two"),
+    ] {
+        let train = format!("train shards/host-0 --layers 2 --fanouts 3,3 --hidden 4 {line}");
+        let said = fails(folder, &words(&train), 1);
+        assert!(said.contains("is the shard of host 0 of 2") && said.contains(told), "{line}: {said}");
+    }
+    #[cfg(feature = "train")]
+    {
+        let train = "train ds --layers 1 --fanouts 3 --hidden 4 --epochs 1 --parallelism single --checkpoint run";
+        ok(folder, &words(train));
+        let said = fails(folder, &words("infer shards/host-0 --checkpoint run --out x.npy"), 1);
+        assert!(said.contains("the shard of host 0 of 2"), "{said}");
+    }
+}
+
+/// Processes on fake GPUs, each in a folder with the shard of its host and nothing else.
+#[cfg(feature = "train")]
+#[test]
+fn processes_that_see_their_own_shard_alone_train_as_on_the_whole_dataset() {
+    use crate::gpus::{as_torchrun, printed, with_gpus};
+    use crate::support::losses;
+
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 900);
+    ok(folder, &words("partition ds --parts 2 --weights degree --key parts-2"));
+    ok(folder, &words("partition ds --parts 4 --partitioner random --key parts-4"));
+    let train = "train ds --layers 2 --fanouts 4,4 --batch-size 300 --epochs 2 --hidden 8 --threads 1 --device cuda";
+    if with_gpus(folder, 1, train).is_none() {
+        return;
+    }
+    for (ranks, hosts, more) in [(2, 2, "--model gcn --norm batch"), (4, 4, "--preset intel"), (4, 2, "--model gat")] {
+        let key = format!("parts-{ranks}");
+        let more = if more.contains("intel") { format!("{more} --placement host") } else { more.to_string() };
+        let train = format!("{train} {more} --partition {key}");
+        let whole = printed(&as_torchrun(&vec![folder; ranks], &train)[0]);
+        ok(folder, &words(&format!("shard ds --partition {key} --hosts {hosts} --out cut")));
+        let host = |host: usize| folder.join(format!("alone-{ranks}-{hosts}-{host}"));
+        for of in 0..hosts {
+            fs::create_dir(host(of)).unwrap();
+            fs::rename(folder.join(format!("cut/host-{of}")), host(of).join("ds")).unwrap();
+        }
+        fs::rename(folder.join("ds"), folder.join("hidden")).unwrap();
+        let homes: Vec<PathBuf> = (0..ranks).map(|rank| host(rank * hosts / ranks)).collect();
+        let outputs = as_torchrun(&homes.iter().map(PathBuf::as_path).collect::<Vec<&Path>>(), &train);
+        let found = printed(&outputs[0]);
+        assert!(outputs.iter().all(|output| output.status.success()));
+        assert_eq!(losses(&found), losses(&whole), "{ranks} ranks on {hosts} hosts, {more}");
+        for (found, whole) in epochs(&found).iter().zip(epochs(&whole)) {
+            for score in ["valid", "test"] {
+                let [found, whole] = [&found[score], &whole[score]].map(|score| score.as_f64().unwrap());
+                assert!((found - whole).abs() < 1e-6, "{score}: {found}, {whole}");
+            }
+        }
+        // All in the folder of the first host.
+        let outputs = as_torchrun(&vec![host(0).as_path(); ranks], &train);
+        let said: String = outputs.iter().map(|output| String::from_utf8_lossy(&output.stderr).into_owned()).collect();
+        assert!(outputs.iter().all(|output| output.status.code() == Some(1)), "{said}");
+        assert!(said.contains("give that rank the shard of host 1") && !said.contains("panicked"), "{said}");
+        fs::rename(folder.join("hidden"), folder.join("ds")).unwrap();
+    }
+}
+
+#[cfg(feature = "train")]
+fn epochs(run: &serde_json::Value) -> &Vec<serde_json::Value> {
+    run["summary"]["epochs"].as_array().unwrap()
+}
