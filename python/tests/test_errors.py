@@ -39,6 +39,15 @@ def test_not_a_dataset(tmp_path: Path) -> None:
     assert "no such directory" in refused(tmp_path / "file")
 
 
+def test_shards_have_no_rows_of_all_vertices(tmp_path: Path) -> None:
+    path = six.write(tmp_path / "ds")
+    edit(path, lambda envelope: envelope["content"].update(shard={"host": 1, "hosts": 2}))
+    ds = gsplit.open(path)
+    for what in ("features", "labels", "original_ids"):
+        with pytest.raises(gsplit.DatasetError, match="of all vertices; it is the shard of host 1 of 2: open what"):
+            getattr(ds, what)
+
+
 @pytest.mark.parametrize("version", [1, 3, "2", None])
 def test_other_versions(tmp_path: Path, version: object) -> None:
     path = six.write(tmp_path / "ds")

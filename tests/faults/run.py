@@ -28,6 +28,7 @@ COMMANDS = {
     "presample": ("base/presample/made", "presample base --fanouts 5,5 --epochs 4 --batch-size 512 --key made"),
     "partition": ("base/partition/made", "partition base --parts 4 --presample k --key made"),
     "place": ("base/placement/made", "place base --partition p --presample k --cache 10% --key made"),
+    "shard": ("made", "shard base --partition p --out made"),
     "pack": ("made", "pack base --out made"),
     "unpack": ("made", "unpack packed --out made"),
     "export": ("made", "export base --format dgl --out made"),
@@ -83,7 +84,12 @@ def files(folder, name):
 
 def made_by(folder, name):
     """{file: digest} of what the command makes."""
-    return {file: digest for path in [COMMANDS[name][0], *SIDE.get(name, [])] for file, digest in files(folder, path).items()}
+    found = {file: digest for path in [COMMANDS[name][0], *SIDE.get(name, [])] for file, digest in files(folder, path).items()}
+    return {file: digest for file, digest in found.items() if not is_staging(file)}
+
+
+def is_staging(file):
+    return any(part.startswith(".") and part.endswith(".partial") for part in Path(file).parts)
 
 
 def before(folder, name):
@@ -91,9 +97,7 @@ def before(folder, name):
     found = {}
     for path in folder.iterdir():
         for file, digest in files(folder, path.name).items():
-            parts = Path(file).parts
-            ours = any(part.startswith(".") and part.endswith(".partial") for part in parts)
-            if not ours and not any(Path(file).is_relative_to(path) for path in [COMMANDS[name][0], *SIDE.get(name, [])]):
+            if not is_staging(file) and not any(Path(file).is_relative_to(path) for path in [COMMANDS[name][0], *SIDE.get(name, [])]):
                 found[file] = digest
     return found
 

@@ -94,15 +94,11 @@ def goes_on(folder):
 def on_shards(folder):
     """Processes that each see the shard of their host alone train as on the whole dataset."""
     for processes, hosts, options in ((2, 2, []), (4, 4, ["--model", "gcn", "--norm", "batch"]), (4, 2, ["--preset", "intel"])):
-        key = f"cut-{processes}"
+        key = f"multilevel-presampled-k{processes}"
         alone = folder / f"alone-{processes}-{hosts}"
         cut = ["--partition", key, "--hosts", str(hosts), "--out", alone / "all"]
-        for words in (
-            ["partition", "ds", "--parts", str(processes), "--key", key],
-            ["shard", "ds", *cut],
-        ):
-            outcome = run(folder, GSPLIT, *words)
-            assert outcome.returncode == 0, outcome.stderr
+        outcome = run(folder, GSPLIT, "shard", "ds", *cut)
+        assert outcome.returncode == 0, outcome.stderr
         for rank in range(processes):
             (alone / f"rank-{rank}").mkdir()
             (alone / f"rank-{rank}" / "ds").symlink_to(alone / f"host-{rank * hosts // processes}")

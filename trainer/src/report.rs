@@ -179,6 +179,27 @@ pub struct EpochReport {
     pub work: Work,
 }
 
+impl EpochReport {
+    /// Gives every rank the metrics that rank 0 found: all decide by them alike. Collective.
+    ///
+    /// # Errors
+    /// Those of the communicator.
+    pub(crate) fn share_metrics(&mut self, comm: &dyn Communicator) -> Result<()> {
+        let mut values = [0.0; 5];
+        if comm.rank() == 0 {
+            let known = |metric: Option<f64>| if metric.is_some() { 1.0 } else { 0.0 };
+            let (valid, test) = (self.valid, self.test);
+            values = [known(valid), valid.unwrap_or_default(), known(test), test.unwrap_or_default(), self.evaluate_s];
+        }
+        comm.all_reduce_sum_f64(&mut values)?;
+        let [has_valid, valid, has_test, test, evaluate_s] = values;
+        self.valid = (has_valid > 0.0).then_some(valid);
+        self.test = (has_test > 0.0).then_some(test);
+        self.evaluate_s = evaluate_s;
+        Ok(())
+    }
+}
+
 /// A finished run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {

@@ -238,7 +238,7 @@ impl Run<'_> {
             optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
             let started = Instant::now();
             let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
-            let stage = self.stage(comm, &name);
+            let stage = self.stage(comm, &name, (job.train.len() as u64, "seeds"));
             let write = |record: &StepRecord| self.logs().write_step(record);
             let log = StepLog { every: self.options.log_every, write: &write };
             let sums =
@@ -255,7 +255,7 @@ impl Run<'_> {
             if self.dataset.shard().is_none() && comm.rank() == 0 {
                 self.evaluate(&mut report, &model, comms)?;
             }
-            share_metrics(&mut report, comm)?;
+            report.share_metrics(comm)?;
             reports.push(report);
             if comm.rank() == 0 {
                 self.keep(&reports, &model, &optimizer)?;
@@ -283,10 +283,10 @@ impl Run<'_> {
         }
     }
 
-    /// Watches an epoch from rank 0.
-    fn stage(&self, comm: &dyn Communicator, name: &str) -> Box<dyn Stage> {
+    /// Watches work on so many items from rank 0.
+    fn stage(&self, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
         match comm.rank() {
-            0 => self.progress.stage(name, Some(self.job.train.len() as u64), Unit::Items("seeds")),
+            0 => self.progress.stage(name, Some(total), Unit::Items(items)),
             _ => Box::new(gsplit_store::NoProgress),
         }
     }
@@ -318,10 +318,7 @@ impl Run<'_> {
         let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
         let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
         let started = Instant::now();
-        let stage: Box<dyn Stage> = match comms.all().rank() {
-            0 => self.progress.stage("evaluate", Some(total), Unit::Items("vertices")),
-            _ => Box::new(gsplit_store::NoProgress),
-        };
+        let stage = self.stage(comms.all(), "evaluate", (total, "vertices"));
         let scores = match self.dataset.shard() {
             None => {
                 set_torch_threads(self.threads);
@@ -380,20 +377,4 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         evaluate_s: 0.0,
         work: sums.work,
     }
-}
-
-/// Gives every rank the metrics that rank 0 found: all decide by them alike. Collective.
-fn share_metrics(report: &mut EpochReport, comm: &dyn Communicator) -> Result<()> {
-    let mut values = [0.0; 5];
-    if comm.rank() == 0 {
-        let known = |metric: Option<f64>| if metric.is_some() { 1.0 } else { 0.0 };
-        let (valid, test) = (report.valid, report.test);
-        values = [known(valid), valid.unwrap_or_default(), known(test), test.unwrap_or_default(), report.evaluate_s];
-    }
-    comm.all_reduce_sum_f64(&mut values)?;
-    let [has_valid, valid, has_test, test, evaluate_s] = values;
-    report.valid = (has_valid > 0.0).then_some(valid);
-    report.test = (has_test > 0.0).then_some(test);
-    report.evaluate_s = evaluate_s;
-    Ok(())
 }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use gsplit_kernels::{CommError, Communicator, Threads};
@@ -11,8 +10,8 @@ use gsplit_store::{Dataset, Split};
 
 use super::device::at;
 use super::equivalence::distance;
-use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_partition};
-use super::processes::{before, lose_first};
+use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
+use super::processes::{before, lose_first, on_processes};
 use super::runs::{losses, run};
 use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
 use crate::operator::Place;
@@ -156,23 +155,6 @@ fn each_group_keeps_the_rows_of_all_parts_on_its_gpus() {
             _ => assert_eq!(rows, [25; 4], "once over all GPUs"),
         }
     }
-}
-
-/// What each of the processes of a run on `config` returns.
-fn on_processes(fixture: &Fixture, config: &TrainConfig, options: &RunOptions) -> Vec<Summary> {
-    let (ranks, groups) = (config.num_ranks(), config.groups);
-    let of_groups = || Threads::groups_within(groups, ranks / groups, None).into_iter();
-    let ends = Threads::group(ranks).into_iter().zip(of_groups().zip(of_groups()));
-    thread::scope(|scope| {
-        let start = |(all, (sampling, computing)): (Threads, (Threads, Threads))| {
-            let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
-            let process = Process::in_group(boxed(all), [boxed(sampling), boxed(computing)], Some(0));
-            let options = RunOptions { process: Some(Arc::new(process)), ..options.clone() };
-            scope.spawn(move || run(fixture, config, &options).unwrap())
-        };
-        let processes: Vec<_> = ends.map(start).collect();
-        processes.into_iter().map(|process| process.join().unwrap()).collect()
-    })
 }
 
 #[test]

@@ -16,13 +16,21 @@ use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, linear};
 use crate::{Error, Process, RunOptions, Summary};
 
-/// What `work` returns in each of `ranks` processes, which are given their ends of the communicators.
-pub fn in_processes<R: Send>(ranks: usize, work: impl Fn(usize, Arc<Process>) -> R + Sync) -> Vec<R> {
-    let ends = Threads::group(ranks).into_iter().zip(Threads::group(ranks)).enumerate();
+/// What `work` returns in each of so many processes, in equal groups, which are given their ends of the communicators.
+pub fn in_processes<R: Send>(
+    (ranks, groups): (usize, usize),
+    work: impl Fn(usize, Arc<Process>) -> R + Sync,
+) -> Vec<R> {
+    let of_groups = || Threads::groups_within(groups, ranks / groups, None).into_iter();
+    let ends = Threads::group(ranks).into_iter().zip(of_groups().zip(of_groups())).enumerate();
     let work = &work;
     thread::scope(|scope| {
-        let start = |(rank, (sampling, computing)): (usize, (Threads, Threads))| {
-            let process = Process::new(Box::new(sampling), Box::new(computing), Some(0));
+        let start = |(rank, (all, (sampling, computing))): (usize, (Threads, (Threads, Threads)))| {
+            let boxed = |comm| Box::new(comm) as Box<dyn Communicator>;
+            let process = match groups {
+                1 => Process::new(boxed(sampling), boxed(computing), Some(0)),
+                _ => Process::in_group(boxed(all), [boxed(sampling), boxed(computing)], Some(0)),
+            };
             scope.spawn(move || work(rank, Arc::new(process)))
         };
         let processes: Vec<_> = ends.map(start).collect();
@@ -36,7 +44,7 @@ pub fn outcomes(
     config: &TrainConfig,
     options: impl Fn(usize) -> RunOptions + Sync,
 ) -> Vec<crate::Result<Summary>> {
-    in_processes(config.num_ranks(), |rank, process| {
+    in_processes((config.num_ranks(), config.groups), |rank, process| {
         run(fixture, config, &RunOptions { process: Some(process), ..options(rank) })
     })
 }

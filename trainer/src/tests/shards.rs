@@ -33,7 +33,7 @@ fn outcomes<'d>(
     options: &RunOptions,
     of: impl Fn(usize) -> &'d Dataset + Sync,
 ) -> Vec<crate::Result<Summary>> {
-    in_processes(config.num_ranks(), |rank, process| {
+    in_processes((config.num_ranks(), config.groups), |rank, process| {
         let options = RunOptions { process: Some(process), ..options.clone() };
         train(of(rank), config, &options, &NoProgress, &|_| {})
     })
@@ -59,6 +59,8 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
             }),
             None,
         ),
+        // Two groups, each with all parts: ranks 0 and 2 have the same rows.
+        (plain(), Cut::Random, 2, changed(&base(ModelKind::Sage), |c| c.groups = 2), None),
         // Feature rows alone move.
         (plain(), Cut::Random, 4, changed(&base(ModelKind::Resgcn), |c| c.split_layers = Some(1)), None),
         (several_labels(93, 200, 4), Cut::Random, 4, changed(&base(ModelKind::Gin), roc_auc), None),
@@ -72,15 +74,14 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
         ),
     ];
     for (fixture, way, hosts, config, emulated) in cases {
-        let ranks = config.num_ranks();
-        let key = store_partition(&fixture.dataset, way, ranks);
+        let key = store_partition(&fixture.dataset, way, config.ranks_of_group());
         let options = RunOptions { emulated, prefetch: 1, threads: Some(1), ..RunOptions::default() };
         let whole = on_processes(&fixture, &config, &options).remove(0);
         let to = tempfile::tempdir().unwrap();
         let shards = cut(&fixture, &key, hosts, to.path());
         fs::rename(fixture.dataset.path(), fixture.folder.path().join("hidden")).unwrap();
-        let each = ranks / hosts as usize;
-        for summary in outcomes(&config, &options, |rank| &shards[rank / each]) {
+        let (of_group, each) = (config.ranks_of_group(), config.ranks_of_group() / hosts as usize);
+        for summary in outcomes(&config, &options, |rank| &shards[rank % of_group / each]) {
             let summary = summary.unwrap();
             let what = format!("{:?}, {way:?}, {hosts} hosts", config.model.kind);
             for ((epoch, loss, valid, test), expected) in losses(&summary).into_iter().zip(losses(&whole)) {
