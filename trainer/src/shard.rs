@@ -6,9 +6,8 @@
 use gsplit_kernels::{Communicator, all_gather_v};
 use gsplit_store::{Dataset, PartitionMap};
 
-use crate::cache::RowPlacement;
 use crate::config::{TaskKind, TrainConfig};
-use crate::options::RunOptions;
+use crate::options::{RowPlacement, RunOptions};
 use crate::{Error, Result};
 
 /// Fails where `dataset` is a shard that has not the rows which the ranks of this process load and score by `config`, with the

@@ -10,19 +10,22 @@
 
 use std::sync::atomic::AtomicBool;
 
-use gsplit_kernels::schedule::Fanouts;
+use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Communicator, Graph, Sampler};
 use gsplit_store::{RowIndex, Stage};
 
-use super::check_stop;
 use super::chunks::Bounds;
 use super::hidden::{Cell, Hidden, HiddenWriter};
 use crate::autograd::values;
 use crate::batch::{BatchSampler, Frontiers, Ownership, Sampled, Seeds, sample};
+use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, on_host, with_row};
 use crate::source::FeatureSource;
 use crate::{Error, Result};
+
+/// All in-neighbours are taken, so nothing is drawn.
+const WHOLE: Step = Step { seed: 0, epoch: 0, step: 0 };
 
 /// Who is shown rows of the last layer: vertices, ascending, and a row for each.
 type Visit<'v> = dyn FnMut(&[u32], &[f32]) + 'v;
@@ -109,8 +112,7 @@ impl<'a> OwnedLayers<'a> {
             let vertices = chunk.clone().map(|at| bounds.vertex(at));
             let own: Vec<u32> = vertices.filter(|&v| self.index.row_of(v).is_some()).collect();
             let seeds = Seeds { local: own.clone(), excluded: None };
-            let Sampled { mut layers, input, .. } =
-                sample(&mut self.sampler, seeds, &all, (0, 0, 0), &frontiers, comm)?;
+            let Sampled { mut layers, input, .. } = sample(&mut self.sampler, seeds, &all, WHOLE, &frontiers, comm)?;
             let (sampled, needed) = (layers.remove(0), input.on_host()?);
             let rows = match &below {
                 None => self.source.rows(needed, model.input(), sampled.exchange.rows_received())?,
