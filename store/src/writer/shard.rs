@@ -43,10 +43,10 @@ pub fn write_shards(
     let partition = (map.key().to_string(), assignment);
     let places = (0..hosts).map(|host| out.join(format!("host-{host}")));
     // All are locked before the first is written.
-    let mut writers = places.map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
+    let writers = places.map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
     let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
     let mut stagings = Vec::new();
-    for (host, writer) in (0..hosts).zip(writers.drain(..)) {
+    for (host, writer) in (0..hosts).zip(writers) {
         let origin = dataset.manifest().files.clone();
         let shard = ShardInfo { origin, partition: partition.clone(), host, hosts };
         stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
