@@ -50,7 +50,7 @@ pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Pr
     let (fanouts, batch_size) = (config.fanouts.to_string(), (config.batch_size / config.groups) as u64);
     let unlike = |presample: &Presample| {
         let drawn = &presample.meta().config;
-        (drawn.fanouts != fanouts, drawn.batch_size != batch_size)
+        (drawn.draw_by != config.draw_by, drawn.fanouts != fanouts, drawn.batch_size != batch_size)
     };
     Ok(dataset.keys("presample")?.into_iter().filter_map(open).min_by_key(unlike))
 }

@@ -8,20 +8,20 @@ use gsplit_store::{
 
 use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_partition, stored_as};
 use super::runs::{losses, run};
-use crate::cache::Caches;
+use crate::cache::{Caches, presample_like};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
-use crate::operator::Place;
-use crate::operator::gather_features;
+use crate::operator::{Place, gather_features};
 use crate::source::{FeatureSource, Pinned};
 use crate::{RowPlacement, RunOptions, Summary, train};
 
 /// Stores counters that say how often each row was loaded.
-fn store_presample(dataset: &Dataset, key: &str, fanouts: &str, input: Vec<u32>) {
+fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Option<&str>), input: Vec<u32>) {
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let counters = Counters { input, appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
-    let config = PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0, draw_by: None };
+    let draw_by = draw_by.map(String::from);
+    let config = PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0, draw_by };
     Presample::save(dataset, key, config, 1, &counters, true).unwrap();
 }
 
@@ -139,7 +139,7 @@ fn oracle_rows_and_hits_on_gpus_of_every_placement_dtype_and_room() {
     {
         let fixture = stored_as(dtype, seed, 120, 4, dim);
         let row_bytes = (dim * dtype.bytes()) as u64 + if dtype == FeatureDtype::I8 { 4 } else { 0 };
-        store_presample(&fixture.dataset, "counted", "4,3,2", loads(120));
+        store_presample(&fixture.dataset, "counted", ("4,3,2", None), loads(120));
         for ranks in [1, 2, 4] {
             let partition = store_partition(&fixture.dataset, Cut::Random, ranks);
             store_placement(&fixture.dataset, "some", &partition, &some_placement(120, ranks));
@@ -285,10 +285,16 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
         (cache.ranked_by, notes.lines())
     };
     assert_eq!(notes_of(dataset, &config).0, "the number of edges that lead from them");
-    store_presample(dataset, "a-other", "9,9,9", loads(120));
+    store_presample(dataset, "a-other", ("9,9,9", None), loads(120));
     assert_eq!(notes_of(dataset, &config).0, "presample a-other");
-    store_presample(dataset, "b-fitting", "4,3,2", loads(120));
+    store_presample(dataset, "b-fitting", ("4,3,2", None), loads(120));
     assert_eq!(notes_of(dataset, &config).0, "presample b-fitting");
+    // Draws by weights go to other vertices, whatever the fanouts.
+    store_presample(dataset, "c-weighted", ("9,9,9", Some("w")), loads(120));
+    for (draw_by, expected) in [(Some("w"), "c-weighted"), (None, "b-fitting"), (Some("v"), "b-fitting")] {
+        let config = TrainConfig { draw_by: draw_by.map(String::from), ..config.clone() };
+        assert_eq!(presample_like(dataset, &config, &NoProgress).unwrap().unwrap().key(), expected);
+    }
     // A damaged one is named and done without.
     let damaged = Presample::folder(dataset, "b-fitting").join("input.npy");
     std::fs::write(&damaged, b"nothing").unwrap();
