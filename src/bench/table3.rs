@@ -10,7 +10,8 @@ use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::presample::Options;
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Progress};
 use gsplit_trainer::{
-    Device, EpochReport, FeaturePlace, GpuList, ModelConfig, RowPlacement, RunOptions, Summary, TrainConfig, train,
+    Device, EpochReport, ExchangeKind, FeaturePlace, GpuList, ModelConfig, RowPlacement, RunOptions, Summary,
+    TrainConfig, train,
 };
 use serde_json::{Value, json};
 
@@ -159,6 +160,7 @@ impl Args {
         TrainConfig {
             parallelism,
             split_layers,
+            exchange: ExchangeKind::Rows,
             ranks: Some(self.ranks),
             groups: 1,
             device: self.device,

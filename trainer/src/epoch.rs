@@ -6,14 +6,14 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
 use crate::Result;
-use crate::batch::BatchSampler;
+use crate::batch::{BatchSampler, Sampled, SampledLayer};
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::pipeline::{Prepared, for_each_batch};
-use crate::report::{StepReport, Work};
+use crate::report::{LayerRows, StepReport, Work};
 use crate::source::FeatureSource;
 use crate::step::train_step;
 
@@ -35,6 +35,7 @@ pub fn train_epoch(
         let Prepared { step, items, targets, batch, sent, sample_s, load_s } = prepared;
         let sampled = &batch.sampled;
         let counts = [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
+        let exchanged = exchanged(sampled, model, job.features.dim());
         let dropout = DropoutKey { probability: config.model.dropout, step };
         let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
         let ending = Instant::now();
@@ -43,7 +44,7 @@ pub fn train_epoch(
         report.check(epoch, step.step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         let [edges, rows_loaded, rows_exchanged] = counts;
-        report.work.add(Work { edges, rows_loaded, rows_exchanged, sent, ..Work::default() });
+        report.work.add(Work { edges, rows_loaded, rows_exchanged, exchanged, sent, ..Work::default() });
         sums.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {
@@ -52,4 +53,22 @@ pub fn train_epoch(
         Ok(())
     })?;
     Ok(sums)
+}
+
+/// What one forward pass brings from other ranks for each layer, from the seeds down, where any layer is split.
+fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<LayerRows> {
+    if sampled.layers.iter().all(|layer| layer.exchange.is_identity()) {
+        return Vec::new();
+    }
+    let bytes_a_row = |layer: usize| match layer {
+        0 => features * model.place().row_kind().elt_size_in_bytes(),
+        above => model.width(above - 1) * model.place().row_kind().elt_size_in_bytes(),
+    };
+    let layers = sampled.layers.iter().zip((0..sampled.layers.len()).rev());
+    let of = |(layer, index): (&SampledLayer, usize)| {
+        let [rows, unsummed] = [layer.exchange.rows_received(), layer.exchange.rows_needed()].map(|rows| rows as u64);
+        let bytes = bytes_a_row(index) as u64;
+        LayerRows { rows, rows_unsummed: unsummed, bytes: rows * bytes, bytes_unsummed: unsummed * bytes }
+    };
+    layers.map(of).collect()
 }

@@ -112,6 +112,7 @@ impl<'a> Job<'a> {
         let whole = weighted(dataset.topology(), weights)?;
         let features = options.features.bring(dataset.held_features()?)?;
         let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
+        let frontiers = frontiers.with_sums(config.sums(options.layer.is_some())?);
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,

@@ -69,11 +69,12 @@ mod train;
 
 pub use cache::CacheSummary;
 pub use config::{
-    ConfigOption, Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig,
-    OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind, TrainConfig,
+    ConfigOption, Device, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind,
+    OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind,
+    TrainConfig,
 };
 pub use error::{Error, Result};
-pub use exchange::{Exchange, Shuffled};
+pub use exchange::{Exchange, Shuffled, Sums};
 #[cfg(feature = "emulation")]
 pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]
@@ -85,6 +86,6 @@ pub use operator::{GpuList, Place};
 pub use options::{FeaturePlace, RowPlacement, RunOptions, TopologyPlace};
 pub use process::Process;
 pub use rendezvous::Rendezvous;
-pub use report::{EpochReport, Summary, Timings, Work};
+pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use traffic::{Phase, Traffic};
 pub use train::train;

@@ -82,7 +82,8 @@ impl Pass<'_> {
     fn body(&self, index: usize, mixed: Option<&Tensor>, below: Option<&Tensor>) -> Result<Tensor> {
         let layer = self.layer(index);
         let there = self.batch.sampled.there.as_ref().map(|there| there.graph);
-        let edges = LayerEdges::made(self.graph, there, layer.edges.clone(), layer.read.clone());
+        let edges = LayerEdges::made(self.graph, there, layer.edges.clone(), layer.read.clone())
+            .with_drawn(layer.drawn.clone());
         let rows = match mixed {
             Some(rows) => Rows::Hidden(rows),
             None => Rows::Stored { features: self.batch.features, vertices: layer.read.on_host()? },

@@ -33,8 +33,27 @@ impl Timings {
     }
 }
 
-/// What was computed, loaded and sent, on one rank or on all together.
+/// What crossed between ranks for a layer in forward passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LayerRows {
+    /// Rows, and partial sums of rows.
+    pub rows: u64,
+    /// Rows that would have crossed without sums.
+    pub rows_unsummed: u64,
+    /// Bytes of the rows and sums.
+    pub bytes: u64,
+    /// Bytes that would have crossed without sums.
+    pub bytes_unsummed: u64,
+}
+
+impl LayerRows {
+    fn each(&mut self) -> [&mut u64; 4] {
+        [&mut self.rows, &mut self.rows_unsummed, &mut self.bytes, &mut self.bytes_unsummed]
+    }
+}
+
+/// What was computed, loaded and sent, on one rank or on all together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Work {
     /// Sampled edges computed.
     pub edges: u64,
@@ -46,8 +65,11 @@ pub struct Work {
     /// Of those, the ones that were in the memory of other ranks' GPUs; the rest was in the host's.
     #[serde(default)]
     pub rows_from_peers: u64,
-    /// Rows that crossed from one rank to another in forward passes.
+    /// Rows, and partial sums of rows, that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
+    /// The same by layer, from the seeds down; the last are feature rows. Empty where nothing crosses by a partition map.
+    #[serde(default)]
+    pub exchanged: Vec<LayerRows>,
     /// Bytes that crossed from one rank to another, over all ranks together.
     #[serde(default)]
     pub bytes_sent: u64,
@@ -60,17 +82,19 @@ impl Work {
     /// Every number that is counted, in the same order always.
     fn each(&mut self) -> impl Iterator<Item = &mut u64> {
         let rows = [&mut self.rows_loaded, &mut self.rows_cached, &mut self.rows_from_peers, &mut self.rows_exchanged];
-        [&mut self.edges].into_iter().chain(rows).chain(self.sent.each())
+        let exchanged = self.exchanged.iter_mut().flat_map(LayerRows::each);
+        [&mut self.edges].into_iter().chain(rows).chain(self.sent.each()).chain(exchanged)
     }
 
     /// Adds what was done besides.
     pub fn add(&mut self, mut other: Self) {
+        self.exchanged.resize(self.exchanged.len().max(other.exchanged.len()), LayerRows::default());
         self.each().zip(other.each()).for_each(|(sum, more)| *sum += *more);
     }
 }
 
 /// One mini-batch on one rank.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct StepReport {
     /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
     pub loss: f64,
@@ -119,14 +143,14 @@ impl StepReport {
         self.skipped += other.skipped;
         self.correct += other.correct;
         self.counted += other.counted;
-        self.work.add(other.work);
+        self.work.add(other.work.clone());
         let mut timings = other.timings;
         self.timings.each().into_iter().zip(timings.each()).for_each(|(sum, more)| *sum += *more);
     }
 
     /// The sums over all ranks; times are averaged, so that they add up to the epoch's length. Collective.
     pub fn reduce(&self, comm: &dyn Communicator) -> Result<Self> {
-        let (mut timings, mut work) = (self.timings, self.work);
+        let (mut timings, mut work) = (self.timings, self.work.clone());
         let mut reals: Vec<f64> = [self.loss].into_iter().chain(timings.each().map(|seconds| *seconds)).collect();
         let mut counts: Vec<u64> =
             [self.correct, self.counted].into_iter().chain(work.each().map(|count| *count)).collect();
@@ -137,7 +161,7 @@ impl StepReport {
         work.each().zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
         // Every rank has the same gradient norm, learning rate and scale, and has left out the same steps.
-        Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..*self })
+        Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
     }
 }
 

@@ -87,6 +87,7 @@ fn prepare_and_train(
             "note: a mini-batch may have {size}, there are {there} to train on: an epoch is one mini-batch"
         ));
     }
+    config.exchange_note(options.layer.is_some()).iter().for_each(|note| progress.note(note));
     check_size(config, job.features.dim(), job.outputs)?;
     let copied = Copied::default();
     let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
@@ -375,6 +376,6 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         timings: sums.timings,
         seconds,
         evaluate_s: 0.0,
-        work: sums.work,
+        work: sums.work.clone(),
     }
 }

@@ -32,6 +32,8 @@ pub struct SampledLayer {
     pub replicated: bool,
     /// Sampled in-edges of the frontier, from positions in `read`, where they are computed with.
     pub edges: Arc<Edges>,
+    /// The numbers of in-edges that were drawn, where partial sums take the place of some.
+    pub drawn: Option<Arc<[u32]>>,
     /// The vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
     pub read: Ids,
     /// Brings the rows that other ranks own.
@@ -55,12 +57,14 @@ impl Sampled<'_> {
         &self.layers[self.layers.len() - 1]
     }
 
-    /// Sampled edges over all layers.
+    /// Sampled edges over all layers, those in partial sums included.
     pub fn num_edges(&self) -> usize {
-        self.layers.iter().map(|layer| layer.edges.num_edges()).sum()
+        let drawn =
+            |layer: &SampledLayer| layer.drawn.as_ref().map(|drawn| drawn.iter().map(|&count| count as usize).sum());
+        self.layers.iter().map(|layer| drawn(layer).unwrap_or_else(|| layer.edges.num_edges())).sum()
     }
 
-    /// Rows that come from other ranks in one forward pass, features included.
+    /// Rows and partial sums that come from other ranks in one forward pass, features included.
     pub fn rows_exchanged(&self) -> usize {
         self.layers.iter().map(|layer| layer.exchange.rows_received()).sum()
     }
@@ -81,12 +85,11 @@ pub fn sample<'a>(
     let mut layers = Vec::with_capacity(fanouts.len());
     for (depth, fanout) in fanouts.iter().enumerate() {
         // The mixed frontier that the sampler holds is the next local frontier only where nothing is exchanged.
-        let ownership = [depth, depth + 1].map(|depth| frontiers.at(depth));
-        if depth == 0 || ownership[0].map().is_some() {
+        if depth == 0 || frontiers.at(depth).map().is_some() {
             sampler.start(&frontier)?;
         }
         let key = step.layer_key(depth as u8);
-        let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, ownership, comm)?;
+        let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, (frontiers, depth), comm)?;
         layers.push(layer);
         frontier = below;
     }

@@ -23,7 +23,7 @@ use gsplit_kernels::{
 };
 use rayon::prelude::*;
 
-use super::{Ownership, SampledLayer};
+use super::{Frontiers, Ownership, SampledLayer};
 use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::operator::Place;
@@ -125,18 +125,18 @@ impl<'a> BatchSampler<'a> {
     }
 
     /// Samples a layer whose frontier is `frontier`; returns it with the next local frontier, which it goes on with unless
-    /// [`BatchSampler::start`] says another. The two frontiers are held as `ownership` says. Collective where a map holds the
-    /// next.
+    /// [`BatchSampler::start`] says another. The two are frontiers `depth` and `depth + 1`. Collective where a map holds the next.
     pub(super) fn layer(
         &mut self,
         frontier: Ids,
         fanout: Fanout,
         excluded: Option<&Excluded>,
         key: &StreamKey,
-        [here, next]: [Ownership<'_>; 2],
+        (frontiers, depth): (&Frontiers<'_>, usize),
         comm: &dyn Communicator,
     ) -> Result<(SampledLayer, Ids)> {
-        let replicated = here.map().is_none();
+        let (replicated, next) = (frontiers.at(depth).map().is_none(), frontiers.at(depth + 1));
+        let mut drawn = None;
         match &mut self.how {
             How::Host { sampler, graph } => {
                 let mut csc = gsplit_kernels::SampledLayer::default();
@@ -151,9 +151,18 @@ impl<'a> BatchSampler<'a> {
                         (mixed.clone(), mixed, Exchange::Identity)
                     }
                     Ownership::Map(part) => {
-                        let mut shuffled = Exchange::shuffle(comm, sampler.mixed(), |v| part[v as usize] as usize)?;
+                        let (mixed, owner) = (sampler.mixed(), |v: u32| part[v as usize] as usize);
+                        let mut shuffled = match frontiers.sums(depth) {
+                            None => Exchange::shuffle(comm, mixed, owner)?,
+                            Some(sums) => {
+                                let (shuffled, degrees) =
+                                    Exchange::shuffle_sums(comm, (mixed, &mut csc), owner, (sums, *graph))?;
+                                drawn = degrees;
+                                shuffled
+                            }
+                        };
                         if replicated {
-                            shuffled = shuffled.in_order(Ids::from(sampler.mixed()));
+                            shuffled = shuffled.in_order(Ids::from(mixed));
                         } else {
                             let source = shuffled.source.on_host()?;
                             csc.local.par_iter_mut().for_each(|local| *local = source[*local as usize]);
@@ -162,7 +171,7 @@ impl<'a> BatchSampler<'a> {
                     }
                 };
                 let edges = Arc::new(Edges::new(&self.place, csc.indptr, csc.local, read.len())?);
-                Ok((SampledLayer { frontier, replicated, edges, read, exchange }, below))
+                Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }
             How::Device { gpu, sampler, there } => {
                 let mut draw = DeviceDraw::new(fanout);
@@ -201,7 +210,7 @@ impl<'a> BatchSampler<'a> {
                 }
                 let edges = Arc::new(Edges::of_device(&self.place, edges));
                 [&below, &read].into_iter().try_for_each(|ids| ids.on_gpu(gpu).map(drop))?;
-                Ok((SampledLayer { frontier, replicated, edges, read, exchange }, below))
+                Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }
         }
     }

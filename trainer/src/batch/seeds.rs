@@ -3,6 +3,7 @@
 use gsplit_kernels::ExcludedEdges;
 
 use crate::config::TrainConfig;
+use crate::exchange::Sums;
 
 /// Who holds a frontier's rows.
 #[derive(Clone, Copy, Debug)]
@@ -14,14 +15,18 @@ pub enum Ownership<'a> {
 }
 
 /// Who holds the rows of each frontier of a mini-batch, from the seeds (0) down to the rows that are loaded: who computes
-/// them, and loads the last. Layer `depth` computes the rows of frontier `depth` from those of frontier `depth + 1`.
+/// them, and loads the last; and how those that another rank needs get there. Layer `depth` computes the rows of frontier
+/// `depth` from those of frontier `depth + 1`.
 #[derive(Clone, Debug)]
-pub struct Frontiers<'a>(Vec<Ownership<'a>>);
+pub struct Frontiers<'a> {
+    owners: Vec<Ownership<'a>>,
+    sums: Option<Sums>,
+}
 
 impl<'a> Frontiers<'a> {
     /// The same for all frontiers of `layers` layers.
     pub fn all(ownership: Ownership<'a>, layers: usize) -> Self {
-        Self(vec![ownership; layers + 1])
+        Self { owners: vec![ownership; layers + 1], sums: None }
     }
 
     /// Seeds by `map`, and the lowest `split_layers` of `layers` layers read rows by it too; above, each rank has the rows
@@ -29,32 +34,42 @@ impl<'a> Frontiers<'a> {
     pub fn split_below(map: &'a [u16], layers: usize, split_layers: usize) -> Self {
         let by_map = |depth| depth == 0 || depth + split_layers > layers;
         let owner = |depth| if by_map(depth) { Ownership::Map(map) } else { Ownership::Mine };
-        Self((0..=layers).map(owner).collect())
+        Self { owners: (0..=layers).map(owner).collect(), sums: None }
+    }
+
+    /// The same, with partial sums in place of rows between ranks, if there are `sums`.
+    pub fn with_sums(self, sums: Option<Sums>) -> Self {
+        Self { sums, ..self }
+    }
+
+    /// The partial sums that cross to layer `depth`, if any do. Where ranks share the frontier that it computes only rows cross.
+    pub fn sums(&self, depth: usize) -> Option<Sums> {
+        self.sums.filter(|_| self.at(depth).map().is_some())
     }
 
     /// Who holds frontier `depth`.
     pub fn at(&self, depth: usize) -> Ownership<'a> {
-        self.0[depth]
+        self.owners[depth]
     }
 
     /// Who computes the seeds.
     pub fn seeds(&self) -> Ownership<'a> {
-        self.0[0]
+        self.owners[0]
     }
 
     /// Who loads the feature rows.
     pub fn loaded(&self) -> Ownership<'a> {
-        self.0[self.0.len() - 1]
+        self.owners[self.owners.len() - 1]
     }
 
     /// The partition map, where rows move by it: where a frontier below the seeds has it.
     pub fn map(&self) -> Option<&'a [u16]> {
-        self.0[1..].iter().find_map(|owner| owner.map())
+        self.owners[1..].iter().find_map(|owner| owner.map())
     }
 
     /// The partition map where a rank samples its own vertices alone: where every frontier has it.
     pub fn map_of_all(&self) -> Option<&'a [u16]> {
-        self.map().filter(|_| self.0.iter().all(|owner| owner.map().is_some()))
+        self.map().filter(|_| self.owners.iter().all(|owner| owner.map().is_some()))
     }
 }
 

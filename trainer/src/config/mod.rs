@@ -15,7 +15,11 @@ pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use task::{ScorerKind, TaskConfig, TaskKind};
 
+use crate::exchange::Sums;
 use crate::{Error, Result};
+
+/// What partial sums need of a model.
+const SUMMING: &str = "sum its sources' rows: choose sage, gcn, resgcn, sgc or gin, or --exchange auto";
 
 /// Ranks are threads of one process: more than this is a mistake, and would exhaust it.
 const MAX_RANKS: usize = 256;
@@ -57,6 +61,19 @@ pub enum Device {
     Cuda,
 }
 
+/// What crosses between ranks that split a layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum ExchangeKind {
+    /// Each source row that a rank needs, once
+    #[default]
+    Rows,
+    /// For each target one sum of its source rows that another rank owns
+    Sums,
+    /// For each pair of ranks and layer what is fewer; rows where the model does not sum them
+    Auto,
+}
+
 /// Of checkpoints that were written before there were groups.
 fn one_group() -> usize {
     1
@@ -75,6 +92,11 @@ pub struct TrainConfig {
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub split_layers: Option<usize>,
+    /// With split, what crosses between ranks. Sums are for models that sum their sources' rows (sage, gcn, resgcn, sgc, gin) and
+    /// ranks on the CPU; with --split-layers, rows cross to the highest split layer. Losses are the same up to rounding
+    #[arg(long, value_enum, default_value = "rows")]
+    #[serde(default)]
+    pub exchange: ExchangeKind,
     /// Number of ranks [default: 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
@@ -165,7 +187,9 @@ impl TrainConfig {
                 self.parallelism,
                 self.num_ranks()
             )
-        } else if let Some(problem) = self.grouping_problem().or_else(|| self.splitting_problem()) {
+        } else if let Some(problem) =
+            self.grouping_problem().or_else(|| self.splitting_problem()).or_else(|| self.exchange_problem())
+        {
             problem
         } else if self.num_ranks() > MAX_RANKS {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
@@ -210,6 +234,47 @@ impl TrainConfig {
         } else {
             None
         }
+    }
+
+    /// What is wrong with what crosses between ranks, if anything.
+    fn exchange_problem(&self) -> Option<String> {
+        let exchange = match self.exchange {
+            ExchangeKind::Rows => return None,
+            ExchangeKind::Sums => "--exchange sums",
+            ExchangeKind::Auto => "--exchange auto",
+        };
+        if self.parallelism != Parallelism::Split {
+            Some(format!("{exchange} is for --parallelism split: under {} leave it out", self.parallelism))
+        } else if self.device == Device::Cuda {
+            Some(format!("{exchange}: ranks on GPUs exchange rows alone: leave it out, or choose --device cpu"))
+        } else if self.exchange == ExchangeKind::Sums && !self.model.kind.sums_sources() {
+            Some(format!("{exchange}: this --model does not {SUMMING}"))
+        } else {
+            None
+        }
+    }
+
+    /// The partial sums that cross between ranks, if any do. Layers of a program's `own` may do anything with their sources' rows.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where sums are asked for that such layers may not allow.
+    pub(crate) fn sums(&self, own: bool) -> Result<Option<Sums>> {
+        let where_fewer = match self.exchange {
+            ExchangeKind::Rows => return Ok(None),
+            ExchangeKind::Sums if own => {
+                return Err(Error::Option(format!("--exchange sums: own layers may not {SUMMING}")));
+            }
+            ExchangeKind::Sums => false,
+            ExchangeKind::Auto => true,
+        };
+        let by_degree = matches!(self.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
+        Ok((!own && self.model.kind.sums_sources()).then_some(Sums { where_fewer, by_degree }))
+    }
+
+    /// What there is to say where only rows cross though sums might.
+    pub(crate) fn exchange_note(&self, own: bool) -> Option<String> {
+        let rows = self.exchange == ExchangeKind::Auto && (own || !self.model.kind.sums_sources());
+        rows.then(|| "note: --exchange auto: this model may not sum its sources' rows, so rows alone cross".to_string())
     }
 
     /// What is wrong with the options that the valid metric decides by, if anything.

@@ -26,6 +26,16 @@ pub enum ModelKind {
     Resgcn,
 }
 
+impl ModelKind {
+    /// Whether its layers read their sources' rows as weighted sums alone.
+    pub fn sums_sources(self) -> bool {
+        match self {
+            Self::Sage | Self::Gcn | Self::Sgc | Self::Gin | Self::Resgcn => true,
+            Self::SagePool | Self::Gat | Self::Gatv2 => false,
+        }
+    }
+}
+
 /// What is normalised before a hidden layer's activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]

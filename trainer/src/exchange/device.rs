@@ -21,7 +21,7 @@ use gsplit_kernels::{
 };
 use tch::{Device, Tensor};
 
-use super::{Counts, Exchange, Shuffle, Shuffled};
+use super::{Counts, Exchange, Product, Shuffle, Shuffled};
 use crate::Result;
 use crate::autograd::device_values_mut_of;
 use crate::ids::Ids;
@@ -54,7 +54,8 @@ impl Exchange {
         let asked = concat_on_device(gpu, &[positions.part(ours.len(), positions.len())?])?;
         let onto = DeviceScatter::new(gpu, asked.slice(), rows)?;
         let read = concat_on_device(gpu, &[frontier.slice(), needed.slice()])?;
-        let shuffle = Shuffle { rows, send, receive, asked: Ids::on_device(asked), onto: onto.into(), order: None };
+        let (needed, product) = (receive.sum(), Product::Gather(Ids::on_device(asked)));
+        let shuffle = Shuffle { rows, send, receive, needed, product, onto: onto.into(), order: None };
         let [frontier, read, source] = [frontier, read, source].map(Ids::on_device);
         Ok(Shuffled { frontier, read, source, exchange: Exchange::Shuffle(Box::new(shuffle)) })
     }
@@ -89,8 +90,9 @@ impl Shuffle {
         dim: usize,
     ) -> Result<()> {
         let (own, mut received) = device_values_mut_of::<T>(device, read)?.split_at(self.rows * dim)?;
-        let mut sent = gpu.alloc::<T>(self.asked.len() * dim)?;
-        gather_on_device(gpu, own.as_slice(), None, self.asked.on_gpu(gpu)?, dim, &mut sent.slice_mut())?;
+        let asked = self.product.gathered()?;
+        let mut sent = gpu.alloc::<T>(asked.len() * dim)?;
+        gather_on_device(gpu, own.as_slice(), None, asked.on_gpu(gpu)?, dim, &mut sent.slice_mut())?;
         let [send, receive] = [&self.send, &self.receive].map(|counts| counts.elements(dim));
         Ok(device_all_to_all_v(comm, gpu, sent.slice(), &send, &mut received, &receive)?)
     }
@@ -103,13 +105,14 @@ impl Shuffle {
         dim: usize,
     ) -> Result<()> {
         let (mut own, others) = device_values_mut_of::<T>(device, gradient)?.split_at(self.rows * dim)?;
-        let mut received = gpu.alloc::<T>(self.asked.len() * dim)?;
+        let asked = self.product.gathered()?;
+        let mut received = gpu.alloc::<T>(asked.len() * dim)?;
         let [send, receive] = [&self.send, &self.receive].map(|counts| counts.elements(dim));
         device_all_to_all_v(comm, gpu, others.as_slice(), &receive, &mut received.slice_mut(), &send)?;
         let onto = match self.onto.get() {
             Some(onto) => onto,
             None => {
-                let made = DeviceScatter::new(gpu, self.asked.on_gpu(gpu)?, self.rows)?;
+                let made = DeviceScatter::new(gpu, asked.on_gpu(gpu)?, self.rows)?;
                 self.onto.get_or_init(|| made)
             }
         };

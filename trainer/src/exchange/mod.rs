@@ -14,27 +14,33 @@
 //! A local frontier starts with the one above it, so the rows of a layer's own vertices are the first that it reads. Where ranks
 //! share the frontier above, it has vertices of other ranks, and rows are copied once more, in its order ([`Shuffled::in_order`]).
 //!
+//! What a rank sends is a small sparse product: `sent = P · rows`, and backwards `rows += Pᵀ · received`. Mostly each row of P has
+//! one edge, which makes it a gather. Where a layer adds up its sources' rows, a row of P may be a partial sum (`sums.rs`).
+//!
 //! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 5). Sums are
 //! taken own rows first, then by rank, so they do not depend on timing.
 
 mod device;
 mod order;
+mod sums;
 
 use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceScatter, Gpu, all_to_all_counts, all_to_all_into, all_to_all_v, gather_f32, scatter_add_f32,
-    split_by_owner, unique,
+    Communicator, DeviceScatter, Gpu, Split, all_to_all_counts, all_to_all_into, all_to_all_v, gather_f32,
+    scatter_add_f32, split_by_owner, unique,
 };
 use tch::Tensor;
 
 use order::{rows_at, rows_onto};
+use sums::PartialSums;
+pub use sums::{NO_VERTEX, Sums};
 
-use crate::Result;
 use crate::autograd::{Buffer, values_mut};
 use crate::ids::Ids;
 use crate::operator::Place;
 use crate::operator::with_rows_behind;
+use crate::{Error, Result};
 
 /// How the rows of a local frontier become those that the layer above reads.
 #[derive(Debug)]
@@ -50,16 +56,37 @@ pub enum Exchange {
 pub struct Shuffle {
     /// Rows of the local frontier.
     rows: usize,
-    /// Rows that each rank asked for; none for this one.
+    /// Rows and sums that each rank asked for; none for this one.
     send: Counts,
-    /// Rows that each rank owns of those needed here; none for this one.
+    /// Rows and sums that each rank is asked for; none for this one.
     receive: Counts,
-    /// Positions in the local frontier of the rows that other ranks asked for, by asking rank.
-    asked: Ids,
+    /// Distinct rows of other ranks that the layer above needs, summed or not.
+    needed: usize,
+    /// From the rows of the local frontier to what other ranks asked for, by asking rank.
+    product: Product,
     /// Where their gradients are added on a GPU.
     onto: OnceLock<DeviceScatter>,
     /// Which of the rows the layer above reads, if it reads them in another order.
     order: Option<Ids>,
+}
+
+/// What is sent, from the rows of the local frontier.
+#[derive(Debug)]
+enum Product {
+    /// The rows at these positions.
+    Gather(Ids),
+    /// Some rows, and sums of some.
+    Sums(Box<PartialSums>),
+}
+
+impl Product {
+    /// The positions of the rows that are sent, where none is a sum.
+    fn gathered(&self) -> Result<&Ids> {
+        match self {
+            Self::Gather(positions) => Ok(positions),
+            Self::Sums(_) => Err(Error::Option("partial sums are made on the host: leave --exchange out".into())),
+        }
+    }
 }
 
 /// A local frontier, and the exchange that brings its rows, and those of others, to the layer above.
@@ -67,7 +94,8 @@ pub struct Shuffle {
 pub struct Shuffled {
     /// This rank's own vertices of the mixed frontier in their order, then those that only others need.
     pub frontier: Ids,
-    /// The vertex of each row that the layer above reads: the local frontier, then those whose rows are received.
+    /// The vertex of each row that the layer above reads: the local frontier, then those whose rows are received;
+    /// [`NO_VERTEX`] of a sum.
     pub read: Ids,
     /// For each vertex of the mixed frontier, its row among these.
     pub source: Ids,
@@ -105,6 +133,42 @@ impl Counts {
     }
 }
 
+/// Positions in a mixed frontier, `split` by owner, of rank `me`'s own vertices and of those of the others.
+fn own_and_others(split: &Split, me: usize) -> (Vec<u32>, Vec<u32>) {
+    let start: usize = split.counts[..me].iter().sum();
+    let end = start + split.counts[me];
+    (split.order[start..end].to_vec(), [&split.order[..start], &split.order[end..]].concat())
+}
+
+/// What [`Shuffled`] says, on the host.
+struct Index {
+    frontier: Vec<u32>,
+    read: Vec<u32>,
+    source: Vec<u32>,
+    /// Rows of the frontier that others asked for.
+    asked: Vec<u32>,
+}
+
+impl Index {
+    /// From the positions in `mixed` of this rank's `own` vertices and of those whose rows are `received`, [`NO_VERTEX`] of a sum,
+    /// and the vertices that others `asked` for.
+    fn new(mixed: &[u32], own: &[u32], received: &[u32], asked: &[u32]) -> Self {
+        let vertex = |&at: &u32| mixed.get(at as usize).copied().unwrap_or(NO_VERTEX);
+        let ours: Vec<u32> = own.iter().map(vertex).collect();
+        let (frontier, mut positions) = unique(&[&ours, asked]);
+        let asked = positions.split_off(ours.len());
+        let mut source = vec![0u32; mixed.len()];
+        let behind = frontier.len() as u32..;
+        for (&position, row) in own.iter().zip(positions).chain(received.iter().zip(behind)) {
+            if let Some(source) = source.get_mut(position as usize) {
+                *source = row;
+            }
+        }
+        let read = frontier.iter().copied().chain(received.iter().map(vertex)).collect();
+        Self { frontier, read, source, asked }
+    }
+}
+
 impl Exchange {
     /// Splits the vertices of `mixed` by `owner`, tells each owner which of its vertices are needed here, and returns the
     /// next local frontier with the exchange between the two.
@@ -113,27 +177,16 @@ impl Exchange {
     pub fn shuffle(comm: &dyn Communicator, mixed: &[u32], owner: impl Fn(u32) -> usize + Sync) -> Result<Shuffled> {
         let me = comm.rank();
         let split = split_by_owner(mixed, comm.size(), owner)?;
-        let start: usize = split.counts[..me].iter().sum();
-        let end = start + split.counts[me];
-        let (own, others) = (&split.order[start..end], [&split.order[..start], &split.order[end..]].concat());
-        let vertices = |positions: &[u32]| -> Vec<u32> { positions.iter().map(|&at| mixed[at as usize]).collect() };
-        let (ours, needed) = (vertices(own), vertices(&others));
+        let (own, others) = own_and_others(&split, me);
+        let needed: Vec<u32> = others.iter().map(|&at| mixed[at as usize]).collect();
         let receive = Counts::without(split.counts, me);
         let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
         let asked: Vec<u32> = all_to_all_v(comm, &needed, &receive.0, &send.0)?;
-
-        let (frontier, positions) = unique(&[&ours, &asked]);
-        let (local, asked) = positions.split_at(ours.len());
-        let rows = frontier.len();
-        let mut source = vec![0u32; mixed.len()];
-        let behind = rows as u32..;
-        for (&position, row) in own.iter().zip(local.iter().copied()).chain(others.iter().zip(behind)) {
-            source[position as usize] = row;
-        }
-        let read = [&frontier[..], &needed].concat().into();
-        let shuffle = Shuffle { rows, send, receive, asked: asked.into(), onto: OnceLock::new(), order: None };
+        let Index { frontier, read, source, asked } = Index::new(mixed, &own, &others, &asked);
+        let (rows, needed, product) = (frontier.len(), needed.len(), Product::Gather(asked.into()));
+        let shuffle = Shuffle { rows, send, receive, needed, product, onto: OnceLock::new(), order: None };
         let exchange = Self::Shuffle(Box::new(shuffle));
-        Ok(Shuffled { frontier: frontier.into(), read, source: source.into(), exchange })
+        Ok(Shuffled { frontier: frontier.into(), read: read.into(), source: source.into(), exchange })
     }
 
     /// Whether nothing moves.
@@ -149,13 +202,15 @@ impl Exchange {
     /// Gives what is on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Self::Shuffle(shuffle) = self {
-            shuffle.asked.give_to(gpu);
+            if let Product::Gather(positions) = &shuffle.product {
+                positions.give_to(gpu);
+            }
             shuffle.onto.get().iter().for_each(|onto| onto.give_to(gpu));
             shuffle.order.iter().for_each(|order| order.give_to(gpu));
         }
     }
 
-    /// Rows that come from other ranks in one `forward`.
+    /// Rows and sums that come from other ranks in one `forward`.
     pub fn rows_received(&self) -> usize {
         match self {
             Self::Identity => 0,
@@ -163,15 +218,25 @@ impl Exchange {
         }
     }
 
+    /// Rows that would come if none were summed.
+    pub fn rows_needed(&self) -> usize {
+        match self {
+            Self::Identity => 0,
+            Self::Shuffle(shuffle) => shuffle.needed,
+        }
+    }
+
     /// Fills in the rows of other ranks. `rows` are those that the layer above reads, of `dim` values: first those of the local
     /// frontier. Collective.
     pub fn forward(&self, comm: &dyn Communicator, rows: &mut [f32], dim: usize) -> Result<()> {
         let Self::Shuffle(shuffle) = self else { return Ok(()) };
-        let Shuffle { rows: own, send, receive, asked, .. } = &**shuffle;
+        let Shuffle { rows: own, send, receive, product, .. } = &**shuffle;
         let (own, received) = rows.split_at_mut(own * dim);
-        let asked = asked.on_host()?;
-        let mut sent = Buffer::new(asked.len() * dim)?;
-        gather_f32(own, dim, asked, sent.as_mut_slice())?;
+        let mut sent = Buffer::new(send.sum() * dim)?;
+        match product {
+            Product::Gather(positions) => gather_f32(own, dim, positions.on_host()?, sent.as_mut_slice())?,
+            Product::Sums(sums) => sums.forward(own, dim, sent.as_mut_slice())?,
+        }
         Ok(all_to_all_into(comm, sent.as_slice(), &send.elements(dim), received, &receive.elements(dim))?)
     }
 
@@ -179,12 +244,14 @@ impl Exchange {
     /// to those of the local frontier, the first of `rows`. Collective.
     pub fn backward(&self, comm: &dyn Communicator, rows: &mut [f32], dim: usize) -> Result<()> {
         let Self::Shuffle(shuffle) = self else { return Ok(()) };
-        let Shuffle { rows: own, send, receive, asked, .. } = &**shuffle;
+        let Shuffle { rows: own, send, receive, product, .. } = &**shuffle;
         let (own, others) = rows.split_at_mut(own * dim);
-        let asked = asked.on_host()?;
-        let mut received = Buffer::new(asked.len() * dim)?;
+        let mut received = Buffer::new(send.sum() * dim)?;
         all_to_all_into(comm, others, &receive.elements(dim), received.as_mut_slice(), &send.elements(dim))?;
-        Ok(scatter_add_f32(own, dim, asked, received.as_slice())?)
+        match product {
+            Product::Gather(positions) => Ok(scatter_add_f32(own, dim, positions.on_host()?, received.as_slice())?),
+            Product::Sums(sums) => sums.backward(received.as_slice(), dim, own),
+        }
     }
 
     /// The rows that the layer above reads, `[read, dim]`, from those of the local frontier, which stay where they are if there is room

@@ -104,7 +104,7 @@ impl<'a> Window<'a> {
             skipped: sums.skipped,
             timings: sums.timings,
             seconds,
-            work: sums.work,
+            work: sums.work.clone(),
             edges_per_s: per_second(sums.work.edges),
             rows_per_s: per_second(sums.work.rows_loaded),
         }

@@ -4,7 +4,7 @@
 //! The sum over all in-edges is estimated from the sampled ones (see [`LayerEdges`]). The MLP's first product
 //! is linear, so it comes before or after the sum, whichever is cheaper.
 
-use gsplit_kernels::{Activation, Reduce};
+use gsplit_kernels::Activation;
 use tch::Tensor;
 
 use super::order::{Order, cheaper};
@@ -39,7 +39,8 @@ impl Gin {
     /// (1 + ε) · own row + sum of the neighbours' rows.
     fn combined(&self, edges: &LayerEdges<'_>, rows: Rows<'_>) -> Result<Tensor> {
         let (_, dim) = rows.shape()?;
-        let beside = aggregate(&edges.edges, Reduce::Mean, rows, None, true)?;
+        let (reduce, weights) = edges.mean()?;
+        let beside = aggregate(&edges.edges, reduce, rows, weights.as_ref(), true)?;
         let part = |start: usize| beside.f_narrow(1, start as i64, dim as i64);
         Ok(part(0)?.f_mul(&(&self.epsilon + 1.0))?.f_add(&part(dim)?.f_mul(&edges.degrees()?)?)?)
     }

@@ -10,7 +10,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Reduce, Rows, aggregate, aggregate_for_product, finished, linear};
+use crate::operator::{Finish, Rows, aggregate, aggregate_for_product, finished, linear};
 
 /// One GraphSAGE-mean layer.
 pub struct Sage {
@@ -34,10 +34,11 @@ impl Sage {
 
 impl Layer for Sage {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let edges = &edges.edges;
+        let (reduce, weights) = edges.mean()?;
+        let (edges, weights) = (&edges.edges, weights.as_ref());
         match cheaper(edges, mixed, self.out, true)? {
             Order::AggregateFirst => {
-                let beside = aggregate_for_product(edges, Reduce::Mean, mixed, None, true)?;
+                let beside = aggregate_for_product(edges, reduce, mixed, weights, true)?;
                 let weight = Tensor::f_cat(&[&self.weight_self, &self.weight_neigh], 0)?;
                 linear(edges.place(), &beside, &weight, Some(&self.bias), finish)
             }
@@ -47,7 +48,7 @@ impl Layer for Sage {
                 let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
                 let rounded = Finish::rounding(edges.place());
                 let neighbours = linear(edges.place(), &mixed, &self.weight_neigh, None, rounded)?;
-                finished(edges.place(), &own.f_add(&aggregate(edges, Reduce::Mean, &neighbours, None, false)?)?, finish)
+                finished(edges.place(), &own.f_add(&aggregate(edges, reduce, &neighbours, weights, false)?)?, finish)
             }
         }
     }

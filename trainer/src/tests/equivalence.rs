@@ -13,7 +13,7 @@ use super::fixture::{
 use crate::RunOptions;
 use crate::batch::{BatchSampler, sample};
 use crate::comms::Ranks;
-use crate::config::{ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::config::{ExchangeKind, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
@@ -155,8 +155,10 @@ fn loss_and_gradients_are_equal(
                 let partition = Some(store_partition(dataset, cut, ranks));
                 let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
                 for &layers in split_layers {
-                    let config = TrainConfig { split_layers: Some(layers), ..split.clone() };
-                    compare(&config, &format!("{layers} layers split on {ranks} ranks, {cut:?}"));
+                    for exchange in exchanges(model) {
+                        let config = TrainConfig { split_layers: Some(layers), exchange, ..split.clone() };
+                        compare(&config, &format!("{layers} layers split on {ranks} ranks, {cut:?}, {exchange:?}"));
+                    }
                 }
             }
         }
@@ -164,9 +166,22 @@ fn loss_and_gradients_are_equal(
         assert_eq!(run(dataset, &again, batch), (loss, gradient.clone()), "{model:?}: checkpointing changes nothing");
         let partition = Some(store_partition(dataset, Cut::Random, 3));
         let again = changed(&with(Parallelism::Split, 3), |config| config.model.checkpoint_activations = true);
-        let again = TrainConfig { partition, ..again };
-        compare(&again, "split with checkpointing");
-        compare(&TrainConfig { split_layers: Some(2), ..again }, "split in part with checkpointing");
+        for exchange in exchanges(model) {
+            let again = TrainConfig { partition: partition.clone(), exchange, ..again.clone() };
+            compare(&again, &format!("split with checkpointing, {exchange:?}"));
+            compare(
+                &TrainConfig { split_layers: Some(2), ..again },
+                &format!("split in part with checkpointing, {exchange:?}"),
+            );
+        }
+    }
+}
+
+/// What may cross between ranks that train `model`.
+fn exchanges(model: &ModelConfig) -> Vec<ExchangeKind> {
+    match model.kind.sums_sources() {
+        true => vec![ExchangeKind::Rows, ExchangeKind::Sums, ExchangeKind::Auto],
+        false => vec![ExchangeKind::Rows],
     }
 }
 

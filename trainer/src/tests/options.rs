@@ -3,7 +3,7 @@
 use clap::{Args, FromArgMatches};
 
 use super::fixture::changed;
-use crate::config::{FeatureNorm, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig};
+use crate::config::{ExchangeKind, FeatureNorm, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig};
 
 fn parse(options: &[&str]) -> TrainConfig {
     let command = TrainConfig::augment_args(clap::Command::new("train"));
@@ -73,6 +73,47 @@ fn split_layers_are_all_unless_said_and_split_alone_has_them() {
         let message = parse(&options).check().unwrap_err().to_string();
         assert!(message.starts_with(words), "{message}");
     }
+}
+
+#[test]
+fn sums_cross_only_where_ranks_split_layers_that_sum() {
+    let plain = parse(&[]);
+    assert_eq!((plain.exchange, plain.sums(false).unwrap()), (ExchangeKind::Rows, None));
+    for model in ["sage", "gcn", "sgc", "gin", "resgcn"] {
+        for exchange in ["sums", "auto"] {
+            let config = parse(&["--exchange", exchange, "--model", model]);
+            config.check().unwrap();
+            let sums = config.sums(false).unwrap().unwrap();
+            assert_eq!(sums.where_fewer, exchange == "auto");
+            assert_eq!(sums.by_degree, model.ends_with("gcn") || model == "sgc");
+            assert_eq!(config.exchange_note(false), None);
+            assert!(plain.difference(&parse(&["--exchange", exchange])).unwrap().starts_with("--exchange is \"rows\""));
+        }
+    }
+    for model in ["sage-pool", "gat", "gatv2"] {
+        let auto = parse(&["--exchange", "auto", "--model", model]);
+        auto.check().unwrap();
+        assert_eq!(auto.sums(false).unwrap(), None);
+        assert!(auto.exchange_note(false).unwrap().contains("rows alone cross"));
+        let message = parse(&["--exchange", "sums", "--model", model]).check().unwrap_err().to_string();
+        assert!(message.contains("choose sage, gcn, resgcn, sgc or gin"), "{message}");
+    }
+    // A program's own layers may do anything with the rows.
+    assert_eq!(parse(&["--exchange", "auto"]).sums(true).unwrap(), None);
+    assert!(parse(&["--exchange", "auto"]).exchange_note(true).is_some());
+    assert!(parse(&["--exchange", "sums"]).sums(true).unwrap_err().to_string().contains("own layers"));
+    for (options, words) in [
+        (["--exchange", "sums", "--parallelism", "data"], "--exchange sums is for --parallelism split: under data"),
+        (["--exchange", "auto", "--parallelism", "owned"], "--exchange auto is for --parallelism split: under owned"),
+        (["--exchange", "sums", "--device", "cuda"], "--exchange sums: ranks on GPUs exchange rows alone"),
+        (["--exchange", "auto", "--device", "cuda"], "--exchange auto: ranks on GPUs exchange rows alone"),
+    ] {
+        let message = parse(&options).check().unwrap_err().to_string();
+        assert!(message.starts_with(words), "{message}");
+    }
+    let mut older = serde_json::to_value(&plain).unwrap();
+    assert!(older.as_object_mut().unwrap().remove("exchange").is_some());
+    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
 }
 
 #[test]
