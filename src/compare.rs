@@ -75,6 +75,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
                 "run": row.name, "epochs": row.epochs, "loss": row.last.loss, "valid": row.last.valid,
                 "test": row.last.test, "seconds": row.seconds, "edges": row.edges, "rows_loaded": row.rows_loaded,
                 "rows_exchanged": row.rows_exchanged, "bytes_sent": row.bytes_sent, "sent": row.last.work.sent,
+                "exchanged": row.last.work.exchanged,
             })
         })
         .collect();

@@ -319,6 +319,9 @@ fn a_preset_fills_in_what_is_left_open() {
     community(folder, 300);
     let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--ranks", "2"], 1);
     assert!(line.contains("multilevel-presampled-k2") && line.contains("gsplit partition"), "{line}");
+    let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--exchange", "sums", "--model", "gat"], 2);
+    assert!(line.contains("--exchange sums") && line.contains("choose sage, gcn"), "{line}");
+    assert!(printed("--preset gsplit --exchange auto").contains("exchange = \"auto\""));
     let line = fails(folder, &["train", "ds", "--preset", "intel", "--parallelism", "data"], 2);
     assert!(line.contains("--split-layers 1 is for --parallelism split"), "{line}");
 }

@@ -14,7 +14,7 @@
 //! for each distinct source.
 //!
 //! Why not a minimum vertex cover for each pair, which sends the fewest rows: it needs a maximum matching for each pair of ranks,
-//! layer and mini-batch, and saves only another 3 to 18 % (simulated: four ranks, ogbn-arxiv and R-MAT).
+//! layer and mini-batch, and sends only 2 to 17 % less than the better of the two (simulated: four ranks, ogbn-arxiv and R-MAT).
 
 use std::iter::repeat_n;
 use std::sync::{Arc, OnceLock};
