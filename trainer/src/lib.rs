@@ -74,7 +74,7 @@ pub use config::{
     TrainConfig,
 };
 pub use error::{Error, Result};
-pub use exchange::{Exchange, Shuffled, Sums};
+pub use exchange::{Exchange, NO_VERTEX, Shuffled, Sums};
 #[cfg(feature = "emulation")]
 pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]
