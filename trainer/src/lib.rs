@@ -70,11 +70,11 @@ mod train;
 pub use cache::CacheSummary;
 pub use config::{
     ConfigOption, Device, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, TaskConfig, TaskKind,
+    OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, Sums, TaskConfig, TaskKind,
     TrainConfig,
 };
 pub use error::{Error, Result};
-pub use exchange::{Exchange, NO_VERTEX, Shuffled, Sums};
+pub use exchange::{Exchange, NO_VERTEX, Shuffled};
 #[cfg(feature = "emulation")]
 pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]

@@ -2,8 +2,7 @@
 
 use gsplit_kernels::ExcludedEdges;
 
-use crate::config::TrainConfig;
-use crate::exchange::Sums;
+use crate::config::{Sums, TrainConfig};
 
 /// Who holds a frontier's rows.
 #[derive(Clone, Copy, Debug)]

@@ -33,8 +33,8 @@ use gsplit_kernels::{
 use tch::Tensor;
 
 use order::{rows_at, rows_onto};
+pub use sums::NO_VERTEX;
 use sums::PartialSums;
-pub use sums::{NO_VERTEX, Sums};
 
 use crate::autograd::{Buffer, values_mut};
 use crate::ids::Ids;

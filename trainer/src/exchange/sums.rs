@@ -25,18 +25,10 @@ use gsplit_kernels::{
 
 use super::{Counts, Exchange, Index, Product, Shuffle, Shuffled, own_and_others};
 use crate::Result;
+use crate::config::Sums;
 
 /// Stands for the vertex of a row that is a sum: no graph has a vertex of this number.
 pub const NO_VERTEX: u32 = u32::MAX;
-
-/// Which partial sums cross.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sums {
-    /// Between two ranks only where they are fewer than the rows.
-    pub where_fewer: bool,
-    /// Row u counts 1 / √(d(u) + 1) times in them, with d the in-degree in the graph, as a graph convolution has it.
-    pub by_degree: bool,
-}
 
 /// P where some of its rows are sums: for each row that is sent, the rows of the local frontier that are in it.
 #[derive(Debug)]

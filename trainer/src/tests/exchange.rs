@@ -4,7 +4,8 @@ use gsplit_kernels::{ByHost, Communicator, DeviceOwners, Draws, Graph, SampledLa
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
-use crate::exchange::{NO_VERTEX, Sums};
+use crate::config::Sums;
+use crate::exchange::NO_VERTEX;
 use crate::operator::filled_with_room;
 use crate::operator::{Place, on_host};
 use crate::operator::{from_rows, to_rows};
