@@ -23,7 +23,7 @@ use crate::batch::{BatchSampler, Sampled, SampledLayer};
 use crate::cache::wanted;
 use crate::comms::Comms;
 use crate::job::Job;
-use crate::model::{DropoutKey, Model};
+use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
 use crate::options::{RunOptions, TopologyPlace};
@@ -149,8 +149,7 @@ fn rehearse(
     let order = &order[..order.len().min(batches.saturating_mul(config.batch_size))];
     for_each_batch((job, &source), &mut sampler, epoch, order, comms, |prepared| {
         most = most.max(sampled_bytes(&prepared.batch.sampled));
-        let dropout = DropoutKey { probability: config.model.dropout, step: prepared.step };
-        train_step(&model, &mut optimizer, prepared.batch, job.graph, &prepared.targets, dropout, comms.ranks())?;
+        train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
         place.gpu().map_or(Ok(()), Gpu::synchronise)?;
         stage.iter().for_each(|stage| stage.advance(1));
         Ok(())

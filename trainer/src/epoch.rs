@@ -6,14 +6,14 @@ use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
 use crate::Result;
-use crate::batch::{BatchSampler, Sampled, SampledLayer};
+use crate::batch::BatchSampler;
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::log::{StepLog, Window};
-use crate::model::{DropoutKey, Model};
+use crate::model::Model;
 use crate::optimizer::Optimizer;
-use crate::pipeline::{Prepared, for_each_batch};
-use crate::report::{LayerRows, StepReport, Work};
+use crate::pipeline::for_each_batch;
+use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::step::train_step;
 
@@ -32,19 +32,12 @@ pub fn train_epoch(
     let (mut sums, comm) = (StepReport::default(), comms.all());
     let mut window = Window::begin(log, epoch, optimizer.steps);
     for_each_batch((job, source), sampler, epoch, &order, comms, |prepared| {
-        let Prepared { step, items, targets, batch, sent, sample_s, load_s } = prepared;
-        let sampled = &batch.sampled;
-        let counts = [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
-        let exchanged = exchanged(sampled, model, job.features.dim());
-        let dropout = DropoutKey { probability: config.model.dropout, step };
-        let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
+        let (items, step) = (prepared.items, prepared.step.step + 1);
+        let mut report = train_step((model, optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
         let ending = Instant::now();
         job.end_phase(model.place())?;
         report.timings.compute_s += ending.elapsed().as_secs_f64();
-        report.check(epoch, step.step + 1)?;
-        (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
-        let [edges, rows_loaded, rows_exchanged] = counts;
-        report.work.add(Work { edges, rows_loaded, rows_exchanged, exchanged, sent, ..Work::default() });
+        report.check(epoch, step)?;
         sums.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {
@@ -53,22 +46,4 @@ pub fn train_epoch(
         Ok(())
     })?;
     Ok(sums)
-}
-
-/// What one forward pass brings from other ranks for each layer, from the seeds down, where any layer is split.
-fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<LayerRows> {
-    if sampled.layers.iter().all(|layer| layer.exchange.is_identity()) {
-        return Vec::new();
-    }
-    let bytes_a_row = |layer: usize| match layer {
-        0 => features * model.place().row_kind().elt_size_in_bytes(),
-        above => model.width(above - 1) * model.place().row_kind().elt_size_in_bytes(),
-    };
-    let layers = sampled.layers.iter().zip((0..sampled.layers.len()).rev());
-    let of = |(layer, index): (&SampledLayer, usize)| {
-        let [rows, unsummed] = [layer.exchange.rows_received(), layer.exchange.rows_needed()].map(|rows| rows as u64);
-        let bytes = bytes_a_row(index) as u64;
-        LayerRows { rows, rows_unsummed: unsummed, bytes: rows * bytes, bytes_unsummed: unsummed * bytes }
-    };
-    layers.map(of).collect()
 }

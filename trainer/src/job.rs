@@ -9,7 +9,7 @@ use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Column, Dataset, EdgeWeights, FeatureTable, Links, PartitionMap, Split, Topology};
 
 use crate::batch::{Frontiers, Seeds};
-use crate::config::{Parallelism, TaskKind, TrainConfig};
+use crate::config::{TaskKind, TrainConfig};
 use crate::error::check_stop;
 use crate::labels::Labels;
 use crate::metric::Metric;
@@ -20,7 +20,8 @@ use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
 
 impl FeaturePlace {
-    fn bring(self, features: FeatureTable) -> Result<FeatureTable> {
+    /// `features`, read from there.
+    pub(crate) fn bring(self, features: FeatureTable) -> Result<FeatureTable> {
         let bytes = features.num_bytes() as u64;
         match self {
             Self::Mapped => Ok(features),
@@ -77,10 +78,7 @@ pub struct Job<'a> {
 impl Artifacts {
     /// Finds and opens the partition map that `config` needs, the weights to draw by, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
-        let partition = match config.parallelism {
-            Parallelism::Split | Parallelism::Owned => Some(find_partition(dataset, config)?),
-            Parallelism::Data | Parallelism::Single => None,
-        };
+        let partition = config.parallelism.needs_map().then(|| find_partition(dataset, config)).transpose()?;
         let topology = dataset.topology();
         topology.check_indices()?;
         let weights = config.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
@@ -110,7 +108,11 @@ impl<'a> Job<'a> {
     ) -> Result<Self> {
         let weights = artifacts.weights.as_deref();
         let whole = weighted(dataset.topology(), weights)?;
-        let features = options.features.bring(dataset.held_features()?)?;
+        // Of those that are read by columns, each rank brings its own.
+        let features = match config.parallelism.slices_columns() {
+            true => dataset.held_features()?,
+            false => options.features.bring(dataset.held_features()?)?,
+        };
         let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
         let frontiers = frontiers.with_sums(config.sums(options.layer.is_some())?);
         if let Some(links) = &artifacts.links {

@@ -56,10 +56,12 @@ mod process;
 mod ranks;
 mod rendezvous;
 mod report;
+mod setup;
 mod shard;
 mod source;
 mod step;
 mod stopping;
+mod strategy;
 mod task;
 #[cfg(test)]
 mod tests;

@@ -28,6 +28,7 @@ use crate::operator::Place;
 use crate::operator::{Moments, Rows};
 use crate::report::StepReport;
 use crate::source::Loaded;
+use crate::strategy::PushPull;
 use crate::{Exchange, Result, autograd};
 
 /// What forward leaves for the loss and for backward.
@@ -36,6 +37,8 @@ pub struct Pass<'a> {
     graph: Graph<'a>,
     dropout: Option<DropoutKey>,
     batch: Loaded<'a>,
+    /// The bottom layers of all ranks, where each is computed by columns: what the bottom layer then reads are sums.
+    push_pull: Option<PushPull<'a>>,
     /// One entry for each layer from the features upwards.
     tape: Vec<Taped>,
     /// The layers whose rows of the seeds the logits are made of, and those rows: leaves.
@@ -85,6 +88,9 @@ impl Pass<'_> {
         let edges = LayerEdges::made(self.graph, there, layer.edges.clone(), layer.read.clone())
             .with_drawn(layer.drawn.clone());
         let rows = match mixed {
+            Some(sums) if index == 0 && self.push_pull.is_some() => {
+                return self.model.complete(&edges, sums, self.frontier(0), self.dropout);
+            }
             Some(rows) => Rows::Hidden(rows),
             None => Rows::Stored { features: self.batch.features, vertices: layer.read.on_host()? },
         };
@@ -172,6 +178,7 @@ impl Pass<'_> {
 pub fn forward<'a>(
     model: &'a Model,
     mut batch: Loaded<'a>,
+    push_pull: Option<PushPull<'a>>,
     graph: Graph<'a>,
     dropout: Option<DropoutKey>,
     comm: Ranks<'_>,
@@ -180,10 +187,21 @@ pub fn forward<'a>(
     let place = model.place();
     let input_rows = std::mem::take(&mut batch.input_rows);
     let nothing = Tensor::zeros([0, 0], (Kind::Float, place.device()));
-    let mut pass = Pass { model, graph, dropout, batch, tape: Vec::new(), read: Vec::new(), logits: nothing };
+    let (tape, read) = (Vec::new(), Vec::new());
+    let mut pass = Pass { model, graph, dropout, batch, push_pull, tape, read, logits: nothing };
     let exchanging = Instant::now();
-    let mut mixed = input_rows.into_tensor(place, pass.layer(0), pass.batch.features.dim(), comm.group)?;
-    report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
+    let mut mixed = match &mut pass.push_pull {
+        Some(push_pull) => {
+            let keep = !model.checkpoints_activations();
+            let sums = push_pull.forward((model, graph), keep, comm.group, &mut report.timings.exchange_s)?;
+            Some(sums.set_requires_grad(true))
+        }
+        None => {
+            let rows = input_rows.into_tensor(place, pass.layer(0), pass.batch.features.dim(), comm.group)?;
+            report.timings.exchange_s += exchanging.elapsed().as_secs_f64();
+            rows
+        }
+    };
     for index in 0..model.num_layers() {
         let computed = pass.compute(index, mixed, comm, report)?;
         if model.logits_of().contains(&index) {
@@ -240,7 +258,13 @@ pub fn backward(mut pass: Pass<'_>, of_logits: Option<Tensor>, comm: Ranks<'_>, 
             Some(below) if layer.exchange.is_in_order() => rows_backward(&pass, index, below, comm)?,
             below => below.map_or_else(Tensor::new, |below| below.grad()),
         };
-        let (Some(mixed), true) = (mixed, index > 0) else { break };
+        let Some(mixed) = mixed else { break };
+        if index == 0 {
+            let Some(push_pull) = pass.push_pull.take() else { break };
+            let through = (pass.model, pass.graph);
+            push_pull.backward(through, &mixed.grad(), comm.group, &mut report.timings.exchange_s)?;
+            break;
+        }
         let exchanging = Instant::now();
         of_rows = rows_backward(&pass, index, mixed, comm)?;
         report.timings.exchange_s += exchanging.elapsed().as_secs_f64();

@@ -21,8 +21,8 @@ use crate::batch::{BatchSampler, sample};
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::model::Input;
-use crate::source::FeatureSource;
-use crate::source::{Loaded, load};
+use crate::source::{FeatureSource, Loaded, load};
+use crate::strategy::PushPull;
 use crate::task::Targets;
 use crate::traffic::{Phase, Traffic};
 use crate::{Error, Result};
@@ -37,6 +37,8 @@ pub struct Prepared<'a> {
     pub targets: Targets<'a>,
     /// This rank's part.
     pub batch: Loaded<'a>,
+    /// The bottom layers of all ranks, where each is computed by columns.
+    pub push_pull: Option<PushPull<'a>>,
     /// What this rank sent for it so far.
     pub sent: Traffic,
     /// Seconds that sampling took.
@@ -110,7 +112,8 @@ fn receive<'a>(
     Ok(())
 }
 
-fn prepare<'a, 's: 'a>(
+/// Samples and loads this rank's part of the mini-batch `step`, whose seeds are `global`. Collective.
+pub fn prepare<'a, 's: 'a>(
     (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
     sampler: &mut BatchSampler<'s>,
     step: Step,
@@ -124,14 +127,20 @@ fn prepare<'a, 's: 'a>(
     job.end_phase(source.place())?;
     let sample_s = started.elapsed().as_secs_f64();
     let (loading, between) = (Instant::now(), comm.sent());
-    let batch = load(source, sampled, &Input::training(&config.model, step), job.prefetch > 0, comm)?;
+    let ahead = job.prefetch > 0;
+    let push = || PushPull::push(sampled.bottom(), (source, job.features.dim()), ahead, comm);
+    let push_pull = config.parallelism.slices_columns().then(push).transpose()?;
+    let batch = match &push_pull {
+        Some(_) => Loaded::unread(sampled, &job.features),
+        None => load(source, sampled, &Input::training(&config.model, step), ahead, comm)?,
+    };
     job.end_phase(source.place())?;
-    if job.prefetch > 0 {
+    if ahead {
         batch.hand_over(source.place().gpu())?;
     }
     let load_s = loading.elapsed().as_secs_f64();
     let mut sent = Traffic::default();
     sent.add(Phase::Sample, before, between);
     sent.add(Phase::Load, between, comm.sent());
-    Ok(Prepared { step, items: global.len(), targets, batch, sent, sample_s, load_s })
+    Ok(Prepared { step, items: global.len(), targets, batch, push_pull, sent, sample_s, load_s })
 }

@@ -204,6 +204,25 @@ pub struct EpochReport {
 }
 
 impl EpochReport {
+    /// Of an epoch of `steps` mini-batches that took `seconds`, not evaluated yet; `sums` are over all ranks.
+    pub(crate) fn new(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> Self {
+        Self {
+            epoch,
+            loss: sums.loss / sums.counted_of(steps),
+            gradient_norm: sums.gradient_norm / sums.counted_of(steps),
+            learning_rate: sums.learning_rate,
+            loss_scale: sums.loss_scale,
+            skipped: sums.skipped,
+            train: sums.correct as f64 / sums.counted.max(1) as f64,
+            valid: None,
+            test: None,
+            timings: sums.timings,
+            seconds,
+            evaluate_s: 0.0,
+            work: sums.work.clone(),
+        }
+    }
+
     /// Gives every rank the metrics that rank 0 found: all decide by them alike. Collective.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What the valid metric of the epochs so far decides: which epoch was best, and whether to stop.
+//! What follows from the epochs so far: which was best by the valid metric, whether to stop, how long the rest takes.
 //!
 //! Both are functions of the epochs' reports, which every checkpoint holds: a resumed run decides as one that was never
 //! interrupted.
@@ -31,4 +31,18 @@ pub fn is_exhausted(history: &[EpochReport], patience: u32, min_delta: f64) -> b
         }
     }
     false
+}
+
+/// How long `left` more epochs would take at the pace of those `done`, for people.
+pub fn to_go(done: &[EpochReport], left: u32) -> String {
+    if done.is_empty() {
+        return String::new();
+    }
+    let spent: f64 = done.iter().map(|report| report.seconds + report.evaluate_s).sum();
+    let left = (spent / done.len() as f64 * f64::from(left)) as u64;
+    match (left / 3600, left / 60 % 60, left % 60) {
+        (0, 0, seconds) => format!(", {seconds} s to go"),
+        (0, minutes, seconds) => format!(", {minutes}:{seconds:02} min to go"),
+        (hours, minutes, _) => format!(", {hours}:{minutes:02} h to go"),
+    }
 }

@@ -14,11 +14,14 @@ use crate::{Error, Result, RowIndex};
 /// Where each batch of rows begins in memory.
 const ALIGN: usize = 64;
 
-/// Feature rows of all vertices, or in a shard of its own, mapped.
+/// Feature rows of all vertices, or in a shard of its own, mapped; or some columns of them ([`FeatureTable::columns`]).
 #[derive(Clone, Debug)]
 pub struct FeatureTable {
     dtype: FeatureDtype,
     dim: usize,
+    /// Values from one row to the next, and where in a row those of this table begin.
+    stride: usize,
+    first: usize,
     rows: usize,
     batches: Vec<Buffer>,
     /// The scales of each batch, for i8.
@@ -40,7 +43,9 @@ impl FeatureTable {
         let (dtype, dim) = described(&file.schema).ok_or_else(|| {
             format!("expected one FixedSizeList column of f32, f16, bf16 or i8, found {}", file.schema)
         })?;
-        let mut table = Self { dtype, dim, rows: 0, batches: Vec::new(), scales: Vec::new(), whole: None, index: None };
+        let (stride, first, index) = (dim, 0, None);
+        let (batches, scales) = (Vec::new(), Vec::new());
+        let mut table = Self { dtype, dim, stride, first, rows: 0, batches, scales, whole: None, index };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
@@ -78,9 +83,16 @@ impl FeatureTable {
         Some(())
     }
 
+    /// The values at positions `columns` of every row, where they lie; clipped to those that there are.
+    pub fn columns(&self, columns: Range<usize>) -> Self {
+        let (start, end) = (columns.start.min(self.dim), columns.end.min(self.dim));
+        Self { dim: end.saturating_sub(start), first: self.first + start, whole: None, ..self.clone() }
+    }
+
     /// Bytes of all rows.
     pub fn num_bytes(&self) -> usize {
-        self.batches.iter().chain(&self.scales).map(Buffer::len).sum()
+        let scales: usize = self.scales.iter().map(Buffer::len).sum();
+        self.rows * self.dim * self.dtype.bytes() + scales
     }
 
     /// The same rows in memory of their own, on huge pages where the kernel has them. Rows that are read again and again, in
@@ -90,21 +102,35 @@ impl FeatureTable {
     /// # Errors
     /// If there is not that much memory.
     pub fn in_memory(&self) -> std::io::Result<Self> {
-        let buffers = || self.batches.iter().chain(&self.scales);
-        let total: usize = buffers().map(|buffer| buffer.len().next_multiple_of(ALIGN)).sum();
+        let row_bytes = self.dim * self.dtype.bytes();
+        let bytes_of = |rows: usize| (rows * row_bytes).next_multiple_of(ALIGN);
+        let rows_of = |batch: &Buffer| batch.len() / (self.stride * self.dtype.bytes()).max(1);
+        let values: usize = self.batches.iter().map(|batch| bytes_of(rows_of(batch))).sum();
+        let total = values + self.scales.iter().map(|scales| scales.len().next_multiple_of(ALIGN)).sum::<usize>();
         let mut memory = MmapMut::map_anon(total.max(1))?;
         #[cfg(target_os = "linux")]
         // A kernel without huge pages says so; small ones will do.
         let _ = memory.advise(memmap2::Advice::HugePage);
         let mut end = 0;
-        let mut place = |buffer: &Buffer| {
-            let range = end..end + buffer.len();
-            memory[range.clone()].copy_from_slice(buffer);
+        let mut place = |bytes: usize, fill: &mut dyn FnMut(&mut [u8])| {
+            let range = end..end + bytes;
+            fill(&mut memory[range.clone()]);
             end = range.end.next_multiple_of(ALIGN);
             range
         };
-        let batches: Vec<_> = self.batches.iter().map(&mut place).collect();
-        let scales: Vec<_> = self.scales.iter().map(&mut place).collect();
+        let [stride, first] = [self.stride, self.first].map(|values| values * self.dtype.bytes());
+        let part = |batch: &Buffer, to: &mut [u8]| {
+            if row_bytes == stride {
+                return to.copy_from_slice(batch);
+            }
+            for (to, row) in to.chunks_exact_mut(row_bytes.max(1)).zip(batch.chunks_exact(stride)) {
+                to.copy_from_slice(&row[first..first + row_bytes]);
+            }
+        };
+        let values = self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes, &mut |to| part(batch, to)));
+        let batches: Vec<_> = values.collect();
+        let scales = self.scales.iter().map(|scales| place(scales.len(), &mut |to| to.copy_from_slice(scales)));
+        let scales: Vec<_> = scales.collect();
         let memory = Buffer::from(bytes::Bytes::from_owner(memory));
         let parts = |places: Vec<Range<usize>>| {
             places.into_iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
@@ -117,7 +143,8 @@ impl FeatureTable {
         };
         let whole = Some((piece(&batches), piece(&scales)));
         let index = self.index.clone();
-        Ok(Self { batches: parts(batches), scales: parts(scales), whole, index, ..*self })
+        let (batches, scales) = (parts(batches), parts(scales));
+        Ok(Self { stride: self.dim, first: 0, batches, scales, whole, index, ..*self })
     }
 
     /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`
@@ -155,9 +182,8 @@ impl FeatureTable {
     pub fn row<T: Pod>(&self, v: u32) -> &[T] {
         let Some(at) = self.position(v) else { return &[] };
         let batch = &self.batches[at >> BATCH_SHIFT];
-        let bytes = self.dim * self.dtype.bytes();
-        let start = (at & (ROWS_PER_BATCH - 1)) * bytes;
-        bytemuck::cast_slice(&batch.as_slice()[start..start + bytes])
+        let start = ((at & (ROWS_PER_BATCH - 1)) * self.stride + self.first) * self.dtype.bytes();
+        bytemuck::cast_slice(&batch.as_slice()[start..start + self.dim * self.dtype.bytes()])
     }
 
     /// What the stored values of vertex `v` are to be multiplied by: 1 for every type but i8. NaN where a shard does not hold them.

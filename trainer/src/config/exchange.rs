@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Device, ModelKind, Parallelism, TrainConfig};
+use super::{Device, ModelKind, TrainConfig};
 use crate::{Error, Result};
 
 /// What partial sums need of a model.
@@ -38,7 +38,7 @@ impl TrainConfig {
             ExchangeKind::Sums => "--exchange sums",
             ExchangeKind::Auto => "--exchange auto",
         };
-        if self.parallelism != Parallelism::Split {
+        if !self.parallelism.splits() {
             Some(format!("{exchange} is for --parallelism split: under {} leave it out", self.parallelism))
         } else if self.device == Device::Cuda {
             Some(format!("{exchange}: ranks on GPUs exchange rows alone: leave it out, or choose --device cpu"))

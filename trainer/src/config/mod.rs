@@ -8,12 +8,14 @@ use serde::{Deserialize, Serialize};
 mod exchange;
 mod model;
 mod optimizer;
+mod parallelism;
 mod schedule;
 mod task;
 
 pub use exchange::{ExchangeKind, Sums};
 pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
+pub use parallelism::Parallelism;
 pub use schedule::{ScheduleConfig, ScheduleKind};
 pub use task::{ScorerKind, TaskConfig, TaskKind};
 
@@ -21,32 +23,6 @@ use crate::{Error, Result};
 
 /// Ranks are threads of one process: more than this is a mistake, and would exhaust it.
 const MAX_RANKS: usize = 256;
-
-/// Who computes what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Parallelism {
-    /// GSplit: each vertex of a layer is computed by the rank that owns its part; ranks exchange hidden rows
-    Split,
-    /// Each rank takes the seeds that it owns and computes their whole neighbourhoods: where few edges cross, hardly any vertex is
-    /// computed twice, and no rows move
-    Owned,
-    /// Each rank takes a share of the seeds and computes their whole neighbourhoods
-    Data,
-    /// One rank does everything
-    Single,
-}
-
-impl std::fmt::Display for Parallelism {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Split => "split",
-            Self::Owned => "owned",
-            Self::Data => "data",
-            Self::Single => "single",
-        })
-    }
-}
 
 /// Where ranks compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -142,15 +118,12 @@ pub struct TrainConfig {
 impl TrainConfig {
     /// The number of ranks that the options ask for.
     pub fn num_ranks(&self) -> usize {
-        self.ranks.unwrap_or(if self.parallelism == Parallelism::Single { 1 } else { 4 })
+        self.ranks.unwrap_or(if self.parallelism.row().several { 4 } else { 1 })
     }
 
     /// The number of layers, the lowest, whose rows come from the ranks that own them.
     pub fn split_layers(&self) -> usize {
-        match self.parallelism {
-            Parallelism::Split => self.split_layers.unwrap_or(self.fanouts.len()),
-            Parallelism::Owned | Parallelism::Data | Parallelism::Single => 0,
-        }
+        if self.parallelism.splits() { self.split_layers.unwrap_or(self.fanouts.len()) } else { 0 }
     }
 
     /// The number of ranks of each group.
@@ -166,14 +139,16 @@ impl TrainConfig {
                 "--layers {layers} needs {layers} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
                 self.fanouts
             )
-        } else if self.num_ranks() == 0 || (self.parallelism == Parallelism::Single && self.num_ranks() > 1) {
+        } else if self.num_ranks() == 0 || (!self.parallelism.row().several && self.num_ranks() > 1) {
             format!(
                 "--parallelism {} cannot run on --ranks {}: single needs 1, the others 1 or more",
                 self.parallelism,
                 self.num_ranks()
             )
-        } else if let Some(problem) =
-            self.grouping_problem().or_else(|| self.splitting_problem()).or_else(|| self.exchange_problem())
+        } else if let Some(problem) = (self.grouping_problem())
+            .or_else(|| self.splitting_problem())
+            .or_else(|| self.exchange_problem())
+            .or_else(|| self.columns_problem())
         {
             problem
         } else if self.num_ranks() > MAX_RANKS {
@@ -197,7 +172,7 @@ impl TrainConfig {
     /// What is wrong with the groups of ranks, if anything.
     fn grouping_problem(&self) -> Option<String> {
         let (groups, ranks) = (self.groups, self.num_ranks());
-        if groups > 1 && self.parallelism != Parallelism::Split {
+        if groups > 1 && !self.parallelism.splits() {
             Some(format!("--groups {groups} is for --parallelism split: under {} leave it out", self.parallelism))
         } else if groups == 0 || !ranks.is_multiple_of(groups) {
             Some(format!(
@@ -211,7 +186,7 @@ impl TrainConfig {
     /// What is wrong with the number of layers that are split, if anything.
     fn splitting_problem(&self) -> Option<String> {
         let (split_layers, layers) = (self.split_layers?, self.fanouts.len());
-        if self.parallelism != Parallelism::Split {
+        if !self.parallelism.splits() {
             let parallelism = self.parallelism;
             Some(format!("--split-layers {split_layers} is for --parallelism split: under {parallelism} leave it out"))
         } else if split_layers > layers {
@@ -247,7 +222,7 @@ impl TrainConfig {
     pub fn effective(&self) -> Self {
         Self {
             ranks: Some(self.num_ranks()),
-            split_layers: (self.parallelism == Parallelism::Split).then(|| self.split_layers()),
+            split_layers: self.parallelism.splits().then(|| self.split_layers()),
             optimizer: self.optimizer.effective(),
             schedule: self.schedule.effective(self.epochs),
             ..self.clone()

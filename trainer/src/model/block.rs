@@ -57,21 +57,37 @@ impl Block {
         below: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
+        let own = || -> Result<Option<Tensor>> {
+            let own = || mixed.first(edges.edges.num_targets());
+            Ok(match (&self.residual, below) {
+                (Residual::Identity, _) => Some(own()?),
+                (Residual::Projection(weight), _) => {
+                    Some(linear(edges.place(), &own()?, weight, None, Finish::default())?)
+                }
+                (Residual::Sums, Some(below)) => Some(below.shallow_clone()),
+                _ => None,
+            })
+        };
+        self.surround(edges.place(), finish, |finish| self.layer.forward(edges, mixed, finish), own)
+    }
+
+    /// [`Block::body`] of what the `layer` returns with the finish that it is given, and of what the `residual` adds.
+    pub fn surround(
+        &self,
+        place: &Place,
+        finish: Finish,
+        layer: impl FnOnce(Finish) -> Result<Tensor>,
+        residual: impl FnOnce() -> Result<Option<Tensor>>,
+    ) -> Result<Tensor> {
         let plain = matches!(self.residual, Residual::None) && matches!(self.norm, Norm::None);
         if plain && !self.tail {
-            return self.layer.forward(edges, mixed, finish);
+            return layer(finish);
         }
-        let sums = self.layer.forward(edges, mixed, Finish::default())?;
-        let own = || mixed.first(edges.edges.num_targets());
-        let sums = match (&self.residual, below) {
-            (Residual::Identity, _) => sums.f_add(&own()?)?,
-            (Residual::Projection(weight), _) => {
-                sums.f_add(&linear(edges.place(), &own()?, weight, None, Finish::default())?)?
-            }
-            (Residual::Sums, Some(below)) => sums.f_add(below)?,
-            _ => sums,
-        };
-        if self.tail { Ok(sums) } else { self.norm.apply(edges.place(), &sums, None, finish) }
+        let mut sums = layer(Finish::default())?;
+        if let Some(residual) = residual()? {
+            sums = sums.f_add(&residual)?;
+        }
+        if self.tail { Ok(sums) } else { self.norm.apply(place, &sums, None, finish) }
     }
 
     /// The rows that `sums`, which are at `place`, become. Batch norm takes `moments`, or those it has kept.

@@ -2,12 +2,15 @@
 //! z = W h; score(u → v) = LeakyReLU₀.₂(a_source · z(u) + a_target · z(v)) for each head; h'(v) = Σ softmax(score) z(u) + b.
 //! The heads' results are concatenated. In training, dropout may take some of the shares (section 3.3).
 
+use std::ops::Range;
+
 use tch::Tensor;
 
+use super::columns::rows_of;
 use super::parameters::Named;
-use super::{Layer, LayerEdges};
+use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Activation, Finish, Rows, attention, linear};
+use crate::operator::{Activation, Edges, Finish, Rows, attention, linear};
 
 /// One graph-attention layer.
 pub struct Gat {
@@ -38,8 +41,7 @@ impl Gat {
 impl Layer for Gat {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let z = linear(edges.place(), &mixed.held()?, &self.weight, None, Finish::rounding(edges.place()))?;
-        let dropout = edges.attention_dropout(self.attention_dropout);
-        attention(&edges.edges, &z, &self.attention_source, &self.attention_target, &self.bias, dropout, finish)
+        self.complete(edges, &[z], finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -48,5 +50,25 @@ impl Layer for Gat {
 
     fn activation(&self) -> Activation {
         Activation::Elu
+    }
+
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        Some(self)
+    }
+}
+
+impl ByColumns for Gat {
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_sources(), self.out]]
+    }
+
+    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let weight = rows_of(&self.weight, &columns)?;
+        Ok(vec![linear(edges.place(), &mixed.held()?, &weight, None, Finish::default())?])
+    }
+
+    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+        let dropout = edges.attention_dropout(self.attention_dropout);
+        attention(&edges.edges, &sums[0], &self.attention_source, &self.attention_target, &self.bias, dropout, finish)
     }
 }

@@ -2,12 +2,15 @@
 //! in-neighbours: l = W_source h + b_source, r = W_target h + b_target; score(u → v) = a · LeakyReLU₀.₂(l(u) + r(v)) for each head;
 //! h'(v) = Σ softmax(score) l(u) + b. The heads' results are concatenated. In training, dropout may take some of the shares.
 
+use std::ops::Range;
+
 use tch::Tensor;
 
+use super::columns::rows_of;
 use super::parameters::Named;
-use super::{Layer, LayerEdges};
+use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Activation, Finish, Rows, dynamic_attention, linear};
+use crate::operator::{Activation, Edges, Finish, Rows, biased, dynamic_attention, linear};
 
 /// One layer of dynamic attention.
 pub struct GatV2 {
@@ -38,6 +41,14 @@ impl GatV2 {
     }
 }
 
+impl GatV2 {
+    /// Attention over the projections of sources and targets.
+    fn attended(&self, edges: &LayerEdges<'_>, [sources, targets]: [&Tensor; 2], finish: Finish) -> Result<Tensor> {
+        let dropout = edges.attention_dropout(self.attention_dropout);
+        dynamic_attention(&edges.edges, sources, targets, &self.attention, &self.bias, dropout, finish)
+    }
+}
+
 impl Layer for GatV2 {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
         let mixed = mixed.held()?;
@@ -45,8 +56,7 @@ impl Layer for GatV2 {
         let rounded = || Finish::rounding(edges.place());
         let sources = linear(edges.place(), &mixed, &self.weight_source, Some(&self.bias_source), rounded())?;
         let targets = linear(edges.place(), &own, &self.weight_target, Some(&self.bias_target), rounded())?;
-        let dropout = edges.attention_dropout(self.attention_dropout);
-        dynamic_attention(&edges.edges, &sources, &targets, &self.attention, &self.bias, dropout, finish)
+        self.attended(edges, [&sources, &targets], finish)
     }
 
     fn out_dim(&self) -> usize {
@@ -55,5 +65,30 @@ impl Layer for GatV2 {
 
     fn activation(&self) -> Activation {
         Activation::Elu
+    }
+
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        Some(self)
+    }
+}
+
+impl ByColumns for GatV2 {
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_sources(), self.out], [edges.num_targets(), self.out]]
+    }
+
+    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let mixed = mixed.held()?;
+        let own = mixed.f_narrow(0, 0, edges.edges.num_targets() as i64)?;
+        let product =
+            |rows: &Tensor, weight| linear(edges.place(), rows, &rows_of(weight, &columns)?, None, Finish::default());
+        Ok(vec![product(&mixed, &self.weight_source)?, product(&own, &self.weight_target)?])
+    }
+
+    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+        let rounded = || Finish::rounding(edges.place());
+        let sources = biased(edges.place(), &sums[0], Some(&self.bias_source), rounded())?;
+        let targets = biased(edges.place(), &sums[1], Some(&self.bias_target), rounded())?;
+        self.attended(edges, [&sources, &targets], finish)
     }
 }

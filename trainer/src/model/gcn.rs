@@ -8,14 +8,17 @@
 //! S-GCN (Wu et al., ICML 2019, "SGC") is a stack of these without activations, of which one alone has W and the last
 //! alone b: Â^k X W + b.
 
+use std::ops::Range;
+
 use gsplit_kernels::Reduce;
 use tch::Tensor;
 
+use super::columns::{in_place, rows_of};
 use super::order::{Order, cheaper};
 use super::parameters::Named;
-use super::{Layer, LayerEdges};
+use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, aggregate, aggregate_for_product, biased, linear};
+use crate::operator::{Edges, Finish, Rows, aggregate, aggregate_for_product, biased, linear};
 
 /// One graph convolution; without a weight, propagation alone.
 pub struct Gcn {
@@ -40,26 +43,61 @@ impl Gcn {
     }
 }
 
-impl Layer for Gcn {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+impl Gcn {
+    /// Â h W + b, with the given W and b in place of the layer's.
+    fn convolved(
+        &self,
+        edges: &LayerEdges<'_>,
+        mixed: Rows<'_>,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        finish: Finish,
+    ) -> Result<Tensor> {
         let (edges, weights) = edges.symmetric()?;
         let propagated = |rows: Rows<'_>| aggregate(&edges, Reduce::Sum, rows, Some(&weights), false);
-        let Some(weight) = &self.weight else {
-            return biased(edges.place(), &propagated(mixed)?, self.bias.as_ref(), finish);
+        let Some(weight) = weight else {
+            return biased(edges.place(), &propagated(mixed)?, bias, finish);
         };
         match cheaper(&edges, mixed, self.out, false)? {
             Order::AggregateFirst => {
                 let rows = aggregate_for_product(&edges, Reduce::Sum, mixed, Some(&weights), false)?;
-                linear(edges.place(), &rows, weight, self.bias.as_ref(), finish)
+                linear(edges.place(), &rows, weight, bias, finish)
             }
             Order::TransformFirst => {
                 let rows = linear(edges.place(), &mixed.held()?, weight, None, Finish::rounding(edges.place()))?;
-                biased(edges.place(), &propagated(Rows::Hidden(&rows))?, self.bias.as_ref(), finish)
+                biased(edges.place(), &propagated(Rows::Hidden(&rows))?, bias, finish)
             }
         }
+    }
+}
+
+impl Layer for Gcn {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.convolved(edges, mixed, self.weight.as_ref(), self.bias.as_ref(), finish)
     }
 
     fn out_dim(&self) -> usize {
         self.out
+    }
+
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        Some(self)
+    }
+}
+
+impl ByColumns for Gcn {
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_targets(), self.out]]
+    }
+
+    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let weight = self.weight.as_ref().map(|weight| rows_of(weight, &columns)).transpose()?;
+        let part = self.convolved(edges, mixed, weight.as_ref(), None, Finish::default())?;
+        // Without a weight, columns stay columns.
+        Ok(vec![if weight.is_some() { part } else { in_place(&part, &columns, self.out)? }])
+    }
+
+    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+        biased(edges.place(), &sums[0], self.bias.as_ref(), finish)
     }
 }

@@ -4,14 +4,17 @@
 //! The sum over all in-edges is estimated from the sampled ones (see [`LayerEdges`]). The MLP's first product
 //! is linear, so it comes before or after the sum, whichever is cheaper.
 
+use std::ops::Range;
+
 use gsplit_kernels::Activation;
 use tch::Tensor;
 
+use super::columns::rows_of;
 use super::order::{Order, cheaper};
 use super::parameters::Named;
-use super::{Layer, LayerEdges};
+use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, aggregate, biased, linear};
+use crate::operator::{Edges, Finish, Rows, aggregate, biased, linear};
 
 /// One GIN layer.
 pub struct Gin {
@@ -46,23 +49,58 @@ impl Gin {
     }
 }
 
+impl Gin {
+    /// The combined rows times `weight_1`, with `bias`.
+    fn first_product(
+        &self,
+        edges: &LayerEdges<'_>,
+        mixed: Rows<'_>,
+        weight_1: &Tensor,
+        bias: Option<&Tensor>,
+        finish: Finish,
+    ) -> Result<Tensor> {
+        match cheaper(&edges.edges, mixed, self.out, false)? {
+            Order::AggregateFirst => linear(edges.place(), &self.combined(edges, mixed)?, weight_1, bias, finish),
+            Order::TransformFirst => {
+                let rows = linear(edges.place(), &mixed.held()?, weight_1, None, Finish::rounding(edges.place()))?;
+                biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, bias, finish)
+            }
+        }
+    }
+}
+
+/// ReLU, between the products.
+fn relu(edges: &LayerEdges<'_>) -> Finish {
+    Finish { activation: Activation::Relu, ..Finish::rounding(edges.place()) }
+}
+
 impl Layer for Gin {
     fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
-        let relu = Finish { activation: Activation::Relu, ..Finish::rounding(edges.place()) };
-        let hidden = match cheaper(&edges.edges, mixed, self.out, false)? {
-            Order::AggregateFirst => {
-                linear(edges.place(), &self.combined(edges, mixed)?, &self.weight_1, Some(&self.bias_1), relu)?
-            }
-            Order::TransformFirst => {
-                let rows =
-                    linear(edges.place(), &mixed.held()?, &self.weight_1, None, Finish::rounding(edges.place()))?;
-                biased(edges.place(), &self.combined(edges, Rows::Hidden(&rows))?, Some(&self.bias_1), relu)?
-            }
-        };
+        let hidden = self.first_product(edges, mixed, &self.weight_1, Some(&self.bias_1), relu(edges))?;
         linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 
     fn out_dim(&self) -> usize {
         self.out
+    }
+
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        Some(self)
+    }
+}
+
+impl ByColumns for Gin {
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_targets(), self.out]]
+    }
+
+    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let weight = rows_of(&self.weight_1, &columns)?;
+        Ok(vec![self.first_product(edges, mixed, &weight, None, Finish::default())?])
+    }
+
+    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+        let hidden = biased(edges.place(), &sums[0], Some(&self.bias_1), relu(edges))?;
+        linear(edges.place(), &hidden, &self.weight_2, Some(&self.bias_2), finish)
     }
 }

@@ -23,6 +23,9 @@ pub struct Input {
 }
 
 impl Input {
+    /// Rows stay as they are stored.
+    pub const PLAIN: Self = Self { normalise: FeatureNorm::None, dropout: None };
+
     /// For a model that is not trained.
     pub fn new(config: &ModelConfig) -> Self {
         Self { normalise: config.normalise_features, dropout: None }

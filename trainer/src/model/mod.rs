@@ -38,6 +38,7 @@
 
 mod block;
 mod build;
+mod columns;
 mod edges;
 mod gat;
 mod gatv2;
@@ -67,6 +68,7 @@ use crate::operator::Place;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
 use block::{Block, Residual};
 pub use build::check_size;
+pub use columns::ByColumns;
 pub use edges::LayerEdges;
 use head::Head;
 pub use input::Input;
@@ -90,6 +92,11 @@ pub trait Layer: Send {
     /// What follows a hidden layer of this kind.
     fn activation(&self) -> Activation {
         Activation::Relu
+    }
+
+    /// The same layer by columns of the rows that it reads, if its first step is linear in them: for `--parallelism push-pull`.
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        None
     }
 }
 
@@ -235,13 +242,25 @@ impl Model {
         frontier: impl Into<Frontier>,
         dropout: Option<DropoutKey>,
     ) -> Result<Tensor> {
-        let frontier = frontier.into();
-        if frontier.vertices.is_empty() {
-            return self.rounded(index, !self.has_tail(index), self.no_rows(index));
-        }
+        let mixed = mixed.into();
         let trained = dropout.map(|dropout| edges.trained_at(dropout.step, index));
         let edges = trained.as_ref().unwrap_or(edges);
-        let rows = self.blocks[index].body(edges, mixed.into(), below, self.finish(index, frontier, dropout))?;
+        let body = |finish| self.blocks[index].body(edges, mixed, below, finish);
+        self.body_of(index, frontier.into(), dropout, body)
+    }
+
+    /// What `body` makes of layer `index`; nothing of an empty frontier.
+    fn body_of(
+        &self,
+        index: usize,
+        frontier: Frontier,
+        dropout: Option<DropoutKey>,
+        body: impl FnOnce(Finish) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        let rows = match frontier.vertices.is_empty() {
+            true => self.no_rows(index),
+            false => body(self.finish(index, frontier, dropout))?,
+        };
         self.rounded(index, !self.has_tail(index), rows)
     }
 

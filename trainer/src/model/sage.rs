@@ -4,13 +4,16 @@
 //! The mean is linear, so W_neigh may come before or after it, whichever is cheaper. After it, own row and mean stand side
 //! by side and both products are one.
 
+use std::ops::Range;
+
 use tch::Tensor;
 
+use super::columns::rows_of;
 use super::order::{Order, cheaper};
 use super::parameters::Named;
-use super::{Layer, LayerEdges};
+use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Finish, Rows, aggregate, aggregate_for_product, finished, linear};
+use crate::operator::{Edges, Finish, Rows, aggregate, aggregate_for_product, biased, finished, linear};
 
 /// One GraphSAGE-mean layer.
 pub struct Sage {
@@ -32,28 +35,60 @@ impl Sage {
     }
 }
 
-impl Layer for Sage {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+impl Sage {
+    /// The two products, with the given weights in place of the layer's.
+    fn products(
+        &self,
+        edges: &LayerEdges<'_>,
+        mixed: Rows<'_>,
+        [weight_self, weight_neigh]: [&Tensor; 2],
+        bias: Option<&Tensor>,
+        finish: Finish,
+    ) -> Result<Tensor> {
         let (reduce, weights) = edges.mean()?;
         let (edges, weights) = (&edges.edges, weights.as_ref());
         match cheaper(edges, mixed, self.out, true)? {
             Order::AggregateFirst => {
                 let beside = aggregate_for_product(edges, reduce, mixed, weights, true)?;
-                let weight = Tensor::f_cat(&[&self.weight_self, &self.weight_neigh], 0)?;
-                linear(edges.place(), &beside, &weight, Some(&self.bias), finish)
+                let weight = Tensor::f_cat(&[weight_self, weight_neigh], 0)?;
+                linear(edges.place(), &beside, &weight, bias, finish)
             }
             Order::TransformFirst => {
                 let mixed = mixed.held()?;
                 let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
-                let own = linear(edges.place(), &own, &self.weight_self, Some(&self.bias), Finish::default())?;
-                let rounded = Finish::rounding(edges.place());
-                let neighbours = linear(edges.place(), &mixed, &self.weight_neigh, None, rounded)?;
+                let own = linear(edges.place(), &own, weight_self, bias, Finish::default())?;
+                let neighbours = linear(edges.place(), &mixed, weight_neigh, None, Finish::rounding(edges.place()))?;
                 finished(edges.place(), &own.f_add(&aggregate(edges, reduce, &neighbours, weights, false)?)?, finish)
             }
         }
     }
+}
+
+impl Layer for Sage {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.products(edges, mixed, [&self.weight_self, &self.weight_neigh], Some(&self.bias), finish)
+    }
 
     fn out_dim(&self) -> usize {
         self.out
+    }
+
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        Some(self)
+    }
+}
+
+impl ByColumns for Sage {
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_targets(), self.out]]
+    }
+
+    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let weights = [rows_of(&self.weight_self, &columns)?, rows_of(&self.weight_neigh, &columns)?];
+        Ok(vec![self.products(edges, mixed, weights.each_ref(), None, Finish::default())?])
+    }
+
+    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+        biased(edges.place(), &sums[0], Some(&self.bias), finish)
     }
 }

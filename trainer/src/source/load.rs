@@ -68,7 +68,12 @@ impl InputRows {
     }
 }
 
-impl Loaded<'_> {
+impl<'a> Loaded<'a> {
+    /// `sampled` without its input rows, which stay in `features`.
+    pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
+        Self { sampled, input_rows: InputRows::Stored, hits: None, features }
+    }
+
     /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
     /// on the host.
     pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {
@@ -113,13 +118,13 @@ pub fn load<'a>(
                 }
             }
         };
-        return Ok(Loaded { sampled, input_rows, hits: None, features });
+        return Ok(Loaded { input_rows, ..Loaded::unread(sampled, features) });
     };
     let sampling = sampled.there.as_ref().map(|there| &there.gpu);
     let gpu = sampling.unwrap_or(computing);
     let input_rows = gathered(source, gpu, &sampled.input, input, ahead && sampling.is_some())?;
     let hits = source.hits(gpu, sampled.input.on_gpu(gpu)?)?;
-    Ok(Loaded { sampled, input_rows, hits, features })
+    Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })
 }
 
 /// What `input` makes of the rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.

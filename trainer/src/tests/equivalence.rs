@@ -22,10 +22,12 @@ use crate::operator::Place;
 use crate::operator::to_rows;
 use crate::optimizer::Optimizer;
 use crate::pass::forward;
+use crate::pipeline::prepare;
 use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::source::load;
 use crate::step::train_step;
+use crate::strategy::columns_of;
 use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology};
 
@@ -40,13 +42,14 @@ pub fn loss_and_gradient(
     let step = Step { seed: config.seed, epoch: 1, step: 0 };
     let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
     let mut optimizer = Optimizer::new(model.parameters(), config, 1).unwrap();
-    let (seeds, targets) = job.batch(batch, step, comm.group).unwrap();
     let mut sampler = topology.sampler(job, place, comm.all.rank()).unwrap();
-    let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm.group).unwrap();
-    let source = FeatureSource::new(&job.features, place);
-    let loaded = load(&source, sampled, &Input::training(&config.model, step), false, comm.group).unwrap();
-    let dropout = DropoutKey { probability: config.model.dropout, step };
-    let report = train_step(&model, &mut optimizer, loaded, job.graph, &targets, dropout, comm).unwrap();
+    let slice = match config.parallelism.slices_columns() {
+        true => job.features.columns(columns_of(job.features.dim(), comm.group.rank(), comm.group.size())),
+        false => job.features.clone(),
+    };
+    let source = FeatureSource::new(&slice, place);
+    let prepared = prepare((job, &source), &mut sampler, step, batch, comm.group).unwrap();
+    let report = train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comm).unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let gradient = to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
@@ -151,6 +154,12 @@ fn loss_and_gradients_are_equal(
         };
         for &ranks in ranks {
             compare(&with(Parallelism::Data, ranks), &format!("data on {ranks} ranks"));
+            let by_columns = with(Parallelism::PushPull, ranks);
+            if by_columns.check().is_ok() {
+                compare(&by_columns, &format!("push-pull on {ranks} ranks"));
+                let again = changed(&by_columns, |config| config.model.checkpoint_activations = true);
+                compare(&again, &format!("push-pull on {ranks} ranks with checkpointing"));
+            }
             for &cut in cuts {
                 let partition = Some(store_partition(dataset, cut, ranks));
                 let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
@@ -224,7 +233,8 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             let source = FeatureSource::new(&job.features, &Place::host());
             let loaded = load(&source, sampled, &input, false, &Solo).unwrap();
             let solo: &dyn Communicator = &Solo;
-            let pass = forward(&model, loaded, job.graph, dropout, solo.into(), &mut StepReport::default()).unwrap();
+            let pass =
+                forward(&model, loaded, None, job.graph, dropout, solo.into(), &mut StepReport::default()).unwrap();
             to_rows(pass.logits()).unwrap()
         };
         // Running statistics that are not the initial ones.

@@ -7,16 +7,14 @@ use gsplit_kernels::schedule::Step;
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
-use crate::batch::sample;
 use crate::cache::Caches;
 use crate::config::{FeatureNorm, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
-use crate::model::Input;
-use crate::model::{DropoutKey, Model};
+use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::Optimizer;
 use crate::options::TopologyPlace;
-use crate::source::load;
+use crate::pipeline::prepare;
 use crate::source::{FeatureSource, Pinned};
 use crate::step::train_step;
 use crate::topology::{Copied, DeviceRoom, Topology};
@@ -61,11 +59,9 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
         for step in 0..=WARM_UP {
             let before = gpu.counts();
             let step = Step { seed: config.seed, epoch: 1, step };
-            let (seeds, targets) = job.batch(&job.train[..60], step, comm).unwrap();
-            let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, comm).unwrap();
-            let batch = load(&source, sampled, &Input::training(&config.model, step), false, comm).unwrap();
-            let dropout = DropoutKey { probability: config.model.dropout, step };
-            let report = train_step(&model, &mut optimizer, batch, job.graph, &targets, dropout, comm.into()).unwrap();
+            let prepared = prepare((&job, &source), &mut sampler, step, &job.train[..60], comm).unwrap();
+            let how = (job.graph, config.model.dropout);
+            let report = train_step((&model, &mut optimizer), prepared, how, comm.into()).unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
             let after = gpu.counts();
             counts = GpuCounts {

@@ -1,0 +1,72 @@
+//! One mini-batch on one rank: forward, loss, backward, update.
+//!
+//! Forward and backward, with the exchanges between layers: `pass.rs`.
+
+mod numbers;
+
+use std::time::Instant;
+
+use gsplit_kernels::{Graph, SentByRoute};
+
+use crate::Result;
+use crate::comms::Ranks;
+use crate::model::{DropoutKey, Model};
+use crate::optimizer::Optimizer;
+use crate::pass::{backward, forward};
+use crate::pipeline::Prepared;
+use crate::report::StepReport;
+use crate::traffic::Phase;
+
+/// Runs the mini-batch and updates the parameters. Collective.
+pub fn train_step(
+    (model, optimizer): (&Model, &mut Optimizer),
+    prepared: Prepared<'_>,
+    (graph, dropout): (Graph<'_>, f64),
+    comm: Ranks<'_>,
+) -> Result<StepReport> {
+    let (started, waited) = (Instant::now(), comm.waited());
+    let Prepared { step, targets, mut batch, push_pull, sent, sample_s, load_s, .. } = prepared;
+    let mut report =
+        StepReport { work: numbers::counted(&batch.sampled, model, batch.features.dim()), ..StepReport::default() };
+    report.work.sent = sent;
+    let mut meter = Meter { comm, before: comm.sent() };
+    let (hits, dropout) = (batch.hits.take(), DropoutKey { probability: dropout, step });
+
+    let pass = forward(model, batch, push_pull, graph, Some(dropout), comm, &mut report)?;
+    meter.end(Phase::Forward, &mut report);
+    let scaled = (dropout, optimizer.loss_scale());
+    let loss = targets.loss(model, pass.logits(), pass.seeds().on_host()?, scaled, comm.group)?;
+    meter.end(Phase::Loss, &mut report);
+    backward(pass, loss.gradient, comm, &mut report)?;
+    meter.end(Phase::Backward, &mut report);
+    let reducing = Instant::now();
+    let update = optimizer.update(model.parameters(), comm.all)?;
+    report.timings.exchange_s += reducing.elapsed().as_secs_f64();
+    meter.end(Phase::Update, &mut report);
+
+    (report.counted, report.learning_rate) = (loss.counted, update.learning_rate);
+    numbers::read(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), &mut report)?;
+    report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
+    if update.skipped {
+        // A loss that is not finite either would spoil the mean.
+        (report.loss, report.gradient_norm, report.skipped) = (0.0, 0.0, 1);
+    }
+    (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
+    report.timings.wait_s = (comm.waited() - waited).as_secs_f64();
+    report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
+    Ok(report)
+}
+
+/// Counts what is sent by phase.
+struct Meter<'a> {
+    comm: Ranks<'a>,
+    before: SentByRoute,
+}
+
+impl Meter<'_> {
+    /// What was sent since the last phase was for `phase`.
+    fn end(&mut self, phase: Phase, report: &mut StepReport) {
+        let now = self.comm.sent();
+        report.work.sent.add(phase, std::mem::replace(&mut self.before, now), now);
+    }
+}
