@@ -5,7 +5,8 @@
 //! choices alone. Micro-batches are shares of the same global mini-batches, and a vertex draws the same neighbours in each of
 //! them; DGL and Quiver let each draw its own, and load and compute somewhat more.
 //!
-//! Why not P3*: it is push-pull parallelism, which gsplit does not have yet.
+//! A preset of `train` fills in its paper's settings too, where these are not gsplit's defaults, which are GSplit's. A table has one
+//! setting for all its rows.
 
 use clap::ValueEnum;
 use gsplit_partition::{Load, Method, Order, PartitionOptions, Weights};
@@ -18,6 +19,9 @@ pub enum System {
     Dgl,
     /// Data parallelism, the hottest rows once over all GPUs, read by peers
     Quiver,
+    /// Push-pull parallelism: the bottom layer by columns of the features, which do not move; three mini-batches in flight
+    #[value(name = "p3")]
+    P3,
     /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
     /// owners; parts that balance in-edges and targets
     Intel,
@@ -46,16 +50,23 @@ pub struct Choices {
     map: Option<(Method, Option<Weights>)>,
     /// Where feature rows lie beside the host's memory, with GPUs.
     rows: RowPlacement,
+    /// The paper's settings, by option.
+    settings: &'static [(&'static str, &'static str)],
 }
+
+/// P3's evaluation (section 5.1), GraphSAGE; and its pipeline (section 3.3).
+const P3: &[(&str, &str)] =
+    &[("layers", "2"), ("fanouts", "25,10"), ("hidden", "32"), ("batch-size", "1000"), ("staleness", "3")];
 
 impl System {
     /// Its row.
     pub fn choices(self) -> Choices {
-        use Parallelism::{Data, Owned, Split};
+        use Parallelism::{Data, Owned, PushPull, Split};
         let multilevel = |weights| Some((Method::Multilevel, Some(weights)));
         let (parallelism, split_layers, map, rows) = match self {
             Self::Dgl => (Data, None, None, RowPlacement::Host),
             Self::Quiver => (Data, None, None, RowPlacement::Peer),
+            Self::P3 => (PushPull, None, None, RowPlacement::Host),
             Self::Intel => (Split, Some(1), multilevel(Weights::Degree), RowPlacement::Partitioned),
             Self::Owned => (Owned, None, multilevel(Weights::Presampled), RowPlacement::Replicated),
             Self::Rand => (Split, None, Some((Method::Random, None)), RowPlacement::Partitioned),
@@ -63,7 +74,8 @@ impl System {
             Self::Node => (Split, None, multilevel(Weights::Vertex), RowPlacement::Partitioned),
             Self::Gsplit => (Split, None, multilevel(Weights::Presampled), RowPlacement::Partitioned),
         };
-        Choices { parallelism, split_layers, map, rows }
+        let settings = if self == Self::P3 { P3 } else { &[] };
+        Choices { parallelism, split_layers, map, rows, settings }
     }
 
     /// Who computes what, shortly.
@@ -77,6 +89,7 @@ impl System {
         match self {
             Self::Dgl => "DGL",
             Self::Quiver => "Quiver",
+            Self::P3 => "P3",
             Self::Intel => "Intel",
             Self::Owned => "Owned",
             Self::Rand => "Rand",
@@ -97,6 +110,7 @@ impl System {
             (Self::Quiver, Device::Cpu) => {
                 Some("it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)")
             }
+            (Self::P3, Device::Cuda) => Some("its columns are computed on CPUs alone (--device cpu)"),
             _ => None,
         }
     }
@@ -132,6 +146,7 @@ impl System {
         ]
         .into_iter()
         .flatten()
+        .chain(choices.settings.iter().map(|&(name, value)| (name, value.to_string())))
         .collect()
     }
 }
@@ -150,7 +165,7 @@ mod tests {
         assert_eq!([System::Intel, System::Owned].map(key), [1, 3].map(|at| Some(expected[at].clone())));
         for system in System::value_variants() {
             assert!(system.map(4, 0).is_none_or(|options| options.check().is_ok()));
-            assert_eq!(system.map(4, 0).is_none(), system.choices().parallelism == Parallelism::Data);
+            assert_eq!(system.map(4, 0).is_some(), system.choices().parallelism.needs_map());
         }
     }
 }

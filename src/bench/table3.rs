@@ -34,8 +34,8 @@ use gsplit::ui::{Ui, stop_gently, usage};
 /// random map and maps by --weights degree, vertex and presampled, and each part's hottest rows on its GPU (--placement
 /// partitioned). Beside the paper's stand Intel's hybrid partitioning, which fetches feature rows alone (--split-layers 1), and
 /// Owned, which exchanges nothing. Samples are the same for all.
-/// P3* is left out: gsplit has no push-pull parallelism yet. On CPUs nothing is cached, and Quiver is left out; DGL's rows are
-/// read where they are stored, within FB.
+/// P3 computes the bottom layer by columns of the features, on CPUs alone; it updates at once here, as the others do. On CPUs
+/// nothing is cached, and Quiver is left out; DGL's rows are read where they are stored, within FB.
 ///
 /// The presample and the maps are stored in the dataset, and found there the next time.
 #[derive(clap::Args)]

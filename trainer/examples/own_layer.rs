@@ -9,12 +9,13 @@
 // It talks to whoever runs it.
 #![allow(clippy::print_stdout)]
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches};
 use gsplit_store::{Dataset, NoProgress};
-use gsplit_trainer::model::{Layer, LayerEdges, LayerShape, Named, OwnLayer};
-use gsplit_trainer::operator::{Finish, Reduce, Rows, aggregate, linear};
+use gsplit_trainer::model::{ByColumns, Layer, LayerEdges, LayerShape, Named, OwnLayer};
+use gsplit_trainer::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
 use gsplit_trainer::{
     EpochReport, Error, InferConfig, InferSummary, Result, RunOptions, Summary, TrainConfig, infer, train,
 };
@@ -39,19 +40,52 @@ impl Diffusion {
     }
 }
 
-impl Layer for Diffusion {
-    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+impl Diffusion {
+    /// The moved rows times `weight`, with `bias`.
+    fn product(
+        &self,
+        edges: &LayerEdges<'_>,
+        mixed: Rows<'_>,
+        (weight, bias): (&Tensor, Option<&Tensor>),
+        finish: Finish,
+    ) -> Result<Tensor> {
         let (_, width) = mixed.shape()?;
         // Each target's own row and the mean of its neighbours' beside it, in one pass over the edges; then plain tch.
         let beside = aggregate(&edges.edges, Reduce::Mean, mixed, None, true)?;
         let part = |start: usize| beside.f_narrow(1, start as i64, width as i64);
         let (own, mean) = (part(0)?, part(width)?);
         let moved = (mean - &own) * &self.rate + own;
-        linear(edges.place(), &moved, &self.weight, Some(&self.bias), finish)
+        linear(edges.place(), &moved, weight, bias, finish)
+    }
+}
+
+impl Layer for Diffusion {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> Result<Tensor> {
+        self.product(edges, mixed, (&self.weight, Some(&self.bias)), finish)
     }
 
     fn out_dim(&self) -> usize {
         self.out
+    }
+
+    fn by_columns(&self) -> Option<&dyn ByColumns> {
+        Some(self)
+    }
+}
+
+/// All but the bias is linear in the rows: what `--parallelism push-pull` needs to know.
+impl ByColumns for Diffusion {
+    fn shapes(&self, edges: &Edges) -> Vec<[usize; 2]> {
+        vec![[edges.num_targets(), self.out]]
+    }
+
+    fn partial(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, columns: Range<usize>) -> Result<Vec<Tensor>> {
+        let weight = self.weight.f_narrow(0, columns.start as i64, columns.len() as i64)?;
+        Ok(vec![self.product(edges, mixed, (&weight, None), Finish::default())?])
+    }
+
+    fn complete(&self, edges: &LayerEdges<'_>, sums: &[Tensor], finish: Finish) -> Result<Tensor> {
+        biased(edges.place(), &sums[0], Some(&self.bias), finish)
     }
 }
 

@@ -45,5 +45,6 @@ pub fn train_epoch(
         }
         Ok(())
     })?;
+    optimizer.catch_up(model.parameters())?;
     Ok(sums)
 }

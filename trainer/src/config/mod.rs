@@ -151,6 +151,11 @@ impl TrainConfig {
             .or_else(|| self.columns_problem())
         {
             problem
+        } else if self.optimizer.staleness > 0 && self.device == Device::Cuda {
+            format!(
+                "--staleness {}: GPUs update at once: leave it out, or choose --device cpu",
+                self.optimizer.staleness
+            )
         } else if self.num_ranks() > MAX_RANKS {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
         } else if self.batch_size == 0 || self.batch_size > u32::MAX as usize {

@@ -46,7 +46,15 @@ pub struct OptimizerConfig {
     /// What adam and adamw add to the denominator [default: 1e-8]
     #[arg(long)]
     pub epsilon: Option<f64>,
+    /// Update with the gradient of the mini-batch this many before: w(t+1) = w(t) - lr * gradient(w(t - N)), as P3's pipeline of N
+    /// mini-batches in flight does; an epoch ends when all are in. On the CPU
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[serde(default)]
+    pub staleness: usize,
 }
+
+/// Gradients that wait take the memory of the parameters each: more than this is a mistake.
+const MAX_STALENESS: usize = 64;
 
 impl Default for OptimizerConfig {
     fn default() -> Self {
@@ -60,6 +68,7 @@ impl Default for OptimizerConfig {
             beta1: None,
             beta2: None,
             epsilon: None,
+            staleness: 0,
         }
     }
 }
@@ -77,6 +86,9 @@ impl OptimizerConfig {
         ];
         if let Some((name, _, owner)) = foreign.iter().find(|(_, given, _)| *given) {
             return Some(format!("--{name} is for --optimizer {owner}: leave it out, or choose that optimizer"));
+        }
+        if self.staleness > MAX_STALENESS {
+            return Some(format!("--staleness {}: expected at most {MAX_STALENESS}", self.staleness));
         }
         let positive = |value: f64| value > 0.0 && value.is_finite();
         let (positive_number, at_least_0, share) = ("a positive number", "a number from 0", "at least 0 and below 1");

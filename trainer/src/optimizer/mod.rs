@@ -5,6 +5,13 @@
 //! same names; they are written with tensor operations, because `tch` cannot save the state of its own, and on a GPU as one kernel
 //! (`device.rs`), for which the host does not wait. Every rank makes
 //! the same update from the same bits, and no number depends on how many threads there are.
+//!
+//! With a staleness of d an update takes the gradient of the mini-batch d before: w(t+1) = w(t) − α ∇f(w(t−d)), as a pipeline of d
+//! mini-batches in flight has it (P3, OSDI 2021, section 3.3). A mini-batch goes forwards and backwards by the same weights, so no
+//! weights need be stashed: gradients wait instead. The first d updates of an epoch wait for theirs, and the epoch ends with those
+//! that are still due ([`Optimizer::catch_up`]): what is evaluated and kept has learnt from every mini-batch.
+
+use std::collections::VecDeque;
 
 use gsplit_kernels::{Communicator, DeviceBuffer, device_all_reduce_sum};
 use tch::{Kind, TchError, Tensor};
@@ -34,8 +41,10 @@ pub struct Optimizer {
     /// f32, one value for each parameter value in the parameters' order: `first_moment` and `second_moment` of Adam and
     /// AdamW, the `momentum` of SGD, none without it.
     state: Vec<(&'static str, Tensor)>,
-    /// Mini-batches seen: updates made, and those that [`Optimizer::scaling`] left out.
+    /// Updates made, and those that [`Optimizer::scaling`] left out: after [`Optimizer::catch_up`], the mini-batches seen.
     pub steps: u64,
+    /// Gradients of all ranks whose updates are due, the oldest first.
+    waiting: VecDeque<Tensor>,
     /// Where gradients are f16.
     scaling: Option<LossScale>,
 }
@@ -95,7 +104,7 @@ impl Optimizer {
         let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
         let state = names.iter().map(|name| (*name, zeros())).collect();
-        Ok(Self { config, rate, state, steps: 0, scaling })
+        Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
     }
 
     /// What the loss of the next mini-batch is to be multiplied by.
@@ -124,27 +133,50 @@ impl Optimizer {
         self.rate.follow(valid);
     }
 
-    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the parameters and clears their
-    /// gradients. Collective.
+    /// Sums the gradients, of the loss times [`Optimizer::loss_scale`], over the ranks, updates the parameters, by older gradients
+    /// where these are stale, and clears their gradients. Collective.
     ///
     /// # Errors
     /// [`Error::Overflow`](crate::Error::Overflow) where gradients in f16 are never finite.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
-        let mut gradient = summed_gradient(parameters, comm)?;
+        let gradient = summed_gradient(parameters, comm)?;
         if let Place::Device(gpu, device, ..) = parameters.place() {
             return self.update_there((gpu, *device), parameters, gradient);
         }
-        let gradient_norm = norm(autograd::values(&gradient)?);
+        parameters.iter().for_each(|(_, tensor)| tensor.shallow_clone().zero_grad());
+        let gradient_norm = GradientNorm::Here(norm(autograd::values(&gradient)?));
+        let learning_rate = self.rate.at(self.steps);
+        self.waiting.push_back(gradient);
+        if self.waiting.len() > self.config.staleness {
+            self.apply_oldest(parameters)?;
+        }
+        Ok(Update { gradient_norm, learning_rate, skipped: false })
+    }
+
+    /// Makes the updates that are still due.
+    ///
+    /// # Errors
+    /// [`Error::Torch`](crate::Error::Torch).
+    pub fn catch_up(&mut self, parameters: &Parameters) -> Result<()> {
+        while !self.waiting.is_empty() {
+            self.apply_oldest(parameters)?;
+        }
+        Ok(())
+    }
+
+    fn apply_oldest(&mut self, parameters: &Parameters) -> Result<()> {
+        let Some(mut gradient) = self.waiting.pop_front() else { return Ok(()) };
+        let norm = norm(autograd::values(&gradient)?);
         let learning_rate = self.rate.at(self.steps);
         self.steps += 1;
         tch::no_grad(|| -> Result<(), TchError> {
-            if let Some(most) = self.config.clip_norm.filter(|&most| gradient_norm > most) {
-                let _ = gradient.f_mul_scalar_(most / (gradient_norm + CLIP_EPSILON))?;
+            if let Some(most) = self.config.clip_norm.filter(|&most| norm > most) {
+                let _ = gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?;
             }
             let change = self.change(parameters, gradient, learning_rate)?;
             subtract(parameters, &change)
         })?;
-        Ok(Update { gradient_norm: GradientNorm::Here(gradient_norm), learning_rate, skipped: false })
+        Ok(())
     }
 
     /// What is to be subtracted from the flat parameters; moves the state on.
@@ -203,14 +235,13 @@ fn flat(parameters: &Parameters) -> Result<Tensor, TchError> {
     Tensor::f_cat(&parts, 0)
 }
 
-/// Subtracts `change` from the parameters and clears their gradients.
+/// Subtracts `change` from the parameters.
 fn subtract(parameters: &Parameters, change: &Tensor) -> Result<(), TchError> {
     let mut start = 0;
     for (_, tensor) in parameters.iter() {
         let length = tensor.numel() as i64;
         let mut tensor = tensor.shallow_clone();
         let _ = tensor.f_sub_(&change.f_narrow(0, start, length)?.f_view_as(&tensor)?)?;
-        tensor.zero_grad();
         start += length;
     }
     Ok(())

@@ -12,17 +12,22 @@ use crate::{FeaturePlace, RunOptions, train};
 #[test]
 fn rows_are_the_same_in_memory_and_mapped() {
     let fixture = dataset(30, 200, 5);
-    let config = config(ModelKind::Sage, Parallelism::Data, 2);
-    let [copied, mapped] = [FeaturePlace::Memory, FeaturePlace::Mapped]
-        .map(|features| losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap()));
-    assert_eq!(copied, mapped);
+    for parallelism in [Parallelism::Data, Parallelism::PushPull] {
+        let config = config(ModelKind::Sage, parallelism, 2);
+        let [copied, mapped] = [FeaturePlace::Memory, FeaturePlace::Mapped].map(|features| {
+            losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap())
+        });
+        assert_eq!(copied, mapped);
+    }
 }
 
 #[test]
 fn losses_do_not_depend_on_what_is_prepared_ahead() {
     let fixture = dataset(31, 300, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
-    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::Single, 1)] {
+    for (parallelism, ranks) in
+        [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::PushPull, 3), (Parallelism::Single, 1)]
+    {
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.batch_size = 20);
         let [none, one, many] = [0, 1, 100].map(|prefetch| {
             let summary = run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap();
@@ -50,7 +55,7 @@ fn a_run_that_prepares_ahead_stops_when_it_is_asked_to() {
 fn links_are_the_same_prepared_ahead() {
     let fixture = communities(200, 4);
     store_partition(&fixture.dataset, Cut::Random, 3);
-    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2)] {
+    for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Data, 2), (Parallelism::PushPull, 2)] {
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.task.kind = TaskKind::Link);
         let [none, many] = [0, 3].map(|prefetch| {
             losses(&run(&fixture, &config, &RunOptions { prefetch, ..RunOptions::default() }).unwrap())

@@ -67,6 +67,47 @@ fn ours_and_torchs(config: &TrainConfig, build: impl Fn(&VarStore) -> nn::Optimi
     (values(parameters), copies.iter().flat_map(|copy| to_rows(copy).unwrap()).collect())
 }
 
+/// f(w) = w² / 2 − c(t) w for each value w of the parameters: its gradient is w − c(t).
+#[test]
+fn oracle_stale_updates_follow_their_recursion() {
+    let (rate, epochs, steps) = (0.1f32, 2, 7);
+    let pull = |t: usize, index: usize| (t as f32 * 0.7 + index as f32).sin();
+    for staleness in [0, 1, 3, 9] {
+        let sgd =
+            OptimizerConfig { kind: OptimizerKind::Sgd, momentum: Some(0.0), lr: rate.into(), ..Default::default() };
+        let config = with(OptimizerConfig { staleness, ..sgd });
+        let model = Model::new(&config, 2, 2);
+        let parameters = model.parameters();
+        let mut optimizer = Optimizer::new(parameters, &config, steps as u64).unwrap();
+        let mut expected = values(parameters);
+        for epoch in 0..epochs {
+            // w(t) and the gradient there, for each mini-batch of the epoch.
+            let mut seen: Vec<Vec<f32>> = Vec::new();
+            for t in 0..steps + staleness {
+                if t < steps {
+                    let pulls: Vec<f32> = (0..expected.len()).map(|index| pull(epoch * steps + t, index)).collect();
+                    seen.push(expected.iter().zip(&pulls).map(|(w, c)| w - c).collect());
+                    let mut start = 0;
+                    for (_, tensor) in parameters.iter() {
+                        let end = start + tensor.numel();
+                        let pulls = Tensor::from_slice(&pulls[start..end]).view_as(tensor);
+                        (tensor * (tensor * 0.5 - pulls)).sum(tch::Kind::Float).backward();
+                        start = end;
+                    }
+                    optimizer.update(parameters, &Solo).unwrap();
+                }
+                if let Some(gradient) = t.checked_sub(staleness).and_then(|before| seen.get(before)) {
+                    expected.iter_mut().zip(gradient).for_each(|(w, gradient)| *w -= rate * gradient);
+                }
+            }
+            optimizer.catch_up(parameters).unwrap();
+            assert_eq!(optimizer.steps as usize, (epoch + 1) * steps);
+            let off = values(parameters).iter().zip(&expected).map(|(w, e)| (w - e).abs()).fold(0.0, f32::max);
+            assert!(off < 1e-5, "staleness {staleness}, epoch {epoch}: off by {off}");
+        }
+    }
+}
+
 #[test]
 fn oracle_updates_are_those_of_torch() {
     let base = OptimizerConfig { lr: 0.02, ..Default::default() };

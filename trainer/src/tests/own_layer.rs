@@ -24,7 +24,8 @@ fn the_example_learns_the_same_on_any_number_of_ranks() {
     };
     let single = losses("--parallelism single");
     assert!(single[11] < 0.9 * single[0], "{single:?}");
-    for flags in ["--parallelism data --ranks 2".to_string(), format!("--ranks 3 --partition {key}")] {
+    let others = ["--parallelism data --ranks 2", "--parallelism push-pull --ranks 4"].map(str::to_string);
+    for flags in others.into_iter().chain([format!("--ranks 3 --partition {key}")]) {
         for (other, loss) in losses(&flags).iter().zip(&single) {
             assert!((other - loss).abs() <= 1e-3 * loss, "{flags}: {other} against {loss}");
         }

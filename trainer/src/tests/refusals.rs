@@ -5,7 +5,11 @@ use tempfile::TempDir;
 
 use super::fixture::{Cut, changed, config, dataset, provenance, store_partition, without_valid};
 use super::runs::{options, run};
-use crate::config::{JumpingKnowledge, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig};
+use crate::config::{
+    Device, FeatureNorm, JumpingKnowledge, ModelKind, NormKind, Parallelism, ScheduleKind, TaskKind, TrainConfig,
+};
+use crate::model::{Layer, LayerEdges, OwnLayer};
+use crate::operator::{Finish, Rows, linear};
 use crate::{InferConfig, RunOptions, Wanted, infer, train};
 
 /// A ring of 30 vertices with what `add` gives it.
@@ -186,6 +190,53 @@ fn what_does_not_fit_is_refused_with_a_remedy() {
     }
     let message = run(&other, &named, &none).unwrap_err().to_string();
     assert!(message.contains("another graph"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_computed_by_columns_is_refused() {
+    let fixture = dataset(34, 100, 4);
+    let by_columns = config(ModelKind::Sage, Parallelism::PushPull, 2);
+    let refused = |config: TrainConfig, options: &RunOptions, words: &str| {
+        let message = run(&fixture, &config, options).unwrap_err().to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+    };
+    let none = RunOptions::default();
+    let with = |change: &dyn Fn(&mut TrainConfig)| changed(&by_columns, |config| change(config));
+    refused(
+        with(&|config| config.model.kind = ModelKind::SagePool),
+        &none,
+        "--model sage-pool has no linear first step",
+    );
+    refused(with(&|config| config.model.input_dropout = 0.1), &none, "--input-dropout");
+    refused(with(&|config| config.model.normalise_features = FeatureNorm::Row), &none, "--normalise-features");
+    refused(with(&|config| config.device = Device::Cuda), &none, "choose --device cpu");
+    refused(with(&|config| config.groups = 2), &none, "--groups 2 is for --parallelism split");
+    refused(with(&|config| config.split_layers = Some(1)), &none, "--split-layers 1 is for --parallelism split");
+    refused(with(&|config| config.optimizer.staleness = 65), &none, "--staleness 65: expected at most 64");
+    let on_gpus = |config: &mut TrainConfig| {
+        (config.parallelism, config.device, config.optimizer.staleness) = (Parallelism::Data, Device::Cuda, 2);
+    };
+    refused(with(&on_gpus), &none, "--staleness 2: GPUs update at once");
+    let layer = OwnLayer::new(|named, shape| {
+        Box::new(Opaque { weight: named.glorot("weight", [shape.input, shape.out]), out: shape.out })
+    });
+    refused(by_columns, &RunOptions { layer: Some(layer), ..RunOptions::default() }, "(ByColumns)");
+}
+
+/// A layer that says nothing of columns.
+struct Opaque {
+    weight: tch::Tensor,
+    out: usize,
+}
+
+impl Layer for Opaque {
+    fn forward(&self, edges: &LayerEdges<'_>, mixed: Rows<'_>, finish: Finish) -> crate::Result<tch::Tensor> {
+        linear(edges.place(), &mixed.first(edges.edges.num_targets())?, &self.weight, None, finish)
+    }
+
+    fn out_dim(&self) -> usize {
+        self.out
+    }
 }
 
 #[test]

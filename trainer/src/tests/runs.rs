@@ -66,7 +66,14 @@ fn every_optimizer_and_schedule_resumes_exactly() {
         (adamw, plateau.clone(), Parallelism::Data, 2),
         (sgd.clone(), ScheduleConfig { step_epochs: Some(2), ..of(ScheduleKind::Step) }, Parallelism::Split, 3),
         (OptimizerConfig { momentum: Some(0.0), ..sgd.clone() }, of(ScheduleKind::Linear), Parallelism::Single, 1),
-        (OptimizerConfig { nesterov: true, ..sgd }, plateau, Parallelism::Single, 1),
+        (OptimizerConfig { nesterov: true, ..sgd.clone() }, plateau, Parallelism::Single, 1),
+        // What waits at the end of an epoch is in the parameters before they are kept.
+        (
+            OptimizerConfig { staleness: 3, ..sgd },
+            ScheduleConfig { step_epochs: Some(2), ..of(ScheduleKind::Step) },
+            Parallelism::PushPull,
+            3,
+        ),
     ] {
         let fixture = dataset(31, 200, 5);
         store_partition(&fixture.dataset, Cut::Random, 3);
@@ -193,13 +200,15 @@ fn every_parallelism_learns_the_same() {
     };
     let of = |parallelism, ranks| in_part(parallelism, ranks, None);
     let single = of(Parallelism::Single, 1);
-    let [data, split, owned] = [Parallelism::Data, Parallelism::Split, Parallelism::Owned].map(|other| of(other, 4));
+    let [data, split, owned, by_columns] =
+        [Parallelism::Data, Parallelism::Split, Parallelism::Owned, Parallelism::PushPull].map(|other| of(other, 4));
     let partly = in_part(Parallelism::Split, 4, Some(1));
     assert!(single[13].loss < 0.8 * single[0].loss, "{} → {}", single[0].loss, single[13].loss);
     for (at, epoch) in single.iter().enumerate() {
-        let [data, split, owned, partly] = [&data[at], &split[at], &owned[at], &partly[at]];
+        let [data, split, owned, partly, by_columns] =
+            [&data[at], &split[at], &owned[at], &partly[at], &by_columns[at]];
         // Rounding grows from step to step: equality to the bit holds for one step only.
-        for other in [data, split, owned, partly] {
+        for other in [data, split, owned, partly, by_columns] {
             assert!((other.loss - epoch.loss).abs() <= 1e-3 * epoch.loss, "{} against {}", other.loss, epoch.loss);
         }
         assert_eq!(split.work.edges, epoch.work.edges);
@@ -210,7 +219,8 @@ fn every_parallelism_learns_the_same() {
             0 < partly.work.rows_exchanged
                 && partly.work.rows_exchanged < split.work.rows_exchanged + owned.work.rows_loaded
         );
-        for repeating in [data, owned] {
+        assert_eq!((by_columns.work.edges, by_columns.work.rows_loaded), (data.work.edges, data.work.rows_loaded));
+        for repeating in [data, owned, by_columns] {
             assert!(repeating.work.edges >= epoch.work.edges && repeating.work.rows_loaded > epoch.work.rows_loaded);
             assert_eq!(repeating.work.rows_exchanged, 0);
         }

@@ -162,6 +162,43 @@ fn one_split_layer_sends_feature_rows_alone() {
     assert_eq!(none.bytes(), none.of(Phase::Update, Route::Memory).bytes, "owned seeds: gradients alone");
 }
 
+/// Push-pull parallelism: every rank's bottom layer to all others, sums of hidden width for its targets back, their gradients to all
+/// again; no feature row.
+#[test]
+fn oracle_push_pull_sends_structure_and_sums() {
+    let fixture = dataset(63, 300, 6);
+    let config = changed(&config(ModelKind::Sage, Parallelism::PushPull, RANKS), |config| {
+        (config.epochs, config.eval_every) = (1, 0);
+    });
+    let (found, parameters, _) = sent(&fixture, &config);
+    let topology = fixture.dataset.topology();
+    let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
+    let train = fixture.dataset.split(Split::Train).unwrap();
+    let (mut pushed, mut sums, mut steps) = (0, 0, 0);
+    for (step, batch) in (0..).zip(epoch_seeds(&train, config.seed, 1).unwrap().chunks(config.batch_size)) {
+        steps += 1;
+        for rank in 0..RANKS {
+            let seeds = Seeds::of(batch, Ownership::Mine, rank, RANKS);
+            let step = Step { seed: config.seed, epoch: 1, step };
+            let frontiers = Frontiers::all(Ownership::Mine, 3);
+            let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
+            let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &frontiers, &Solo).unwrap();
+            let (bottom, others) = (sampled.bottom(), RANKS as u64 - 1);
+            let structure = 2 + bottom.edges.num_targets() + 1 + bottom.edges.num_edges() + bottom.read.len();
+            pushed += (8 + 4 * structure as u64) * others;
+            sums += (4 * bottom.edges.num_targets() * config.model.hidden) as u64 * others;
+        }
+    }
+    let bytes = |phase| found.of(phase, Route::Memory).bytes;
+    let others = (RANKS * (RANKS - 1)) as u64;
+    assert_eq!(bytes(Phase::Load), pushed);
+    assert_eq!(bytes(Phase::Forward), sums);
+    // Each tells each other the number of values first.
+    assert_eq!(bytes(Phase::Backward), sums + 8 * others * steps);
+    assert_eq!(bytes(Phase::Update), 4 * parameters * others * steps);
+    assert_eq!(found.bytes(), bytes(Phase::Update) + 2 * sums + 8 * others * steps + pushed);
+}
+
 #[test]
 fn logs_hold_what_was_sent() {
     let mut traffic = Traffic::default();
