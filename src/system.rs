@@ -25,6 +25,10 @@ pub enum System {
     /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
     /// owners; parts that balance in-edges and targets
     Intel,
+    /// Full-graph training, or few large mini-batches (--batches), that are made once, server by server (--groups); nothing but gradients
+    /// crosses between servers
+    #[value(name = "granndis")]
+    GraNNDis,
     /// Seeds by owner, computed and loaded locally, nothing exchanged; GSplit's parts
     Owned,
     /// Split parallelism, random parts
@@ -58,23 +62,32 @@ pub struct Choices {
 const P3: &[(&str, &str)] =
     &[("layers", "2"), ("fanouts", "25,10"), ("hidden", "32"), ("batch-size", "1000"), ("staleness", "3")];
 
+/// GraNNDis's deep models (section 7.1): ResGCN+ of 28 layers, with what it trains ogbn-arxiv by.
+const GRANNDIS: &[(&str, &str)] =
+    &[("model", "resgcn"), ("layers", "28"), ("hidden", "64"), ("lr", "0.01"), ("dropout", "0.5")];
+
 impl System {
     /// Its row.
     pub fn choices(self) -> Choices {
-        use Parallelism::{Data, Owned, PushPull, Split};
+        use Parallelism::{Cooperative, Data, Owned, PushPull, Split};
         let multilevel = |weights| Some((Method::Multilevel, Some(weights)));
         let (parallelism, split_layers, map, rows) = match self {
             Self::Dgl => (Data, None, None, RowPlacement::Host),
             Self::Quiver => (Data, None, None, RowPlacement::Peer),
             Self::P3 => (PushPull, None, None, RowPlacement::Host),
             Self::Intel => (Split, Some(1), multilevel(Weights::Degree), RowPlacement::Partitioned),
+            Self::GraNNDis => (Cooperative, None, multilevel(Weights::Degree), RowPlacement::Host),
             Self::Owned => (Owned, None, multilevel(Weights::Presampled), RowPlacement::Replicated),
             Self::Rand => (Split, None, Some((Method::Random, None)), RowPlacement::Partitioned),
             Self::Edge => (Split, None, multilevel(Weights::Degree), RowPlacement::Partitioned),
             Self::Node => (Split, None, multilevel(Weights::Vertex), RowPlacement::Partitioned),
             Self::Gsplit => (Split, None, multilevel(Weights::Presampled), RowPlacement::Partitioned),
         };
-        let settings = if self == Self::P3 { P3 } else { &[] };
+        let settings = match self {
+            Self::P3 => P3,
+            Self::GraNNDis => GRANNDIS,
+            _ => &[],
+        };
         Choices { parallelism, split_layers, map, rows, settings }
     }
 
@@ -90,6 +103,7 @@ impl System {
             Self::Dgl => "DGL",
             Self::Quiver => "Quiver",
             Self::P3 => "P3",
+            Self::GraNNDis => "GraNNDis",
             Self::Intel => "Intel",
             Self::Owned => "Owned",
             Self::Rand => "Rand",
@@ -110,17 +124,23 @@ impl System {
             (Self::Quiver, Device::Cpu) => {
                 Some("it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)")
             }
+            (Self::GraNNDis, Device::Cuda) => Some("its mini-batches are made for CPUs alone (--device cpu)"),
             (Self::P3, Device::Cuda) => Some("its columns are computed on CPUs alone (--device cpu)"),
             _ => None,
         }
     }
 
-    /// How its map into `parts` is made, if it needs one.
-    pub fn map(self, parts: u32, seed: u64) -> Option<PartitionOptions> {
+    /// Whether it trains on the mini-batches of all others.
+    pub fn draws(self) -> bool {
+        !self.choices().parallelism.cooperates()
+    }
+
+    /// How its map into `parts`, on `servers` where it goes by them, is made, if it needs one.
+    pub fn map(self, parts: u32, servers: u32, seed: u64) -> Option<PartitionOptions> {
         let (partitioner, weights) = self.choices().map?;
         Some(PartitionOptions {
             parts,
-            servers: 1,
+            servers: if self.draws() { 1 } else { servers },
             partitioner,
             quality: None,
             refine: None,
@@ -137,7 +157,8 @@ impl System {
     /// Its row as options of `gsplit train` with the ranks and device of `config`, each with its flag.
     pub fn options(self, config: &TrainConfig) -> Vec<(&'static str, String)> {
         let choices = self.choices();
-        let map = self.map(config.ranks_of_group() as u32, 0);
+        let parts = if self.draws() { config.ranks_of_group() } else { config.num_ranks() };
+        let map = self.map(parts as u32, config.groups as u32, 0);
         [
             Some(("parallelism", choices.parallelism.to_string())),
             choices.split_layers.map(|layers| ("split-layers", layers.to_string())),
@@ -157,15 +178,15 @@ mod tests {
 
     #[test]
     fn maps_have_the_weights_of_the_papers() {
-        let key = |system: System| system.map(4, 0).map(|options| options.default_key());
+        let key = |system: System| system.map(4, 1, 0).map(|options| options.default_key());
         assert_eq!([System::Dgl, System::Quiver].map(key), [None, None]);
         let expected = ["random-k4", "multilevel-degree-k4", "multilevel-vertex-k4", "multilevel-presampled-k4"]
             .map(str::to_string);
         assert_eq!([System::Rand, System::Edge, System::Node, System::Gsplit].map(key), expected.clone().map(Some));
         assert_eq!([System::Intel, System::Owned].map(key), [1, 3].map(|at| Some(expected[at].clone())));
         for system in System::value_variants() {
-            assert!(system.map(4, 0).is_none_or(|options| options.check().is_ok()));
-            assert_eq!(system.map(4, 0).is_some(), system.choices().parallelism.needs_map());
+            assert!(system.map(4, 1, 0).is_none_or(|options| options.check().is_ok()));
+            assert_eq!(system.map(4, 1, 0).is_some(), system.choices().parallelism.needs_map());
         }
     }
 }

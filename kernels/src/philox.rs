@@ -82,6 +82,8 @@ pub enum Stream {
     Pairs = 11,
     /// Dropout masks of the shares of attention, by target.
     Attention = 12,
+    /// In-neighbours beyond a server's own vertices, by vertex.
+    Expansion = 14,
 }
 
 /// Names a family of random numbers, one sequence for each item (mostly a vertex).

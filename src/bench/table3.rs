@@ -137,19 +137,25 @@ impl Args {
         if self.ranks == 0 || self.ranks > 256 {
             return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
         }
-        let unfit = self.systems.iter().find_map(|system| Some((system, system.problem(self.device)?)));
+        let unfit = self.systems.iter().find_map(|system| Some((system, self.problem(*system)?)));
         if let Some((system, problem)) = unfit {
             return Err(usage(format!("--systems: {} cannot run here: {problem}", system.name())));
         }
         let is_asked = |system: &System| self.systems.is_empty() || self.systems.contains(system);
-        let runs = |system: &System| is_asked(system) && system.problem(self.device).is_none();
+        let runs = |system: &System| is_asked(system) && self.problem(*system).is_none();
         Ok(System::value_variants().iter().copied().filter(runs).collect())
+    }
+
+    /// Why `system` has no row in this table, if it has none.
+    fn problem(&self, system: System) -> Option<&'static str> {
+        let others = "it makes mini-batches of its own, which the others do not train on";
+        system.problem(self.device).or_else(|| (!system.draws()).then_some(others))
     }
 
     /// The systems that were not asked for by name and cannot be run, and why.
     fn left_out(&self) -> Vec<(System, &'static str)> {
         match self.systems.is_empty() {
-            true => System::value_variants().iter().filter_map(|&s| Some((s, s.problem(self.device)?))).collect(),
+            true => System::value_variants().iter().filter_map(|&s| Some((s, self.problem(s)?))).collect(),
             false => Vec::new(),
         }
     }
@@ -165,6 +171,7 @@ impl Args {
             groups: 1,
             device: self.device,
             partition,
+            cooperative: Default::default(),
             model: self.model.clone(),
             fanouts: self.fanouts.clone(),
             draw_by: None,
@@ -215,7 +222,7 @@ impl Args {
         let presample =
             systems.iter().any(needs).then(|| presampled(dataset, &options, gpu.as_ref(), ui)).transpose()?;
         let entry = |&system: &System| {
-            let map = match (system.map(self.ranks as u32, self.seed), &presample) {
+            let map = match (system.map(self.ranks as u32, 1, self.seed), &presample) {
                 (Some(options), Some(presample)) => Some(partitioned(dataset, &options, presample, ui)?),
                 _ => None,
             };

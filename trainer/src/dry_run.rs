@@ -27,7 +27,7 @@ use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
 use crate::options::{RunOptions, TopologyPlace};
-use crate::pipeline::for_each_batch;
+use crate::pipeline::{drawn, for_each};
 use crate::source::FeatureSource;
 use crate::step::train_step;
 use crate::topology::{DeviceRoom, graph_bytes};
@@ -147,7 +147,8 @@ fn rehearse(
     let (epoch, mut most) = (1, 0);
     let order = epoch_seeds(&job.train, config.seed, epoch)?;
     let order = &order[..order.len().min(batches.saturating_mul(config.batch_size))];
-    for_each_batch((job, &source), &mut sampler, epoch, order, comms, |prepared| {
+    let prepared = drawn((job, &source), &mut sampler, epoch, order, comms.sampling());
+    for_each(job, prepared, order.len().div_ceil(config.batch_size), comms, |prepared| {
         most = most.max(sampled_bytes(&prepared.batch.sampled));
         train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
         place.gpu().map_or(Ok(()), Gpu::synchronise)?;

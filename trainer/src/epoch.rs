@@ -12,26 +12,34 @@ use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::Model;
 use crate::optimizer::Optimizer;
-use crate::pipeline::for_each_batch;
+use crate::pipeline::{Prepared, drawn, for_each};
 use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::step::train_step;
+use crate::strategy::Made;
+
+/// Where the mini-batches of a rank come from.
+pub enum Source<'a, 's> {
+    /// Sampled anew in every epoch.
+    Drawn(&'a mut BatchSampler<'s>),
+    /// Made once.
+    Made(&'a Made),
+}
 
 /// Trains on every mini-batch of `epoch` (from 1) and returns this rank's sums. Collective.
 pub fn train_epoch(
-    (job, source): (&Job<'_>, &FeatureSource<'_>),
-    sampler: &mut BatchSampler<'_>,
+    (job, features): (&Job<'_>, &FeatureSource<'_>),
+    batches: Source<'_, '_>,
     epoch: u32,
     (model, optimizer): (&Model, &mut Optimizer),
     comms: &Comms,
     stage: &dyn Stage,
     log: StepLog<'_>,
 ) -> Result<StepReport> {
-    let config = job.config;
-    let order = epoch_seeds(&job.train, config.seed, epoch)?;
-    let (mut sums, comm) = (StepReport::default(), comms.all());
+    let (config, comm) = (job.config, comms.all());
+    let mut sums = StepReport::default();
     let mut window = Window::begin(log, epoch, optimizer.steps);
-    for_each_batch((job, source), sampler, epoch, &order, comms, |prepared| {
+    let train = |prepared: Prepared<'_>| {
         let (items, step) = (prepared.items, prepared.step.step + 1);
         let mut report = train_step((model, optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
         let ending = Instant::now();
@@ -44,7 +52,15 @@ pub fn train_epoch(
             stage.advance(items as u64);
         }
         Ok(())
-    })?;
+    };
+    let (count, sampling) = (job.num_steps() as usize, comms.sampling());
+    match batches {
+        Source::Drawn(sampler) => {
+            let order = epoch_seeds(&job.train, config.seed, epoch)?;
+            for_each(job, drawn((job, features), sampler, epoch, &order, sampling), count, comms, train)?;
+        }
+        Source::Made(made) => for_each(job, made.epoch((job, features), epoch, sampling)?, count, comms, train)?,
+    }
     optimizer.catch_up(model.parameters())?;
     Ok(sums)
 }

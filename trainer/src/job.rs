@@ -37,6 +37,8 @@ impl FeaturePlace {
 /// The artifacts of a run, mapped once.
 pub struct Artifacts {
     partition: Option<PartitionMap>,
+    /// The rank within its group of each vertex, where the map has a part for each rank of all groups.
+    owners: Option<Vec<u16>>,
     links: Option<LinkSplit>,
     weights: Option<EdgeWeights>,
 }
@@ -65,6 +67,8 @@ pub struct Job<'a> {
     pub test: Option<Column<u32>>,
     /// Who holds which vertex's rows.
     pub frontiers: Frontiers<'a>,
+    /// The part of each vertex, where there is a partition map.
+    pub parts: Option<&'a [u16]>,
     /// Mini-batches that are prepared ahead.
     pub prefetch: usize,
     /// Threads of this rank's own that prepare them.
@@ -89,7 +93,10 @@ impl Artifacts {
                 None => LinkSplit::new(&weighted(topology, weights.as_deref())?, &config.task)?,
             }),
         };
-        Ok(Self { partition, links, weights })
+        let ranks = config.ranks_of_group() as u16;
+        let owners = partition.as_ref().filter(|_| config.num_parts() > config.ranks_of_group());
+        let owners = owners.map(|map| map.assignment().iter().map(|part| part % ranks).collect());
+        Ok(Self { partition, owners, links, weights })
     }
 
     /// The partition map in use.
@@ -113,7 +120,8 @@ impl<'a> Job<'a> {
             true => dataset.held_features()?,
             false => options.features.bring(dataset.held_features()?)?,
         };
-        let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
+        let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
+        let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
         let frontiers = frontiers.with_sums(config.sums(options.layer.is_some())?);
         if let Some(links) = &artifacts.links {
             return Ok(Self {
@@ -132,6 +140,7 @@ impl<'a> Job<'a> {
                 exact_phases: options.exact_phases,
                 stop: options.stop,
                 frontiers,
+                parts,
             });
         }
         let labels = Labels::open(dataset)?;
@@ -157,6 +166,7 @@ impl<'a> Job<'a> {
             exact_phases: options.exact_phases,
             stop: options.stop,
             frontiers,
+            parts,
         })
     }
 }
@@ -213,7 +223,10 @@ impl Job<'_> {
 
     /// Mini-batches of an epoch.
     pub fn num_steps(&self) -> u64 {
-        self.train.len().div_ceil(self.config.batch_size) as u64
+        match self.config.parallelism.cooperates() {
+            true => self.config.cooperative.batches() as u64,
+            false => self.train.len().div_ceil(self.config.batch_size) as u64,
+        }
     }
 
     /// What the model reads and returns.
@@ -261,25 +274,30 @@ impl Job<'_> {
     }
 }
 
-/// The partition that was named, that a shard was cut by, or the only one with as many parts as a group has ranks.
+/// The partition that was named, that a shard was cut by, or the only one with as many parts as ranks go by.
 pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
-    let ranks = config.ranks_of_group();
+    let (parts, groups) = (config.num_parts(), config.groups);
+    // Each server of a map is a group, where it has a part for every rank of all groups.
+    let servers = if parts > config.ranks_of_group() { groups } else { 1 };
+    let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
     let cut_by = dataset.shard().map(|shard| &shard.partition.0);
     if let Some(key) = config.partition.as_ref().or(cut_by) {
         let map = PartitionMap::open(dataset, key)?;
-        if map.num_parts() == ranks {
+        if fits(&map) {
             return Ok(map);
         }
-        let needs = match config.groups {
-            1 => format!("the number of ranks is {ranks}: pass --ranks {}, or name another partition", map.num_parts()),
-            groups => format!("each of {groups} groups has {ranks} ranks: a rank of a group needs a part of its own"),
+        let (found, on) = (map.num_parts(), map.num_servers());
+        let needs = match groups {
+            1 => format!("the number of ranks is {parts}: pass --ranks {found}, or name another partition"),
+            _ if servers > 1 => format!("on {on} servers: {groups} groups need {parts}, on {groups} servers"),
+            groups => format!("each of {groups} groups has {parts} ranks: a rank of a group needs a part of its own"),
         };
-        return Err(Error::Option(format!("--partition {key} has {} parts, {needs}", map.num_parts())));
+        return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
     }
     let (mut fitting, mut unfit, mut refused) = (Vec::new(), Vec::new(), None);
     for key in dataset.keys("partition")? {
         match PartitionMap::open(dataset, &key) {
-            Ok(map) if map.num_parts() == ranks => fitting.push(map),
+            Ok(map) if fits(&map) => fitting.push(map),
             Ok(map) => unfit.push(format!("{key} into {}", map.num_parts())),
             Err(error) => refused = Some(error),
         }
@@ -288,7 +306,7 @@ pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<
         let keys: Vec<&str> = fitting.iter().map(PartitionMap::key).collect();
         let keys = keys.join(", ");
         return Err(Error::Option(format!(
-            "several partitions have {ranks} parts: choose with --partition among {keys}"
+            "several partitions have {parts} parts: choose with --partition among {keys}"
         )));
     }
     match (fitting.pop(), refused) {
@@ -297,8 +315,12 @@ pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<
         (None, None) => {
             let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
             let path = dataset.path();
-            let command = format!("gsplit partition {} --parts {ranks}", path.display());
-            let problem = format!("has no partition into {ranks} parts (there are: {there}): run `{command}`");
+            let (on, servers) = match servers {
+                1 => (String::new(), String::new()),
+                _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
+            };
+            let command = format!("gsplit partition {} --parts {parts}{servers}", path.display());
+            let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
             Err(Error::Data { path: path.to_path_buf(), problem })
         }
     }

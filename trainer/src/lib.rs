@@ -71,9 +71,9 @@ mod train;
 
 pub use cache::CacheSummary;
 pub use config::{
-    ConfigOption, Device, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, Sums, TaskConfig, TaskKind,
-    TrainConfig,
+    ConfigOption, CooperativeConfig, Device, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge, ModelConfig,
+    ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, Sums,
+    TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, NO_VERTEX, Shuffled};

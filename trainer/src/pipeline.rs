@@ -1,6 +1,6 @@
 //! Mini-batches, prepared ahead of the one that is being computed.
 //!
-//! [`for_each_batch`] gives the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
+//! [`for_each`] gives the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
 //! each is sampled and loaded when it is needed; else a thread of its own stays up to that many ahead. Samples are a
 //! function of (seed, epoch, step, layer, vertex), so both give the same. The preparing thread talks to the other ranks
 //! through communicators of its own: their calls may fall between those of any step of the computing threads.
@@ -13,8 +13,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 use std::time::Instant;
 
-use gsplit_kernels::Communicator;
 use gsplit_kernels::schedule::Step;
+use gsplit_kernels::{Communicator, SentByRoute};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::batch::{BatchSampler, sample};
@@ -47,23 +47,31 @@ pub struct Prepared<'a> {
     pub load_s: f64,
 }
 
-/// Calls `compute` for each mini-batch of `epoch`, whose seeds are `order`. Collective.
+/// The mini-batches of `epoch`, whose seeds are `order`, sampled and loaded as they are taken. Collective then.
+pub fn drawn<'a, 's: 'a>(
+    (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+    sampler: &'a mut BatchSampler<'s>,
+    epoch: u32,
+    order: &'a [u32],
+    comm: &'a dyn Communicator,
+) -> impl Iterator<Item = Result<Prepared<'a>>> + Send {
+    (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
+        job.check_stop()?;
+        prepare((job, source), sampler, Step { seed: job.config.seed, epoch, step }, global, comm)
+    })
+}
+
+/// Calls `compute` for each of the `count` mini-batches `prepared`. Collective.
 ///
 /// # Errors
 /// The first of `compute` or of the preparation; the other ranks are told of it.
-pub fn for_each_batch<'a, 's: 'a>(
-    (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
-    sampler: &mut BatchSampler<'s>,
-    epoch: u32,
-    order: &'a [u32],
+pub fn for_each<'a>(
+    job: &Job<'_>,
+    mut prepared: impl Iterator<Item = Result<Prepared<'a>>> + Send,
+    count: usize,
     comms: &Comms,
     mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
 ) -> Result<()> {
-    let sampling = comms.sampling();
-    let mut prepared = (0..).zip(order.chunks(job.config.batch_size)).map(move |(step, global)| {
-        job.check_stop()?;
-        prepare((job, source), sampler, Step { seed: job.config.seed, epoch, step }, global, sampling)
-    });
     if job.prefetch == 0 {
         return prepared.try_for_each(|batch| compute(batch?));
     }
@@ -84,7 +92,7 @@ pub fn for_each_batch<'a, 's: 'a>(
             Some(pool) => pool.install(work),
             None => work(),
         });
-        let outcome = receive(&receiver, order.len().div_ceil(job.config.batch_size), &mut compute);
+        let outcome = receive(&receiver, count, &mut compute);
         // A thread that waits for other ranks, or for room, is to end before the scope does.
         drop(receiver);
         if let Err(error) = &outcome {
@@ -125,7 +133,6 @@ pub fn prepare<'a, 's: 'a>(
     let (seeds, targets) = job.batch(global, step, comm)?;
     let sampled = sample(sampler, seeds, &config.fanouts, step, &job.frontiers, comm)?;
     job.end_phase(source.place())?;
-    let sample_s = started.elapsed().as_secs_f64();
     let (loading, between) = (Instant::now(), comm.sent());
     let ahead = job.prefetch > 0;
     let push = || PushPull::push(sampled.bottom(), (source, job.features.dim()), ahead, comm);
@@ -138,9 +145,22 @@ pub fn prepare<'a, 's: 'a>(
     if ahead {
         batch.hand_over(source.place().gpu())?;
     }
+    let since = [(started, before), (loading, between)];
+    Ok(ready(step, (global.len(), targets), (batch, push_pull), since, comm))
+}
+
+/// A mini-batch of `items` that is ready, whose sampling and loading began at these times, when so much had been sent.
+pub fn ready<'a>(
+    step: Step,
+    (items, targets): (usize, Targets<'a>),
+    (batch, push_pull): (Loaded<'a>, Option<PushPull<'a>>),
+    [(sampling, before), (loading, between)]: [(Instant, SentByRoute); 2],
+    comm: &dyn Communicator,
+) -> Prepared<'a> {
     let load_s = loading.elapsed().as_secs_f64();
+    let sample_s = (loading - sampling).as_secs_f64();
     let mut sent = Traffic::default();
     sent.add(Phase::Sample, before, between);
     sent.add(Phase::Load, between, comm.sent());
-    Ok(Prepared { step, items: global.len(), targets, batch, push_pull, sent, sample_s, load_s })
+    Prepared { step, items, targets, batch, push_pull, sent, sample_s, load_s }
 }

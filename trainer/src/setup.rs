@@ -113,7 +113,7 @@ pub fn with_run<R>(
     let kept = options.checkpoint.as_deref().filter(|_| options.leads());
     let _lock = kept.map(FolderLock::acquire).transpose()?;
     let resume = found(dataset, &inputs, config, options, progress)?;
-    if config.batch_size > job.train.len() {
+    if config.batch_size > job.train.len() && !config.parallelism.cooperates() {
         let (size, there) = (config.batch_size, job.train.len());
         progress.note(&format!(
             "note: a mini-batch may have {size}, there are {there} to train on: an epoch is one mini-batch"

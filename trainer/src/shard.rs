@@ -21,7 +21,7 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
         Err(Error::Data { path: dataset.path().to_path_buf(), problem: format!("is {shard}: {problem}") })
     };
     let (parallelism, origin) = (config.parallelism, dataset.name());
-    let Some(map) = map.filter(|_| config.split_layers() > 0) else {
+    let Some(map) = map.filter(|_| config.split_layers() > 0 && !parallelism.cooperates()) else {
         let how = if map.is_some() && config.split_layers.is_some() { " with --split-layers 0" } else { "" };
         return refuse(format!(
             "--parallelism {parallelism}{how} loads rows of other hosts: pass --parallelism split, or train on the whole `{origin}`"

@@ -8,7 +8,7 @@ use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 use crate::cache::Caches;
 use crate::checkpoint;
 use crate::comms::Comms;
-use crate::epoch::train_epoch;
+use crate::epoch::{Source, train_epoch};
 use crate::evaluate::{evaluate, evaluate_owned, num_rows};
 use crate::infer::Team;
 use crate::log::{StepLog, StepRecord};
@@ -19,6 +19,7 @@ use crate::options::RunOptions;
 use crate::report::{EpochReport, Summary};
 use crate::setup::{Run, with_run};
 use crate::stopping::{best_epoch, evaluations, is_exhausted, to_go};
+use crate::strategy::Made;
 use crate::{Error, Result, TrainConfig, hosts};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
@@ -60,6 +61,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
     if run.options.resume {
         checkpoint::agree(comm, reports.len() as u64)?;
     }
+    let made = config.parallelism.cooperates().then(|| make_batches(run, &model, comms)).transpose()?;
     let before = reports.len();
     for epoch in before as u32 + 1..=config.epochs {
         if config.patience.is_some_and(|patience| is_exhausted(&reports, patience, config.min_delta)) {
@@ -71,9 +73,9 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let stage = stage(run, comm, &name, (job.train.len() as u64, "seeds"));
         let write = |record: &StepRecord| run.logs().write_step(record);
         let log = StepLog { every: run.options.log_every, write: &write };
-        let sums =
-            train_epoch((job, source), &mut sampler, epoch, (&model, &mut optimizer), comms, stage.as_ref(), log)?
-                .reduce(comm)?;
+        let batches = made.as_ref().map_or_else(|| Source::Drawn(&mut sampler), Source::Made);
+        let learner = (&model, &mut optimizer);
+        let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
         let mut report = EpochReport::new(epoch, &sums, job.num_steps(), started.elapsed().as_secs_f64());
         if run.dataset.shard().is_some() {
@@ -93,6 +95,22 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         comm.suspend_timeout(false);
     }
     Ok((reports, model.parameters().num_values()))
+}
+
+/// The mini-batches of a run that are made once; tells what they are like. Collective.
+fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
+    let (made, size) = Made::new(run.job, model, comms)?;
+    if comms.all().rank() == 0 {
+        let servers = run.job.config.groups;
+        let beyond = match servers {
+            1 => String::new(),
+            _ => format!(", {:.1} % of them beyond it", 100.0 * size.beyond as f64 / size.all.max(1) as f64),
+        };
+        let (batches, vertices) = (made.len(), size.vertices);
+        run.progress
+            .note(&format!("mini-batches an epoch: {batches}; a server reads up to {vertices} vertices{beyond}"));
+    }
+    Ok(made)
 }
 
 /// Watches work on so many items from rank 0.

@@ -5,6 +5,6 @@ mod sample;
 mod sampler;
 mod seeds;
 
-pub use sample::{Sampled, SampledLayer, sample};
+pub use sample::{Sampled, SampledLayer, sample, sample_all};
 pub use sampler::{BatchSampler, OnDevice, SampledThere};
 pub use seeds::{Frontiers, Ownership, Seeds};

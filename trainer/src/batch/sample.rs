@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::Communicator;
 use gsplit_kernels::schedule::{Fanouts, Step};
+use gsplit_kernels::{Communicator, Fanout};
 
 use super::sampler::SampledThere;
 use super::{BatchSampler, Frontiers, Seeds};
@@ -23,8 +23,8 @@ use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::{Exchange, Result};
 
-/// One layer of one rank's mini-batch.
-#[derive(Debug)]
+/// One layer of one rank's mini-batch. Clones share what is in it.
+#[derive(Clone, Debug)]
 pub struct SampledLayer {
     /// Local frontier: the vertices whose rows this layer computes.
     pub frontier: Ids,
@@ -37,11 +37,11 @@ pub struct SampledLayer {
     /// The vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
     pub read: Ids,
     /// Brings the rows that other ranks own.
-    pub exchange: Exchange,
+    pub exchange: Arc<Exchange>,
 }
 
-/// A rank's mini-batch: what to compute and what to load.
-#[derive(Debug)]
+/// A rank's mini-batch: what to compute and what to load. Clones share what is in it.
+#[derive(Clone, Debug)]
 pub struct Sampled<'a> {
     /// Layers from the seeds downwards; the first computes the seeds.
     pub layers: Vec<SampledLayer>,
@@ -94,4 +94,31 @@ pub fn sample<'a>(
         frontier = below;
     }
     Ok(Sampled { layers, input: frontier, there: sampler.there() })
+}
+
+/// As [`sample`], of `layers` layers with all in-edges, all of them split. Once no rank's frontier grows any more, the layers below are
+/// one and share its memory: a deep model takes no more than a shallow one. Collective.
+pub fn sample_all<'a>(
+    sampler: &mut BatchSampler<'a>,
+    seeds: Vec<u32>,
+    layers: usize,
+    frontiers: &Frontiers<'_>,
+    comm: &dyn Communicator,
+) -> Result<Sampled<'a>> {
+    // Nothing is drawn by it.
+    let step = Step { seed: 0, epoch: 0, step: 0 };
+    let mut frontier = sampler.seeds(seeds)?;
+    let mut found: Vec<SampledLayer> = Vec::with_capacity(layers);
+    while found.len() < layers {
+        sampler.start(&frontier)?;
+        let (depth, before) = (found.len(), frontier.len());
+        let key = step.layer_key(depth as u8);
+        let (layer, below) = sampler.layer(frontier, Fanout::All, None, &key, (frontiers, depth), comm)?;
+        let mut grown = [u64::from(below.len() > before)];
+        comm.all_reduce_sum_u64(&mut grown)?;
+        let repeated = if grown[0] == 0 { layers - depth } else { 1 };
+        found.extend(std::iter::repeat_n(layer, repeated));
+        frontier = below;
+    }
+    Ok(Sampled { layers: found, input: frontier, there: sampler.there() })
 }

@@ -171,6 +171,7 @@ impl<'a> BatchSampler<'a> {
                     }
                 };
                 let edges = Arc::new(Edges::new(&self.place, csc.indptr, csc.local, read.len())?);
+                let exchange = Arc::new(exchange);
                 Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }
             How::Device { gpu, sampler, there } => {
@@ -210,6 +211,7 @@ impl<'a> BatchSampler<'a> {
                 }
                 let edges = Arc::new(Edges::of_device(&self.place, edges));
                 [&below, &read].into_iter().try_for_each(|ids| ids.on_gpu(gpu).map(drop))?;
+                let exchange = Arc::new(exchange);
                 Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }
         }

@@ -109,7 +109,7 @@ impl Seeds {
 impl TrainConfig {
     /// Who holds which rows; `assignment` is the partition map where the seeds are dealt by one.
     pub(crate) fn frontiers<'a>(&self, assignment: Option<&'a [u16]>) -> Frontiers<'a> {
-        let layers = self.fanouts.len();
+        let layers = self.model.layers;
         match assignment {
             Some(map) => Frontiers::split_below(map, layers, self.split_layers()),
             None => Frontiers::all(Ownership::Mine, layers),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gsplit_kernels::schedule::Fanouts;
 use serde::{Deserialize, Serialize};
 
+mod cooperative;
 mod exchange;
 mod model;
 mod optimizer;
@@ -12,6 +13,7 @@ mod parallelism;
 mod schedule;
 mod task;
 
+pub use cooperative::CooperativeConfig;
 pub use exchange::{ExchangeKind, Sums};
 pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
@@ -63,7 +65,8 @@ pub struct TrainConfig {
     pub ranks: Option<usize>,
     /// With split, groups of ranks that follow each other: each group takes an equal share of every mini-batch and splits it over
     /// its own ranks, by a partition map with as many parts as these. On several hosts, as many as there are: rows then stay within
-    /// a host, and gradients alone cross. Losses are the same for any number
+    /// a host, and gradients alone cross. Losses are the same for any number. With cooperative, servers: the map has a part for every
+    /// rank (gsplit partition --servers)
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[serde(default = "one_group")]
     pub groups: usize,
@@ -74,6 +77,10 @@ pub struct TrainConfig {
     /// as ranks of a group]
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub partition: Option<String>,
+    /// How mini-batches that are made once are made
+    #[command(flatten)]
+    #[serde(default)]
+    pub cooperative: CooperativeConfig,
     /// Which model
     #[command(flatten)]
     pub model: ModelConfig,
@@ -123,7 +130,12 @@ impl TrainConfig {
 
     /// The number of layers, the lowest, whose rows come from the ranks that own them.
     pub fn split_layers(&self) -> usize {
-        if self.parallelism.splits() { self.split_layers.unwrap_or(self.fanouts.len()) } else { 0 }
+        if self.parallelism.splits() { self.split_layers.unwrap_or(self.model.layers) } else { 0 }
+    }
+
+    /// The number of parts of the partition map that ranks go by.
+    pub fn num_parts(&self) -> usize {
+        if self.parallelism.cooperates() { self.num_ranks() } else { self.ranks_of_group() }
     }
 
     /// The number of ranks of each group.
@@ -134,7 +146,7 @@ impl TrainConfig {
     /// Refuses options that contradict each other.
     pub fn check(&self) -> Result<()> {
         let (fanouts, layers) = (self.fanouts.len(), self.model.layers);
-        let problem = if fanouts != layers {
+        let problem = if fanouts != layers && !self.parallelism.cooperates() {
             format!(
                 "--layers {layers} needs {layers} fanouts, --fanouts {} has {fanouts}: give one fanout a layer",
                 self.fanouts
@@ -149,6 +161,7 @@ impl TrainConfig {
             .or_else(|| self.splitting_problem())
             .or_else(|| self.exchange_problem())
             .or_else(|| self.columns_problem())
+            .or_else(|| self.cooperative_problem())
         {
             problem
         } else if self.optimizer.staleness > 0 && self.device == Device::Cuda {
@@ -190,7 +203,7 @@ impl TrainConfig {
 
     /// What is wrong with the number of layers that are split, if anything.
     fn splitting_problem(&self) -> Option<String> {
-        let (split_layers, layers) = (self.split_layers?, self.fanouts.len());
+        let (split_layers, layers) = (self.split_layers?, self.model.layers);
         if !self.parallelism.splits() {
             let parallelism = self.parallelism;
             Some(format!("--split-layers {split_layers} is for --parallelism split: under {parallelism} leave it out"))
@@ -228,6 +241,10 @@ impl TrainConfig {
         Self {
             ranks: Some(self.num_ranks()),
             split_layers: self.parallelism.splits().then(|| self.split_layers()),
+            cooperative: match self.parallelism.cooperates() {
+                true => self.cooperative.effective(self.groups),
+                false => self.cooperative.clone(),
+            },
             optimizer: self.optimizer.effective(),
             schedule: self.schedule.effective(self.epochs),
             ..self.clone()

@@ -20,6 +20,9 @@ pub enum Parallelism {
     /// P3: as data, but each rank holds some columns of all feature rows, and computes with them what they add to every rank's
     /// bottom layer; no feature row moves
     PushPull,
+    /// GraNNDis: as split, by mini-batches that are made once, with all in-edges, each server (--groups) the seeds that it owns and what
+    /// they need; with one mini-batch an epoch (--batches) full-graph training
+    Cooperative,
     /// One rank does everything
     Single,
 }
@@ -33,6 +36,8 @@ pub struct Row {
     pub rows: Shared,
     /// Who computes the layer that reads features.
     pub bottom: Bottom,
+    /// Where mini-batches come from.
+    pub batches: Batches,
     /// Whether there may be several ranks.
     pub several: bool,
 }
@@ -48,6 +53,15 @@ pub enum Shared {
     Layers,
 }
 
+/// Where mini-batches come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batches {
+    /// Seeds are shuffled and in-neighbours drawn anew in every epoch.
+    Drawn,
+    /// They are made once; epochs shuffle their order.
+    Made,
+}
+
 /// Who computes the bottom layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bottom {
@@ -60,12 +74,13 @@ pub enum Bottom {
 impl Parallelism {
     /// Its row.
     pub fn row(self) -> Row {
-        let row = |name, rows| Row { name, rows, bottom: Bottom::Rows, several: true };
+        let row = |name, rows| Row { name, rows, bottom: Bottom::Rows, batches: Batches::Drawn, several: true };
         match self {
             Self::Split => row("split", Shared::Layers),
             Self::Owned => row("owned", Shared::Seeds),
             Self::Data => row("data", Shared::Nothing),
             Self::PushPull => Row { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
+            Self::Cooperative => Row { batches: Batches::Made, ..row("cooperative", Shared::Layers) },
             Self::Single => Row { several: false, ..row("single", Shared::Nothing) },
         }
     }
@@ -78,6 +93,11 @@ impl Parallelism {
     /// Whether layers may be split.
     pub fn splits(self) -> bool {
         self.row().rows == Shared::Layers
+    }
+
+    /// Whether mini-batches are made once, server by server.
+    pub fn cooperates(self) -> bool {
+        self.row().batches == Batches::Made
     }
 
     /// Whether each rank reads some columns of the feature rows.

@@ -30,9 +30,7 @@ use crate::operator::Place;
 use crate::operator::{Row, filled_of, filled_with_room, with_row};
 use crate::{Error, Result};
 
-#[cfg(test)]
-pub use load::InputRows;
-pub use load::{Loaded, load};
+pub use load::{InputRows, Loaded, load};
 
 /// A table of rows that the GPUs of a run reach, and the copies of some that they keep.
 pub struct Pinned<'a>(Box<dyn AnyTable<'a> + 'a>);

@@ -184,13 +184,18 @@ impl Cut {
 
 /// Stores `cut` into `parts` as a partition of `dataset` and returns its key.
 pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
+    store_on_servers(dataset, cut, parts, 1)
+}
+
+/// The same, with the parts on `servers`.
+pub fn store_on_servers(dataset: &Dataset, cut: Cut, parts: usize, servers: usize) -> String {
     let assignment = cut.assignment(dataset.num_vertices(), parts);
     let mut order: Vec<u32> = (0..assignment.len() as u32).collect();
     order.sort_by_key(|&v| assignment[v as usize]);
     let sizes = (0..parts).map(|part| assignment.iter().filter(|&&p| p as usize == part).count() as u64).collect();
     let config = PartitionConfig {
         parts: parts as u32,
-        servers: 1,
+        servers: servers as u32,
         partitioner: "test".into(),
         weights: "unit".into(),
         epsilon: 1.0,
@@ -209,7 +214,10 @@ pub fn store_partition(dataset: &Dataset, cut: Cut, parts: usize) -> String {
         expected_cross_edges: None,
         between_servers: None,
     };
-    let key = format!("{cut:?}-{parts}").to_lowercase();
+    let key = match servers {
+        1 => format!("{cut:?}-{parts}").to_lowercase(),
+        _ => format!("{cut:?}-{parts}-on-{servers}").to_lowercase(),
+    };
     PartitionMap::save(dataset, &key, None, config, report, &assignment, &order, true).unwrap();
     key
 }
@@ -225,6 +233,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         device: Device::Cpu,
         draw_by: None,
         partition: None,
+        cooperative: Default::default(),
         model: ModelConfig {
             kind: model,
             layers: 3,

@@ -1,0 +1,83 @@
+//! Server-wise mini-batches that are made once (GraNNDis).
+
+use gsplit_kernels::Fanout;
+use serde::{Deserialize, Serialize};
+
+use super::{Device, TaskKind, TrainConfig};
+
+/// How mini-batches are made under `--parallelism cooperative`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct CooperativeConfig {
+    /// With cooperative, mini-batches of an epoch; 1 is full-graph training. They are made once, with all in-edges: --fanouts and
+    /// --batch-size do not apply [default: 1]
+    #[arg(long, value_name = "R")]
+    pub batches: Option<usize>,
+    /// With cooperative and several servers (--groups), how many hops beyond its own vertices a server reads; as many as there are
+    /// layers for all [default: 1]
+    #[arg(long, value_name = "HOPS")]
+    pub expansion_hops: Option<usize>,
+    /// In-neighbours that are drawn for each vertex on a hop beyond a server's own; `all` takes every one. Edges within a server
+    /// are never left out [default: 15]
+    #[arg(long, value_name = "FANOUT")]
+    pub expansion_fanout: Option<Fanout>,
+}
+
+impl CooperativeConfig {
+    /// Mini-batches of an epoch.
+    pub fn batches(&self) -> usize {
+        self.batches.unwrap_or(1)
+    }
+
+    /// Hops beyond a server's own vertices (GraNNDis, section 4.3: 1).
+    pub fn hops(&self) -> usize {
+        self.expansion_hops.unwrap_or(1)
+    }
+
+    /// In-neighbours on each (GraNNDis, section 4.3: 15).
+    pub fn fanout(&self) -> Fanout {
+        self.expansion_fanout.unwrap_or(Fanout::Take(15))
+    }
+
+    /// These settings with what is left open filled in, for so many servers.
+    pub(super) fn effective(&self, servers: usize) -> Self {
+        let beyond = servers > 1;
+        Self {
+            batches: Some(self.batches()),
+            expansion_hops: beyond.then(|| self.hops()),
+            expansion_fanout: beyond.then(|| self.fanout()),
+        }
+    }
+}
+
+impl TrainConfig {
+    /// What is wrong with mini-batches that are made once, or with options that are for them alone, if anything.
+    pub(super) fn cooperative_problem(&self) -> Option<String> {
+        let CooperativeConfig { batches, expansion_hops, expansion_fanout } = &self.cooperative;
+        let expansion = [
+            expansion_hops.map(|hops| format!("--expansion-hops {hops}")),
+            expansion_fanout.map(|fanout| format!("--expansion-fanout {fanout}")),
+        ];
+        let expansion = expansion.into_iter().flatten().next();
+        let parallelism = self.parallelism;
+        if !parallelism.cooperates() {
+            let option = batches.map(|batches| format!("--batches {batches}")).or(expansion)?;
+            return Some(format!("{option} is for --parallelism cooperative: under {parallelism} leave it out"));
+        }
+        let problem = if *batches == Some(0) {
+            "--batches 0: expected 1 or more".to_string()
+        } else if let Some(option) = expansion.filter(|_| self.groups == 1) {
+            format!("{option}: nothing lies beyond one server: leave it out, or give --groups")
+        } else if self.device == Device::Cuda {
+            "mini-batches that are made once are made for CPUs: choose --device cpu".into()
+        } else if self.task.kind == TaskKind::Link {
+            "mini-batches that are made once are of vertices: leave --task link out, or choose another parallelism"
+                .into()
+        } else if self.draw_by.is_some() {
+            "all in-edges within a server are taken, none are drawn: leave --draw-by out".into()
+        } else {
+            return None;
+        };
+        Some(format!("--parallelism {parallelism}: {problem}"))
+    }
+}

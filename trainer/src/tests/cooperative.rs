@@ -1,0 +1,193 @@
+//! Mini-batches that are made once, server by server: with all hops they train the full graph, and what they send stays within a server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gsplit_kernels::{Fanout, Route, Sampler, Solo};
+use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
+
+use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
+use super::runs::{losses, options, run};
+use crate::batch::{BatchSampler, Frontiers, Ownership, sample_all};
+use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
+use crate::operator::Place;
+use crate::report::EpochReport;
+use crate::traffic::Phase;
+use crate::{RunOptions, train};
+
+/// `ranks` on `servers`, which read `hops` beyond their own vertices with fanout `all`.
+fn cooperative(fixture: &Fixture, model: ModelKind, (ranks, servers): (usize, usize), hops: usize) -> TrainConfig {
+    let key = store_on_servers(&fixture.dataset, Cut::Random, ranks, servers);
+    changed(&config(model, Parallelism::Cooperative, ranks), |config| {
+        (config.groups, config.partition) = (servers, Some(key));
+        if servers > 1 {
+            config.cooperative.expansion_hops = Some(hops);
+            config.cooperative.expansion_fanout = Some(Fanout::All);
+        }
+    })
+}
+
+/// One rank that trains the full graph, by mini-batches of all training vertices with all in-edges.
+fn full_graph(fixture: &Fixture, base: &TrainConfig) -> Vec<EpochReport> {
+    let seeds = fixture.dataset.split(Split::Train).unwrap().len();
+    let single = changed(base, |config| {
+        (config.parallelism, config.ranks, config.groups) = (Parallelism::Single, Some(1), 1);
+        (config.partition, config.cooperative, config.batch_size) = (None, Default::default(), seeds);
+        config.fanouts = vec!["all"; config.model.layers].join(",").parse().unwrap();
+    });
+    run(fixture, &single, &RunOptions::default()).unwrap().epochs
+}
+
+#[test]
+fn oracle_one_mini_batch_with_all_hops_is_the_full_graph() {
+    let fixture = dataset(71, 240, 5);
+    let models = [
+        (ModelKind::Sage, None, 3),
+        (ModelKind::Gcn, Some(NormKind::Batch), 3),
+        (ModelKind::Gat, None, 2),
+        (ModelKind::Resgcn, Some(NormKind::Batch), 6),
+    ];
+    for (model, norm, layers) in models {
+        for (ranks, servers) in [(1, 1), (3, 1), (2, 2), (4, 2), (6, 3)] {
+            let config = changed(&cooperative(&fixture, model, (ranks, servers), layers), |config| {
+                (config.model.layers, config.model.norm, config.epochs) = (layers, norm, 3);
+                // Dropout is drawn by epoch, step, layer and vertex, and those are the same.
+                config.eval_every = 0;
+            });
+            let expected = full_graph(&fixture, &config);
+            let found = run(&fixture, &config, &RunOptions::default()).unwrap().epochs;
+            for (found, expected) in found.iter().zip(&expected) {
+                let what = format!("{model:?} on {ranks} ranks, {servers} servers, epoch {}", found.epoch);
+                // A step by rounded gradients is another step.
+                let most = if found.epoch == 1 { 1e-5 } else { 1e-3 };
+                assert!((found.loss - expected.loss).abs() <= most * expected.loss, "{what}: {found:?}, {expected:?}");
+                let off = (found.gradient_norm - expected.gradient_norm).abs();
+                assert!(off <= 10.0 * most * expected.gradient_norm, "{what}");
+                if servers == 1 {
+                    assert_eq!(found.work.edges, expected.work.edges, "{what}: nothing is computed twice");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn servers_of_one_rank_send_gradients_alone_and_fewer_hops_read_less() {
+    let fixture = dataset(72, 300, 6);
+    let mut rows = Vec::new();
+    for hops in 0..=3 {
+        let config = cooperative(&fixture, ModelKind::Sage, (3, 3), hops);
+        let summary = run(&fixture, &config, &RunOptions::default()).unwrap();
+        let work = &summary.epochs[0].work;
+        assert_eq!(work.sent.bytes(), work.sent.of(Phase::Update, Route::Memory).bytes);
+        rows.push(work.rows_loaded);
+    }
+    assert!(rows.is_sorted() && rows[0] < rows[1] && rows[3] <= 3 * 300, "{rows:?}");
+    // A fanout beyond the server takes from its border, never from within it.
+    let few = changed(&cooperative(&fixture, ModelKind::Sage, (3, 3), 1), |config| {
+        config.cooperative.expansion_fanout = Some(Fanout::Take(1));
+    });
+    let few = run(&fixture, &few, &RunOptions::default()).unwrap().epochs[0].work.rows_loaded;
+    assert!(rows[0] < few && few < rows[1], "{few} of {rows:?}");
+}
+
+#[test]
+fn every_seed_is_in_one_of_the_mini_batches() {
+    let fixture = dataset(73, 240, 5);
+    let seeds = fixture.dataset.split(Split::Train).unwrap().len();
+    let log = fixture.folder.path().join("steps.jsonl");
+    for batches in [1, 3, 7] {
+        let config = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 2), |config| {
+            (config.cooperative.batches, config.epochs, config.model.dropout) = (Some(batches), 2, 0.0);
+            // Nothing moves: the loss of an epoch is that of its mini-batches, whatever their order.
+            config.optimizer.lr = 1e-12;
+        });
+        let options = RunOptions { log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
+        let epochs = run(&fixture, &config, &options).unwrap().epochs;
+        assert!((epochs[0].loss - epochs[1].loss).abs() < 1e-6, "{epochs:?}");
+        let text = std::fs::read_to_string(&log).unwrap();
+        let steps = text.lines().filter(|line| line.contains("\"step\"")).count();
+        assert_eq!(steps, 2 * batches);
+        let done = Counting::default();
+        train(&fixture.dataset, &config, &RunOptions::default(), &done, &|_| {}).unwrap();
+        assert_eq!(done.0.load(Ordering::Relaxed), 2 * seeds as u64);
+    }
+}
+
+/// Counts the seeds that were trained on.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicU64>);
+
+impl Progress for Counting {
+    fn stage(&self, name: &str, _: Option<u64>, _: Unit) -> Box<dyn Stage> {
+        if name.starts_with("epoch") { Box::new(self.clone()) } else { Box::new(NoProgress) }
+    }
+
+    fn note(&self, _: &str) {}
+}
+
+impl Stage for Counting {
+    fn advance(&self, seeds: u64) {
+        self.0.fetch_add(seeds, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn layers_share_what_does_not_change() {
+    let fixture = dataset(74, 120, 6);
+    let topology = fixture.dataset.topology();
+    let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
+    let part = vec![0u16; 120];
+    let frontiers = Frontiers::all(Ownership::Map(&part), 56);
+    let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
+    let sampled = sample_all(&mut sampler, vec![3, 5, 8], 56, &frontiers, &Solo).unwrap();
+    assert_eq!(sampled.layers.len(), 56);
+    let kept: std::collections::BTreeSet<_> = sampled.layers.iter().map(|layer| Arc::as_ptr(&layer.edges)).collect();
+    assert!(kept.len() < 12, "{} of 56 layers", kept.len());
+    assert_eq!(sampled.layers[55].read.len(), sampled.input.len());
+    // Rows grow downwards, to all that reach the seeds.
+    assert!(sampled.layers.windows(2).all(|pair| pair[0].read.len() == pair[1].frontier.len()));
+}
+
+#[test]
+fn runs_resume_and_are_prepared_ahead_alike() {
+    let fixture = dataset(75, 240, 5);
+    for batches in [1, 3] {
+        let whole = changed(&cooperative(&fixture, ModelKind::Sage, (4, 2), 1), |config| {
+            (config.cooperative.batches, config.epochs) = (Some(batches), 4);
+        });
+        let straight = run(&fixture, &whole, &RunOptions::default()).unwrap();
+        let ahead = run(&fixture, &whole, &RunOptions { prefetch: 2, ..RunOptions::default() }).unwrap();
+        assert_eq!(losses(&ahead), losses(&straight));
+        let _ = std::fs::remove_dir_all(fixture.folder.path().join("checkpoints"));
+        let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &options(&fixture, false)).unwrap();
+        let rest = run(&fixture, &whole, &options(&fixture, true)).unwrap();
+        assert_eq!([losses(&first), losses(&rest)].concat(), losses(&straight));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let fixture = dataset(76, 240, 5);
+    store_partition(&fixture.dataset, Cut::Ranges, 4);
+    let base = cooperative(&fixture, ModelKind::Sage, (4, 2), 1);
+    let refused = |config: TrainConfig, words: &str| {
+        let message = run(&fixture, &config, &RunOptions::default()).unwrap_err().to_string();
+        assert!(message.contains(words) && !message.contains('\n'), "{message}");
+    };
+    let with = |change: &dyn Fn(&mut TrainConfig)| changed(&base, |config| change(config));
+    refused(with(&|config| config.cooperative.batches = Some(0)), "--batches 0");
+    refused(with(&|config| config.cooperative.batches = Some(1000)), "--batches 1000: there are");
+    refused(with(&|config| config.groups = 1), "nothing lies beyond one server");
+    refused(with(&|config| config.parallelism = Parallelism::Split), "is for --parallelism cooperative");
+    refused(with(&|config| config.task.kind = TaskKind::Link), "leave --task link out");
+    refused(with(&|config| config.partition = Some("ranges-4".into())), "on 1 servers: 2 groups need 4, on 2 servers");
+    let elsewhere = with(&|config| (config.groups, config.partition) = (4, None));
+    refused(elsewhere, "run `gsplit partition");
+    // It says what it made.
+    let notes = Notes::default();
+    train(&fixture.dataset, &base, &RunOptions::default(), &notes, &|_| {}).unwrap();
+    assert!(
+        notes.lines().iter().any(|line| line.contains("a server reads up to") && line.contains("% of them beyond it"))
+    );
+}
