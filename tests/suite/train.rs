@@ -316,12 +316,17 @@ fn a_preset_fills_in_what_is_left_open() {
     assert!(text.contains("split_layers = 0") && text.contains("partition = \"multilevel-degree-k4\""), "{text}");
     assert!(printed("--preset dgl").contains("parallelism = \"data\""));
     let text = printed("--preset p3 --hidden 16");
-    let p3 = ["parallelism = \"push-pull\"", "fanouts = \"25,10\"", "hidden = 16", "batch_size = 1000", "staleness = 3"];
+    let p3 =
+        ["parallelism = \"push-pull\"", "fanouts = \"25,10\"", "hidden = 16", "batch_size = 1000", "staleness = 3"];
     assert!(p3.iter().all(|line| text.contains(line)), "{text}");
     let text = printed("--preset granndis --ranks 4 --groups 2");
-    let granndis = ["parallelism = \"cooperative\"", "kind = \"resgcn\"", "layers = 28", "batches = 1", "expansion_hops = 1"];
+    let granndis =
+        ["parallelism = \"cooperative\"", "kind = \"resgcn\"", "layers = 28", "batches = 1", "expansion_hops = 1"];
     assert!(granndis.iter().all(|line| text.contains(line)), "{text}");
-    assert!(text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k4"), "{text}");
+    assert!(
+        text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k4"),
+        "{text}"
+    );
 
     community(folder, 300);
     let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--ranks", "2"], 1);

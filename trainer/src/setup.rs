@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
+use gsplit_kernels::Communicator;
 use gsplit_store::staging::FolderLock;
-use gsplit_store::{Dataset, Progress};
+use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
 
 use crate::cache::Caches;
 use crate::checkpoint::{self, Inputs, Resume};
@@ -73,6 +74,14 @@ impl Run<'_> {
     pub fn model(&self, place: &Place) -> Model {
         let job = self.job;
         Model::with_layers(place, job.config, job.features.dim(), job.outputs, self.options.layer.as_ref())
+    }
+
+    /// Watches work on so many items from rank 0.
+    pub fn stage(&self, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
+        match comm.rank() {
+            0 => self.progress.stage(name, Some(total), Unit::Items(items)),
+            _ => Box::new(NoProgress),
+        }
     }
 
     /// The logs, for one rank at a time.

@@ -2,15 +2,13 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::Communicator;
-use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
+use gsplit_store::{Dataset, Progress};
 
 use crate::cache::Caches;
 use crate::checkpoint;
 use crate::comms::Comms;
 use crate::epoch::{Source, train_epoch};
-use crate::evaluate::{evaluate, evaluate_owned, num_rows};
-use crate::infer::Team;
+use crate::evaluate::score;
 use crate::log::{StepLog, StepRecord};
 use crate::model::Model;
 use crate::operator::set_torch_threads;
@@ -20,7 +18,7 @@ use crate::report::{EpochReport, Summary};
 use crate::setup::{Run, with_run};
 use crate::stopping::{best_epoch, evaluations, is_exhausted, to_go};
 use crate::strategy::Made;
-use crate::{Error, Result, TrainConfig, hosts};
+use crate::{Result, TrainConfig, hosts};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -70,7 +68,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
         let started = Instant::now();
         let name = format!("epoch {epoch}/{}{}", config.epochs, to_go(&reports[before..], config.epochs - epoch + 1));
-        let stage = stage(run, comm, &name, (job.train.len() as u64, "seeds"));
+        let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
         let write = |record: &StepRecord| run.logs().write_step(record);
         let log = StepLog { every: run.options.log_every, write: &write };
         let batches = made.as_ref().map_or_else(|| Source::Drawn(&mut sampler), Source::Made);
@@ -111,55 +109,6 @@ fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
             .note(&format!("mini-batches an epoch: {batches}; a server reads up to {vertices} vertices{beyond}"));
     }
     Ok(made)
-}
-
-/// Watches work on so many items from rank 0.
-fn stage(run: &Run<'_>, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
-    match comm.rank() {
-        0 => run.progress.stage(name, Some(total), Unit::Items(items)),
-        _ => Box::new(gsplit_store::NoProgress),
-    }
-}
-
-/// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
-fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Comms) -> Result<()> {
-    let (job, config) = (run.job, run.job.config);
-    let last = report.epoch == config.epochs;
-    let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
-    let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
-    let started = Instant::now();
-    let stage = stage(run, comms.all(), "evaluate", (total, "vertices"));
-    let scores = match run.dataset.shard() {
-        None => {
-            set_torch_threads(run.threads);
-            evaluate(team(run, model)?, job, stage.as_ref())?
-        }
-        Some(_) => {
-            let source = run.source(comms.all().rank());
-            evaluate_owned((model, source), job, comms.ranks().group, stage.as_ref())?
-        }
-    };
-    for (split, score) in scores {
-        match split {
-            Split::Test => report.test = score,
-            _ => report.valid = score,
-        }
-    }
-    set_torch_threads(run.compute_threads / run.here().len());
-    report.evaluate_s = started.elapsed().as_secs_f64();
-    match (config.watches_valid(), report.valid) {
-        (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),
-        _ => Ok(()),
-    }
-}
-
-/// Those who evaluate `model`, which is rank 0's: a worker for each rank of this process.
-fn team<'m>(run: &'m Run<'_>, model: &'m Model) -> Result<Team<'m>> {
-    let others = run.places[run.here()][1..].iter().map(|place| {
-        let other = run.model(place);
-        other.parameters().copy_from(model.parameters()).map(|()| other)
-    });
-    Ok(Team::new(model, others.collect::<Result<_>>()?, &run.sources))
 }
 
 /// Checkpoints, logs and tells the caller about the last epoch of `reports`: rank 0 alone.

@@ -12,6 +12,9 @@
 //! checkpoints beside the training.
 
 mod links;
+mod score;
+
+pub use score::score;
 
 use gsplit_kernels::Communicator;
 use gsplit_store::{Split, Stage};
@@ -25,7 +28,7 @@ use crate::source::FeatureSource;
 use crate::task::Task;
 
 /// Rows that [`evaluate`] computes; `None` where there is nothing to score.
-pub fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
+fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
     let last = match &job.task {
         Task::Nodes(_) => [&job.valid, &job.test].into_iter().flatten().map(|vertices| vertices.len()).sum(),
         Task::Links(links) if links.valid.is_empty() && links.test.is_empty() => 0,
@@ -56,7 +59,7 @@ pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<
 
 /// The same by all ranks of `comm`, each with the rows of its own vertices alone, with its `model` and `source`; vertices are classified.
 /// Every rank returns the scores. Collective.
-pub fn evaluate_owned(
+fn evaluate_owned(
     (model, source): (&Model, &FeatureSource<'_>),
     job: &Job<'_>,
     comm: &dyn Communicator,

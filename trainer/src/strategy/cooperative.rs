@@ -359,7 +359,9 @@ mod tests {
         let one = of(1, Fanout::All).reach(graph, &seeds, &key);
         assert_eq!(read(&one), naive(&|_, v| own(v)));
         let few = of(2, Fanout::Take(2)).reach(graph, &seeds, &key);
-        assert!(read(&few).iter().zip(read(&of(2, Fanout::All).reach(graph, &seeds, &key))).all(|(few, all)| !few | all));
+        assert!(
+            read(&few).iter().zip(read(&of(2, Fanout::All).reach(graph, &seeds, &key))).all(|(few, all)| !few | all)
+        );
         assert!((0..n).all(|v| !few.reads(v) || own(v) == (few.hop[v as usize] == 0)));
         let [vertices, beyond] = few.counts();
         assert!(beyond > 0 && vertices < all.counts()[0], "{vertices}, {beyond}");

@@ -1,0 +1,55 @@
+//! When a run is evaluated, and by whom.
+
+use std::time::Instant;
+
+use gsplit_store::Split;
+
+use super::{evaluate, evaluate_owned, num_rows};
+use crate::comms::Comms;
+use crate::infer::Team;
+use crate::model::Model;
+use crate::operator::set_torch_threads;
+use crate::report::EpochReport;
+use crate::setup::Run;
+use crate::{Error, Result};
+
+/// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.
+pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Comms) -> Result<()> {
+    let (job, config) = (run.job, run.job.config);
+    let last = report.epoch == config.epochs;
+    let due = config.eval_every > 0 && (last || report.epoch.is_multiple_of(config.eval_every));
+    let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
+    let started = Instant::now();
+    let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
+    let scores = match run.dataset.shard() {
+        None => {
+            set_torch_threads(run.threads);
+            evaluate(team(run, model)?, job, stage.as_ref())?
+        }
+        Some(_) => {
+            let source = run.source(comms.all().rank());
+            evaluate_owned((model, source), job, comms.ranks().group, stage.as_ref())?
+        }
+    };
+    for (split, score) in scores {
+        match split {
+            Split::Test => report.test = score,
+            _ => report.valid = score,
+        }
+    }
+    set_torch_threads(run.compute_threads / run.here().len());
+    report.evaluate_s = started.elapsed().as_secs_f64();
+    match (config.watches_valid(), report.valid) {
+        (Some(user), None) => Err(Error::Option(format!("{user} needs a labelled vertex in the valid split"))),
+        _ => Ok(()),
+    }
+}
+
+/// Those who evaluate `model`, which is rank 0's: a worker for each rank of this process.
+fn team<'m>(run: &'m Run<'_>, model: &'m Model) -> Result<Team<'m>> {
+    let others = run.places[run.here()][1..].iter().map(|place| {
+        let other = run.model(place);
+        other.parameters().copy_from(model.parameters()).map(|()| other)
+    });
+    Ok(Team::new(model, others.collect::<Result<_>>()?, &run.sources))
+}
