@@ -39,7 +39,10 @@ impl TrainConfig {
             ExchangeKind::Auto => "--exchange auto",
         };
         if !self.parallelism.splits() {
-            Some(format!("{exchange} is for --parallelism split: under {} leave it out", self.parallelism))
+            Some(format!(
+                "{exchange} is for --parallelism split or cooperative: under {} leave it out",
+                self.parallelism
+            ))
         } else if self.device == Device::Cuda {
             Some(format!("{exchange}: ranks on GPUs exchange rows alone: leave it out, or choose --device cpu"))
         } else if self.exchange == ExchangeKind::Sums && !self.model.kind.sums_sources() {

@@ -191,7 +191,10 @@ impl TrainConfig {
     fn grouping_problem(&self) -> Option<String> {
         let (groups, ranks) = (self.groups, self.num_ranks());
         if groups > 1 && !self.parallelism.splits() {
-            Some(format!("--groups {groups} is for --parallelism split: under {} leave it out", self.parallelism))
+            Some(format!(
+                "--groups {groups} is for --parallelism split or cooperative: under {} leave it out",
+                self.parallelism
+            ))
         } else if groups == 0 || !ranks.is_multiple_of(groups) {
             Some(format!(
                 "--groups {groups}: expected a number that divides --ranks {ranks}: every group has as many ranks"
@@ -206,7 +209,9 @@ impl TrainConfig {
         let (split_layers, layers) = (self.split_layers?, self.model.layers);
         if !self.parallelism.splits() {
             let parallelism = self.parallelism;
-            Some(format!("--split-layers {split_layers} is for --parallelism split: under {parallelism} leave it out"))
+            Some(format!(
+                "--split-layers {split_layers} is for --parallelism split or cooperative: under {parallelism} leave it out"
+            ))
         } else if split_layers > layers {
             Some(format!("--split-layers {split_layers}: expected at most {layers}, the number of layers"))
         } else {

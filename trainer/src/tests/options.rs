@@ -1,9 +1,13 @@
 //! The configuration as options of the command line and as what checkpoints and files hold.
 
-use clap::{Args, FromArgMatches};
+use clap::{Args, FromArgMatches, ValueEnum};
+use gsplit_kernels::Fanout;
 
-use super::fixture::changed;
-use crate::config::{ExchangeKind, FeatureNorm, ModelConfig, OptimizerConfig, ScheduleConfig, TrainConfig};
+use super::fixture::{changed, config};
+use crate::config::{
+    Device, ExchangeKind, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism, ScheduleConfig, TaskKind,
+    TrainConfig,
+};
 
 fn parse(options: &[&str]) -> TrainConfig {
     let command = TrainConfig::augment_args(clap::Command::new("train"));
@@ -67,8 +71,8 @@ fn split_layers_are_all_unless_said_and_split_alone_has_them() {
             ["--split-layers", "4", "--parallelism", "split"],
             "--split-layers 4: expected at most 3, the number of layers",
         ),
-        (["--split-layers", "1", "--parallelism", "data"], "--split-layers 1 is for --parallelism split: under data"),
-        (["--split-layers", "1", "--parallelism", "owned"], "--split-layers 1 is for --parallelism split: under owned"),
+        (["--split-layers", "1", "--parallelism", "data"], "--split-layers 1 is for --parallelism split or cooperative: under data"),
+        (["--split-layers", "1", "--parallelism", "owned"], "--split-layers 1 is for --parallelism split or cooperative: under owned"),
     ] {
         let message = parse(&options).check().unwrap_err().to_string();
         assert!(message.starts_with(words), "{message}");
@@ -103,8 +107,8 @@ fn sums_cross_only_where_ranks_split_layers_that_sum() {
     assert!(parse(&["--exchange", "auto"]).exchange_note(true).is_some());
     assert!(parse(&["--exchange", "sums"]).sums(true).unwrap_err().to_string().contains("own layers"));
     for (options, words) in [
-        (["--exchange", "sums", "--parallelism", "data"], "--exchange sums is for --parallelism split: under data"),
-        (["--exchange", "auto", "--parallelism", "owned"], "--exchange auto is for --parallelism split: under owned"),
+        (["--exchange", "sums", "--parallelism", "data"], "--exchange sums is for --parallelism split or cooperative: under data"),
+        (["--exchange", "auto", "--parallelism", "owned"], "--exchange auto is for --parallelism split or cooperative: under owned"),
         (["--exchange", "sums", "--device", "cuda"], "--exchange sums: ranks on GPUs exchange rows alone"),
         (["--exchange", "auto", "--device", "cuda"], "--exchange auto: ranks on GPUs exchange rows alone"),
     ] {
@@ -146,4 +150,60 @@ fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
         assert!(older[table].as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
     assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
+}
+
+/// Every option that some parallelisms do not take, and those that do: the others refuse it in one line that names both.
+#[test]
+fn every_parallelism_takes_the_options_that_make_sense() {
+    use Parallelism::{Cooperative, Data, Owned, PushPull, Single, Split};
+    let all = Parallelism::value_variants();
+    let but = |without: &[Parallelism]| -> Vec<Parallelism> {
+        all.iter().copied().filter(|parallelism| !without.contains(parallelism)).collect()
+    };
+    type Change = fn(&mut TrainConfig);
+    let table: Vec<(&str, Change, Vec<Parallelism>)> = vec![
+        ("--ranks", |config| config.ranks = Some(4), but(&[Single])),
+        ("--groups", |config| config.groups = 2, vec![Split, Cooperative]),
+        ("--split-layers", |config| config.split_layers = Some(1), vec![Split, Cooperative]),
+        ("--exchange sums", |config| config.exchange = ExchangeKind::Sums, vec![Split, Cooperative]),
+        ("--exchange auto", |config| config.exchange = ExchangeKind::Auto, vec![Split, Cooperative]),
+        ("--batches", |config| config.cooperative.batches = Some(2), vec![Cooperative]),
+        (
+            "--expansion-hops",
+            |config| (config.groups, config.cooperative.expansion_hops) = (2, Some(2)),
+            vec![Cooperative],
+        ),
+        (
+            "--expansion-fanout",
+            |config| (config.groups, config.cooperative.expansion_fanout) = (2, Some(Fanout::All)),
+            vec![Cooperative],
+        ),
+        ("--draw-by", |config| config.draw_by = Some("weight".into()), but(&[Cooperative])),
+        ("--task link", |config| config.task.kind = TaskKind::Link, but(&[Cooperative])),
+        ("--device", |config| config.device = Device::Cuda, but(&[PushPull, Cooperative])),
+        ("--model sage-pool", |config| config.model.kind = ModelKind::SagePool, but(&[PushPull])),
+        ("--input-dropout", |config| config.model.input_dropout = 0.2, but(&[PushPull])),
+        ("--normalise-features", |config| config.model.normalise_features = FeatureNorm::Row, but(&[PushPull])),
+        ("--staleness", |config| config.optimizer.staleness = 2, but(&[])),
+        ("--checkpoint-activations", |config| config.model.checkpoint_activations = true, but(&[])),
+        ("--residual", |config| config.model.residual = true, but(&[])),
+    ];
+    assert_eq!(all.len(), [Split, Owned, Data, PushPull, Cooperative, Single].len());
+    for (option, change, takes) in table {
+        for &parallelism in all {
+            let ranks = if parallelism.row().several { 4 } else { 1 };
+            let base = config(ModelKind::Sage, parallelism, ranks);
+            base.check().unwrap();
+            let with = changed(&base, change);
+            match with.check() {
+                Ok(()) => assert!(takes.contains(&parallelism), "{option} under {parallelism} is taken"),
+                Err(problem) => {
+                    let line = problem.to_string();
+                    assert!(!takes.contains(&parallelism), "{option} under {parallelism}: {line}");
+                    let named = line.contains(&parallelism.to_string()) && !line.contains('\n');
+                    assert!(named, "{option} under {parallelism}: {line}");
+                }
+            }
+        }
+    }
 }
