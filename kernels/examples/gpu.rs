@@ -10,6 +10,7 @@
 use std::error::Error;
 use std::time::Instant;
 
+use gsplit_gpu_sim::emulated;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
     DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSlice, DeviceTable,
@@ -239,8 +240,8 @@ fn presampling(gpu: &Gpu, sizes: &Sizes) -> Result<(), GpuError> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let emulate = std::env::args().skip(1).any(|argument| argument == "--emulate");
-    let (gpu, sizes) = if emulate { (Gpu::emulated(0), EMULATED) } else { (Gpu::open(0)?, REAL) };
-    let other = if emulate { Some(Gpu::emulated(1)) } else { Gpu::open(1).ok() };
+    let (gpu, sizes) = if emulate { (emulated(0), EMULATED) } else { (Gpu::open(0)?, REAL) };
+    let other = if emulate { Some(emulated(1)) } else { Gpu::open(1).ok() };
     let [bandwidth, random_reads] = copies(&gpu, &sizes)?;
     gathers(&gpu, &sizes, bandwidth)?;
     cached_gathers(&gpu, other.as_ref(), &sizes)?;

@@ -7,6 +7,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+// For what the tests take from gpu-sim.
+#[cfg(test)]
+extern crate self as gsplit_kernels;
+
 mod activation;
 mod attention;
 mod columns;
@@ -42,8 +46,6 @@ pub use attention::{
     DynamicGradient, DynamicRows, head_products, head_products_backward, head_products_backward_on_device,
     head_products_on_device,
 };
-#[cfg(feature = "emulation")]
-pub use comm::ByHost;
 pub use comm::{
     Alarm, Communicator, Counted, DeviceExchange, Nccl, Route, Seat, Sent, SentByRoute, Solo, Threads, all_gather_v,
     all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
@@ -53,10 +55,8 @@ pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, IpcHandle,
-    Link, MappedHost, NcclId, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
+    Link, MappedHost, NcclId, backend, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
 };
-#[cfg(feature = "emulation")]
-pub use cuda::{GpuCounts, give_fake_cuda};
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};

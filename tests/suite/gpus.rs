@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use gsplit_trainer::give_fake_gpus;
+use gsplit_gpu_sim::give_fake_gpus;
 use serde_json::Value;
 
 use crate::support::{command, community, content, json, losses, ok};

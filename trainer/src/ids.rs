@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn either_copy_follows_from_the_other() {
-        let gpu = Gpu::under_test(1);
+        let gpu = gsplit_gpu_sim::under_test(1);
         for values in [vec![], vec![4u32, 1, 7]] {
             let host = Ids::from(values.clone());
             let there =

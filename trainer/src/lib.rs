@@ -36,8 +36,6 @@ mod epoch;
 mod error;
 mod evaluate;
 mod exchange;
-#[cfg(feature = "emulation")]
-mod fake;
 mod hosts;
 mod ids;
 mod infer;
@@ -77,14 +75,12 @@ pub use config::{
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, NO_VERTEX, Shuffled};
-#[cfg(feature = "emulation")]
-pub use fake::give_fake_gpus;
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
 pub use log::{foreign_events, is_csv_log, is_json_log};
 pub use metric::Metric;
-pub use operator::{GpuList, Place};
+pub use operator::{GpuList, OwnPlaces, Place};
 pub use options::{FeaturePlace, RowPlacement, RunOptions, TopologyPlace};
 pub use process::Process;
 pub use rendezvous::Rendezvous;

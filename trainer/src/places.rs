@@ -33,13 +33,8 @@ fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
 /// [`places`] for f32.
 fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
     let ranks = config.num_ranks();
-    #[cfg(test)]
-    if let Some(order) = options.emulated {
-        let place = |_| match options.emulated_bytes {
-            Some(bytes) => Place::Device(gsplit_kernels::Gpu::emulated_of(order, bytes), tch::Device::Cpu, Dtype::F32),
-            None => Place::under_test(order),
-        };
-        return Ok((0..ranks).map(place).collect());
+    if let Some(own) = &options.places {
+        return (0..ranks).map(|rank| own.place(rank)).collect();
     }
     let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
     match config.device {

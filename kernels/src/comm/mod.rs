@@ -10,10 +10,10 @@
 //! mpi.rs        processes, on CPUs             nccl/         processes, a GPU each
 //! wait.rs       how long a rank waits          typed.rs      slices of any type
 //! counted.rs    counts what a rank sends
-//! by_host.rs    for tests (feature `emulation`)
 //! ```
 
-#[cfg(feature = "emulation")]
+#[cfg(test)]
+#[path = "../../../gpu-sim/src/by_host.rs"]
 mod by_host;
 mod copies;
 mod counted;
@@ -29,8 +29,8 @@ mod wait;
 #[cfg(test)]
 pub(crate) mod tests;
 
-#[cfg(feature = "emulation")]
-pub use by_host::ByHost;
+#[cfg(test)]
+pub(crate) use by_host::ByHost;
 pub use counted::{Counted, Route, Sent, SentByRoute};
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};

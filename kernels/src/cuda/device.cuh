@@ -1,6 +1,6 @@
 // What every kernel may use: integers of a known width, Philox, sums over a warp, loads that widen.
 //
-// Also compiled as C++ for the host (`emulated/language.h` is then included first), where kernels are tested without a GPU.
+// Also compiled as C++ for the host (`gpu-sim/src/emulated/language.h` is then included first), where kernels are tested without a GPU.
 #pragma once
 
 typedef unsigned char u8;

@@ -16,8 +16,7 @@ use cudarc::driver::{result, sys};
 use super::driver::refused;
 use super::event::Event;
 use super::facts::count;
-use super::gpu::Kernel;
-use super::{GpuError, compile, library};
+use super::{GpuError, Kernel, compile, library};
 
 /// How long an allocation for which there is too little waits for what other streams are about to free.
 const FREEING: Duration = Duration::from_secs(2);

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
+use super::backend::{Argument, Backend, Kernel, Shape};
 use super::device::Device;
 use super::event::Event;
-use super::gpu::{Argument, Backend, Kernel, Shape};
 use super::landing::Landing;
 use super::{GpuError, pool};
 

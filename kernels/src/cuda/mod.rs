@@ -5,28 +5,28 @@
 //! else works.
 //!
 //! ```text
-//! gpu.rs        one GPU and stream          driver.rs     by the CUDA driver
-//! buffer.rs     its memory                  emulated/     by the host, for tests (feature `emulation`)
+//! gpu.rs        one GPU and stream          backend.rs    what stands behind it
+//! buffer.rs     its memory                  driver.rs     the CUDA driver
 //! module.rs     the kernels' sources        compile.rs    NVRTC, and a cache
 //! device.cuh    what kernels share          library.rs    finding CUDA
 //! table.cuh     ids and first positions     survey.rs     what there is, for people
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses, and processes
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
 //! device.rs     what its streams share      event.rs      points in a stream's work
-//! fake/         a driver for tests (feature `emulation`)
 //! ```
 
+pub mod backend;
 mod buffer;
 mod compile;
 mod device;
 mod driver;
-#[cfg(feature = "emulation")]
+// The unit tests are another build of this crate than the one that gpu-sim has, so they compile its backend themselves.
+#[cfg(test)]
+#[path = "../../../gpu-sim/src/emulated/mod.rs"]
 mod emulated;
 mod error;
 mod event;
 mod facts;
-#[cfg(feature = "emulation")]
-mod fake;
 mod gpu;
 mod landing;
 mod library;
@@ -34,17 +34,14 @@ mod module;
 mod nccl;
 mod pool;
 mod survey;
+#[cfg(test)]
+mod tests;
 
+pub(crate) use backend::{Argument, Kernel, Module, Shape};
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHost};
 pub use error::GpuError;
-#[cfg(feature = "emulation")]
-pub use fake::give_fake_cuda;
-#[cfg(feature = "emulation")]
-pub use gpu::GpuCounts;
-pub(crate) use gpu::{Argument, Kernel, Shape};
 pub use gpu::{Gpu, HostBytes};
 pub use library::load_torch_cuda;
-pub(crate) use module::Module;
 pub(crate) use nccl::NcclEnd;
 pub use nccl::NcclId;
 pub use pool::before_out_of_memory;

@@ -2,7 +2,7 @@
 
 /// A file of kernels.
 #[derive(Debug)]
-pub(crate) struct Module {
+pub struct Module {
     /// The operation.
     pub name: &'static str,
     /// CUDA C.

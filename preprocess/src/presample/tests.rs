@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gsplit_gpu_sim::under_test;
 use gsplit_store::{DatasetWriter, NoProgress, Provenance, Stage};
 
 use super::*;
@@ -105,7 +106,7 @@ fn differential_a_gpu_counts_the_same() {
         [("4,3", 20), ("15,10,5", 35), ("2,all,33", 40), ("6", 1_000_000)].into_iter().enumerate()
     {
         let dataset = dataset(&folder.path().join(order.to_string()), order as u64, order.is_multiple_of(2), "0.1,0,0");
-        let (gpu, options) = (Gpu::under_test(order as u32), options(fanouts, batch_size));
+        let (gpu, options) = (under_test(order as u32), options(fanouts, batch_size));
         let expected = counters(&dataset, &options);
         let found = count(&dataset, &options, Some(&gpu), &NoProgress).unwrap();
         assert!(found == expected, "fanouts {fanouts}, batch size {batch_size}");
@@ -122,7 +123,7 @@ fn differential_a_gpu_counts_the_same() {
 #[test]
 fn a_graph_that_does_not_fit_stays_in_host_memory_and_counters_must_fit() {
     // The emulation has 1 GiB. Nothing of these graphs is read.
-    let gpu = Gpu::under_test(0);
+    let gpu = under_test(0);
     let choose = |edges: u64| {
         let edges = vec![0; edges as usize];
         Topology::choose(&gpu, &Graph::new(&[0, edges.len() as u64], &edges).unwrap())

@@ -107,7 +107,7 @@ impl Caches {
             RowPlacement::Peer | RowPlacement::Stored(_) => true,
         };
         let peers = match crosses {
-            true => peers(&sights(options, places, comm)?, progress),
+            true => peers(&sights(places, comm)?, progress),
             false => vec![Vec::new(); ranks],
         };
         let (lists, ranked_by) = match &placement {
@@ -304,25 +304,18 @@ fn stored(
 }
 
 /// What each rank sees of the GPU of each other. Collective in `comm`, where ranks are processes.
-fn sights(options: &RunOptions, places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
+fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
     let ranks = places.len();
     let here = comm.and_then(|comm| Some((comm, places[comm.rank()].gpu()?)));
     match here {
-        #[cfg(test)]
-        Some(_) if options.apart => Ok(reach::of_threads(ranks, |_, _| Ok(false))),
         Some((comm, gpu)) => reach::of_processes(comm, gpu),
-        None => Ok(reach::of_threads(ranks, |reader, owner| reaches(options, places, reader, owner))),
+        None => Ok(reach::of_threads(ranks, |reader, owner| reaches(&places[reader], &places[owner]))),
     }
 }
 
 /// Whether the GPU of `reader` can read that of `owner`; makes it so.
-fn reaches(options: &RunOptions, places: &[Place], reader: usize, owner: usize) -> Result<bool> {
-    #[cfg(test)]
-    if options.apart {
-        return Ok(false);
-    }
-    let _ = options;
-    match (places[reader].gpu(), places[owner].gpu()) {
+fn reaches(reader: &Place, owner: &Place) -> Result<bool> {
+    match (reader.gpu(), owner.gpu()) {
         (Some(reader), Some(owner)) => Ok(reader.reaches(owner)?),
         _ => Ok(false),
     }

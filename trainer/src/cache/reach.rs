@@ -103,6 +103,7 @@ pub fn gathered<T: Serialize + for<'de> Deserialize<'de>>(comm: &dyn Communicato
 mod tests {
     use std::thread;
 
+    use gsplit_gpu_sim::{counts, emulated};
     use gsplit_kernels::Threads;
 
     use super::*;
@@ -110,7 +111,7 @@ mod tests {
     #[test]
     fn who_reads_whose_is_tried_and_all_ranks_are_told() {
         // In emulation a GPU opens what another has, and not its own.
-        let [shared, other] = [0, 1].map(Gpu::emulated);
+        let [shared, other] = [0, 1].map(emulated);
         let gpus = [&shared, &other, &shared];
         let found: Vec<_> = thread::scope(|scope| {
             let ranks = Threads::group(3).into_iter().zip(gpus);
@@ -126,12 +127,12 @@ mod tests {
                 }
             }
         }
-        assert!([&shared, &other].map(Gpu::counts).iter().all(|counts| counts.taken == counts.freed), "no probe stays");
+        assert!([&shared, &other].map(counts).iter().all(|counts| counts.taken == counts.freed), "no probe stays");
     }
 
     #[test]
     fn what_is_no_handle_is_not_opened() {
-        let gpu = Gpu::emulated(0);
+        let gpu = emulated(0);
         assert_eq!(seen(&gpu, b"short"), Sight::Apart(String::new()));
         let Sight::Apart(why) = seen(&gpu, &[0; size_of::<IpcHandle>()]) else { panic!("nobody made it") };
         assert!(!why.is_empty());

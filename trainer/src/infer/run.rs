@@ -1,6 +1,7 @@
 //! `gsplit infer`: predictions, embeddings and scores of a trained model on a dataset.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
@@ -14,7 +15,7 @@ use crate::config::{Device, Dtype, TaskKind};
 use crate::labels::Labels;
 use crate::metric::{Metric, Scores, largest};
 use crate::model::OwnLayer;
-use crate::operator::{Engine, GpuList, Place, check_host_dtype};
+use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
 use crate::source::{FeatureSource, Pinned};
 use crate::{Error, Result};
 
@@ -81,10 +82,9 @@ pub struct InferConfig {
     /// What the factors of dense products are rounded to [default: as in training, but f32 on a CPU for a model trained in f16]
     #[arg(long, value_enum)]
     pub dtype: Option<Dtype>,
-    /// On an emulated GPU for each of `gpus`, with this order of threads.
-    #[cfg(test)]
+    /// The place of each of `gpus`, whatever the device; its own when `None`.
     #[arg(skip)]
-    pub emulated: Option<u32>,
+    pub places: Option<Arc<dyn OwnPlaces>>,
     /// The program's own layers that the checkpoint was trained with ([`RunOptions::layer`](crate::RunOptions::layer)): it does not
     /// say whose its parameters are.
     #[arg(skip)]
@@ -182,9 +182,8 @@ pub fn infer(
 fn places(config: &InferConfig, trained: Dtype) -> Result<Vec<Place>> {
     let dtype = config.dtype.unwrap_or(trained);
     let gpus = config.gpus.as_ref().map_or(&[0][..], |GpuList(gpus)| gpus);
-    #[cfg(test)]
-    if let Some(order) = config.emulated {
-        return Ok(gpus.iter().map(|_| Place::under_test(order).with_dtype(dtype)).collect());
+    if let Some(own) = &config.places {
+        return gpus.iter().map(|&gpu| Ok(own.place(gpu)?.with_dtype(dtype))).collect();
     }
     match (config.device, &config.gpus) {
         (Device::Cpu, None) => {

@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(read(training, &[2, 1, 0]), expected);
         assert_eq!(read(training, &[0, 0]), [&expected[10..], &expected[10..]].concat());
         for input in [Input::new(&config), training] {
-            let gpu = Gpu::under_test(1);
+            let gpu = gsplit_gpu_sim::under_test(1);
             let stored: Vec<f32> = [rows[2], rows[1], rows[0]].concat();
             let (vertices, mut there) = (gpu.upload(&[2u32, 1, 0]).unwrap(), gpu.upload(&stored).unwrap());
             input.apply_there(&gpu, vertices.slice(), &mut there.slice_mut(), 5).unwrap();

@@ -38,7 +38,7 @@ pub use engine::{Engine, Products};
 pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
-pub use place::{GpuList, Place};
+pub use place::{GpuList, OwnPlaces, Place};
 pub(crate) use place::{check_host_dtype, from_rows, on_host, sharing, to_rows};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;

@@ -7,8 +7,9 @@
 //! kernels. Mini-batches that a GPU samples ahead are made on a stream of their own and handed over when they are done.
 //!
 //! Tests run the same code on an emulated GPU, whose memory is the host's: torch's tensors are then on the host too. Some run again on
-//! fakes of CUDA and of torch's part for it, where they are not (`fake`).
+//! fakes of CUDA and of torch's part for it, where they are not (`tests/fake.rs`).
 
+use std::fmt::Debug;
 use std::str::FromStr;
 
 use gsplit_kernels::{Gpu, GpuError, before_out_of_memory, load_torch_cuda};
@@ -59,21 +60,6 @@ impl Place {
             return Err(GpuError::NoDevice { ordinal, devices }.into());
         }
         Ok(Self::Device(gpu, tch::Device::Cuda(ordinal), Dtype::F32))
-    }
-
-    /// An emulated GPU: slow, for tests.
-    #[cfg(test)]
-    pub fn emulated(order: u32) -> Self {
-        Self::Device(Gpu::emulated(order), tch::Device::Cpu, Dtype::F32)
-    }
-
-    /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
-    #[cfg(test)]
-    pub fn under_test(order: u32) -> Self {
-        match std::env::var_os("GSPLIT_TEST_GPU") {
-            None => Self::emulated(order),
-            Some(_) => Self::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
-        }
     }
 
     /// The same place with products, and on a GPU rows, of this type.
@@ -134,6 +120,15 @@ impl Place {
             false => Ok(tensor.f_to_device(self.device())?),
         }
     }
+}
+
+/// A program's own GPUs, for [`RunOptions::places`](crate::RunOptions::places).
+pub trait OwnPlaces: Debug + Send + Sync {
+    /// Where the rank or worker of this number computes.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    fn place(&self, number: usize) -> Result<Place>;
 }
 
 /// GPUs by their numbers, as `0,1,2,3` on the command line.

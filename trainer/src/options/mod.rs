@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::comms::Comms;
 use crate::model::OwnLayer;
-use crate::operator::{GpuList, Products};
+use crate::operator::{GpuList, OwnPlaces, Products};
 use crate::process::Process;
 use crate::ranks::{Abandon, as_rank, on_threads};
 use crate::{Error, Result, TrainConfig};
@@ -61,15 +61,8 @@ pub struct RunOptions {
     /// Wait for the GPU where a phase of a mini-batch ends, so that each phase's time in [`Timings`](crate::Timings) is its own;
     /// without, what was launched and not awaited counts where something waits for it. For measurements.
     pub exact_phases: bool,
-    /// Every rank on an emulated GPU, with this order of threads.
-    #[cfg(test)]
-    pub emulated: Option<u32>,
-    /// Bytes of each emulated GPU, where they are limited.
-    #[cfg(test)]
-    pub emulated_bytes: Option<u64>,
-    /// GPUs do not read each other's memory.
-    #[cfg(test)]
-    pub apart: bool,
+    /// The place of each rank, whatever the device and `gpus`; theirs when `None`.
+    pub places: Option<Arc<dyn OwnPlaces>>,
     /// This process as one of the ranks; all ranks are threads of it when `None`.
     pub process: Option<Arc<Process>>,
     /// How long a rank that is a thread waits for others before the run fails with

@@ -1,12 +1,13 @@
 //! Training on a GPU, which is emulated: the same losses and weights as on the host, for every model, parallelism and rank
 //! count, and checkpoints that either reads.
 
+use gsplit_gpu_sim::counts;
 use gsplit_kernels::schedule::Step;
 use gsplit_store::{Dataset, NoProgress, Notes, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
 use super::fixture::{
-    Cut, changed, communities, config, dataset, models, on_groups, on_ranks, several_labels, store_partition,
+    Cut, changed, communities, config, dataset, emulated, models, on_groups, on_ranks, several_labels, store_partition,
 };
 use super::runs::{losses, run};
 use crate::batch::sample;
@@ -161,7 +162,7 @@ fn assert_close(host: &Summary, device: &Summary, what: &str) {
 fn whole_runs_on_a_gpu_are_those_of_the_host() {
     let fixture = dataset(43, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
-    let device = RunOptions { emulated: Some(1), ..RunOptions::default() };
+    let device = RunOptions { places: emulated(1), ..RunOptions::default() };
     for (kind, parallelism, ranks, prefetch) in [
         (ModelKind::Sage, Parallelism::Split, 2, 0),
         (ModelKind::Gat, Parallelism::Data, 2, 2),
@@ -194,7 +195,7 @@ fn differential_every_optimizer_updates_as_on_the_host() {
             (config.optimizer, config.epochs) = (optimizer, 3);
         });
         let host = run(&fixture, &config, &RunOptions::default()).unwrap();
-        let device = RunOptions { emulated: Some(3), ..RunOptions::default() };
+        let device = RunOptions { places: emulated(3), ..RunOptions::default() };
         let device = run(&fixture, &config, &device).unwrap();
         assert_close(&host, &device, &format!("{:?}", config.optimizer));
         for (host, device) in host.epochs.iter().zip(&device.epochs) {
@@ -212,7 +213,7 @@ fn a_run_on_a_gpu_resumes_exactly_and_its_checkpoint_is_read_on_the_host() {
         (config.epochs, config.model.norm) = (4, Some(NormKind::Batch));
     });
     let checkpoint = fixture.folder.path().join("checkpoints");
-    let device = RunOptions { emulated: Some(2), ..RunOptions::default() };
+    let device = RunOptions { places: emulated(2), ..RunOptions::default() };
     let kept = RunOptions { checkpoint: Some(checkpoint.clone()), ..device.clone() };
     let straight = run(&fixture, &whole, &device).unwrap();
     let first = run(&fixture, &TrainConfig { epochs: 2, ..whole.clone() }, &kept).unwrap();
@@ -235,7 +236,7 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     {
         let config = changed(&config(ModelKind::Sage, parallelism, ranks), |config| config.eval_every = 0);
         let [without, with] = [None, Some(rows * 24)].map(|cache| {
-            let options = RunOptions { emulated: Some(0), cache, prefetch: 1, ..RunOptions::default() };
+            let options = RunOptions { places: emulated(0), cache, prefetch: 1, ..RunOptions::default() };
             run(&fixture, &config, &options).unwrap()
         });
         assert_eq!(losses(&with), losses(&without), "{parallelism}");
@@ -255,11 +256,11 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     };
     let on_host = refused(RunOptions { cache: Some(1 << 20), ..RunOptions::default() });
     assert!(on_host.contains("--cache is for --device cuda"), "{on_host}");
-    let tiny = refused(RunOptions { cache: Some(23), emulated: Some(0), ..RunOptions::default() });
+    let tiny = refused(RunOptions { cache: Some(23), places: emulated(0), ..RunOptions::default() });
     assert!(tiny.contains("no row of 24"), "{tiny}");
     let mapped = RunOptions {
         cache: Some(1 << 20),
-        emulated: Some(0),
+        places: emulated(0),
         features: crate::FeaturePlace::Mapped,
         ..RunOptions::default()
     };
@@ -290,21 +291,21 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         let batch = load(&source, sampled, &Input::training(&config.model, step), true, comm).unwrap();
         let side = batch.sampled.there.as_ref().unwrap().gpu.clone();
         assert!(matches!(batch.input_rows, InputRows::Gathered(_)));
-        let taken = side.counts().taken;
+        let taken = counts(&side).taken;
         assert!(taken > 8 * config.fanouts.len() as u64);
         batch.hand_over(place.gpu()).unwrap();
-        let before = side.counts().freed;
+        let before = counts(&side).freed;
         drop(batch);
-        let of_the_batch = side.counts().freed - before;
+        let of_the_batch = counts(&side).freed - before;
         drop(sampler);
-        (taken, side.counts().freed, of_the_batch)
+        (taken, counts(&side).freed, of_the_batch)
     });
     for (taken, freed, of_the_batch) in frees {
         assert_eq!(of_the_batch, 0, "the stream that sampled frees nothing of the mini-batch");
         // Its own memory it does free: what is missing is the mini-batch.
         assert!(freed > 0 && freed < taken, "{freed} of {taken}");
     }
-    assert!(gpu.counts().freed > 0);
+    assert!(counts(gpu).freed > 0);
 }
 
 #[test]
@@ -326,7 +327,7 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         });
         let fixture = if task == TaskKind::Link { &linked } else { &fixture };
         let run = |topology, prefetch| {
-            let options = RunOptions { topology, prefetch, emulated: Some(order % 4), ..RunOptions::default() };
+            let options = RunOptions { topology, prefetch, places: emulated(order % 4), ..RunOptions::default() };
             let summary = run(fixture, &config, &options).unwrap();
             assert_eq!(summary.topology, topology);
             let counts: Vec<_> = summary
@@ -363,7 +364,7 @@ fn the_graph_goes_where_there_is_room() {
             crate::train(&fixture.dataset, &quick, &options, &notes, &|_| {}).map_err(|error| error.to_string());
         (summary.map(|summary| summary.topology), notes.lines().join("; "))
     };
-    let device = RunOptions { emulated: Some(0), ..RunOptions::default() };
+    let device = RunOptions { places: emulated(0), ..RunOptions::default() };
     let (chosen, notes) = choose(device.clone());
     assert_eq!(chosen, Ok(TopologyPlace::Device));
     assert!(notes.contains("GPUs sample, from the graph in their memory"), "{notes}");
@@ -371,7 +372,7 @@ fn the_graph_goes_where_there_is_room() {
     assert_eq!(chosen, Ok(TopologyPlace::Host));
     let (chosen, _) = choose(RunOptions {
         topology: TopologyPlace::Part,
-        ..RunOptions { emulated: Some(0), ..RunOptions::default() }
+        ..RunOptions { places: emulated(0), ..RunOptions::default() }
     });
     let line = chosen.unwrap_err();
     assert!(line.contains("--topology part is for --parallelism split") && line.contains("auto"), "{line}");

@@ -1,8 +1,9 @@
 //! GPUs of little memory, emulated: where the graph and feature rows go then, and that it changes no number.
 
+use gsplit_gpu_sim::Emulation;
 use gsplit_store::{Counters, Dataset, NoProgress, Notes, Presample, PresampleConfig};
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
+use super::fixture::{Cut, Fixture, changed, config, dataset, emulation, store_partition};
 use super::runs::losses;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
@@ -25,7 +26,7 @@ fn quick(kind: ModelKind, parallelism: Parallelism, ranks: usize) -> TrainConfig
 }
 
 fn on(bytes: u64) -> RunOptions {
-    RunOptions { emulated: Some(1), emulated_bytes: Some(bytes), ..RunOptions::default() }
+    RunOptions { places: emulation(Emulation { order: 1, bytes: Some(bytes), apart: false }), ..RunOptions::default() }
 }
 
 /// The memory of GPUs of which mini-batches leave at least `left` bytes to each rank.

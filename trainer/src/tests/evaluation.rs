@@ -10,7 +10,8 @@ use gsplit_kernels::CommError;
 use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
 
 use super::fixture::{
-    Cut, Fixture, changed, communities, config, dataset, models, several_labels, store_partition, without_valid,
+    Cut, Fixture, changed, communities, config, dataset, emulated, models, several_labels, store_partition,
+    without_valid,
 };
 use super::links::link_config;
 use super::processes::before;
@@ -219,17 +220,19 @@ fn scores_do_not_depend_on_the_number_of_workers() {
 fn runs_on_any_number_of_ranks_score_what_inference_does() {
     let fixture = dataset(95, 250, 5);
     store_partition(&fixture.dataset, Cut::Lopsided, 4);
-    for (parallelism, emulated) in
-        [(Parallelism::Split, None), (Parallelism::Data, None), (Parallelism::Split, Some(1))]
-    {
+    for (parallelism, order) in [(Parallelism::Split, None), (Parallelism::Data, None), (Parallelism::Split, Some(1))] {
         let config = changed(&config(ModelKind::Gat, parallelism, 4), |config| config.epochs = 1);
-        let checkpoint = fixture.folder.path().join(format!("{parallelism}-{emulated:?}"));
-        let options = RunOptions { checkpoint: Some(checkpoint.clone()), emulated, ..RunOptions::default() };
+        let checkpoint = fixture.folder.path().join(format!("{parallelism}-{order:?}"));
+        let options = RunOptions {
+            checkpoint: Some(checkpoint.clone()),
+            places: order.and_then(emulated),
+            ..RunOptions::default()
+        };
         let summary = run(&fixture, &config, &options).unwrap();
         let last = summary.epochs.last().unwrap();
-        let alone = InferConfig { checkpoint, emulated, ..InferConfig::default() };
+        let alone = InferConfig { checkpoint, places: order.and_then(emulated), ..InferConfig::default() };
         let found = infer(&fixture.dataset, &alone, 1 << 32, None, &NoProgress).unwrap().scores;
-        assert_eq!([found[1].1, found[2].1], [last.valid, last.test], "{parallelism}, {emulated:?}");
+        assert_eq!([found[1].1, found[2].1], [last.valid, last.test], "{parallelism}, {order:?}");
         assert!(last.evaluate_s > 0.0);
     }
     let folder = tempfile::tempdir().unwrap();
@@ -254,7 +257,7 @@ fn several_gpus_infer_what_one_does_in_the_order_of_the_vertices() {
             embeddings: Some(to("e.npy")),
             force: true,
             gpus: Some(GpuList(gpus)),
-            emulated: Some(2),
+            places: emulated(2),
             ..InferConfig::default()
         };
         let summary = infer(&fixture.dataset, &config, memory, None, &NoProgress).unwrap();

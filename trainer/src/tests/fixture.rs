@@ -1,25 +1,70 @@
 //! Small random datasets with partitions, and groups of ranks to run on.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use clap::ValueEnum;
-use gsplit_kernels::{Communicator, Draws, Stream, StreamKey, Threads};
+use gsplit_gpu_sim::Emulation;
+use gsplit_kernels::{Communicator, Counted, Draws, Stream, StreamKey, Threads};
 use gsplit_store::{
     Balance, Dataset, DatasetWriter, FeatureDtype, PartitionConfig, PartitionMap, PartitionReport, Provenance, Split,
 };
 use tempfile::TempDir;
 
+use crate::Result;
 use crate::comms::Ranks;
 use crate::config::{
     Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism,
     TaskConfig, TrainConfig,
 };
+use crate::operator::{OwnPlaces, Place};
 
 /// Classes of every fixture.
 pub const CLASSES: usize = 4;
 
 /// Classes where a vertex can have several.
 pub const SEVERAL_CLASSES: usize = 9;
+
+impl Place {
+    /// An emulated GPU: slow.
+    pub fn emulated(order: u32) -> Self {
+        Self::Device(gsplit_gpu_sim::emulated(order), tch::Device::Cpu, Dtype::F32)
+    }
+
+    /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
+    pub fn under_test(order: u32) -> Self {
+        match std::env::var_os("GSPLIT_TEST_GPU") {
+            None => Self::emulated(order),
+            Some(_) => Self::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
+        }
+    }
+}
+
+/// [`Place::under_test`], with this order of threads.
+#[derive(Debug)]
+struct UnderTest(u32);
+
+impl OwnPlaces for UnderTest {
+    fn place(&self, _: usize) -> Result<Place> {
+        Ok(Place::under_test(self.0))
+    }
+}
+
+impl OwnPlaces for Emulation {
+    fn place(&self, _: usize) -> Result<Place> {
+        Ok(Place::Device(self.gpu(), tch::Device::Cpu, Dtype::F32))
+    }
+}
+
+/// For a run on GPUs: each rank's is a [`Place::under_test`].
+pub fn emulated(order: u32) -> Option<Arc<dyn OwnPlaces>> {
+    Some(Arc::new(UnderTest(order)))
+}
+
+/// For a run on GPUs that are emulated, even where `GSPLIT_TEST_GPU` is set.
+pub fn emulation(emulation: Emulation) -> Option<Arc<dyn OwnPlaces>> {
+    Some(Arc::new(emulation))
+}
 
 /// A dataset in a folder that lives as long as it.
 pub struct Fixture {
@@ -320,7 +365,8 @@ pub fn on_ranks<T: Send>(ranks: usize, body: impl Fn(&dyn Communicator) -> T + S
     let group = Threads::group(ranks);
     std::thread::scope(|scope| {
         let body = &body;
-        let handles: Vec<_> = group.into_iter().map(|comm| scope.spawn(move || body(&comm))).collect();
+        let handles: Vec<_> =
+            group.into_iter().map(|comm| scope.spawn(move || body(&Counted::new(Box::new(comm))))).collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     })
 }

@@ -10,7 +10,7 @@ use gsplit_store::{Dataset, Split};
 
 use super::device::at;
 use super::equivalence::distance;
-use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
+use super::fixture::{Cut, changed, communities, config, dataset, emulated, store_partition};
 use super::processes::{before, lose_first, on_processes};
 use super::runs::{losses, run};
 use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
@@ -73,11 +73,11 @@ fn a_run_on_groups_is_one_of_data_parallelism_with_a_rank_for_each() {
     let fixture = dataset(82, 150, 4);
     let dataset = &fixture.dataset;
     let base = changed(&config(ModelKind::Sage, Parallelism::Data, 2), |config| config.batch_size = 40);
-    for (emulated, most) in [(None, 4), (Some(1), 2)] {
-        let options = RunOptions { emulated, ..RunOptions::default() };
+    for (order, most) in [(None, 4), (Some(1), 2)] {
+        let options = RunOptions { places: order.and_then(emulated), ..RunOptions::default() };
         let data = run(&fixture, &base, &options).unwrap();
         for ranks in [1, 2, 4].into_iter().filter(|&ranks| ranks <= most) {
-            let what = format!("2 groups of {ranks}, {emulated:?}");
+            let what = format!("2 groups of {ranks}, {order:?}");
             let config = grouped(dataset, &base, 2, ranks, Cut::Random);
             let found = run(&fixture, &config, &options).unwrap();
             // Every group samples and loads what the one rank of data parallelism does, once.
@@ -140,7 +140,7 @@ fn each_group_keeps_the_rows_of_all_parts_on_its_gpus() {
     });
     let config = grouped(&fixture.dataset, &base, 2, 2, Cut::Random);
     let with = |placement: Option<RowPlacement>| {
-        let options = RunOptions { emulated: Some(1), placement, ..RunOptions::default() };
+        let options = RunOptions { places: emulated(1), placement, ..RunOptions::default() };
         run(&fixture, &config, &options).unwrap()
     };
     let plain = with(None);
@@ -162,11 +162,16 @@ fn processes_in_groups_train_as_threads_do() {
     let fixture = dataset(85, 100, 4);
     let base = changed(&config(ModelKind::Sage, Parallelism::Split, 4), |config| config.epochs = 1);
     let config = grouped(&fixture.dataset, &base, 2, 2, Cut::Random);
-    for emulated in [None, Some(3)] {
-        let options = |threads| RunOptions { emulated, prefetch: 1, threads: Some(threads), ..RunOptions::default() };
+    for order in [None, Some(3)] {
+        let options = |threads| RunOptions {
+            places: order.and_then(emulated),
+            prefetch: 1,
+            threads: Some(threads),
+            ..RunOptions::default()
+        };
         let threads = run(&fixture, &config, &options(4)).unwrap();
         for summary in on_processes(&fixture, &config, &options(1)) {
-            assert_eq!(losses(&summary), losses(&threads), "{emulated:?}");
+            assert_eq!(losses(&summary), losses(&threads), "{order:?}");
         }
     }
     // Processes that were joined otherwise than the configuration says.

@@ -9,7 +9,9 @@ use arrow_array::types::{Float32Type, Int32Type, Int64Type};
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::fixture::{CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, models, several_labels};
+use super::fixture::{
+    CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
+};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
@@ -126,13 +128,13 @@ fn predictions_of_a_gpu_are_those_of_the_host() {
         let (checkpoint, summary) = trained(&fixture, kind);
         let last = summary.epochs.last().unwrap();
         let to = |name: &str| Some(fixture.folder.path().join(name));
-        let with = |emulated: Option<u32>, name: &str| InferConfig {
+        let with = |order: Option<u32>, name: &str| InferConfig {
             checkpoint: checkpoint.clone(),
             predict: Predict::Logits,
             out: to(&format!("{name}.npy")),
             embeddings: to(&format!("{name}-hidden.npy")),
             force: true,
-            emulated,
+            places: order.and_then(emulated),
             ..InferConfig::default()
         };
         let read = |name: &str| {

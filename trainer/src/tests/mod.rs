@@ -8,6 +8,7 @@ mod device_room;
 mod equivalence;
 mod evaluation;
 mod exchange;
+mod fake;
 mod fixture;
 mod groups;
 mod infer;

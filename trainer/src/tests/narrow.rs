@@ -5,7 +5,7 @@ use gsplit_kernels::schedule::Step;
 use gsplit_store::{FeatureDtype, NoProgress, Split};
 
 use super::device::at;
-use super::fixture::{Cut, changed, communities, config, dataset, models, store_partition, stored_as};
+use super::fixture::{Cut, changed, communities, config, dataset, emulated, models, store_partition, stored_as};
 use super::links::link_config;
 use super::runs::{losses, run};
 use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
@@ -131,7 +131,7 @@ fn valid(summary: &crate::Summary) -> f64 {
 #[test]
 fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
     let fixture = dataset(63, 250, 6);
-    let options = RunOptions { emulated: Some(0), ..RunOptions::default() };
+    let options = RunOptions { places: emulated(0), ..RunOptions::default() };
     let exact = run(&fixture, &learning(ModelKind::Sage, Dtype::F32, 7), &options).unwrap();
     assert!(valid(&exact) > 0.5, "{}: nothing was learnt", valid(&exact));
     for dtype in NARROW {
@@ -150,17 +150,22 @@ fn a_rounded_run_scores_as_one_in_f32_and_any_type_reads_its_checkpoint() {
         for (name, tensor) in tch::Tensor::read_safetensors(weights).unwrap() {
             assert_eq!(tensor.kind(), tch::Kind::Float, "{name}");
         }
-        for (emulated, dtype) in [
+        for (order, dtype) in [
             (None, None),
             (None, Some(Dtype::F32)),
             (Some(1), Some(Dtype::F32)),
             (Some(2), None),
             (Some(3), Some(Dtype::F16)),
         ] {
-            let config = InferConfig { checkpoint: checkpoint.clone(), emulated, dtype, ..InferConfig::default() };
+            let config = InferConfig {
+                checkpoint: checkpoint.clone(),
+                places: order.and_then(emulated),
+                dtype,
+                ..InferConfig::default()
+            };
             let found = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();
             let valid = found.scores[1].1.unwrap();
-            assert!((valid - of_rounded).abs() < 0.03, "{dtype:?}, on a GPU {}: {valid}", emulated.is_some());
+            assert!((valid - of_rounded).abs() < 0.03, "{dtype:?}, on a GPU {}: {valid}", order.is_some());
         }
         let config = InferConfig { checkpoint, dtype: Some(Dtype::F16), ..InferConfig::default() };
         let refused = crate::infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap_err().to_string();
@@ -177,7 +182,7 @@ fn accuracy_in_every_type_is_equal_within_noise() {
     let fixture = dataset(64, 400, 6);
     let mean = |dtype| {
         let of = |seed| {
-            let options = RunOptions { emulated: Some(0), ..RunOptions::default() };
+            let options = RunOptions { places: emulated(0), ..RunOptions::default() };
             valid(&run(&fixture, &learning(ModelKind::Sage, dtype, seed), &options).unwrap())
         };
         let scores = [1, 2].map(of);
@@ -204,7 +209,7 @@ fn a_run_in_f16_leaves_out_what_overflows_and_resumes_exactly() {
         })
     };
     let log = fixture.folder.path().join("log.jsonl");
-    let options = RunOptions { emulated: Some(2), log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
+    let options = RunOptions { places: emulated(2), log: Some(log.clone()), log_every: 1, ..RunOptions::default() };
     let straight = run(&fixture, &config(2), &options).unwrap();
     let mut scale = 65536.0;
     for line in std::fs::read_to_string(&log).unwrap().lines() {
@@ -240,7 +245,7 @@ fn links_are_learnt_in_every_type() {
             (config.epochs, config.batch_size, config.eval_every) = (2, 200, 2);
             config.model.dropout = 0.0;
         });
-        let options = RunOptions { emulated: Some(3), ..RunOptions::default() };
+        let options = RunOptions { places: emulated(3), ..RunOptions::default() };
         let summary = run(&fixture, &config, &options).unwrap();
         let last = summary.epochs.last().unwrap();
         (last.loss, last.valid.unwrap())

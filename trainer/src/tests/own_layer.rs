@@ -6,7 +6,7 @@ mod example;
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use tch::Tensor;
 
-use super::fixture::{Cut, changed, config, dataset, store_partition};
+use super::fixture::{Cut, changed, config, dataset, emulated, store_partition};
 use crate::config::{Dtype, ModelKind, Parallelism};
 use crate::model::{Layer, LayerEdges, OwnLayer};
 use crate::operator::{Finish, Reduce, Rows, aggregate, finished};
@@ -81,20 +81,20 @@ fn a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu() {
         let options = RunOptions {
             layer: Some(layer.clone()),
             checkpoint: Some(checkpoint.clone()),
-            emulated: Some(2),
+            places: emulated(2),
             ..RunOptions::default()
         };
         let summary = train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
         losses.push(summary.epochs[1].loss);
-        let [host, device] = [None, Some(1)].map(|emulated| {
-            let out = to(&format!("{dtype:?}-{emulated:?}.npy"));
+        let [host, device] = [None, Some(1)].map(|order| {
+            let out = to(&format!("{dtype:?}-{order:?}.npy"));
             let config = InferConfig {
                 checkpoint: checkpoint.clone(),
                 out: Some(out.clone()),
                 predict: Predict::Logits,
                 layer: Some(layer.clone()),
-                dtype: Some(if emulated.is_some() { dtype } else { Dtype::F32 }),
-                emulated,
+                dtype: Some(if order.is_some() { dtype } else { Dtype::F32 }),
+                places: order.and_then(emulated),
                 ..InferConfig::default()
             };
             infer(&fixture.dataset, &config, 1 << 30, None, &NoProgress).unwrap();

@@ -5,16 +5,17 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsplit_kernels::{CommError, Gpu, Threads};
+use gsplit_gpu_sim::{Emulation, counts};
+use gsplit_kernels::{CommError, Threads};
 use gsplit_store::{FeatureDtype, NoProgress};
 
 use super::device_room::leaving;
-use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition, stored_as};
+use super::fixture::{Cut, Fixture, changed, config, dataset, emulated, emulation, store_partition, stored_as};
 use super::placement::{found, some_placement, store_placement};
 use super::processes::{on_processes, outcomes};
 use super::runs::{losses, run};
 use crate::cache::Caches;
-use crate::config::{Dtype, ModelKind, Parallelism, TrainConfig};
+use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::Place;
@@ -28,7 +29,7 @@ fn quick(parallelism: Parallelism, ranks: usize) -> TrainConfig {
 }
 
 fn with(placement: &str) -> RunOptions {
-    RunOptions { emulated: Some(1), placement: Some(placement.parse().unwrap()), ..RunOptions::default() }
+    RunOptions { places: emulated(1), placement: Some(placement.parse().unwrap()), ..RunOptions::default() }
 }
 
 #[test]
@@ -48,7 +49,8 @@ fn differential_processes_find_the_rows_that_threads_find() {
         (Parallelism::Data, "replicated", Some(20), 0, false),
     ] {
         let config = quick(parallelism, 3);
-        let options = RunOptions { cache: rows.map(|rows| rows * 24), prefetch, apart, ..with(placement) };
+        let places = emulation(Emulation { order: 1, apart, ..Emulation::default() });
+        let options = RunOptions { cache: rows.map(|rows| rows * 24), prefetch, places, ..with(placement) };
         let threads = run(&fixture, &config, &options).unwrap();
         let what = format!("{placement}, {parallelism}, {rows:?}, apart: {apart}");
         let [_, own, peers] = found(&threads);
@@ -64,8 +66,8 @@ fn differential_processes_find_the_rows_that_threads_find() {
 
 /// One of several processes: what it gathers, and what its GPU has before and after all have parted.
 fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
-    let (rank, gpu) = (process.rank(), Gpu::emulated(process.rank() as u32));
-    let place = Place::Device(gpu.clone(), tch::Device::Cpu, Dtype::F32);
+    let (rank, place) = (process.rank(), Place::emulated(process.rank() as u32));
+    let gpu = place.gpu().unwrap().clone();
     let places = vec![place.clone(); config.num_ranks()];
     let options = RunOptions { process: Some(Arc::new(process)), cache: Some(20 * 24), ..with("peer") };
     let comm = options.process.as_ref().unwrap().comms().all();
@@ -82,11 +84,11 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     let found = source.rows(&vertices, &Input::new(&config.model), 0).unwrap();
     assert_eq!(crate::operator::to_rows(&found).unwrap(), stored, "rank {rank}");
     drop(source);
-    let counts = gpu.counts();
-    assert!(counts.taken > counts.freed, "it keeps rows");
+    let kept = counts(&gpu);
+    assert!(kept.taken > kept.freed, "it keeps rows");
     pinned.part(comm).unwrap();
-    let counts = gpu.counts();
-    assert_eq!(counts.taken, counts.freed, "rank {rank}");
+    let kept = counts(&gpu);
+    assert_eq!(kept.taken, kept.freed, "rank {rank}");
 }
 
 #[test]
@@ -108,11 +110,10 @@ fn what_processes_keep_for_each_other_is_freed_when_all_have_closed_it() {
 fn processes_with_more_room_keep_more_rows_and_all_know_where() {
     let fixture = dataset(82, 150, 5);
     let config = quick(Parallelism::Data, 3);
-    let bytes = |rank: u64| leaving(1200 - 400 * rank, &fixture.dataset, &config).emulated_bytes;
-    let bytes = [0, 1, 2].map(bytes);
+    let places = [0, 1, 2].map(|rank: u64| leaving(1200 - 400 * rank, &fixture.dataset, &config).places);
     let options =
-        |rank: usize| RunOptions { emulated_bytes: bytes[rank], topology: TopologyPlace::Host, ..with("peer") };
-    let plain = run(&fixture, &config, &RunOptions { emulated: Some(1), ..RunOptions::default() }).unwrap();
+        |rank: usize| RunOptions { places: places[rank].clone(), topology: TopologyPlace::Host, ..with("peer") };
+    let plain = run(&fixture, &config, &RunOptions { places: emulated(1), ..RunOptions::default() }).unwrap();
     let summaries: Vec<Summary> = outcomes(&fixture, &config, options).into_iter().map(Result::unwrap).collect();
     let rows = &summaries[0].cache.as_ref().unwrap().rows;
     assert!(rows[0] > rows[1] && rows[1] > rows[2] && rows[2] > 0 && rows[0] < 150, "{rows:?}");

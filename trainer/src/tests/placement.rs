@@ -1,12 +1,15 @@
 //! Where feature rows lie changes no row and no loss; how many come from where is what a count by hand finds.
 
+use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
 use gsplit_store::{
     CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap, Placement, PlacementConfig,
     Presample, PresampleConfig, RowLoads,
 };
 
-use super::fixture::{Cut, Fixture, changed, communities, config, dataset, store_partition, stored_as};
+use super::fixture::{
+    Cut, Fixture, changed, communities, config, dataset, emulated, emulation, store_partition, stored_as,
+};
 use super::runs::{losses, run};
 use crate::cache::{Caches, presample_like};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
@@ -170,7 +173,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
         let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
         pinned.fill(&caches, &gpus).unwrap();
-        let taken = [&shared, &other].map(|place| place.gpu().unwrap().counts().taken);
+        let taken = [&shared, &other].map(|place| counts(place.gpu().unwrap()).taken);
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
         for (rank, place) in places.iter().enumerate() {
             let source = FeatureSource::pinned(&job.features, place, &pinned, rank).unwrap();
@@ -202,10 +205,12 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
         let with = |placement: Option<&str>, rows: Option<u64>, apart: bool| {
             let placement = placement.map(|name| name.parse::<RowPlacement>().unwrap());
             let cache = rows.map(|rows| rows * 24);
-            let options = RunOptions { emulated: Some(2), placement, cache, apart, ..RunOptions::default() };
+            let own = Emulation { order: 2, apart, ..Emulation::default() };
+            let places = if apart { emulation(own) } else { emulated(2) };
+            let options = RunOptions { places, placement, cache, ..RunOptions::default() };
             run(&fixture, &config, &options).unwrap()
         };
-        let plain = with(None, None, false);
+        let (plain, apart) = (with(None, None, false), with(None, None, true));
         let host = with(Some("host"), None, false);
         assert_eq!((losses(&host), found(&host)), (losses(&plain), found(&plain)));
         assert!(plain.cache.is_none() && host.cache.is_none());
@@ -213,9 +218,9 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
         assert!(loaded > 0 && own == 0 && peers == 0);
         for placement in ["replicated", "partitioned", "peer", "some"] {
             let what = format!("{placement}, {parallelism}");
-            let [few, all, apart] = [(Some(30), false), (None, false), (None, true)].map(|(rows, apart)| {
-                let summary = with(Some(placement), rows, apart);
-                assert_eq!(losses(&summary), losses(&plain), "{what}");
+            let [few, all, alone] = [(Some(30), false), (None, false), (None, true)].map(|(rows, is_apart)| {
+                let summary = with(Some(placement), rows, is_apart);
+                assert_eq!(losses(&summary), losses(if is_apart { &apart } else { &plain }), "{what}");
                 let cache = summary.cache.clone().unwrap();
                 assert_eq!((cache.placement.as_str(), cache.row_bytes), (placement, 24));
                 assert!(cache.rows.iter().all(|&kept| kept <= rows.map_or(200, |rows| rows as usize)), "{what}");
@@ -232,8 +237,8 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
                 assert_eq!(all.0, everywhere, "{what}");
             }
             // Each is then a group of its own, which has the hottest rows.
-            let alone = if placement == "peer" { loaded } else { all.0[1] };
-            assert_eq!(apart.0, [loaded, alone, 0], "{what}");
+            let own = if placement == "peer" { loaded } else { all.0[1] };
+            assert_eq!(alone.0, [loaded, own, 0], "{what}");
             assert!(few.0[1] > 0 && few.0[1] + few.0[2] < all.0[1] + all.0[2], "{what}: {few:?}");
             assert_eq!(all.1.rows.iter().sum::<usize>() == 400, placement == "replicated", "{what}");
         }
@@ -251,7 +256,7 @@ fn rows_that_are_changed_are_read_from_caches_too() {
         });
         let with = |placement: Option<RowPlacement>, prefetch| {
             let cache = placement.as_ref().map(|_| 30 * 24);
-            let options = RunOptions { emulated: Some(1), placement, cache, prefetch, ..RunOptions::default() };
+            let options = RunOptions { places: emulated(1), placement, cache, prefetch, ..RunOptions::default() };
             run(&fixture, &config, &options).unwrap()
         };
         let plain = with(None, 0);
@@ -261,7 +266,7 @@ fn rows_that_are_changed_are_read_from_caches_too() {
             let [loaded, own, _] = found(&cached);
             assert!(own > 0 && own < loaded);
         }
-        let mapped = RunOptions { emulated: Some(1), features: crate::FeaturePlace::Mapped, ..RunOptions::default() };
+        let mapped = RunOptions { places: emulated(1), features: crate::FeaturePlace::Mapped, ..RunOptions::default() };
         assert_eq!(
             losses(&run(&fixture, &config, &mapped).unwrap()),
             losses(&plain),
@@ -277,7 +282,7 @@ fn what_ranks_rows_is_the_presample_that_was_drawn_alike() {
     let config = config(ModelKind::Sage, Parallelism::Data, 2);
     let notes_of = |dataset: &Dataset, config: &TrainConfig| {
         let (notes, placement) = (Notes::default(), Some(RowPlacement::Replicated));
-        let options = RunOptions { emulated: Some(0), placement, cache: Some(240), ..RunOptions::default() };
+        let options = RunOptions { places: emulated(0), placement, cache: Some(240), ..RunOptions::default() };
         let summary = train(dataset, config, &options, &notes, &|_| {}).unwrap();
         let cache = summary.cache.unwrap();
         let told = notes.lines().into_iter().find(|line| line.starts_with("feature rows, placement")).unwrap();
@@ -319,7 +324,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     let data = config(ModelKind::Sage, Parallelism::Data, 2);
     let split = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Split, 2) };
     let with = |placement: &str| RunOptions {
-        emulated: Some(0),
+        places: emulated(0),
         placement: Some(placement.parse().unwrap()),
         ..RunOptions::default()
     };
@@ -335,7 +340,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     train(ds, &data, &with("two"), &noted, &|_| {}).unwrap();
     assert!(noted.lines().iter().any(|line| line.contains("made for split parallelism, this is data")));
 
-    refused(&data, RunOptions { emulated: None, ..with("peer") }, &["--placement is for --device cuda"]);
+    refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement is for --device cuda"]);
     refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
     let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };

@@ -9,7 +9,7 @@ use gsplit_kernels::{CommError, Communicator, Threads};
 use gsplit_store::Notes;
 use tch::Tensor;
 
-use super::fixture::{Cut, Fixture, changed, config, dataset, store_partition};
+use super::fixture::{Cut, Fixture, changed, config, dataset, emulated, store_partition};
 use super::runs::{losses, run};
 use crate::config::{Device, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::model::{Layer, LayerEdges, OwnLayer};
@@ -58,17 +58,18 @@ pub fn on_processes(fixture: &Fixture, config: &TrainConfig, options: &RunOption
 fn ranks_that_are_processes_train_as_threads_do_on_hosts_and_gpus() {
     let fixture = dataset(71, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
-    for (emulated, parallelism, prefetch) in
+    for (order, parallelism, prefetch) in
         [(None, Parallelism::Split, 1), (Some(1), Parallelism::Split, 0), (Some(2), Parallelism::Data, 2)]
     {
         let config = changed(&config(ModelKind::Gcn, parallelism, 3), |config| {
             (config.epochs, config.model.norm) = (2, Some(NormKind::Batch));
         });
-        let options = RunOptions { emulated, prefetch, threads: Some(3), ..RunOptions::default() };
+        let options =
+            RunOptions { places: order.and_then(emulated), prefetch, threads: Some(3), ..RunOptions::default() };
         let threads = run(&fixture, &config, &options).unwrap();
         let options = RunOptions { threads: Some(1), ..options };
         for summary in on_processes(&fixture, &config, &options) {
-            assert_eq!(losses(&summary), losses(&threads), "{parallelism}, {emulated:?}");
+            assert_eq!(losses(&summary), losses(&threads), "{parallelism}, {order:?}");
         }
     }
 }

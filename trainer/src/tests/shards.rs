@@ -6,7 +6,7 @@ use std::path::Path;
 use gsplit_store::{Dataset, FeatureDtype, NoProgress, PartitionMap, Split, write_shards};
 
 use super::fixture::{
-    CLASSES, Cut, Fixture, changed, config, dataset, provenance, several_labels, store_partition, stored_as,
+    CLASSES, Cut, Fixture, changed, config, dataset, emulated, provenance, several_labels, store_partition, stored_as,
 };
 use super::processes::{in_processes, on_processes};
 use super::runs::losses;
@@ -73,9 +73,10 @@ fn processes_on_shards_train_and_evaluate_as_on_the_whole_dataset() {
             Some(1),
         ),
     ];
-    for (fixture, way, hosts, config, emulated) in cases {
+    for (fixture, way, hosts, config, order) in cases {
         let key = store_partition(&fixture.dataset, way, config.ranks_of_group());
-        let options = RunOptions { emulated, prefetch: 1, threads: Some(1), ..RunOptions::default() };
+        let options =
+            RunOptions { places: order.and_then(emulated), prefetch: 1, threads: Some(1), ..RunOptions::default() };
         let whole = on_processes(&fixture, &config, &options).remove(0);
         let to = tempfile::tempdir().unwrap();
         let shards = cut(&fixture, &key, hosts, to.path());
@@ -157,7 +158,7 @@ fn what_needs_rows_of_other_hosts_is_refused_before_the_first_mini_batch() {
     );
     let link = changed(&split, |config| config.task.kind = TaskKind::Link);
     refused(&[first, second], &link, &plain, "pass --eval-every 0");
-    let cache = RunOptions { cache: Some(1 << 20), emulated: Some(1), ..plain.clone() };
+    let cache = RunOptions { cache: Some(1 << 20), places: emulated(1), ..plain.clone() };
     refused(&[first, second], &split, &cache, "pass --placement host, and no --cache");
 
     // Ranks in threads of one process have all parts.

@@ -2,7 +2,7 @@
 //! step's numbers at its end. Launches are those of kernels, copies and fills through `Gpu`, not torch's own.
 
 use clap::ValueEnum;
-use gsplit_kernels::GpuCounts;
+use gsplit_gpu_sim::{GpuCounts, counts};
 use gsplit_kernels::schedule::Step;
 use gsplit_store::NoProgress;
 
@@ -55,16 +55,16 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
         let mut sampler = topology.sampler(&job, place, comm.rank()).unwrap();
         let model = Model::with_layers(place, config, job.features.dim(), job.outputs, None);
         let mut optimizer = Optimizer::new(model.parameters(), config, 10).unwrap();
-        let mut counts = gpu.counts();
+        let mut of_step = counts(gpu);
         for step in 0..=WARM_UP {
-            let before = gpu.counts();
+            let before = counts(gpu);
             let step = Step { seed: config.seed, epoch: 1, step };
             let prepared = prepare((&job, &source), &mut sampler, step, &job.train[..60], comm).unwrap();
             let how = (job.graph, config.model.dropout);
             let report = train_step((&model, &mut optimizer), prepared, how, comm.into()).unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
-            let after = gpu.counts();
-            counts = GpuCounts {
+            let after = counts(gpu);
+            of_step = GpuCounts {
                 taken: after.taken - before.taken,
                 freed: after.freed - before.freed,
                 launches: after.launches - before.launches,
@@ -72,7 +72,7 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
                 bytes_down: after.bytes_down - before.bytes_down,
             };
         }
-        counts
+        of_step
     })
 }
 

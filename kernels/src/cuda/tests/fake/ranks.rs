@@ -64,7 +64,7 @@ fn processes(test: &str, ranks: &[usize], size: usize) -> Vec<Child> {
     let id: String = NcclId::new().unwrap().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let process = |rank: &usize| {
         let mut program = Command::new(std::env::current_exe().unwrap());
-        program.args(["--exact", &format!("cuda::fake::tests::{test}"), "--nocapture"]);
+        program.args(["--exact", &format!("cuda::tests::fake::{test}"), "--nocapture"]);
         program.env(RANK, format!("{rank} {size} {id}")).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
     ranks.iter().map(process).collect()

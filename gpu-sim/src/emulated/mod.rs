@@ -1,19 +1,19 @@
-//! A GPU that is not there: the kernels compiled for the host, for tests (`threads.h`). What is wrong with a kernel, or with the
-//! order of streams, is an error of the launch or copy (`hazards.h`).
+//! A GPU that is not there: the kernels compiled for the host (`threads.h`). What is wrong with a kernel, or with the order of
+//! streams, is an error of the launch or copy (`hazards.h`).
+//!
+//! The unit tests of `gsplit-kernels` compile this too, as a part of that crate.
 //!
 //! Unsafe code of this file: calls into the emulation, and copies from and to its memory.
 #![allow(unsafe_code)]
 
-#[cfg(test)]
-mod faults;
 mod ipc;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::GpuError;
-use super::gpu::{Argument, Backend, GpuCounts, Kernel, STAGED_BYTES, Shape};
+use gsplit_kernels::backend::{Argument, Backend, Kernel, Shape};
+use gsplit_kernels::{Gpu, GpuError};
 
 unsafe extern "C" {
     fn emulate_launch(
@@ -40,9 +40,78 @@ unsafe extern "C" {
 /// What an emulated GPU has without being told.
 const TOTAL: u64 = 1 << 30;
 
+/// So many bytes of the host's memory the driver takes with the command to copy them; for more it may wait until the stream comes to
+/// them.
+const STAGED_BYTES: usize = 64 << 10;
+
+/// An emulated GPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Emulation {
+    /// Which order the threads of a block go in; results depend on it only if a kernel is wrong.
+    pub order: u32,
+    /// Bytes of its memory, where they are limited. What was freed counts as used, as a driver has it that keeps it for the next
+    /// buffer.
+    pub bytes: Option<u64>,
+    /// It reads no other GPU's memory.
+    pub apart: bool,
+}
+
+impl Emulation {
+    /// A GPU of its own: memory of the host, kernels compiled for it. Slow.
+    pub fn gpu(self) -> Gpu {
+        // Slow. The kernels' own tests watch every kernel; others where this asks for it (`make test-all`).
+        let watches = cfg!(test) || std::env::var_os("GSPLIT_WATCH").is_some();
+        // SAFETY: a number is taken.
+        unsafe { emulate_watch(watches.into()) };
+        let limited = |total| Arc::new(Limited { total, used: AtomicU64::new(0), most: AtomicU64::new(0) });
+        Gpu::of_backend(Emulated::sharing(self, self.bytes.map(limited)))
+    }
+}
+
+/// An emulated GPU with this order of threads.
+pub fn emulated(order: u32) -> Gpu {
+    Emulation { order, ..Emulation::default() }.gpu()
+}
+
+/// What a test runs on: the emulation, or GPU 0 where `GSPLIT_TEST_GPU` is set (`make test-gpu`).
+///
+/// # Panics
+/// Without the GPU that is asked for.
+pub fn under_test(order: u32) -> Gpu {
+    match std::env::var_os("GSPLIT_TEST_GPU") {
+        None => emulated(order),
+        Some(_) => Gpu::open(0).unwrap_or_else(|error| panic!("GSPLIT_TEST_GPU is set, but {error}")),
+    }
+}
+
+/// What happened on this stream of `gpu` so far, if it is emulated; a real one does not count.
+pub fn counts(gpu: &Gpu) -> GpuCounts {
+    let Some(emulated) = gpu.backend_as::<Emulated>() else { return GpuCounts::default() };
+    let Emulated { taken, freed, launches, waits, bytes_down, .. } = emulated;
+    let [taken, freed, launches, waits, bytes_down] =
+        [taken, freed, launches, waits, bytes_down].map(|counter| counter.load(Ordering::Relaxed));
+    GpuCounts { taken, freed, launches, waits, bytes_down }
+}
+
+/// What the host did with one stream of an emulated GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GpuCounts {
+    /// Buffers taken.
+    pub taken: u64,
+    /// Buffers freed.
+    pub freed: u64,
+    /// Kernels launched, and copies and fills on the device.
+    pub launches: u64,
+    /// Times that the host waited for the device: for what it copied to itself, because it was told to, or (as a driver does) for
+    /// memory to stage more than 64 KiB in on their way to the device.
+    pub waits: u64,
+    /// Bytes that came to the host.
+    pub bytes_down: u64,
+}
+
 #[derive(Debug)]
-pub(super) struct Emulated {
-    order: u32,
+struct Emulated {
+    emulation: Emulation,
     stream: u32,
     taken: AtomicU64,
     freed: AtomicU64,
@@ -80,21 +149,12 @@ impl Limited {
 }
 
 impl Emulated {
-    pub(super) fn new(order: u32, total: Option<u64>) -> Arc<Self> {
-        // Slow. The kernels' own tests watch every kernel; others where this asks for it (`make test-all`).
-        let watches = cfg!(test) || std::env::var_os("GSPLIT_WATCH").is_some();
-        // SAFETY: a number is taken.
-        unsafe { emulate_watch(watches.into()) };
-        let limited = |total| Arc::new(Limited { total, used: AtomicU64::new(0), most: AtomicU64::new(0) });
-        Self::sharing(order, total.map(limited))
-    }
-
-    fn sharing(order: u32, limited: Option<Arc<Limited>>) -> Arc<Self> {
+    fn sharing(emulation: Emulation, limited: Option<Arc<Limited>>) -> Arc<Self> {
         let zero = AtomicU64::default;
         let (taken, freed, launches, waits, bytes_down) = (zero(), zero(), zero(), zero(), zero());
         // SAFETY: a number is taken.
         let stream = unsafe { emulate_stream() };
-        Arc::new(Self { order, stream, taken, freed, launches, waits, bytes_down, limited })
+        Arc::new(Self { emulation, stream, taken, freed, launches, waits, bytes_down, limited })
     }
 
     /// Tells the emulation that `bytes` from `address` on are read or written in this stream's order.
@@ -158,7 +218,7 @@ impl Backend for Emulated {
     }
 
     fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError> {
-        ipc::import(handle, self.stream)
+        if self.emulation.apart { Err(ipc::refused("import", "it is apart")) } else { ipc::import(handle, self.stream) }
     }
 
     fn close(&self, address: u64) {
@@ -239,7 +299,7 @@ impl Backend for Emulated {
         // SAFETY: number and sizes of the arguments are checked against the kernel's; what they point to was checked by
         // who launches.
         let outcome = unsafe {
-            emulate_order(self.order);
+            emulate_order(self.emulation.order);
             emulate_on(self.stream);
             let shared = shared as usize;
             emulate_launch(name.as_ptr(), blocks, threads, shared, pointers.as_mut_ptr(), sizes.as_ptr(), sizes.len())
@@ -274,7 +334,7 @@ impl Backend for Emulated {
     }
 
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
-        Ok(Self::sharing(self.order, self.limited.clone()))
+        Ok(Self::sharing(self.emulation, self.limited.clone()))
     }
 
     fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError> {
@@ -299,17 +359,11 @@ impl Backend for Emulated {
         0
     }
 
-    fn counts(&self) -> GpuCounts {
-        let counters = [&self.taken, &self.freed, &self.launches, &self.waits, &self.bytes_down];
-        let [taken, freed, launches, waits, bytes_down] = counters.map(|counter| counter.load(Ordering::Relaxed));
-        GpuCounts { taken, freed, launches, waits, bytes_down }
-    }
-
     fn ordinal(&self) -> Option<usize> {
         None
     }
 
     fn reach(&self, _other: &dyn Backend) -> Result<bool, GpuError> {
-        Ok(true)
+        Ok(!self.emulation.apart)
     }
 }

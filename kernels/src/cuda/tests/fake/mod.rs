@@ -8,7 +8,7 @@ mod ranks;
 
 use std::process::Command;
 
-use super::{LIBRARIES, give_fake_cuda};
+use gsplit_gpu_sim::{LIBRARIES, give_fake_cuda};
 
 /// The test that a process was started for.
 const ALONE: &str = "GSPLIT_TEST_ALONE";
@@ -34,7 +34,7 @@ fn start(arguments: &[&str], variables: &[(&str, &str)], tests: usize) {
 /// Whether this process is the one that runs the body of `test`, named from this module on. Otherwise such a process is started,
 /// with `variables`, and passes.
 fn alone(test: &str, variables: &[(&str, &str)]) -> bool {
-    let test = format!("cuda::fake::tests::{test}");
+    let test = format!("cuda::tests::fake::{test}");
     match std::env::var(ALONE) {
         Ok(name) => name == test,
         Err(_) => {
@@ -61,7 +61,7 @@ const LONG: [&str; 9] = [
 #[test]
 fn what_runs_on_gpus_runs_by_the_driver() {
     // Memory that other processes may open is freed while nothing else runs on the GPU: that test runs alone.
-    let others = ["cuda::fake", "cuda::compile", "real_gpus", "another_process_reads"];
+    let others = ["cuda::tests::fake", "cuda::compile", "real_gpus", "another_process_reads"];
     let skipped = LONG.iter().chain(&others).flat_map(|name| ["--skip", name]);
     let arguments: Vec<&str> = ["device", "cuda", "gpu"].into_iter().chain(skipped).collect();
     start(&arguments, &[], 50);

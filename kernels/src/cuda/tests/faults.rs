@@ -1,8 +1,6 @@
 //! The emulation finds what kernels and streams must not do.
 
-use super::super::gpu::{Argument, Kernel, Shape};
-use super::super::module::Module;
-use super::super::{Gpu, GpuError};
+use crate::cuda::{Argument, Gpu, GpuError, Kernel, Module, Shape};
 
 const FAULTY: Kernel = Kernel { module: &Module { name: "faulty", source: include_str!("faulty.cu") }, name: "faulty" };
 

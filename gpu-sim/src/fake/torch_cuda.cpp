@@ -1,4 +1,4 @@
-// torch's CUDA part without a GPU, for tests: tensors on "cuda" over the fake driver (kernels/src/cuda/fake), to be preloaded as
+// torch's CUDA part without a GPU, for tests: tensors on "cuda" over the fake driver (driver.cpp), to be preloaded as
 // libtorch_cuda.so beside the real libtorch_cpu.so.
 //
 // Memory is the driver's, in the order of the null stream, as that of torch's caching allocator is, and no other device reads it. An

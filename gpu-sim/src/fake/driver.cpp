@@ -203,7 +203,7 @@ int cuCtxSetCurrent(void *handle) {
     return refuse(INVALID_CONTEXT, "no context that is there");
 }
 
-// --- for torch (torch_cuda.cpp of the trainer) ---
+// --- for torch (torch_cuda.cpp) ---
 
 // As cuMemAllocAsync on the null stream, of memory that torch has allocated by cudaMalloc and keeps between its tensors.
 int fake_cuda_allocate(u64 *address, size_t bytes) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::super::GpuError;
+use gsplit_kernels::GpuError;
 
 /// What can be exported, by its address.
 static EXPORTED: Mutex<Option<HashMap<u64, Exported>>> = Mutex::new(None);
@@ -20,7 +20,7 @@ fn with<R>(work: impl FnOnce(&mut HashMap<u64, Exported>) -> R) -> R {
     work(all.get_or_insert_default())
 }
 
-fn refused(call: &'static str, reason: &str) -> GpuError {
+pub(super) fn refused(call: &'static str, reason: &str) -> GpuError {
     GpuError::Call { call, reason: reason.into() }
 }
 

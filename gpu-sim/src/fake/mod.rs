@@ -1,0 +1,46 @@
+//! CUDA's driver, NCCL and torch's CUDA part without a GPU, for tests of the code that calls them: what `build.rs` makes of
+//! `driver.cpp` and the files beside it.
+//!
+//! Idea: a program is started such that it finds them. NVRTC is the real one, and makes the cubins that the fake driver takes
+//! kernels' names and needs from; without NVRTC nothing is run. With torch's part all that training on GPUs calls is called, which
+//! on an emulated GPU it is not: torch's tensors are on "cuda", and backward runs in the threads of torch's devices.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gsplit_kernels::CudaSurvey;
+
+/// The folder of the driver and NCCL.
+pub const LIBRARIES: &str = concat!(env!("OUT_DIR"), "/fake");
+/// torch's CUDA part, where there was a libtorch when it was built.
+const TORCH: &str = concat!(env!("OUT_DIR"), "/fake/libtorch_cuda.so");
+
+/// Lets `program` find CUDA's libraries as tests have them.
+///
+/// # Errors
+/// A line that says what is missing here: NVRTC, or the libraries where they were built.
+pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
+    CudaSurvey::new().compiler.map_err(|missing| missing.to_string())?;
+    check_is_here(LIBRARIES)?;
+    let others = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = [PathBuf::from(LIBRARIES)].into_iter().chain(std::env::split_paths(&others));
+    let folders = std::env::join_paths(folders).map_err(|error| error.to_string())?;
+    program.env("LD_LIBRARY_PATH", folders).env("XDG_CACHE_HOME", concat!(env!("OUT_DIR"), "/cache"));
+    Ok(())
+}
+
+/// Gives `program` GPUs for training, as many as the variable `FAKE_CUDA_DEVICES` says, or one.
+///
+/// # Errors
+/// A line that says what is missing here.
+pub fn give_fake_gpus(program: &mut Command) -> Result<(), String> {
+    check_is_here(TORCH)?;
+    give_fake_cuda(program.env("LD_PRELOAD", TORCH))
+}
+
+fn check_is_here(path: &str) -> Result<(), String> {
+    if Path::new(path).exists() {
+        return Ok(());
+    }
+    Err(format!("{path} is not here, where this program was built to find it"))
+}

@@ -1,0 +1,185 @@
+//! What stands behind a [`Gpu`](crate::Gpu): the CUDA driver, or what tests have in place of it.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+
+pub use super::module::Module;
+use super::{DeviceBuffer, DeviceSlice, DeviceSliceMut, GpuError};
+use crate::philox::StreamKey;
+
+/// What one stream of a GPU does.
+///
+/// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before, and so may `upload` of
+/// more than 64 KiB. Callers give addresses and lengths of memory that is there, and who implements this gives no others.
+///
+/// # Errors
+/// Each method: what the GPU reports, of earlier calls too.
+pub trait Backend: Any + Send + Sync + Debug {
+    /// Memory of `bytes`, a multiple of 16, at an address that is one too.
+    fn alloc(&self, bytes: usize) -> Result<u64, GpuError>;
+    /// Gives back what `alloc` gave.
+    fn free(&self, address: u64, bytes: usize);
+    /// As `alloc`, of memory that other processes may open; freed by the next.
+    fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError>;
+    /// The others have closed it.
+    fn free_for_others(&self, address: u64, bytes: usize);
+    /// IPC handle for memory from `alloc_for_others`.
+    fn export(&self, address: u64) -> Result<[u8; 64], GpuError>;
+    /// Where the GPU sees what another process has exported, until `close`, if it reaches it.
+    fn import(&self, handle: [u8; 64]) -> Result<u64, GpuError>;
+    /// Gives up what `import` gave.
+    fn close(&self, address: u64);
+    /// Copies host memory to `address`.
+    fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
+    /// The bytes that `parts` (address and length) are, one behind the other; one wait for all.
+    fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;
+    /// The same of memory that another stream may write meanwhile.
+    fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
+        self.download(parts, to)
+    }
+    /// Copies within the device.
+    fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
+    /// As `copy`, from memory of `source`, which may be another GPU.
+    fn copy_across(&self, from: u64, source: &dyn Backend, to: u64, bytes: usize) -> Result<(), GpuError>;
+    /// Fills with zero bytes.
+    fn zero(&self, address: u64, bytes: usize) -> Result<(), GpuError>;
+    /// Where the GPU sees host memory, which stays where it is until [`Backend::unmap_host`].
+    fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError>;
+    /// Where the GPU sees host memory from `start` on, which this GPU or another has mapped.
+    fn host_address(&self, start: usize) -> Result<u64, GpuError>;
+    /// Ends `map_host`, once all streams have ended.
+    fn unmap_host(&self, start: usize, bytes: usize);
+    /// Runs a kernel.
+    fn launch(&self, kernel: Kernel, shape: Shape, arguments: &[Argument]) -> Result<(), GpuError>;
+    /// Waits for everything that was launched here.
+    fn synchronise(&self) -> Result<(), GpuError>;
+    /// Waits for every stream of the device; where all has happened when a call returns, for nothing.
+    fn synchronise_all(&self) -> Result<(), GpuError> {
+        Ok(())
+    }
+    /// Whether everything that was launched has ended.
+    fn is_done(&self) -> Result<bool, GpuError>;
+    /// How many multiprocessors the device has.
+    fn multiprocessors(&self) -> u32;
+    /// Bytes that are free, and that there are.
+    fn memory(&self) -> Result<(u64, u64), GpuError>;
+    /// The same device with a stream of its own.
+    fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError>;
+    /// What is launched here from now on starts after what was launched on `other`, perhaps another GPU, until now.
+    fn wait_for(&self, other: &dyn Backend) -> Result<(), GpuError>;
+    /// An event of the driver's, which the caller destroys, after what was launched here until now.
+    fn record(&self) -> Result<u64, GpuError>;
+    /// Makes this GPU the one that the driver's calls of the calling thread are for.
+    fn enter(&self) -> Result<(), GpuError>;
+    /// The driver's own stream, as an address.
+    fn stream(&self) -> u64;
+    /// The driver's own context, as an address: the same for all streams of one GPU.
+    fn context(&self) -> u64;
+    /// The device's number; none where each is one of its own.
+    fn ordinal(&self) -> Option<usize>;
+    /// Lets kernels here read what `other` has allocated or will; whether the devices can do that.
+    fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
+}
+
+/// A kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// Its file.
+    pub module: &'static Module,
+    /// Its name there.
+    pub name: &'static str,
+}
+
+/// How many threads run a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Blocks of threads.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory that the kernel itself does not declare.
+    pub shared: u32,
+}
+
+impl Shape {
+    /// Blocks of `threads` for `items` that one thread each takes.
+    pub(crate) fn per_item(items: usize, threads: u32) -> Self {
+        Self { blocks: items.div_ceil(threads as usize).try_into().unwrap_or(u32::MAX), threads, shared: 0 }
+    }
+
+    /// Blocks of `threads` for `items` that one warp each takes.
+    pub(crate) fn per_warp(items: usize, threads: u32) -> Self {
+        Self::per_item(items, threads / 32).with_threads(threads)
+    }
+
+    fn with_threads(self, threads: u32) -> Self {
+        Self { threads, ..self }
+    }
+}
+
+/// An argument of a kernel. The kernel declares the same types in the same order.
+#[derive(Clone, Copy, Debug)]
+pub enum Argument {
+    /// A pointer, or `u64`.
+    Address(u64),
+    /// `u32`.
+    U32(u32),
+    /// `float`.
+    F32(f32),
+    /// The words of a [`StreamKey`].
+    Key([u32; 5]),
+    /// A struct of pointers and integers, eight words long.
+    Struct([u64; 8]),
+}
+
+impl Argument {
+    /// The bytes of the value, as the kernel reads them.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Address(value) => bytemuck::bytes_of(value),
+            Self::U32(value) => bytemuck::bytes_of(value),
+            Self::F32(value) => bytemuck::bytes_of(value),
+            Self::Key(words) => bytemuck::bytes_of(words),
+            Self::Struct(words) => bytemuck::bytes_of(words),
+        }
+    }
+}
+
+macro_rules! argument_from {
+    ($($type:ty => $make:expr),*) => {
+        $(impl From<$type> for Argument {
+            fn from(value: $type) -> Self {
+                $make(value)
+            }
+        })*
+    };
+}
+
+argument_from! {
+    u64 => Argument::Address,
+    u32 => Argument::U32,
+    f32 => Argument::F32,
+    [u64; 8] => Argument::Struct,
+    &StreamKey => |key: &StreamKey| Argument::Key(key.words_of_key())
+}
+
+impl<T: Pod> From<DeviceSlice<'_, T>> for Argument {
+    fn from(slice: DeviceSlice<'_, T>) -> Self {
+        Self::Address(slice.address())
+    }
+}
+
+impl<T: Pod> From<&DeviceSliceMut<'_, T>> for Argument {
+    fn from(slice: &DeviceSliceMut<'_, T>) -> Self {
+        Self::Address(slice.address())
+    }
+}
+
+impl<T: Pod> From<&DeviceBuffer<T>> for Argument {
+    fn from(buffer: &DeviceBuffer<T>) -> Self {
+        Self::Address(buffer.slice().address())
+    }
+}

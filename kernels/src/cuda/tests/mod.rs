@@ -1,0 +1,23 @@
+//! GPUs of this crate's tests.
+
+mod fake;
+mod faults;
+
+use super::{Gpu, emulated};
+
+impl Gpu {
+    /// An emulated GPU, whose threads go in this order.
+    pub(crate) fn emulated(order: u32) -> Self {
+        emulated::emulated(order)
+    }
+
+    /// What a test runs on: an emulated GPU, or GPU 0 where `GSPLIT_TEST_GPU` is set.
+    pub(crate) fn under_test(order: u32) -> Self {
+        emulated::under_test(order)
+    }
+
+    /// What the host did with this stream, if it is emulated.
+    pub(crate) fn counts(&self) -> emulated::GpuCounts {
+        emulated::counts(self)
+    }
+}

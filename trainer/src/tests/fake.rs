@@ -1,0 +1,51 @@
+//! What trains on GPUs, by torch's CUDA part and CUDA itself as tests have them: a test starts its own program again, with them, and
+//! passes if that does.
+
+use std::process::Command;
+
+use gsplit_gpu_sim::give_fake_gpus;
+
+/// Tests that between them call all of torch and the driver that training does.
+const REPRESENTATIVES: [&str; 16] = [
+    "a_cache_changes_where_rows_come_from",
+    "a_mini_batch_that_was_handed_over",
+    "a_run_on_a_gpu_resumes_exactly",
+    "attention::oracle_attention",
+    "exchange::",
+    "features_arrive_in_the_type_of_the_run",
+    "gpus_that_are_not_there",
+    "links_are_learnt_in_every_type",
+    "oracle_aggregations",
+    "oracle_batch_norm",
+    "own_layer::a_layer_in_plain_torch_is_trained_and_inferred_with_on_a_gpu",
+    "ranks_that_share_a_gpu",
+    "rounded_rows_are_attended_to",
+    "several_gpus_infer",
+    "the_graph_goes_where_there_is_room",
+    "whole_runs_on_a_gpu",
+];
+
+#[test]
+fn what_trains_on_gpus_trains_by_torch_and_the_driver() {
+    tests_pass_by_torch_and_the_driver(&REPRESENTATIVES, 20);
+}
+
+#[test]
+#[ignore = "takes long: make test-all"]
+fn all_that_trains_on_gpus_trains_by_torch_and_the_driver() {
+    tests_pass_by_torch_and_the_driver(&["device", "cuda", "gpu", "operator::", "exchange::", "narrow::"], 51);
+}
+
+/// The tests whose names contain one of `names`, of which there are `least`.
+fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    if let Err(missing) = give_fake_gpus(&mut program) {
+        return eprintln!("skipped: {missing}");
+    }
+    program.args(names).args(["--skip", "fake::"]).env("GSPLIT_TEST_GPU", "1");
+    let output = program.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
+    let enough = passed.is_some_and(|passed: usize| passed >= least);
+    assert!(output.status.success() && enough, "{}\n{said}", output.status);
+}
