@@ -1,8 +1,11 @@
 //! Training: one loop for every parallelism, from a dataset directory and a partition map to a model.
 //!
-//! Read in this order: [`train()`] (ranks and epochs) → `epoch` (mini-batches) → `pipeline` (sampled and loaded, ahead of time) →
-//! `batch` (seeds, sampling) → `source` (feature rows) → `step` (loss, update) → `pass` (forward, backward) → `exchange` (rows between
-//! ranks) → `model` (what a model author writes).
+//! Read in this order: [`train()`] (epochs) → `epoch` (mini-batches) → `step` (loss, update) → `batch` (seeds, sampling): one mini-batch
+//! in 450 lines. What they stand on: `setup` (what a run needs, opened and checked) → `pipeline` (mini-batches ahead of time) →
+//! `source` (feature rows) → `pass` (forward, backward) → `exchange` (rows between ranks) → `model` (what a model author writes).
+//!
+//! Who computes what is a row of the table in `config/parallelism.rs`; `batch/frontiers.rs` makes of it an owner for every
+//! frontier. A system that needs more than that has a file in `strategy`.
 //!
 //! What is learnt says `task`, how it is scored `metric` and `evaluate`; `infer` runs a model over a whole graph, for [`infer()`] and
 //! for the evaluation while training. Where a rank computes says its [`Place`], the host or a GPU; `cache` says which feature rows

@@ -97,7 +97,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
 
 /// The mini-batches of a run that are made once; tells what they are like. Collective.
 fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
-    let (made, size) = Made::new(run.job, model, comms)?;
+    let (made, size) = Made::new(run.job, model, comms, run.options.process.is_none())?;
     if comms.all().rank() == 0 {
         let servers = run.job.config.groups;
         let beyond = match servers {

@@ -62,12 +62,12 @@ pub struct Size {
 }
 
 impl Made {
-    /// Makes them. Collective.
+    /// Makes them, with the rows of all ranks in the memory of this machine where they are `together`. Collective.
     ///
     /// # Errors
     /// [`Error::Option`] for more mini-batches than training vertices; where the machine has not the memory for the rows of
     /// `model`, with what would do.
-    pub fn new(job: &Job<'_>, model: &Model, comms: &Comms) -> Result<(Self, Size)> {
+    pub fn new(job: &Job<'_>, model: &Model, comms: &Comms, together: bool) -> Result<(Self, Size)> {
         let (config, comm) = (job.config, comms.ranks().group);
         let (batches, seeds) = (config.cooperative.batches(), job.train.len());
         if batches > seeds {
@@ -98,7 +98,11 @@ impl Made {
             bytes = bytes.max(bytes_of_rows(&sampled, model, job.features.dim()));
             made.push(MadeBatch { items, sampled, rows: Mutex::new(None) });
         }
-        fits(bytes, batches, comms.all())?;
+        let mut most = [bytes];
+        if together {
+            comms.all().all_reduce_sum_u64(&mut most)?;
+        }
+        fits(most[0], Memory::of_this_machine().available(), batches)?;
         Ok((Self { batches: made }, size.over_servers(comms)?))
     }
 
@@ -175,11 +179,8 @@ fn bytes_of_rows(sampled: &Sampled<'_>, model: &Model, features: usize) -> u64 {
     (sampled.layers.iter().enumerate().map(rows).sum::<usize>() * size_of::<f32>()) as u64
 }
 
-/// Fails where the rows of all ranks, `bytes` of this one's largest mini-batch of `batches`, do not fit this machine. Collective.
-fn fits(bytes: u64, batches: usize, comm: &dyn Communicator) -> Result<()> {
-    let mut all = [bytes];
-    comm.all_reduce_sum_u64(&mut all)?;
-    let (needed, available) = (all[0], Memory::of_this_machine().available());
+/// Fails where the rows of the largest of `batches` mini-batches, `needed` bytes, are more than are `available`.
+fn fits(needed: u64, available: u64, batches: usize) -> Result<()> {
     if needed <= available {
         return Ok(());
     }
@@ -373,6 +374,13 @@ mod tests {
             let kept: Vec<u32> = whole.iter().copied().filter(|&u| few.reads(u) && few.reads(v)).collect();
             assert_eq!(sources[ends[v as usize] as usize..ends[v as usize + 1] as usize], kept);
         }
+    }
+
+    #[test]
+    fn what_does_not_fit_says_what_would() {
+        assert!(fits(8 << 30, 8 << 30, 1).is_ok());
+        let line = fits(20 << 30, 8 << 30, 2).unwrap_err().to_string();
+        assert!(line.contains("--batches 2: ") && line.contains("pass --batches 6 or more"), "{line}");
     }
 
     #[test]

@@ -71,8 +71,14 @@ fn split_layers_are_all_unless_said_and_split_alone_has_them() {
             ["--split-layers", "4", "--parallelism", "split"],
             "--split-layers 4: expected at most 3, the number of layers",
         ),
-        (["--split-layers", "1", "--parallelism", "data"], "--split-layers 1 is for --parallelism split or cooperative: under data"),
-        (["--split-layers", "1", "--parallelism", "owned"], "--split-layers 1 is for --parallelism split or cooperative: under owned"),
+        (
+            ["--split-layers", "1", "--parallelism", "data"],
+            "--split-layers 1 is for --parallelism split or cooperative: under data",
+        ),
+        (
+            ["--split-layers", "1", "--parallelism", "owned"],
+            "--split-layers 1 is for --parallelism split or cooperative: under owned",
+        ),
     ] {
         let message = parse(&options).check().unwrap_err().to_string();
         assert!(message.starts_with(words), "{message}");
@@ -107,8 +113,14 @@ fn sums_cross_only_where_ranks_split_layers_that_sum() {
     assert!(parse(&["--exchange", "auto"]).exchange_note(true).is_some());
     assert!(parse(&["--exchange", "sums"]).sums(true).unwrap_err().to_string().contains("own layers"));
     for (options, words) in [
-        (["--exchange", "sums", "--parallelism", "data"], "--exchange sums is for --parallelism split or cooperative: under data"),
-        (["--exchange", "auto", "--parallelism", "owned"], "--exchange auto is for --parallelism split or cooperative: under owned"),
+        (
+            ["--exchange", "sums", "--parallelism", "data"],
+            "--exchange sums is for --parallelism split or cooperative: under data",
+        ),
+        (
+            ["--exchange", "auto", "--parallelism", "owned"],
+            "--exchange auto is for --parallelism split or cooperative: under owned",
+        ),
         (["--exchange", "sums", "--device", "cuda"], "--exchange sums: ranks on GPUs exchange rows alone"),
         (["--exchange", "auto", "--device", "cuda"], "--exchange auto: ranks on GPUs exchange rows alone"),
     ] {
