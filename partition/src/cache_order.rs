@@ -6,9 +6,8 @@
 //! loaded once a mini-batch. Cost: O(n log n), without a presample O(m) more.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use gsplit_store::{Presample, Topology};
+use gsplit_store::{Presample, Topology, out_degrees};
 use rayon::prelude::*;
 
 /// The vertices of each part, hottest first. `assignment` holds a part for each vertex of `topology`.
@@ -17,23 +16,13 @@ pub(crate) fn cache_order(topology: &Topology, assignment: &[u16], presample: Op
     let heat = match presample {
         Some(presample) => presample.input(),
         None => {
-            counted = out_degrees(topology);
+            counted = out_degrees(topology.num_vertices(), topology.indices());
             &counted
         }
     };
     let mut order: Vec<u32> = (0..assignment.len() as u32).collect();
     order.par_sort_unstable_by_key(|&v| (assignment[v as usize], Reverse(heat[v as usize]), v));
     order
-}
-
-pub(crate) fn out_degrees(topology: &Topology) -> Vec<u32> {
-    let degrees: Vec<AtomicU32> = (0..topology.num_vertices()).map(|_| AtomicU32::new(0)).collect();
-    topology.indices().par_iter().for_each(|&u| {
-        if let Some(degree) = degrees.get(u as usize) {
-            degree.fetch_add(1, Relaxed);
-        }
-    });
-    degrees.into_iter().map(AtomicU32::into_inner).collect()
 }
 
 #[cfg(test)]

@@ -80,7 +80,8 @@ pub use npy::{Column, ColumnFile, ColumnWriter, Element, NpyHeader, NpyWriter, w
 pub use open::{open_file, read_file, read_text};
 pub use partition::{Balance, PartitionConfig, PartitionMap, PartitionMeta, PartitionReport, ServerCut};
 pub use placement::{
-    CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, RowLoads,
+    CachedRows, EVERY_DEVICE, HOST, MAX_DEVICES, Placement, PlacementConfig, PlacementMeta, PlacementReport, Readers,
+    RowLoads, deal_rows, hottest_rows, out_degrees,
 };
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};

@@ -253,6 +253,20 @@ impl PartitionMap {
         &self.assignment
     }
 
+    /// Fails unless each part's cache order holds vertices of that part, each once: opening leaves that to those who read it.
+    pub fn check_cache_order(&self) -> Result<()> {
+        let mut seen = vec![false; self.assignment.len()];
+        for part in 0..self.num_parts() {
+            let mut fresh = |v: u32| seen.get_mut(v as usize).is_some_and(|seen| !std::mem::replace(seen, true));
+            let mut is_own = |v: &u32| fresh(*v) && usize::from(self.assignment[*v as usize]) == part;
+            if let Some(v) = self.cache_order(part).iter().copied().find(|v| !is_own(v)) {
+                let problem = format!("cache order of part {part}: vertex {v} is not its own");
+                return Err(Error::corrupt(self.cache_order.path(), problem));
+            }
+        }
+        Ok(())
+    }
+
     /// The vertices of `part` by falling benefit of caching them. Panics when there is no such part.
     pub fn cache_order(&self, part: usize) -> &[u32] {
         let sizes = &self.meta.report.part_sizes;

@@ -13,6 +13,8 @@
 //! A device's list begins with what deserves its slot most: a device that turns out to have room for fewer rows leaves out
 //! the last ones. The host keeps every row.
 
+mod rules;
+
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,7 @@ use crate::document::{self, Document};
 use crate::partition::PartitionMeta;
 use crate::staging::{Staging, Target};
 use crate::{Column, Dataset, Error, Files, MadeFrom, NpyWriter, PartitionMap, Presample, Result, write_npy};
+pub use rules::{Readers, deal_rows, hottest_rows, out_degrees};
 
 /// In `placement.npy`: every device holds the row.
 pub const EVERY_DEVICE: u16 = u16::MAX - 1;
@@ -36,8 +39,8 @@ pub const MAX_DEVICES: usize = EVERY_DEVICE as usize;
 pub struct PlacementConfig {
     /// The rule, as `optimised`.
     pub placement: String,
-    /// Who loads a row: `split`, its owner; `data`, any device.
-    pub parallelism: String,
+    /// Who loads a row.
+    pub parallelism: Readers,
     /// Number of devices.
     pub devices: u32,
     /// Cache of one device, in bytes.

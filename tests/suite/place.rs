@@ -6,7 +6,7 @@ use std::path::Path;
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Graph, SampledLayer, Sampler};
-use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, RowLoads, Split};
+use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, Readers, RowLoads, Split};
 
 use crate::support::{community, content, fails, gsplit, json, ok};
 
@@ -191,7 +191,7 @@ fn measure(dataset: &Dataset, map: &PartitionMap, placement: &Placement) -> RowL
     let train = dataset.split(Split::Train).unwrap();
     let devices = placement.num_devices();
     let own: Vec<HashSet<u32>> = (0..devices).map(|device| placement.own(device).iter().copied().collect()).collect();
-    let split = placement.meta().config.parallelism == "split";
+    let split = placement.meta().config.parallelism == Readers::Split;
     let (mut loads, mut batches) = (RowLoads::default(), 0.0);
     for epoch in 1..=8 {
         for (step, batch) in (0..).zip(epoch_seeds(&train, 77, epoch).unwrap().chunks(BATCH)) {

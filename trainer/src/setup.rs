@@ -16,7 +16,7 @@ use crate::model::{Model, check_size};
 use crate::operator::Place;
 use crate::options::RunOptions;
 use crate::places::places;
-use crate::source::{FeatureSource, Pinned};
+use crate::source::{FeatureSource, pin, sources};
 use crate::strategy::columns_of;
 use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{Error, Result, TrainConfig, shard};
@@ -135,12 +135,8 @@ pub fn with_run<R>(
     let topology = Topology::new((dataset, &job), &places, options, &room, &copied, progress)?;
     let left = topology.left_of(&room);
     let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
-    let pinned = pinned_rows(&job, caches.as_ref(), options, &places, progress)?;
-    let sources = options.ranks_here(places.len()).map(|rank| match &pinned {
-        Some(pinned) => FeatureSource::pinned(&job.features, &places[rank], pinned, rank).map_err(|e| e.of_rank(rank)),
-        None => Ok(FeatureSource::new(&job.features, &places[rank])),
-    });
-    let sources = sources.collect::<Result<Vec<_>>>()?;
+    let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
+    let sources = sources(&job.features, pinned.as_ref(), &places, options)?;
     let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
     let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
     let slices =
@@ -171,7 +167,8 @@ pub fn with_run<R>(
     };
     let done = work(&run)?;
     drop(run);
-    if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared(caches.as_ref())) {
+    let is_shared = caches.as_ref().is_some_and(Caches::are_shared);
+    if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared) {
         pinned.part(process.comms().all())?;
     }
     Ok(done)
@@ -198,46 +195,4 @@ fn found(
         }
     }
     Ok(resume)
-}
-
-/// Whether ranks read each other's caches.
-fn is_shared(caches: Option<&Caches>) -> bool {
-    caches.is_some_and(Caches::are_shared)
-}
-
-/// The feature rows as GPUs read them themselves, if ranks compute there and the driver can pin them, with what they keep of them.
-fn pinned_rows<'a>(
-    job: &'a Job<'_>,
-    caches: Option<&'a Caches>,
-    options: &RunOptions,
-    places: &[Place],
-    progress: &dyn Progress,
-) -> Result<Option<Pinned<'a>>> {
-    let pinned = match places[0].gpu().map(|gpu| Pinned::new(&job.features, gpu)) {
-        Some(Err(error)) if caches.is_none() => {
-            progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
-            None
-        }
-        pinned => pinned.transpose()?.flatten(),
-    };
-    match (pinned, caches) {
-        (Some(mut pinned), Some(caches)) => {
-            let here = options.ranks_here(places.len());
-            let ranks: Vec<_> = here.filter_map(|rank| Some((rank, places[rank].gpu()?))).collect();
-            match (&options.process, &ranks[..]) {
-                (Some(process), &[here]) if is_shared(Some(caches)) => {
-                    pinned.share(caches, here, process.comms().all())?
-                }
-                _ => pinned.fill(caches, &ranks)?,
-            }
-            Ok(Some(pinned))
-        }
-        (None, Some(_)) => {
-            let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
-            Err(Error::Option(format!(
-                "{flag}: the feature rows are read from their file: pass --load-features memory, or leave it out"
-            )))
-        }
-        (pinned, None) => Ok(pinned),
-    }
 }

@@ -1,10 +1,10 @@
 //! Expected row loads by cache size.
 
-use gsplit_store::RowLoads;
+use gsplit_store::{Readers, RowLoads};
 
 use super::replicas::{Copies, Criterion};
 use super::rows::served;
-use super::{Demand, Parallelism, PlacementRule, owned};
+use super::{Demand, PlacementRule, owned};
 
 /// Halvings of the whole feature store that the curve goes down to.
 const HALVINGS: u32 = 10;
@@ -51,18 +51,18 @@ fn serve(demand: &Demand<'_>, rule: PlacementRule, sizes: &[usize], alpha: f64) 
             partitioned(demand, sizes).into_iter().map(|sum| (sum, readers * sum)).collect()
         }
         (PlacementRule::Replicated, _) => of_each(&|rows| (readers * all.sum(rows), readers * all.sum(rows))),
-        (PlacementRule::Peer, Parallelism::Data) => {
+        (PlacementRule::Peer, Readers::Data) => {
             of_each(&|rows| (all.sum(rows.saturating_mul(devices)), readers * all.sum(rows.saturating_mul(devices))))
         }
-        (PlacementRule::Peer, Parallelism::Split) => {
+        (PlacementRule::Peer, Readers::Split) => {
             let ends: Vec<usize> = sizes.iter().map(|rows| rows.saturating_mul(devices)).collect();
             let at_home = |(i, &v): (usize, &u32)| if demand.owner(v) == i % devices { demand.loads(v) } else { 0.0 };
             let local = sums_at(&ends, demand.order().iter().enumerate().map(at_home));
             local.into_iter().zip(ends).map(|(local, end)| (local, all.sum(end))).collect()
         }
-        (PlacementRule::SongJiang, Parallelism::Data) => copies(Criterion::Published),
-        (PlacementRule::Optimised, Parallelism::Data) => copies(Criterion::AllDevices),
-        (_, Parallelism::Split) => of_each(&|rows| owned::choose(demand.parts(), rows, alpha).served(demand.parts())),
+        (PlacementRule::SongJiang, Readers::Data) => copies(Criterion::Published),
+        (PlacementRule::Optimised, Readers::Data) => copies(Criterion::AllDevices),
+        (_, Readers::Split) => of_each(&|rows| owned::choose(demand.parts(), rows, alpha).served(demand.parts())),
     }
 }
 

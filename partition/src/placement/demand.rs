@@ -1,11 +1,9 @@
 //! Who loads which row, and how often: what a placement has to serve.
 
-use std::cmp::Reverse;
-
-use gsplit_store::{Dataset, MAX_DEVICES, PartitionMap, Presample};
+use gsplit_store::{Dataset, MAX_DEVICES, PartitionMap, Presample, Readers, hottest_rows};
 use rayon::prelude::*;
 
-use super::{Parallelism, Ranking};
+use super::Ranking;
 use crate::{Error, Result};
 
 /// Counters from here on are turned into loads whenever they are met; those below once.
@@ -14,7 +12,7 @@ const TABLE: u32 = 1 << 16;
 /// The row loads to be expected of training, by rows and by devices. Loads are counted over all mini-batches of the presample.
 #[derive(Debug)]
 pub struct Demand<'a> {
-    parallelism: Parallelism,
+    parallelism: Readers,
     map: &'a PartitionMap,
     input: &'a [u32],
     batches: u64,
@@ -34,7 +32,7 @@ impl<'a> Demand<'a> {
         dataset: &Dataset,
         presample: &'a Presample,
         map: &'a PartitionMap,
-        parallelism: Parallelism,
+        parallelism: Readers,
     ) -> Result<Self> {
         let (input, batches) = (presample.input(), presample.meta().num_batches);
         let most = input.par_iter().max().copied().unwrap_or(0);
@@ -49,12 +47,11 @@ impl<'a> Demand<'a> {
             let problem = format!("partition `{key}` has {parts} parts: a placement has at most {MAX_DEVICES} devices");
             return Err(Error::Option(format!("{problem}; choose one of fewer parts")));
         }
-        check_cache_order(dataset, map)?;
-        let mut order: Vec<u32> = (0..input.len() as u32).collect();
-        order.par_sort_unstable_by_key(|&v| (Reverse(input[v as usize]), v));
+        map.check_cache_order()?;
+        let order = hottest_rows(input, input.len());
         let parts = match parallelism {
-            Parallelism::Split => vec![Ranking::default(); map.num_parts()],
-            Parallelism::Data => Vec::new(),
+            Readers::Split => vec![Ranking::default(); map.num_parts()],
+            Readers::Data => Vec::new(),
         };
         let all = Ranking::default();
         let mut demand = Self { parallelism, map, input, batches, table: Vec::new(), order, all, parts };
@@ -79,8 +76,8 @@ impl<'a> Demand<'a> {
     /// Expected loads, by each of its readers, of a row that is loaded in `count` pre-sampled mini-batches.
     fn loads_of(&self, count: u32) -> f64 {
         match self.parallelism {
-            Parallelism::Split => f64::from(count),
-            Parallelism::Data => {
+            Readers::Split => f64::from(count),
+            Readers::Data => {
                 let share = f64::from(count) / self.batches as f64;
                 // 1 − (1 − share)^(1/k), exact for small shares.
                 -((-share).ln_1p() / self.devices() as f64).exp_m1() * self.batches as f64
@@ -89,7 +86,7 @@ impl<'a> Demand<'a> {
     }
 
     /// Who loads a row.
-    pub fn parallelism(&self) -> Parallelism {
+    pub fn parallelism(&self) -> Readers {
         self.parallelism
     }
 
@@ -111,8 +108,8 @@ impl<'a> Demand<'a> {
     /// How many devices load a row that is loaded.
     pub(crate) fn readers(&self) -> f64 {
         match self.parallelism {
-            Parallelism::Split => 1.0,
-            Parallelism::Data => self.devices() as f64,
+            Readers::Split => 1.0,
+            Readers::Data => self.devices() as f64,
         }
     }
 
@@ -151,16 +148,4 @@ impl<'a> Demand<'a> {
     pub(crate) fn cache_order(&self, part: usize) -> &[u32] {
         self.map.cache_order(part)
     }
-}
-
-/// What opening a partition leaves to `verify`: that each part's cache order holds vertices of that part.
-fn check_cache_order(dataset: &Dataset, map: &PartitionMap) -> Result<()> {
-    for part in 0..map.num_parts() {
-        let owned = |&&v: &&u32| map.assignment().get(v as usize).is_some_and(|&owner| usize::from(owner) == part);
-        if let Some(v) = map.cache_order(part).iter().find(|v| !owned(v)) {
-            let problem = format!("cache order of part {part}: vertex {v} is not its own");
-            return Err(gsplit_store::Error::Corrupt { path: PartitionMap::folder(dataset, map.key()), problem }.into());
-        }
-    }
-    Ok(())
 }

@@ -39,7 +39,7 @@ mod tests;
 
 pub use curve::{CurvePoint, cache_sizes, curve};
 pub use demand::Demand;
-pub use options::{Costs, Parallelism, PlaceOptions, PlacementRule};
+pub use options::{Costs, PlaceOptions, PlacementRule};
 pub(crate) use ranking::Ranking;
 pub use rows::{expected_loads, place};
 pub use size::{Bandwidth, CacheSize};

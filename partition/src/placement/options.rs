@@ -1,7 +1,7 @@
 //! What a user chooses about a placement.
 
 use clap::ValueEnum;
-use gsplit_store::PlacementConfig;
+use gsplit_store::{PlacementConfig, Readers};
 use serde::Serialize;
 
 use super::{Bandwidth, CacheSize};
@@ -10,17 +10,6 @@ use crate::{Error, Result};
 
 /// Cost of a peer access over a host access unless the user says: the value of Song & Jiang's example.
 const DEFAULT_ALPHA: f64 = 0.3;
-
-/// Who loads a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Parallelism {
-    /// The owner of the vertex, once a mini-batch
-    #[default]
-    Split,
-    /// Every device whose share of the mini-batch needs it
-    Data,
-}
 
 /// Which rows are cached where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
@@ -41,11 +30,11 @@ pub enum PlacementRule {
 
 impl PlacementRule {
     /// The rules that make sense with `parallelism`.
-    pub fn of(parallelism: Parallelism) -> &'static [Self] {
+    pub fn of(parallelism: Readers) -> &'static [Self] {
         let all = &[Self::Partitioned, Self::Replicated, Self::Peer, Self::Optimised, Self::SongJiang];
         match parallelism {
-            Parallelism::Data => all,
-            Parallelism::Split => &all[..4],
+            Readers::Data => all,
+            Readers::Split => &all[..4],
         }
     }
 
@@ -72,7 +61,7 @@ pub struct PlaceOptions {
     pub cache: CacheSize,
     /// Who loads a row
     #[arg(long, value_enum, default_value_t)]
-    pub parallelism: Parallelism,
+    pub parallelism: Readers,
     /// Which placement to store
     #[arg(long, value_enum, value_name = "RULE", default_value_t)]
     pub placement: PlacementRule,
@@ -118,7 +107,7 @@ impl PlaceOptions {
     /// The key under which the result is stored unless the user names one, as `optimised-split-4GiB-metis-presampled-k4`.
     pub fn default_key(&self, partition: &str) -> String {
         let cache = self.cache.to_string().replace('%', "pct");
-        let key = format!("{}-{}-{cache}", self.placement.name(), value_name(self.parallelism));
+        let key = format!("{}-{}-{cache}", self.placement.name(), self.parallelism);
         let alpha = self.costs().alpha;
         match alpha == DEFAULT_ALPHA {
             true => format!("{key}-{partition}"),
@@ -131,7 +120,7 @@ impl PlaceOptions {
         let Costs { alpha, bandwidths } = self.costs();
         PlacementConfig {
             placement: self.placement.name(),
-            parallelism: value_name(self.parallelism),
+            parallelism: self.parallelism,
             devices: devices as u32,
             cache_bytes,
             row_bytes,

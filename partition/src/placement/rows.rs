@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use gsplit_store::{CachedRows, EVERY_DEVICE, HOST, RowLoads};
+use gsplit_store::{CachedRows, EVERY_DEVICE, HOST, Readers, RowLoads, deal_rows};
 
 use super::replicas::{Copies, Criterion};
-use super::{Demand, Parallelism, PlacementRule, owned};
+use super::{Demand, PlacementRule, owned};
 use crate::Result;
 
 /// The rows of each device under `rule`, at most `capacity` a device. The same input gives the same rows, for any number of
@@ -20,12 +20,9 @@ pub fn place(demand: &Demand<'_>, rule: PlacementRule, capacity: usize, alpha: f
             own: (0..devices).map(|device| first(demand.cache_order(device))).collect(),
         },
         PlacementRule::Replicated => CachedRows { shared: first(order), own: vec![Vec::new(); devices] },
-        PlacementRule::Peer => {
-            let of_device = |device| order.iter().skip(device).step_by(devices).take(capacity).copied().collect();
-            CachedRows { shared: Vec::new(), own: (0..devices).map(of_device).collect() }
-        }
+        PlacementRule::Peer => CachedRows { shared: Vec::new(), own: deal_rows(order, &vec![capacity; devices]) },
         PlacementRule::Optimised | PlacementRule::SongJiang => match (demand.parallelism(), rule) {
-            (Parallelism::Split, _) => place_owned(demand, capacity, alpha),
+            (Readers::Split, _) => place_owned(demand, capacity, alpha),
             (_, PlacementRule::SongJiang) => place_copies(demand, capacity, alpha, Criterion::Published),
             _ => place_copies(demand, capacity, alpha, Criterion::AllDevices),
         },
@@ -73,7 +70,7 @@ pub fn expected_loads(demand: &Demand<'_>, rows: &CachedRows, alpha: f64) -> Res
     // Loads of each device: all, of cached rows, of rows in its own cache.
     let mut sums = vec![[0.0; 3]; devices];
     match demand.parallelism() {
-        Parallelism::Split => {
+        Readers::Split => {
             for (v, &home) in (0..).zip(&homes) {
                 let (owner, loads) = (demand.owner(v), demand.loads(v));
                 sums[owner][0] += loads;
@@ -85,7 +82,7 @@ pub fn expected_loads(demand: &Demand<'_>, rows: &CachedRows, alpha: f64) -> Res
                     own.iter().filter(|&&v| demand.owner(v) == device).map(|&v| demand.loads(v)).sum::<f64>();
             }
         }
-        Parallelism::Data => {
+        Readers::Data => {
             let loads_of = |cached: &[u32]| cached.iter().map(|&v| demand.loads(v)).sum::<f64>();
             let all = demand.all().total();
             let held: f64 = (0..).zip(&homes).filter(|&(_, &home)| home != HOST).map(|(v, _)| demand.loads(v)).sum();

@@ -4,13 +4,13 @@ mod case;
 
 use std::collections::BTreeSet;
 
-use gsplit_store::{CachedRows, HOST, PartitionMap, RowLoads, write_npy};
+use gsplit_store::{CachedRows, HOST, PartitionMap, Readers, RowLoads, write_npy};
 
 use super::replicas::{Copies, Criterion};
 use super::*;
 use case::{Case, caches, close, cost, save_map, save_presample, sum};
 
-const BOTH: [Parallelism; 2] = [Parallelism::Split, Parallelism::Data];
+const BOTH: [Readers; 2] = [Readers::Split, Readers::Data];
 const ALPHAS: [f64; 6] = [0.0, 0.1, 0.3, 0.8, 1.0, 2.5];
 
 #[test]
@@ -82,7 +82,7 @@ fn brute_force_no_placement_costs_less_than_the_optimised_one() {
                     let what = format!("{}: {parallelism:?}, {capacity} rows, alpha {alpha}", case.name);
                     let found = of_rule(PlacementRule::Optimised);
                     assert!((cost(&sum(&found), alpha) - least).abs() < 1e-9, "{what}: {found:?}, least {least}");
-                    if parallelism == Parallelism::Data {
+                    if parallelism == Readers::Data {
                         let hottest = (0..case.input.len()).map(|v| case.loads(parallelism, v, 0)).fold(0.0, f64::max);
                         assert!(slowest(&found) <= least_slowest + alpha.min(1.0) * hottest + 1e-9, "{what}");
                         if least_slowest > 1e-9 {
@@ -101,7 +101,7 @@ fn brute_force_no_placement_costs_less_than_the_optimised_one() {
 #[test]
 fn algorithm_1_gives_the_slides_example() {
     let case = Case::new("slides", 2, 10, vec![1, 6, 5, 4, 3, 2], vec![0, 1, 0, 1, 0, 1]);
-    let rows = place(&case.demand(Parallelism::Data), PlacementRule::SongJiang, 2, 0.3);
+    let rows = place(&case.demand(Readers::Data), PlacementRule::SongJiang, 2, 0.3);
     assert_eq!(rows, CachedRows { shared: vec![], own: vec![vec![1, 3], vec![2, 4]] });
 }
 
@@ -110,12 +110,12 @@ fn algorithm_1_on_three_devices_by_hand() {
     // Slot 2 takes rows 3 and 4, slot 1 takes 5 but not 6: 0.3 * 80 > 12.
     let input = vec![100, 80, 70, 60, 50, 40, 12, 1];
     let case = Case::new("by hand", 3, 1_000_000, input, vec![0, 1, 2, 0, 1, 2, 0, 1]);
-    let rows = place(&case.demand(Parallelism::Data), PlacementRule::SongJiang, 3, 0.3);
+    let rows = place(&case.demand(Readers::Data), PlacementRule::SongJiang, 3, 0.3);
     // Nobody gave up more than device 2, which kept its copy: it is the first to give up the next.
     assert_eq!(rows, CachedRows { shared: vec![0], own: vec![vec![1, 3], vec![1, 4], vec![2, 5]] });
     assert_eq!(rows.homes(8).unwrap(), [65_534, 0, 2, 0, 1, 2, HOST, HOST]);
     // All devices together gain by row 6 and lose little by the last copy but one of row 1; slot 0 then takes row 7 not.
-    let rows = place(&case.demand(Parallelism::Data), PlacementRule::Optimised, 3, 0.3);
+    let rows = place(&case.demand(Readers::Data), PlacementRule::Optimised, 3, 0.3);
     assert_eq!(rows.own.iter().map(Vec::len).sum::<usize>() + 3 * rows.shared.len(), 9);
     assert_eq!(rows.shared, [0]);
     assert_eq!(rows.homes(8).unwrap().iter().filter(|&&home| home == HOST).count(), 1);
@@ -129,7 +129,7 @@ fn invariant_9_alpha_from_replication_to_distinct_rows() {
         case.input.iter_mut().for_each(|count| *count = (*count).max(1));
         case.presample = save_presample(&case.dataset, "test", case.batches, &case.input);
         case.map = save_map(&case.dataset, &case.presample, case.map.num_parts() as u32, &case.owners);
-        let demand = case.demand(Parallelism::Data);
+        let demand = case.demand(Readers::Data);
         let (n, devices) = (case.input.len(), case.map.num_parts());
         for rule in [PlacementRule::SongJiang, PlacementRule::Optimised] {
             for capacity in [0, 1, 3, 10, n, n + 5] {
@@ -143,7 +143,7 @@ fn invariant_9_alpha_from_replication_to_distinct_rows() {
             }
         }
         // Only the owner reads: alpha says whether rows away from home are worth their room.
-        let demand = case.demand(Parallelism::Split);
+        let demand = case.demand(Readers::Split);
         for capacity in [0, 1, 3, 10, n, n + 5] {
             let own = place(&demand, PlacementRule::Partitioned, capacity, 1.0);
             assert_eq!(place(&demand, PlacementRule::Optimised, capacity, 1.0), own, "{}", case.name);
@@ -158,7 +158,7 @@ fn invariant_9_alpha_from_replication_to_distinct_rows() {
 fn the_hottest_rows_stay_and_devices_carry_alike() {
     for seed in 0..15 {
         let case = Case::random(3000 + seed, 200, 6);
-        let demand = case.demand(Parallelism::Data);
+        let demand = case.demand(Readers::Data);
         for capacity in [1, 5, 20] {
             for alpha in [0.0, 0.1, 0.5, 0.9] {
                 for rule in [PlacementRule::SongJiang, PlacementRule::Optimised] {
@@ -184,7 +184,7 @@ fn the_hottest_rows_stay_and_devices_carry_alike() {
 fn the_devices_of_algorithm_1_gain_alike() {
     for seed in 0..15 {
         let case = Case::random(4000 + seed, 200, 6);
-        let demand = case.demand(Parallelism::Data);
+        let demand = case.demand(Readers::Data);
         let slots = 12.min(case.input.len());
         let copies = Copies::choose(demand.all(), demand.devices(), slots, 0.2, Criterion::Published);
         let rows = copies.deal(demand.order(), demand.all(), Criterion::Published);
@@ -277,14 +277,14 @@ fn what_cannot_be_placed_is_one_line() {
     let case = Case::random(5, 20, 3);
     for (batches, expected) in [(0, "of 0 mini-batches"), (2, "is loaded in 3 of 2 mini-batches")] {
         let presample = save_presample(&case.dataset, "bad", batches, &vec![3; case.input.len()]);
-        let line = Demand::new(&case.dataset, &presample, &case.map, Parallelism::Data).unwrap_err().to_string();
+        let line = Demand::new(&case.dataset, &presample, &case.map, Readers::Data).unwrap_err().to_string();
         assert!(line.contains(expected) && line.contains("presample/bad") && line.contains("gsplit verify"), "{line}");
     }
     let file = PartitionMap::folder(&case.dataset, "test").join("cache_order.npy");
     for bad in [u32::MAX, case.input.len() as u32] {
         write_npy(&file, &vec![bad; case.input.len()]).unwrap();
         let map = PartitionMap::open(&case.dataset, "test").unwrap();
-        let line = Demand::new(&case.dataset, &case.presample, &map, Parallelism::Split).unwrap_err().to_string();
+        let line = Demand::new(&case.dataset, &case.presample, &map, Readers::Split).unwrap_err().to_string();
         assert!(line.contains(&format!("cache order of part 0: vertex {bad} is not its own")), "{line}");
     }
     drop(case.fixture);
@@ -302,11 +302,11 @@ fn options_that_make_no_sense() {
     };
     let (best, published) = (PlacementRule::Optimised, PlacementRule::SongJiang);
     for alpha in [-0.1, f64::NAN, f64::INFINITY] {
-        assert!(options(alpha, best, Parallelism::Split).check().unwrap_err().to_string().contains("--alpha"));
+        assert!(options(alpha, best, Readers::Split).check().unwrap_err().to_string().contains("--alpha"));
     }
-    let line = options(0.3, published, Parallelism::Split).check().unwrap_err().to_string();
+    let line = options(0.3, published, Readers::Split).check().unwrap_err().to_string();
     assert!(line.contains("--parallelism data"), "{line}");
-    let mut options = options(0.3, published, Parallelism::Data);
+    let mut options = options(0.3, published, Readers::Data);
     options.check().unwrap();
     assert_eq!(options.default_key("p4"), "song-jiang-data-20pct-p4");
     options.alpha = None;

@@ -18,12 +18,11 @@ mod ldg;
 use std::collections::BTreeSet;
 
 use gsplit_kernels::{Stream, StreamKey, permute};
-use gsplit_store::{Progress, Topology, Unit};
+use gsplit_store::{Progress, Topology, Unit, out_degrees};
 
 pub(crate) use fennel::Fennel;
 pub(crate) use ldg::Ldg;
 
-use crate::cache_order::out_degrees;
 use crate::loads::Loads;
 use crate::options::Order;
 use crate::repair::fill_empty_parts;
@@ -56,7 +55,8 @@ impl<'a> Edges<'a> {
     fn of(problem: &Problem<'a>) -> Self {
         let topology = problem.topology;
         let in_degrees = topology.indptr().windows(2).map(|pair| pair[1] - pair[0]);
-        let both_ways = in_degrees.eq(out_degrees(topology).into_iter().map(u64::from));
+        let both_ways =
+            in_degrees.eq(out_degrees(topology.num_vertices(), topology.indices()).into_iter().map(u64::from));
         Self { topology, counts: problem.edge_counts, both_ways }
     }
 

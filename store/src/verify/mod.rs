@@ -152,21 +152,7 @@ impl Report {
         let meta = document::read::<PartitionMeta>(&folder.join("partition.json"));
         let Some((meta, _)) = self.take(&folder.join("partition.json"), meta) else { return };
         self.check_files(&folder, &meta.files);
-        let order = PartitionMap::open(dataset, key).and_then(|map| {
-            let mut seen = vec![false; dataset.num_vertices()];
-            for part in 0..map.num_parts() {
-                for &v in map.cache_order(part) {
-                    let fresh = seen.get_mut(v as usize).is_some_and(|seen| !std::mem::replace(seen, true));
-                    if !fresh || map.assignment()[v as usize] as usize != part {
-                        return Err(Error::corrupt(
-                            &folder,
-                            format!("cache order of part {part}: vertex {v} is not its own"),
-                        ));
-                    }
-                }
-            }
-            Ok(())
-        });
+        let order = PartitionMap::open(dataset, key).and_then(|map| map.check_cache_order());
         self.take(&folder, order);
     }
 

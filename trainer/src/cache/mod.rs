@@ -29,7 +29,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gsplit_kernels::{Communicator, DeviceCache};
 use gsplit_store::memory::shown;
-use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress};
+use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
 use serde::Serialize;
 
 use crate::config::TrainConfig;
@@ -242,16 +242,8 @@ fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<u
         Some(map) => map.clone(),
         None => find_partition(dataset, job.config)?,
     };
-    // The file's numbers are not checked when it is opened.
-    let foreign = |rank: usize| {
-        let of_part = |v: u32| map.assignment().get(v as usize).is_some_and(|&part| usize::from(part) == rank);
-        map.cache_order(rank).iter().find(|&&v| !of_part(v)).map(|v| (rank, *v))
-    };
-    if let Some((part, v)) = (0..map.num_parts()).find_map(foreign) {
-        let path = PartitionMap::folder(dataset, map.key()).join("cache_order.npy");
-        let problem = format!("vertex {v} stands in the order of part {part}, which has it not: partition again");
-        return Err(Error::Data { path, problem });
-    }
+    // Its numbers are not checked when it is opened.
+    map.check_cache_order()?;
     let by = format!("the cache order of partition {}", map.key());
     Ok((Lists::OfParts(Box::new(map), room), by))
 }
@@ -289,11 +281,15 @@ fn stored(
             map.key()
         )));
     }
-    let parallelism = job.config.parallelism;
-    if made.config.parallelism != parallelism.to_string() {
+    let readers = if job.frontiers.loaded().map().is_some() { Readers::Split } else { Readers::Data };
+    if devices > 1 && made.config.parallelism != readers {
+        let who = match readers {
+            Readers::Split => "each row is loaded by its owner",
+            Readers::Data => "every rank loads the rows that it needs",
+        };
+        let made = made.config.parallelism;
         progress.note(&format!(
-            "note: placement {key} was made for {} parallelism, this is {parallelism}: fewer rows may be found in caches",
-            made.config.parallelism
+            "note: placement {key} was made for {made} parallelism, but here {who}: fewer rows may be found in caches"
         ));
     }
     let of_rank = |(rank, &rows): (usize, &usize)| {

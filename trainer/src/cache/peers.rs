@@ -5,7 +5,7 @@
 //! each group has its own (Quiver, Tan et al., 2023). Groups are found greedily, in the order of ranks: as links go on real
 //! boards, all to all or within halves, these are the largest there are. Cost: the pairs of ranks.
 
-use gsplit_store::Progress;
+use gsplit_store::{Progress, deal_rows};
 
 use super::reach::Sight;
 
@@ -58,23 +58,10 @@ pub fn cliques(peers: &[Vec<usize>]) -> Vec<Vec<usize>> {
 pub fn deal_to_cliques(vertices: &[u32], cliques: &[Vec<usize>], room: &[usize]) -> Vec<Vec<u32>> {
     let mut lists = vec![Vec::new(); room.len()];
     for clique in cliques {
-        let dealt = deal(vertices, &clique.iter().map(|&rank| room[rank]).collect::<Vec<_>>());
+        let dealt = deal_rows(vertices, &clique.iter().map(|&rank| room[rank]).collect::<Vec<_>>());
         for (&rank, list) in clique.iter().zip(dealt) {
             lists[rank] = list;
         }
-    }
-    lists
-}
-
-/// Deals vertices in turn to ranks that have room for so many each.
-fn deal(vertices: &[u32], room: &[usize]) -> Vec<Vec<u32>> {
-    let mut lists = vec![Vec::new(); room.len()];
-    let mut turn = 0;
-    for &v in vertices {
-        let next = (0..room.len()).map(|step| (turn + step) % room.len()).find(|&rank| lists[rank].len() < room[rank]);
-        let Some(rank) = next else { break };
-        lists[rank].push(v);
-        turn = rank + 1;
     }
     lists
 }
@@ -86,14 +73,6 @@ mod tests {
     use super::super::reach::of_threads;
     use super::*;
     use crate::Error;
-
-    #[test]
-    fn rows_are_dealt_in_turn_to_those_with_room() {
-        assert_eq!(deal(&[5, 3, 9, 1, 7], &[2, 2]), [[5, 9], [3, 1]]);
-        assert_eq!(deal(&[5, 3, 9, 1, 7], &[1, 3, 0]), [vec![5], vec![3, 9, 1], vec![]]);
-        assert_eq!(deal(&[5], &[3, 3]), [vec![5], vec![]]);
-        assert_eq!(deal(&[5], &[0]), [[0u32; 0]]);
-    }
 
     #[test]
     fn peers_are_those_that_are_reached_and_the_others_are_named() {

@@ -16,7 +16,8 @@ use crate::labels::Labels;
 use crate::metric::{Metric, Scores, largest};
 use crate::model::OwnLayer;
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
-use crate::source::{FeatureSource, Pinned};
+use crate::options::RunOptions;
+use crate::source::{pin, sources};
 use crate::{Error, Result};
 
 /// Which vertices are wanted.
@@ -144,12 +145,10 @@ pub fn infer(
     let remedy = "infer with --device cpu, or on a GPU that has more";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
     let graph = Graph::new(topology.indptr(), topology.indices())?;
-    let pinned = pinned(&features, &places[0], progress)?;
-    let sources = places.iter().enumerate().map(|(worker, place)| match &pinned {
-        Some(pinned) => FeatureSource::pinned(&features, place, pinned, worker),
-        None => Ok(FeatureSource::new(&features, place)),
-    });
-    let sources = sources.collect::<Result<Vec<_>>>()?;
+    // Each worker is a rank of one run.
+    let alone = RunOptions::default();
+    let pinned = pin(&features, None, &places, &alone, progress)?;
+    let sources = sources(&features, pinned.as_ref(), &places, &alone)?;
     let mut pass = LayerWise::new(Team::new(&model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
     let lowest = if config.embeddings.is_some() { embedding } else { last };
@@ -204,17 +203,6 @@ fn features(dataset: &Dataset, place: &Place, memory: u64) -> Result<FeatureTabl
     match place.gpu().is_some() && mapped.num_bytes() as u64 <= memory / 4 {
         true => Ok(mapped.in_memory().unwrap_or(mapped)),
         false => Ok(mapped),
-    }
-}
-
-/// `features` as the GPU at `place` reads them itself, if it can.
-fn pinned<'a>(features: &'a FeatureTable, place: &Place, progress: &dyn Progress) -> Result<Option<Pinned<'a>>> {
-    match place.gpu().map(|gpu| Pinned::new(features, gpu)) {
-        Some(Err(error)) => {
-            progress.note(&format!("the host gathers the feature rows for the GPU, which cannot read them: {error}"));
-            Ok(None)
-        }
-        pinned => Ok(pinned.transpose()?.flatten()),
     }
 }
 

@@ -10,6 +10,7 @@
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
 mod load;
+mod pin;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ use crate::operator::{Row, filled_of, filled_with_room, with_row};
 use crate::{Error, Result};
 
 pub use load::{InputRows, Loaded, load};
+pub use pin::{pin, sources};
 
 /// A table of rows that the GPUs of a run reach, and the copies of some that they keep.
 pub struct Pinned<'a>(Box<dyn AnyTable<'a> + 'a>);

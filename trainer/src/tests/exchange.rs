@@ -189,7 +189,9 @@ fn differential_rounded_rows_move_as_those_of_f32() {
             let expected = run(&by_host, Kind::Float);
             let wide_bytes = sent() - before;
             for comm in [comm, &by_host] {
+                let before = sent();
                 let (forward, backward) = run(comm, kind);
+                assert_eq!(2 * (sent() - before), wide_bytes);
                 assert_eq!((forward.kind(), backward.kind()), (kind, kind));
                 assert_eq!(forward, expected.0.to_kind(kind), "{ranks} ranks, {kind:?}");
                 assert_eq!(backward, expected.1.to_kind(kind), "{ranks} ranks, {kind:?}");

@@ -365,8 +365,8 @@ pub fn on_ranks<T: Send>(ranks: usize, body: impl Fn(&dyn Communicator) -> T + S
     let group = Threads::group(ranks);
     std::thread::scope(|scope| {
         let body = &body;
-        let handles: Vec<_> =
-            group.into_iter().map(|comm| scope.spawn(move || body(&Counted::new(Box::new(comm))))).collect();
+        let start = |comm| scope.spawn(move || body(&Counted::new(Box::new(comm))));
+        let handles: Vec<_> = group.into_iter().map(start).collect();
         handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     })
 }

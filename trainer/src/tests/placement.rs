@@ -4,7 +4,7 @@ use gsplit_gpu_sim::{Emulation, counts};
 use gsplit_kernels::{CacheHits, DeviceHits, Draws, Stream, StreamKey};
 use gsplit_store::{
     CachedRows, Counters, Dataset, FeatureDtype, MadeFrom, NoProgress, Notes, PartitionMap, Placement, PlacementConfig,
-    Presample, PresampleConfig, RowLoads,
+    Presample, PresampleConfig, Readers, RowLoads,
 };
 
 use super::fixture::{
@@ -35,7 +35,7 @@ pub fn store_placement(dataset: &Dataset, key: &str, partition: &str, rows: &Cac
         MadeFrom { partition: Some((partition.to_string(), map.checksum().clone())), ..MadeFrom::dataset(dataset) };
     let config = PlacementConfig {
         placement: "test".into(),
-        parallelism: "split".into(),
+        parallelism: Readers::Split,
         devices: rows.own.len() as u32,
         cache_bytes: 24 * dataset.num_vertices() as u64,
         row_bytes: 24,
@@ -335,10 +335,15 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, with("replicate"), &["--placement replicate", "replicated, partitioned", "old, three, two"]);
     refused(&data, with("three"), &["--placement three is for 3 devices", "the number of ranks is 2"]);
     refused(&split, with("old"), &["--placement old", "parts of ranges-2", "--partition ranges-2"]);
-    run(&fixture, &split, &with("two")).unwrap();
-    let noted = Notes::default();
-    train(ds, &data, &with("two"), &noted, &|_| {}).unwrap();
-    assert!(noted.lines().iter().any(|line| line.contains("made for split parallelism, this is data")));
+    // Made for owners who load their rows; of one split layer too they do.
+    let lowest = TrainConfig { split_layers: Some(1), ..split.clone() };
+    let owned = TrainConfig { partition: Some(two.clone()), ..config(ModelKind::Sage, Parallelism::Owned, 2) };
+    for (config, fits) in [(&split, true), (&lowest, true), (&owned, false), (&data, false)] {
+        let noted = Notes::default();
+        train(ds, config, &with("two"), &noted, &|_| {}).unwrap();
+        let unlike = |line: &String| line.contains("made for split parallelism, but here every rank loads the rows");
+        assert_eq!(noted.lines().iter().any(unlike), !fits, "{:?}", config.parallelism);
+    }
 
     refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement is for --device cuda"]);
     refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);

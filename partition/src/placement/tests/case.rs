@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use gsplit_store::{
-    CachedRows, Counters, Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig, RowLoads,
+    CachedRows, Counters, Dataset, PartitionConfig, PartitionMap, Presample, PresampleConfig, Readers, RowLoads,
 };
 
-use super::super::{Demand, Parallelism};
+use super::super::Demand;
 use crate::VertexWeights;
 use crate::cache_order::cache_order;
 use crate::report::report;
@@ -49,22 +49,22 @@ impl Case {
         Self::new(&format!("seed {seed}"), parts, batches.into(), input, owners)
     }
 
-    pub fn demand(&self, parallelism: Parallelism) -> Demand<'_> {
+    pub fn demand(&self, parallelism: Readers) -> Demand<'_> {
         Demand::new(&self.dataset, &self.presample, &self.map, parallelism).unwrap()
     }
 
     /// Expected loads of `v` by `device` in a mini-batch, from the definition.
-    pub fn loads(&self, parallelism: Parallelism, v: usize, device: usize) -> f64 {
+    pub fn loads(&self, parallelism: Readers, v: usize, device: usize) -> f64 {
         let share = f64::from(self.input[v]) / self.batches as f64;
         match parallelism {
-            Parallelism::Split if usize::from(self.owners[v]) == device => share,
-            Parallelism::Split => 0.0,
-            Parallelism::Data => 1.0 - (1.0 - share).powf(1.0 / self.map.num_parts() as f64),
+            Readers::Split if usize::from(self.owners[v]) == device => share,
+            Readers::Split => 0.0,
+            Readers::Data => 1.0 - (1.0 - share).powf(1.0 / self.map.num_parts() as f64),
         }
     }
 
     /// Where each device's loads are served from, counted one by one.
-    pub fn count(&self, parallelism: Parallelism, caches: &[BTreeSet<u32>], alpha: f64) -> Vec<RowLoads> {
+    pub fn count(&self, parallelism: Readers, caches: &[BTreeSet<u32>], alpha: f64) -> Vec<RowLoads> {
         let mut counted = vec![RowLoads::default(); caches.len()];
         for v in 0..self.input.len() {
             for (device, counted) in counted.iter_mut().enumerate() {
