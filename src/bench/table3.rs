@@ -168,6 +168,7 @@ impl Args {
             model: self.model.clone(),
             fanouts: self.fanouts.clone(),
             draw_by: None,
+            edge_weights: None,
             batch_size: self.batch_size,
             epochs: self.warmup + self.epochs,
             optimizer: Default::default(),

@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Column, Dataset, EdgeWeights, FeatureTable, Links, PartitionMap, Split, Topology};
+use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::batch::{Frontiers, Seeds};
+use crate::columns::EdgeColumns;
 use crate::config::{Parallelism, TaskKind, TrainConfig};
 use crate::error::check_stop;
 use crate::labels::Labels;
@@ -37,14 +38,16 @@ impl FeaturePlace {
 pub struct Artifacts {
     partition: Option<PartitionMap>,
     links: Option<LinkSplit>,
-    weights: Option<EdgeWeights>,
+    columns: EdgeColumns,
+    /// Those of the edges that are not held out, where some are.
+    of_kept: Option<EdgeColumns>,
 }
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
     /// What to do.
     pub config: &'a TrainConfig,
-    /// In-neighbours, held-out edges left out, with the weights to draw them by.
+    /// In-neighbours, held-out edges left out, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
     pub whole: Graph<'a>,
@@ -75,7 +78,7 @@ pub struct Job<'a> {
 }
 
 impl Artifacts {
-    /// Finds and opens the partition map that `config` needs, the weights to draw by, and the split of the edges if links are learnt.
+    /// Finds and opens the partition map that `config` needs, the weights of edges, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = match config.parallelism {
             Parallelism::Split | Parallelism::Owned => Some(find_partition(dataset, config)?),
@@ -83,15 +86,23 @@ impl Artifacts {
         };
         let topology = dataset.topology();
         topology.check_indices()?;
-        let weights = config.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let columns = EdgeColumns::open(dataset, config.draw_by.as_ref(), config.edge_weights.as_ref())?;
         let links = match config.task.kind {
             TaskKind::Node => None,
             TaskKind::Link => Some(match dataset.links()? {
                 Some(links) => LinkSplit::given(links, topology, &config.task)?,
-                None => LinkSplit::new(&weighted(topology, weights.as_deref())?, &config.task)?,
+                None => LinkSplit::new(&whole, &config.task)?,
             }),
         };
-        Ok(Self { partition, links, weights })
+        let of_kept = match links.as_ref().filter(|_| !columns.is_empty()) {
+            None => None,
+            Some(links) => {
+                let positions = links.positions_in(&whole, &config.task);
+                positions.map(|positions| columns.select(&links.graph()?, &positions)).transpose()?
+            }
+        };
+        Ok(Self { partition, links, columns, of_kept })
     }
 
     /// The partition map in use.
@@ -108,15 +119,15 @@ impl<'a> Job<'a> {
         config: &'a TrainConfig,
         options: &RunOptions,
     ) -> Result<Self> {
-        let weights = artifacts.weights.as_deref();
-        let whole = weighted(dataset.topology(), weights)?;
+        let topology = dataset.topology();
+        let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         let features = options.features.bring(dataset.held_features()?)?;
         let frontiers = config.frontiers(artifacts.partition.as_ref().map(PartitionMap::assignment));
         let frontiers = frontiers.with_sums(config.sums(options.layer.is_some())?);
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,
-                graph: links.graph(weights)?,
+                graph: artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?,
                 whole,
                 features,
                 task: Task::Links(links),
@@ -157,15 +168,6 @@ impl<'a> Job<'a> {
             frontiers,
         })
     }
-}
-
-/// The graph of `topology`, whose edges are drawn by `weights` if there are some.
-fn weighted<'a>(topology: &'a Topology, weights: Option<&'a [f32]>) -> Result<Graph<'a>> {
-    let graph = Graph::new(topology.indptr(), topology.indices())?;
-    Ok(match weights {
-        Some(weights) => graph.with_weights(weights)?,
-        None => graph,
-    })
 }
 
 /// The train split, which must have something to learn from.

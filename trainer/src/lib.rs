@@ -29,6 +29,7 @@ mod autograd;
 pub mod batch;
 mod cache;
 mod checkpoint;
+mod columns;
 mod comms;
 mod config;
 mod dry_run;

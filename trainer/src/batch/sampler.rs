@@ -170,7 +170,8 @@ impl<'a> BatchSampler<'a> {
                         (shuffled.frontier, shuffled.read, shuffled.exchange)
                     }
                 };
-                let edges = Arc::new(Edges::new(&self.place, csc.indptr, csc.local, read.len())?);
+                let edges = Edges::new(&self.place, csc.indptr, csc.local, read.len())?.with_factors(csc.factors)?;
+                let edges = Arc::new(edges);
                 Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }
             How::Device { gpu, sampler, there } => {

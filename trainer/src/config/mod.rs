@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use gsplit_kernels::schedule::Fanouts;
 use serde::{Deserialize, Serialize};
 
+mod draw;
 mod exchange;
 mod model;
 mod optimizer;
@@ -109,6 +110,11 @@ pub struct TrainConfig {
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub draw_by: Option<String>,
+    /// Multiply each in-neighbour's row by this edge column where rows are summed, in evaluation and `infer` too: for sage, gcn, resgcn,
+    /// sgc and gin. Means divide by the number of edges; the degrees of gcn, resgcn and sgc are sums of the weights over the whole graph
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(default)]
+    pub edge_weights: Option<String>,
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
     pub batch_size: usize,
@@ -175,6 +181,8 @@ impl TrainConfig {
         } else if let Some(problem) =
             self.grouping_problem().or_else(|| self.splitting_problem()).or_else(|| self.exchange_problem())
         {
+            problem
+        } else if let Some(problem) = self.draw_problem() {
             problem
         } else if self.num_ranks() > MAX_RANKS {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())

@@ -117,6 +117,25 @@ fn sums_cross_only_where_ranks_split_layers_that_sum() {
 }
 
 #[test]
+fn weights_of_edges_are_for_models_that_sum() {
+    let plain = parse(&[]);
+    for model in ["sage", "gcn", "sgc", "gin", "resgcn"] {
+        let config = parse(&["--edge-weights", "w", "--model", model]);
+        config.check().unwrap();
+        assert_eq!(config.drawn_by_host(), Some("--edge-weights"));
+    }
+    for model in ["sage-pool", "gat", "gatv2"] {
+        let message = parse(&["--edge-weights", "w", "--model", model]).check().unwrap_err().to_string();
+        let words = format!("--edge-weights w: --model {model} sums no rows");
+        assert!(message.starts_with(&words) && message.contains("choose sage, gcn"), "{message}");
+    }
+    assert!(plain.difference(&parse(&["--edge-weights", "w"])).unwrap().starts_with("--edge-weights is null"));
+    let mut older = serde_json::to_value(&plain).unwrap();
+    assert!(older.as_object_mut().unwrap().remove("edge_weights").is_some());
+    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
+}
+
+#[test]
 fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
     let given = parse(&["--normalise-features", "row", "--input-dropout", "0.6", "--task", "link", "--scorer", "mlp"]);
     assert_eq!((given.model.normalise_features, given.model.input_dropout), (FeatureNorm::Row, 0.6));
