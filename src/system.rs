@@ -1,4 +1,5 @@
-//! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows and partition map.
+//! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows, partition map and
+//! draws.
 //!
 //! They are values, nothing else: `gsplit train --preset` fills in the options of a row, `gsplit bench table3` runs several.
 //! Of DGL and Quiver it is what they do that is run, by the same loop and kernels as the others: the rows of a table differ in the
@@ -18,6 +19,10 @@ pub enum System {
     Dgl,
     /// Data parallelism, the hottest rows once over all GPUs, read by peers
     Quiver,
+    /// Song and Jiang's data placement: data parallelism, caches of 20 % of the rows with those of their Algorithm 1 (`gsplit place
+    /// --parallelism data --placement song-jiang --cache 20% --key song-jiang`), draws that prefer cached rows (--draw locality); on a
+    /// CPU caches are counted alone
+    SongJiang,
     /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
     /// owners; parts that balance in-edges and targets
     Intel,
@@ -46,6 +51,8 @@ pub struct Choices {
     map: Option<(Method, Option<Weights>)>,
     /// Where feature rows lie beside the host's memory, with GPUs.
     rows: RowPlacement,
+    /// The room of each cache and which in-neighbours are drawn, where a system says so: options and their values.
+    draws: &'static [(&'static str, &'static str)],
 }
 
 impl System {
@@ -56,6 +63,7 @@ impl System {
         let (parallelism, split_layers, map, rows) = match self {
             Self::Dgl => (Data, None, None, RowPlacement::Host),
             Self::Quiver => (Data, None, None, RowPlacement::Peer),
+            Self::SongJiang => (Data, None, None, RowPlacement::Stored("song-jiang".into())),
             Self::Intel => (Split, Some(1), multilevel(Weights::Degree), RowPlacement::Partitioned),
             Self::Owned => (Owned, None, multilevel(Weights::Presampled), RowPlacement::Replicated),
             Self::Rand => (Split, None, Some((Method::Random, None)), RowPlacement::Partitioned),
@@ -63,7 +71,11 @@ impl System {
             Self::Node => (Split, None, multilevel(Weights::Vertex), RowPlacement::Partitioned),
             Self::Gsplit => (Split, None, multilevel(Weights::Presampled), RowPlacement::Partitioned),
         };
-        Choices { parallelism, split_layers, map, rows }
+        let draws: &[_] = match self {
+            Self::SongJiang => &[("cache", "20%"), ("draw", "locality")],
+            _ => &[],
+        };
+        Choices { parallelism, split_layers, map, rows, draws }
     }
 
     /// Who computes what, shortly.
@@ -77,6 +89,7 @@ impl System {
         match self {
             Self::Dgl => "DGL",
             Self::Quiver => "Quiver",
+            Self::SongJiang => "Song & Jiang",
             Self::Intel => "Intel",
             Self::Owned => "Owned",
             Self::Rand => "Rand",
@@ -86,17 +99,19 @@ impl System {
         }
     }
 
-    /// Where feature rows lie; nothing to choose without GPUs.
+    /// Where feature rows lie; nothing to choose without GPUs, unless draws depend on it.
     pub fn placement(self, device: Device) -> Option<RowPlacement> {
-        (device != Device::Cpu).then(|| self.choices().rows)
+        let choices = self.choices();
+        (device != Device::Cpu || !choices.draws.is_empty()).then_some(choices.rows)
     }
 
-    /// Why it cannot be run on `device`, if it cannot.
+    /// Why it cannot be compared with the others on `device`, if it cannot.
     pub fn problem(self, device: Device) -> Option<&'static str> {
         match (self, device) {
             (Self::Quiver, Device::Cpu) => {
                 Some("it differs from DGL by its caches, which are in the memory of GPUs (--device cuda)")
             }
+            (Self::SongJiang, _) => Some("it draws other samples than the others (train --preset song-jiang runs it)"),
             _ => None,
         }
     }
@@ -124,6 +139,7 @@ impl System {
     pub fn options(self, config: &TrainConfig) -> Vec<(&'static str, String)> {
         let choices = self.choices();
         let map = self.map(config.ranks_of_group() as u32, 0);
+        let draws = choices.draws.iter().map(|&(flag, value)| (flag, value.to_string()));
         [
             Some(("parallelism", choices.parallelism.to_string())),
             choices.split_layers.map(|layers| ("split-layers", layers.to_string())),
@@ -132,6 +148,7 @@ impl System {
         ]
         .into_iter()
         .flatten()
+        .chain(draws)
         .collect()
     }
 }
@@ -143,7 +160,7 @@ mod tests {
     #[test]
     fn maps_have_the_weights_of_the_papers() {
         let key = |system: System| system.map(4, 0).map(|options| options.default_key());
-        assert_eq!([System::Dgl, System::Quiver].map(key), [None, None]);
+        assert_eq!([System::Dgl, System::Quiver, System::SongJiang].map(key), [None, None, None]);
         let expected = ["random-k4", "multilevel-degree-k4", "multilevel-vertex-k4", "multilevel-presampled-k4"]
             .map(str::to_string);
         assert_eq!([System::Rand, System::Edge, System::Node, System::Gsplit].map(key), expected.clone().map(Some));

@@ -36,6 +36,7 @@ pub fn train_epoch(
         let sampled = &batch.sampled;
         let counts = [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
         let exchanged = exchanged(sampled, model, job.features.dim());
+        let [rows_cached, rows_from_peers] = [batch.counted.own, batch.counted.peer].map(|rows| rows as u64);
         let dropout = DropoutKey { probability: config.model.dropout, step };
         let mut report = train_step(model, optimizer, batch, job.graph, &targets, dropout, comms.ranks())?;
         let ending = Instant::now();
@@ -44,7 +45,8 @@ pub fn train_epoch(
         report.check(epoch, step.step + 1)?;
         (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
         let [edges, rows_loaded, rows_exchanged] = counts;
-        report.work.add(Work { edges, rows_loaded, rows_exchanged, exchanged, sent, ..Work::default() });
+        let found = Work { rows_cached, rows_from_peers, ..Work::default() };
+        report.work.add(Work { edges, rows_loaded, rows_exchanged, exchanged, sent, ..found });
         sums.add(&report);
         window.add(&report, comm)?;
         if comm.rank() == 0 {

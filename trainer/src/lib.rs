@@ -44,6 +44,7 @@ mod ids;
 mod infer;
 mod job;
 mod labels;
+mod locality;
 mod log;
 mod metric;
 pub mod model;
@@ -70,9 +71,9 @@ mod train;
 
 pub use cache::CacheSummary;
 pub use config::{
-    ConfigOption, Device, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind,
-    OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, Sums, TaskConfig, TaskKind,
-    TrainConfig,
+    ConfigOption, Device, DrawConfig, DrawFactor, DrawKind, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge,
+    ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
+    ScorerKind, Sums, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, NO_VERTEX, Shuffled};

@@ -9,7 +9,8 @@ use gsplit_kernels::Communicator;
 use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, Progress, Split, Stage, Unit};
 
-use crate::cache::Caches;
+use crate::batch::Near;
+use crate::cache::{Caches, Counted};
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::comms::Comms;
 use crate::epoch::train_epoch;
@@ -26,7 +27,7 @@ use crate::report::{EpochReport, StepReport, Summary};
 use crate::source::{FeatureSource, Pinned};
 use crate::stopping::{best_epoch, evaluations, is_exhausted};
 use crate::topology::{Copied, DeviceRoom, Topology};
-use crate::{Error, Result, TrainConfig, hosts, shard};
+use crate::{Error, Result, TrainConfig, hosts, locality, shard};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -61,7 +62,7 @@ fn prepare_and_train(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let job = Job::new(dataset, &artifacts, config, options)?;
-    let inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    let mut inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));
@@ -96,9 +97,18 @@ fn prepare_and_train(
     let left = topology.left_of(&room);
     let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
     let pinned = pinned_rows(&job, caches.as_ref(), options, &places, progress)?;
+    if config.draws_locally() {
+        inputs.kept = caches.as_ref().map(Caches::checksum);
+        if inputs.kept.is_none() {
+            let problem = "it draws more often the rows that ranks keep: give --cache SIZE";
+            return Err(Error::Option(format!("--draw locality: {problem}, or leave it out")));
+        }
+    }
+    resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
+    let count = |rank| caches.as_ref().map(|caches| Counted::new(caches, rank, job.graph.num_vertices()));
     let sources = options.ranks_here(places.len()).map(|rank| match &pinned {
         Some(pinned) => FeatureSource::pinned(&job.features, &places[rank], pinned, rank).map_err(|e| e.of_rank(rank)),
-        None => Ok(FeatureSource::new(&job.features, &places[rank])),
+        None => Ok(FeatureSource::new(&job.features, &places[rank]).with_count(count(rank))),
     });
     let sources = sources.collect::<Result<Vec<_>>>()?;
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
@@ -120,6 +130,7 @@ fn prepare_and_train(
         places,
         sources,
         topology,
+        caches: caches.as_ref(),
         options,
         resume,
         logs,
@@ -178,13 +189,13 @@ fn pinned_rows<'a>(
             }
             Ok(Some(pinned))
         }
-        (None, Some(_)) => {
+        (None, Some(_)) if places[0].gpu().is_some() => {
             let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
             Err(Error::Option(format!(
                 "{flag}: the feature rows are read from their file: pass --load-features memory, or leave it out"
             )))
         }
-        (pinned, None) => Ok(pinned),
+        (pinned, _) => Ok(pinned),
     }
 }
 
@@ -201,6 +212,7 @@ struct Run<'a> {
     /// The feature rows of each rank of this process.
     sources: Vec<FeatureSource<'a>>,
     topology: Topology<'a>,
+    caches: Option<&'a Caches>,
     options: &'a RunOptions,
     resume: Option<Resume>,
     logs: Mutex<Logs>,
@@ -221,6 +233,9 @@ impl Run<'_> {
         let place = &self.places[comm.rank()];
         let source = &self.sources[comm.rank() - self.here().start];
         let mut sampler = self.topology.sampler(job, place, comm.rank())?;
+        if let (Some(caches), true) = (self.caches, config.draws_locally()) {
+            sampler.prefer(Near::new(&job.graph, caches.of(comm.rank()), config.fanouts.len()));
+        }
         let model = self.model(place);
         let steps = job.num_steps();
         let mut optimizer = Optimizer::new(model.parameters(), config, steps)?;
@@ -237,6 +252,8 @@ impl Run<'_> {
                 break;
             }
             optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
+            let draw_factor = locality::factor(config, &reports);
+            draw_factor.iter().for_each(|&factor| sampler.set_factor(factor));
             let started = Instant::now();
             let name = format!("epoch {epoch}/{}{}", config.epochs, self.to_go(&reports));
             let stage = self.stage(comm, &name, (job.train.len() as u64, "seeds"));
@@ -247,6 +264,7 @@ impl Run<'_> {
                     .reduce(comm)?;
             drop(stage);
             let mut report = report_of(epoch, &sums, steps, started.elapsed().as_secs_f64());
+            report.draw_factor = draw_factor;
             if self.dataset.shard().is_some() {
                 self.evaluate(&mut report, &model, comms)?;
             }
@@ -370,6 +388,7 @@ fn report_of(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> EpochRe
         learning_rate: sums.learning_rate,
         loss_scale: sums.loss_scale,
         skipped: sums.skipped,
+        draw_factor: None,
         train: sums.correct as f64 / sums.counted.max(1) as f64,
         valid: None,
         test: None,

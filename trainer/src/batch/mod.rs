@@ -1,10 +1,12 @@
 //! From the epoch's seed order to a sampled mini-batch, each made from the one before: [`Seeds`] → [`Sampled`]. `source` loads its
 //! feature rows, `pipeline` says how both come ahead of time.
 
+mod near;
 mod sample;
 mod sampler;
 mod seeds;
 
+pub use near::Near;
 pub use sample::{Sampled, SampledLayer, sample};
 pub use sampler::{BatchSampler, OnDevice, SampledThere};
 pub use seeds::{Frontiers, Ownership, Seeds};

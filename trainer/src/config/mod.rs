@@ -12,6 +12,7 @@ mod optimizer;
 mod schedule;
 mod task;
 
+pub use draw::{DrawConfig, DrawFactor, DrawKind};
 pub use exchange::{ExchangeKind, Sums};
 pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
@@ -110,6 +111,10 @@ pub struct TrainConfig {
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub draw_by: Option<String>,
+    /// How they are drawn
+    #[command(flatten)]
+    #[serde(default)]
+    pub draw: DrawConfig,
     /// Multiply each in-neighbour's row by this edge column where rows are summed, in evaluation and `infer` too: for sage, gcn, resgcn,
     /// sgc and gin. Means divide by the number of edges; the degrees of gcn, resgcn and sgc are sums of the weights over the whole graph
     #[arg(long, value_name = "COLUMN")]
@@ -258,6 +263,7 @@ impl TrainConfig {
             split_layers: (self.parallelism == Parallelism::Split).then(|| self.split_layers()),
             optimizer: self.optimizer.effective(),
             schedule: self.schedule.effective(self.epochs),
+            draw: self.draw.effective(),
             ..self.clone()
         }
     }

@@ -9,7 +9,7 @@
 //! within the GPU makes them torch's when they are needed: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
 
-use gsplit_kernels::{Communicator, DeviceHits, Gpu};
+use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
@@ -28,6 +28,8 @@ pub struct Loaded<'a> {
     pub input_rows: InputRows,
     /// How many of the input rows were in caches, where there are any.
     pub hits: Option<DeviceHits>,
+    /// How many would have been, where ranks on the host count that.
+    pub counted: CacheHits,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
@@ -113,13 +115,14 @@ pub fn load<'a>(
                 }
             }
         };
-        return Ok(Loaded { sampled, input_rows, hits: None, features });
+        let counted = source.count(sampled.input.on_host()?);
+        return Ok(Loaded { sampled, input_rows, hits: None, counted, features });
     };
     let sampling = sampled.there.as_ref().map(|there| &there.gpu);
     let gpu = sampling.unwrap_or(computing);
     let input_rows = gathered(source, gpu, &sampled.input, input, ahead && sampling.is_some())?;
     let hits = source.hits(gpu, sampled.input.on_gpu(gpu)?)?;
-    Ok(Loaded { sampled, input_rows, hits, features })
+    Ok(Loaded { sampled, input_rows, hits, counted: CacheHits::default(), features })
 }
 
 /// What `input` makes of the rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.

@@ -229,6 +229,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         groups: 1,
         device: Device::Cpu,
         draw_by: None,
+        draw: Default::default(),
         edge_weights: None,
         partition: None,
         model: ModelConfig {

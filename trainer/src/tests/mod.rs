@@ -12,6 +12,7 @@ mod groups;
 mod infer;
 mod layers;
 mod links;
+mod locality;
 mod metrics;
 mod narrow;
 mod optimizers;

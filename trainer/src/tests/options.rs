@@ -117,6 +117,27 @@ fn sums_cross_only_where_ranks_split_layers_that_sum() {
 }
 
 #[test]
+fn draws_have_their_table_and_older_checkpoints_have_none() {
+    use crate::config::{DrawFactor, DrawKind};
+    let plain = parse(&[]);
+    let local = parse(&["--draw", "locality", "--draw-factor", "2.5", "--parallelism", "data"]);
+    local.check().unwrap();
+    assert_eq!((local.draw.kind, local.draw.draw_factor), (DrawKind::Locality, Some(DrawFactor::Fixed(2.5))));
+    assert_eq!(local.drawn_by_host(), Some("--draw locality"));
+    let auto = parse(&["--draw", "locality", "--parallelism", "data"]);
+    assert_eq!(auto.effective().draw.draw_factor, Some(DrawFactor::Auto));
+    assert_eq!(
+        auto.difference(&parse(&["--draw", "locality", "--draw-factor", "auto", "--parallelism", "data"])),
+        None
+    );
+    assert!(auto.difference(&local).unwrap().starts_with("--draw-factor is \"auto\""));
+    assert_eq!(plain.effective().draw, plain.draw);
+    let mut older = serde_json::to_value(&plain).unwrap();
+    assert!(older.as_object_mut().unwrap().remove("draw").is_some());
+    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
+}
+
+#[test]
 fn weights_of_edges_are_for_models_that_sum() {
     let plain = parse(&[]);
     for model in ["sage", "gcn", "sgc", "gin", "resgcn"] {
