@@ -1,4 +1,5 @@
-//! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows and partition map.
+//! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows, partition map and
+//! draws.
 //!
 //! They are values, nothing else: `gsplit train --preset` fills in the options of a row, `gsplit bench table3` runs several.
 //! Of DGL and Quiver it is what they do that is run, by the same loop and kernels as the others: the rows of a table differ in the
@@ -22,6 +23,10 @@ pub enum System {
     /// Push-pull parallelism: the bottom layer by columns of the features, which do not move; three mini-batches in flight
     #[value(name = "p3")]
     P3,
+    /// Song and Jiang's data placement: data parallelism, caches of 20 % of the rows with those of their Algorithm 1 (`gsplit place
+    /// --parallelism data --placement song-jiang --cache 20% --key song-jiang`), draws that prefer cached rows (--draw locality); on a
+    /// CPU caches are counted alone
+    SongJiang,
     /// Hybrid partitioning of Intel's fused sampling: seeds by owner, sampled and computed locally, feature rows fetched from their
     /// owners; parts that balance in-edges and targets
     Intel,
@@ -75,6 +80,7 @@ impl System {
             Self::Dgl => (Data, None, None, RowPlacement::Host),
             Self::Quiver => (Data, None, None, RowPlacement::Peer),
             Self::P3 => (PushPull, None, None, RowPlacement::Host),
+            Self::SongJiang => (Data, None, None, RowPlacement::Stored("song-jiang".into())),
             Self::Intel => (Split, Some(1), multilevel(Weights::Degree), RowPlacement::Partitioned),
             Self::GraNNDis => (Cooperative, None, multilevel(Weights::Degree), RowPlacement::Host),
             Self::Owned => (Owned, None, multilevel(Weights::Presampled), RowPlacement::Replicated),
@@ -83,9 +89,10 @@ impl System {
             Self::Node => (Split, None, multilevel(Weights::Vertex), RowPlacement::Partitioned),
             Self::Gsplit => (Split, None, multilevel(Weights::Presampled), RowPlacement::Partitioned),
         };
-        let settings = match self {
+        let settings: &[_] = match self {
             Self::P3 => P3,
             Self::GraNNDis => GRANNDIS,
+            Self::SongJiang => &[("cache", "20%"), ("draw", "locality")],
             _ => &[],
         };
         Choices { parallelism, split_layers, map, rows, settings }
@@ -104,6 +111,7 @@ impl System {
             Self::Quiver => "Quiver",
             Self::P3 => "P3",
             Self::GraNNDis => "GraNNDis",
+            Self::SongJiang => "Song & Jiang",
             Self::Intel => "Intel",
             Self::Owned => "Owned",
             Self::Rand => "Rand",
@@ -113,12 +121,13 @@ impl System {
         }
     }
 
-    /// Where feature rows lie; nothing to choose without GPUs.
+    /// Where feature rows lie; nothing to choose without GPUs, unless draws depend on it.
     pub fn placement(self, device: Device) -> Option<RowPlacement> {
-        (device != Device::Cpu).then(|| self.choices().rows)
+        let choices = self.choices();
+        (device != Device::Cpu || self == Self::SongJiang).then_some(choices.rows)
     }
 
-    /// Why it cannot be run on `device`, if it cannot.
+    /// Why it cannot be compared with the others on `device`, if it cannot.
     pub fn problem(self, device: Device) -> Option<&'static str> {
         match (self, device) {
             (Self::Quiver, Device::Cpu) => {
@@ -126,6 +135,7 @@ impl System {
             }
             (Self::GraNNDis, Device::Cuda) => Some("its mini-batches are made for CPUs alone (--device cpu)"),
             (Self::P3, Device::Cuda) => Some("its columns are computed on CPUs alone (--device cpu)"),
+            (Self::SongJiang, _) => Some("it draws other samples than the others (train --preset song-jiang runs it)"),
             _ => None,
         }
     }
@@ -179,7 +189,7 @@ mod tests {
     #[test]
     fn maps_have_the_weights_of_the_papers() {
         let key = |system: System| system.map(4, 1, 0).map(|options| options.default_key());
-        assert_eq!([System::Dgl, System::Quiver].map(key), [None, None]);
+        assert_eq!([System::Dgl, System::Quiver, System::SongJiang].map(key), [None, None, None]);
         let expected = ["random-k4", "multilevel-degree-k4", "multilevel-vertex-k4", "multilevel-presampled-k4"]
             .map(str::to_string);
         assert_eq!([System::Rand, System::Edge, System::Node, System::Gsplit].map(key), expected.clone().map(Some));

@@ -8,8 +8,8 @@ use clap::{ArgMatches, ValueEnum};
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
-    Device, Dtype, EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary, TopologyPlace,
-    TrainConfig, foreign_events, is_csv_log, is_json_log, train,
+    CacheSummary, Device, Dtype, EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary,
+    TopologyPlace, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::{Places, to_toml};
 use gsplit::outputs::{Known, Outputs};
-use gsplit::ui::{Ui, give_up, stop_gently, usage};
+use gsplit::ui::{Ui, bytes, give_up, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::ConfigFile;
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long)]
     print_config: bool,
     /// Train as a system does: fills in parallelism, split layers, the partition map's usual name and, with --device cuda, the
-    /// placement of rows. The command line and the file win (--print-config shows the result)
+    /// placement of rows; for song-jiang also cache and draws. The command line and the file win (--print-config shows the result)
     #[arg(long, value_enum, value_name = "SYSTEM")]
     preset: Option<System>,
     #[arg(skip)]
@@ -83,14 +83,16 @@ pub struct Args {
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
     gpus: Option<GpuList>,
-    /// With --device cuda, the feature rows that GPUs keep in their memory: none (host), the hottest on every GPU
+    /// The feature rows that GPUs keep in their memory: none (host), the hottest on every GPU
     /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs of a host that read each
     /// other's memory (peer), or the KEY of what `gsplit place` stored. Hot is what a presample loads most, without one what most
-    /// edges lead from [default: host; with --cache: partitioned for split, else replicated]
+    /// edges lead from. With --device cpu nothing is kept: where ranks would find rows is counted alone, which needs --cache SIZE
+    /// [default: host; with --cache: partitioned for split, else replicated]
     #[arg(long, value_name = "host|replicated|partitioned|peer|KEY")]
     placement: Option<RowPlacement>,
-    /// Memory of its GPU that each rank has for feature rows: 4GiB, 20% of all rows, or auto: what a few mini-batches on
-    /// trial and the graph leave there, shared by the ranks on it [default with --placement: auto]
+    /// Memory of its GPU that each rank has for feature rows: 4GiB, 20% of all rows, or, with --device cuda, auto: what a few
+    /// mini-batches on trial and the graph leave there, shared by the ranks on it. With --device cpu it is counted with alone
+    /// [default with --placement: auto]
     #[arg(long, value_name = "SIZE|auto")]
     cache: Option<CacheRoom>,
     /// With --device cuda, where the graph is that mini-batches are sampled from, and by what; the samples are the same.
@@ -281,7 +283,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     ui.say(format_args!("valid and test: {}", summary.metric));
     if let Some(cache) = &summary.cache {
-        ui.say(found_where(&summary.epochs, &cache.placement));
+        ui.say(found_where(&summary.epochs, cache));
     }
     if let Some(best) = &summary.best {
         let test = best.test.map(|test| format!(", test {test:.4}")).unwrap_or_default();
@@ -350,18 +352,21 @@ fn ending(summary: &Summary, config: &TrainConfig) -> Option<String> {
 }
 
 /// Where the feature rows that `epochs` loaded were found.
-fn found_where(epochs: &[EpochReport], placement: &str) -> String {
+fn found_where(epochs: &[EpochReport], cache: &CacheSummary) -> String {
     let sum = |of: fn(&EpochReport) -> u64| epochs.iter().map(of).sum::<u64>();
     let (loaded, own, peers) =
         (sum(|e| e.work.rows_loaded), sum(|e| e.work.rows_cached), sum(|e| e.work.rows_from_peers));
-    let share = |rows: u64| 100.0 * rows as f64 / loaded.max(1) as f64;
     let host = loaded.saturating_sub(own + peers);
+    let found = |rows: u64| {
+        format!("{:.1} % ({})", 100.0 * rows as f64 / loaded.max(1) as f64, bytes(rows.saturating_mul(cache.row_bytes)))
+    };
     format!(
-        "placement {placement}: {:.1} % of the rows loaded were in the GPU's own memory, {:.1} % in other ranks' GPUs, {:.1} % in \
-         host memory",
-        share(own),
-        share(peers),
-        share(host)
+        "placement {}: {} of the rows loaded {} in the GPU's own memory, {} in other ranks' GPUs, {} in host memory",
+        cache.placement,
+        found(own),
+        if cache.counted { "would have been" } else { "were" },
+        found(peers),
+        found(host)
     )
 }
 

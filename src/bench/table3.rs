@@ -34,6 +34,7 @@ use gsplit::ui::{Ui, stop_gently, usage};
 /// random map and maps by --weights degree, vertex and presampled, and each part's hottest rows on its GPU (--placement
 /// partitioned). Beside the paper's stand Intel's hybrid partitioning, which fetches feature rows alone (--split-layers 1), and
 /// Owned, which exchanges nothing. Samples are the same for all.
+/// Song & Jiang's is left out, because it draws other samples.
 /// P3 computes the bottom layer by columns of the features, on CPUs alone; it updates at once here, as the others do. On CPUs
 /// nothing is cached, and Quiver is left out; DGL's rows are read where they are stored, within FB.
 ///
@@ -132,7 +133,7 @@ impl Args {
     /// The systems to run.
     fn chosen(&self) -> anyhow::Result<Vec<System>> {
         if self.cache.is_some() && self.device == Device::Cpu {
-            return Err(usage("--cache is for --device cuda: leave it out, or give both"));
+            return Err(usage("--cache is for --device cuda, where it changes times: leave it out, or give both"));
         }
         if self.ranks == 0 || self.ranks > 256 {
             return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
@@ -175,6 +176,8 @@ impl Args {
             model: self.model.clone(),
             fanouts: self.fanouts.clone(),
             draw_by: None,
+            draw: Default::default(),
+            edge_weights: None,
             batch_size: self.batch_size,
             epochs: self.warmup + self.epochs,
             optimizer: Default::default(),

@@ -51,7 +51,7 @@ impl fmt::Display for CacheRoom {
 /// [`Error::Option`] where nothing can be cached.
 pub fn placement(config: &TrainConfig, given: Option<&RowPlacement>) -> Result<RowPlacement, Error> {
     let problem = match (config.device, given) {
-        (Device::Cpu, _) => "--cache is for --device cuda: leave it out, or give both",
+        (Device::Cpu, _) => "--cache auto is for --device cuda: on a CPU give the size of the caches to count with",
         (Device::Cuda, Some(RowPlacement::Host)) => {
             "--cache: --placement host keeps no rows on GPUs: leave one of them out"
         }

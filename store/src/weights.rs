@@ -1,4 +1,4 @@
-//! Weights of edges, to draw in-neighbours by.
+//! Weights of edges: to draw in-neighbours by, and to multiply rows by in sums.
 
 use std::ops::Deref;
 
@@ -23,6 +23,16 @@ impl Deref for EdgeWeights {
             Held::Mapped(column) => column,
             Held::Rounded(weights) => weights,
         }
+    }
+}
+
+impl EdgeWeights {
+    /// Those of the edges at `positions`, in their order.
+    ///
+    /// # Panics
+    /// If there is no such edge.
+    pub fn select(&self, positions: &[u64]) -> Self {
+        Self(Held::Rounded(positions.iter().map(|&edge| self[edge as usize]).collect()))
     }
 }
 

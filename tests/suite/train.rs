@@ -77,7 +77,7 @@ fn a_bad_file_is_named_with_its_line() {
         ("lr = 0.1", 1, "did you mean `lr` in [optimizer]?"),
         ("\n[optimizer]\nlearning_rate = 0.1", 3, "no such option: `gsplit train --print-config` shows all"),
         ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
-        ("[optimiser]", 1, "there are [model], [optimizer]"),
+        ("[optimiser]", 1, "there are [draw], [model], [optimizer]"),
         ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
         ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, sage-pool"),
         ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: invalid float literal"),
@@ -288,8 +288,13 @@ fn placements_of_feature_rows_are_for_gpus() {
         assert!(printed.contains(&format!("placement = \"{placement}\"")), "{printed}");
         fs::write(folder.join("run.toml"), format!("parallelism = 'single'\n[run]\nplacement = '{placement}'\n"))
             .unwrap();
-        let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
-        assert!(told.contains("run.toml:3: --placement is for --device cuda"), "{told}");
+        if placement != "host" {
+            let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
+            assert!(
+                told.contains("run.toml:3: --placement: on --device cpu") && told.contains("--cache SIZE"),
+                "{told}"
+            );
+        }
     }
     fs::write(folder.join("run.toml"), "[run]\nplacement = '../up'\n").unwrap();
     let told = fails(folder, &["train", "ds", "--config", "run.toml"], 2);
@@ -327,6 +332,10 @@ fn a_preset_fills_in_what_is_left_open() {
         text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k4"),
         "{text}"
     );
+    let text = printed("--preset song-jiang --ranks 2");
+    for line in ["parallelism = \"data\"", "placement = \"song-jiang\"", "cache = \"20%\""] {
+        assert!(text.contains(line) && text.contains("[draw]\nkind = \"locality\""), "{text}");
+    }
 
     community(folder, 300);
     let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--ranks", "2"], 1);
@@ -334,6 +343,29 @@ fn a_preset_fills_in_what_is_left_open() {
     let line = fails(folder, &["train", "ds", "--preset", "gsplit", "--exchange", "sums", "--model", "gat"], 2);
     assert!(line.contains("--exchange sums") && line.contains("choose sage, gcn"), "{line}");
     assert!(printed("--preset gsplit --exchange auto").contains("exchange = \"auto\""));
+    // Song and Jiang's system needs the rows of Algorithm 1; on the host caches are counted with.
+    let song_jiang = ["train", "ds", "--preset", "song-jiang", "--ranks", "2", "--layers", "2", "--fanouts", "3,3"];
+    let line = fails(folder, &song_jiang, 2);
+    assert!(line.contains("--placement song-jiang") && line.contains("gsplit place"), "{line}");
+    ok(folder, &["presample", "ds", "--fanouts", "3,3", "--batch-size", "64", "--epochs", "2"]);
+    ok(folder, &["partition", "ds", "--parts", "2", "--partitioner", "random", "--key", "two"]);
+    let place =
+        ["place", "ds", "--parallelism", "data", "--placement", "song-jiang", "--cache", "20%", "--key", "song-jiang"];
+    ok(folder, &place);
+    let common = ["--hidden", "16", "--batch-size", "64", "--epochs", "2"];
+    let told = ok(folder, &[&song_jiang[..], &common].concat());
+    assert!(
+        told.contains("placement song-jiang: ") && told.contains("of the rows loaded would have been in"),
+        "{told}"
+    );
+    let run = json(folder, &[&song_jiang[..], &common].concat());
+    let (epochs, cache) = (&run["summary"]["epochs"], &run["summary"]["cache"]);
+    assert_eq!((&epochs[0]["draw_factor"], &epochs[1]["draw_factor"]), (&1.0.into(), &2.0.into()));
+    assert_eq!((&cache["counted"], &cache["rows"]), (&true.into(), &serde_json::json!([60, 60])));
+    let [loaded, own, peers] =
+        ["rows_loaded", "rows_cached", "rows_from_peers"].map(|name| epochs[0][name].as_u64().unwrap());
+    assert!(own > 0 && peers > 0 && own + peers < loaded, "{run:#}");
+
     let line = fails(folder, &["train", "ds", "--preset", "intel", "--parallelism", "data"], 2);
     assert!(line.contains("--split-layers 1 is for --parallelism split"), "{line}");
 }

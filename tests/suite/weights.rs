@@ -1,4 +1,4 @@
-//! In-neighbours drawn by the weights of edges, from conversion to training.
+//! Weights of edges, from conversion to training: in-neighbours drawn by them, and rows multiplied by them in sums.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -113,6 +113,49 @@ fn all_parallelisms_draw_alike() {
         }
         assert_ne!(single, train(&["--task", task, "--parallelism", "single"]));
     }
+}
+
+#[test]
+fn sums_take_weights_in_training_evaluation_and_inference() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    weighted(folder);
+    ok(folder, &["partition", "ds", "--parts", "3", "--weights", "unit", "--key", "map"]);
+    let common = ["--layers", "2", "--fanouts", "4,4", "--hidden", "16", "--batch-size", "64", "--epochs", "2"];
+    let trained = |options: &[&str]| json(folder, &[&["train", "ds"], &common[..], options].concat());
+    for (task, model) in [("node", "gcn"), ("node", "sage"), ("link", "gcn")] {
+        let run = |options: &[&str]| {
+            let weights = ["--task", task, "--model", model, "--edge-weights", "weight"];
+            losses(&trained(&[&weights[..], options].concat()))
+        };
+        let single = run(&["--parallelism", "single"]);
+        let split = ["split", "--ranks", "3"];
+        let in_part = [&split[..], &["--split-layers", "1"]].concat();
+        let sums = [&split[..], &["--exchange", "sums"]].concat();
+        for options in [&split[..], &in_part, &sums, &["owned", "--ranks", "3"], &["data", "--ranks", "2"]] {
+            let other = run(&[&["--parallelism"], options].concat());
+            let near = single.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-5 * a.abs());
+            assert!(near, "{task}, {model}, {options:?}: {single:?} {other:?}");
+        }
+        assert_ne!(single, losses(&trained(&["--task", task, "--model", model, "--parallelism", "single"])));
+    }
+    // The scores of the last epoch are those of the checkpoint.
+    let options = ["--model", "gcn", "--parallelism", "single", "--edge-weights", "weight", "--checkpoint", "run"];
+    let summary = trained(&options);
+    let last = summary["summary"]["epochs"].as_array().unwrap().last().unwrap().clone();
+    let infer = ["infer", "ds", "--checkpoint", "run"];
+    let scores = json(folder, &infer)["summary"]["scores"].as_array().unwrap().clone();
+    for split in ["valid", "test"] {
+        let score = scores.iter().find(|score| score[0] == split).unwrap();
+        // Products in another order may decide one of the vertices otherwise.
+        assert!((score[1].as_f64().unwrap() - last[split].as_f64().unwrap()).abs() < 0.015, "{scores:?}");
+    }
+    fs::write(folder.join("plain.csv"), "0,1\n1,2\n2,0\n").unwrap();
+    ok(folder, &["convert", "plain.csv", "--features", "random:8", "--out", "plain"]);
+    let line = fails(folder, &["infer", "plain", "--checkpoint", "run"], 1);
+    assert!(line.contains("edge column `weight`"), "{line}");
+    let line = fails(folder, &["train", "ds", "--model", "gat", "--edge-weights", "weight"], 2);
+    assert!(line.contains("--edge-weights weight: --model gat"), "{line}");
 }
 
 #[test]

@@ -78,6 +78,9 @@ pub struct Inputs {
     pub features: Option<Checksum>,
     /// Digest of the labels.
     pub labels: Option<Checksum>,
+    /// Digest of the rows that each rank keeps, where these are drawn more often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Checksum>,
     /// Threads of each rank: torch's sums depend on them in the last bits.
     pub threads_per_rank: usize,
     /// Widths of the model's ends, by which it can be built again without the dataset.
@@ -94,6 +97,7 @@ impl Inputs {
             partition: partition.and_then(of_map),
             features: of_dataset("nodes/feat.arrow"),
             labels: of_dataset("nodes/label.npy"),
+            kept: None,
             threads_per_rank,
             shape,
         }
@@ -203,6 +207,20 @@ pub struct Resume {
     pub history: Vec<EpochReport>,
     steps: u64,
     loss_scale: Option<LossScale>,
+    kept: Option<Checksum>,
+}
+
+impl Resume {
+    /// Refuses to go on with other rows kept than the checkpoint's, where what is drawn depends on them: they are known later than the
+    /// other inputs.
+    pub fn check_kept(&self, inputs: &Inputs) -> Result<()> {
+        if self.kept == inputs.kept {
+            return Ok(());
+        }
+        let problem = "--draw locality draws by the rows that ranks keep, and these are others than the checkpoint's";
+        let remedy = "resume with the same --placement and --cache, or start another --checkpoint";
+        Err(Error::Option(format!("{}: {problem}: {remedy}", self.path.display())))
+    }
 }
 
 /// Refuses to start a run in a folder that holds the checkpoints of another.
@@ -252,8 +270,8 @@ pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainCon
             return Err(Error::Data { path: path.join(name), problem });
         }
     }
-    let Checkpoint { history, steps, loss_scale, .. } = checkpoint;
-    Ok(Some(Resume { path, history, steps, loss_scale }))
+    let Checkpoint { history, steps, loss_scale, inputs: Inputs { kept, .. }, .. } = checkpoint;
+    Ok(Some(Resume { path, history, steps, loss_scale, kept }))
 }
 
 /// Fails unless all ranks go on after the same epoch, this one after `epoch`: processes may see different folders. Collective.

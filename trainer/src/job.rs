@@ -6,9 +6,10 @@ use std::sync::atomic::AtomicBool;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Column, Dataset, EdgeWeights, FeatureTable, Links, PartitionMap, Split, Topology};
+use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::batch::{Frontiers, Seeds};
+use crate::columns::EdgeColumns;
 use crate::config::{TaskKind, TrainConfig};
 use crate::error::check_stop;
 use crate::labels::Labels;
@@ -40,14 +41,16 @@ pub struct Artifacts {
     /// The rank within its group of each vertex, where the map has a part for each rank of all groups.
     owners: Option<Vec<u16>>,
     links: Option<LinkSplit>,
-    weights: Option<EdgeWeights>,
+    columns: EdgeColumns,
+    /// Those of the edges that are not held out, where some are.
+    of_kept: Option<EdgeColumns>,
 }
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
     /// What to do.
     pub config: &'a TrainConfig,
-    /// In-neighbours, held-out edges left out, with the weights to draw them by.
+    /// In-neighbours, held-out edges left out, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
     pub whole: Graph<'a>,
@@ -80,23 +83,31 @@ pub struct Job<'a> {
 }
 
 impl Artifacts {
-    /// Finds and opens the partition map that `config` needs, the weights to draw by, and the split of the edges if links are learnt.
+    /// Finds and opens the partition map that `config` needs, the weights of edges, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
         let partition = config.parallelism.needs_map().then(|| find_partition(dataset, config)).transpose()?;
         let topology = dataset.topology();
         topology.check_indices()?;
-        let weights = config.draw_by.as_ref().map(|column| dataset.edge_weights(column)).transpose()?;
+        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let columns = EdgeColumns::open(dataset, config.draw_by.as_ref(), config.edge_weights.as_ref())?;
         let links = match config.task.kind {
             TaskKind::Node => None,
             TaskKind::Link => Some(match dataset.links()? {
                 Some(links) => LinkSplit::given(links, topology, &config.task)?,
-                None => LinkSplit::new(&weighted(topology, weights.as_deref())?, &config.task)?,
+                None => LinkSplit::new(&whole, &config.task)?,
             }),
         };
         let ranks = config.ranks_of_group() as u16;
         let owners = partition.as_ref().filter(|_| config.num_parts() > config.ranks_of_group());
         let owners = owners.map(|map| map.assignment().iter().map(|part| part % ranks).collect());
-        Ok(Self { partition, owners, links, weights })
+        let of_kept = match links.as_ref().filter(|_| !columns.is_empty()) {
+            None => None,
+            Some(links) => {
+                let positions = links.positions_in(&whole, &config.task);
+                positions.map(|positions| columns.select(&links.graph()?, &positions)).transpose()?
+            }
+        };
+        Ok(Self { partition, owners, links, columns, of_kept })
     }
 
     /// The partition map in use.
@@ -113,8 +124,8 @@ impl<'a> Job<'a> {
         config: &'a TrainConfig,
         options: &RunOptions,
     ) -> Result<Self> {
-        let weights = artifacts.weights.as_deref();
-        let whole = weighted(dataset.topology(), weights)?;
+        let topology = dataset.topology();
+        let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         // Of those that are read by columns, each rank brings its own.
         let features = match config.parallelism.slices_columns() {
             true => dataset.held_features()?,
@@ -126,7 +137,7 @@ impl<'a> Job<'a> {
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,
-                graph: links.graph(weights)?,
+                graph: artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?,
                 whole,
                 features,
                 task: Task::Links(links),
@@ -169,15 +180,6 @@ impl<'a> Job<'a> {
             parts,
         })
     }
-}
-
-/// The graph of `topology`, whose edges are drawn by `weights` if there are some.
-fn weighted<'a>(topology: &'a Topology, weights: Option<&'a [f32]>) -> Result<Graph<'a>> {
-    let graph = Graph::new(topology.indptr(), topology.indices())?;
-    Ok(match weights {
-        Some(weights) => graph.with_weights(weights)?,
-        None => graph,
-    })
 }
 
 /// The train split, which must have something to learn from.

@@ -32,6 +32,7 @@ mod autograd;
 pub mod batch;
 mod cache;
 mod checkpoint;
+mod columns;
 mod comms;
 mod config;
 mod dry_run;
@@ -44,6 +45,7 @@ mod ids;
 mod infer;
 mod job;
 mod labels;
+mod locality;
 mod log;
 mod metric;
 pub mod model;
@@ -72,9 +74,9 @@ mod train;
 
 pub use cache::CacheSummary;
 pub use config::{
-    ConfigOption, CooperativeConfig, Device, Dtype, ExchangeKind, FeatureNorm, JumpingKnowledge, ModelConfig,
-    ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind, ScorerKind, Sums,
-    TaskConfig, TaskKind, TrainConfig,
+    ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, ExchangeKind, FeatureNorm,
+    JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
+    ScheduleKind, ScorerKind, Sums, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
 pub use exchange::{Exchange, NO_VERTEX, Shuffled};

@@ -59,10 +59,10 @@ pub struct Work {
     pub edges: u64,
     /// Feature rows loaded.
     pub rows_loaded: u64,
-    /// Of those, the ones that were in the loading GPU's own memory.
+    /// Of those, the ones that were in the loading GPU's own memory, or would have been, where ranks on the host count that.
     #[serde(default)]
     pub rows_cached: u64,
-    /// Of those, the ones that were in the memory of other ranks' GPUs; the rest was in the host's.
+    /// Of those, the ones that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
     #[serde(default)]
     pub rows_from_peers: u64,
     /// Rows, and partial sums of rows, that crossed from one rank to another in forward passes.
@@ -184,6 +184,9 @@ pub struct EpochReport {
     /// Mini-batches that changed nothing, because a gradient in f16 was not finite: neither loss nor norm counts them.
     #[serde(default)]
     pub skipped: u64,
+    /// How many times more often ranks drew what they keep, where they did.
+    #[serde(default)]
+    pub draw_factor: Option<f64>,
     /// Share of right decisions on the training seeds, as they were when trained on: one a seed, one a seed and class
     /// where seeds can have several, one a pair where links are learnt.
     pub train: f64,
@@ -213,6 +216,7 @@ impl EpochReport {
             learning_rate: sums.learning_rate,
             loss_scale: sums.loss_scale,
             skipped: sums.skipped,
+            draw_factor: None,
             train: sums.correct as f64 / sums.counted.max(1) as f64,
             valid: None,
             test: None,
@@ -252,7 +256,7 @@ pub struct Summary {
     pub num_parameters: usize,
     /// Key of the partition map used.
     pub partition: Option<String>,
-    /// What GPUs kept of the feature rows, where they kept any.
+    /// What GPUs kept of the feature rows, where they kept any or it was counted what they would have found.
     pub cache: Option<CacheSummary>,
     /// Epochs that were found done.
     pub resumed_after: u32,

@@ -8,7 +8,7 @@ use gsplit_kernels::Communicator;
 use gsplit_store::staging::FolderLock;
 use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
 
-use crate::cache::Caches;
+use crate::cache::{Caches, Counted};
 use crate::checkpoint::{self, Inputs, Resume};
 use crate::job::{Artifacts, Job};
 use crate::log::Logs;
@@ -113,7 +113,7 @@ pub fn with_run<R>(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let job = Job::new(dataset, &artifacts, config, options)?;
-    let inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    let mut inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));
@@ -136,7 +136,18 @@ pub fn with_run<R>(
     let left = topology.left_of(&room);
     let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
     let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
-    let sources = sources(&job.features, pinned.as_ref(), &places, options)?;
+    if config.draws_locally() {
+        inputs.kept = caches.as_ref().map(Caches::checksum);
+        if inputs.kept.is_none() {
+            let problem = "it draws more often the rows that ranks keep: give --cache SIZE";
+            return Err(Error::Option(format!("--draw locality: {problem}, or leave it out")));
+        }
+    }
+    resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
+    let count = |rank| caches.as_ref().map(|caches| Counted::new(caches, rank, job.graph.num_vertices()));
+    let sources = sources(&job.features, pinned.as_ref(), &places, options)?.into_iter();
+    let here = options.ranks_here(places.len());
+    let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
     let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
     let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
     let slices =

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use gsplit_store::{Dataset, Progress};
 
+use crate::batch::Near;
 use crate::cache::Caches;
 use crate::checkpoint;
 use crate::comms::Comms;
@@ -18,7 +19,7 @@ use crate::report::{EpochReport, Summary};
 use crate::setup::{Run, with_run};
 use crate::stopping::{best_epoch, evaluations, is_exhausted, to_go};
 use crate::strategy::Made;
-use crate::{Result, TrainConfig, hosts};
+use crate::{Result, TrainConfig, hosts, locality};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(
@@ -46,6 +47,9 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
     }
     let (place, source) = (&run.places[comm.rank()], run.trained_on(comm.rank()));
     let mut sampler = run.topology.sampler(job, place, comm.rank())?;
+    if let (Some(caches), true) = (run.caches, config.draws_locally()) {
+        sampler.prefer(Near::new(&job.graph, caches.of(comm.rank()), config.model.layers));
+    }
     let model = run.model(place);
     if config.parallelism.slices_columns() {
         model.check_by_columns()?;
@@ -66,6 +70,8 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
             break;
         }
         optimizer.follow(evaluations(&reports).map(|(_, metric)| metric));
+        let draw_factor = locality::factor(config, &reports);
+        draw_factor.iter().for_each(|&factor| sampler.set_factor(factor));
         let started = Instant::now();
         let name = format!("epoch {epoch}/{}{}", config.epochs, to_go(&reports[before..], config.epochs - epoch + 1));
         let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
@@ -76,6 +82,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
         let mut report = EpochReport::new(epoch, &sums, job.num_steps(), started.elapsed().as_secs_f64());
+        report.draw_factor = draw_factor;
         if run.dataset.shard().is_some() {
             score(run, &mut report, &model, comms)?;
         }

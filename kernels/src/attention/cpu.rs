@@ -29,6 +29,9 @@ pub struct Attention<'a> {
     pub self_loops: bool,
     /// Vertices of the targets, rate and key of the dropout of shares.
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,
+    /// How often each edge counts, in the order of [`Edges::sources`]; 1 when `None`. A share is in proportion to it: its logarithm is
+    /// added to the score, so the gradients are what they are without. A self-loop counts once.
+    pub factors: Option<&'a [f32]>,
 }
 
 impl Attention<'_> {
@@ -72,8 +75,9 @@ impl Attention<'_> {
                         for (i, scores) in shares.chunks_exact_mut(self.heads).enumerate() {
                             let from_source = &from_source[source(i) as usize * self.heads..][..self.heads];
                             let from_target = &from_target[target * self.heads..][..self.heads];
+                            let offset = self.offset(target, i);
                             for ((score, a), b) in scores.iter_mut().zip(from_source).zip(from_target) {
-                                *score = self.leaky(a + b);
+                                *score = self.leaky(a + b) + offset;
                             }
                         }
                         softmax(shares, self.heads);
@@ -130,6 +134,15 @@ impl Attention<'_> {
         }
     }
 
+    /// What the scores of a target's edge number `i` grow by.
+    #[inline(always)]
+    pub(super) fn offset(&self, target: usize, i: usize) -> f32 {
+        match (self.factors, i.checked_sub(self.own_edges())) {
+            (Some(factors), Some(i)) => factors[self.edges.of(target).start + i].ln(),
+            _ => 0.0,
+        }
+    }
+
     /// Vertices of the targets, and what drops their shares.
     pub(super) fn mask(&self) -> Result<Option<(&[u32], RowMask)>, KernelError> {
         let Some((vertices, rate, key)) = &self.dropout else { return Ok(None) };
@@ -163,11 +176,17 @@ impl Attention<'_> {
         self.add_heads(shares.iter().map(|&share| kept(share, keep)), row, sum);
     }
 
+    pub(super) fn check_factors(&self) -> Result<(), KernelError> {
+        let check = |factors: &[f32]| KernelError::check_len("edge factors", self.edges.num_edges(), factors.len());
+        self.factors.map_or(Ok(()), check)
+    }
+
     pub(super) fn check(&self, rows: &[f32], [from_source, from_target]: [&[f32]; 2]) -> Result<(), KernelError> {
         let (sources, targets) = (self.edges.num_sources(), self.edges.num_targets());
         KernelError::check_matrix("rows of the sources", sources, self.dim(), rows.len())?;
         KernelError::check_matrix("scores of the sources", sources, self.heads, from_source.len())?;
         KernelError::check_matrix("scores of the targets", targets, self.heads, from_target.len())?;
+        self.check_factors()?;
         match self.self_loops && targets > sources {
             true => Err(KernelError::RowOutOfRange { position: sources as u32, rows: sources }),
             false => Ok(()),

@@ -76,8 +76,9 @@ impl Attention<'_> {
                             let pairs = row(self.source(target, i)).chunks_exact(self.head_dim);
                             let pairs = pairs.zip(of_target.chunks_exact(self.head_dim));
                             let heads = pairs.zip(rows.vector.chunks_exact(self.head_dim));
+                            let offset = self.offset(target, i);
                             for (score, ((source, of_target), vector)) in scores.iter_mut().zip(heads) {
-                                *score = leaky_product(source, of_target, vector, self.slope);
+                                *score = leaky_product(source, of_target, vector, self.slope) + offset;
                             }
                         }
                         softmax(shares, self.heads);
@@ -243,6 +244,7 @@ impl Attention<'_> {
         KernelError::check_matrix("rows of the sources", num_sources, self.dim(), sources.len())?;
         KernelError::check_matrix("rows of the targets", num_targets, self.dim(), targets.len())?;
         KernelError::check_len("vector of the heads", self.dim(), vector)?;
+        self.check_factors()?;
         match self.self_loops && num_targets > num_sources {
             true => Err(KernelError::RowOutOfRange { position: num_sources as u32, rows: num_sources }),
             false => Ok(()),

@@ -1,5 +1,6 @@
 //! Attention against its formula in f64, gradients against finite differences of the formula, and any number of threads.
 
+mod counts;
 mod device;
 mod dropout;
 mod dynamic;
@@ -61,7 +62,15 @@ fn for_each_case(mut body: impl FnMut(&str, &Attention<'_>, [Vec<f32>; 3])) {
         for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
             for (self_loops, rate) in [(false, [None, Some(0.3)][case % 2]), (true, None), (true, Some(0.6))] {
                 let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
-                let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops, dropout };
+                let op = Attention {
+                    edges: &edges,
+                    heads,
+                    head_dim,
+                    slope: SLOPE as f32,
+                    self_loops,
+                    dropout,
+                    factors: None,
+                };
                 let scores = |seed, rows: usize| values(seed, rows * heads).iter().map(|value| 6.0 * value).collect();
                 let inputs = [values(1, sources * heads * head_dim), scores(2, sources), scores(3, targets)];
                 let name =
@@ -158,7 +167,8 @@ fn oracle_products_of_heads() {
 #[test]
 fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-    let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None };
+    let op =
+        Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
     let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
     op.forward(&[1.0, 2.0, 3.0, 4.0], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares).unwrap();
     assert_eq!((out, shares), ([0.0, 0.0, 1.0, 2.0], [1.0]));
@@ -167,6 +177,8 @@ fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     assert!(length(op.forward(&[1.0; 4], [&[0.0; 1], &[0.0; 2]], &mut out, &mut shares)));
     assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out[1..], &mut shares)));
     assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut [])));
+    let unfit = Attention { factors: Some(&[1.0; 2]), ..op };
+    assert!(length(unfit.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares)));
     let few = Edges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let looped = Attention { edges: &few, self_loops: true, ..op };
     let refused = looped.forward(&[1.0; 2], [&[0.0; 1], &[0.0; 2]], &mut out, &mut [0.0; 3]);

@@ -1,37 +1,49 @@
 //! The edges of a graph convolution: D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling, ICLR 2017, equation 2), estimated from a sample.
 //!
-//! Returns: a layer's edges with a loop at each target before its own, and a weight for each: 1 / (d(v) + 1) for the loop, and
-//! (d(v) / s(v)) / √((d(u) + 1)(d(v) + 1)) for each of the s(v) edges u → v, with d the in-degree in the whole graph. A loop that
-//! the graph holds itself counts as one more edge. Input: edges whose target `t` is row `t` of their sources, and d of every
-//! source. Cost: one pass over the edges; on a GPU the target of each edge beside, and the host does not wait. The bits are
-//! the same on both.
+//! Returns: a layer's edges with a loop at each target before its own, and a weight for each: 1 / D(v) for the loop, and
+//! (d(v) / s(v)) f(u → v) / √(D(u) D(v)) for each of the s(v) edges u → v, with d the in-degree in the whole graph. D is d + 1 and f is
+//! 1, or where edges have factors f, D is the sum of those of all in-edges in the whole graph, and 1 for the loop. A loop that
+//! the graph holds itself counts as one more edge. Input: edges whose target `t` is row `t` of their sources, d of the targets, and D of
+//! every source. Cost: one pass over the edges; on a GPU, which takes no factors, the target of each edge beside, and the host does not
+//! wait. The bits are the same on both.
+//!
+//! Degrees are those of the whole graph under sampling too, weighted or not: only the factor d / s is the sample's. So the expectation
+//! over uniform draws is the sum over all in-edges.
 
 use super::cuda::{MODULE, THREADS};
 use super::{DeviceEdges, Edges};
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
 
-/// The edges of the convolution over `edges`, whose sources have `degrees`, and their weights.
+/// The edges of the convolution over `edges`, whose targets have `degrees` and whose sources degrees `with_loops` (D); and their
+/// weights. `factors` are those of the edges, if they are not 1.
 ///
 /// # Errors
-/// [`KernelError::Length`] unless there is a degree for each source, and a source for each target;
-/// [`KernelError::TooManyEdges`].
-pub fn symmetric(edges: &Edges, degrees: &[u64]) -> Result<(Edges, Vec<f32>), KernelError> {
+/// [`KernelError::Length`] unless there is a degree for each target and for each source, a factor for each edge, and a source for each
+/// target; [`KernelError::TooManyEdges`].
+pub fn symmetric(
+    edges: &Edges,
+    degrees: &[u64],
+    with_loops: &[f32],
+    factors: Option<&[f32]>,
+) -> Result<(Edges, Vec<f32>), KernelError> {
     let (targets, total) = (edges.num_targets(), check([edges.num_targets(), edges.num_sources(), edges.num_edges()])?);
-    KernelError::check_len("degrees of the sources", edges.num_sources(), degrees.len())?;
+    KernelError::check_len("degrees of the targets", targets, degrees.len())?;
+    KernelError::check_len("degrees of the sources", edges.num_sources(), with_loops.len())?;
+    factors.map_or(Ok(()), |factors| KernelError::check_len("edge factors", edges.num_edges(), factors.len()))?;
     let mut indptr = Vec::with_capacity(targets + 1);
     let (mut sources, mut weights) = (Vec::with_capacity(total), Vec::with_capacity(total));
-    let with_loop = |row: usize| (degrees[row] + 1) as f32;
-    let roots: Vec<f32> = (0..degrees.len()).map(|row| with_loop(row).sqrt().recip()).collect();
+    let roots: Vec<f32> = with_loops.iter().map(|degree| degree.sqrt().recip()).collect();
     indptr.push(0);
     for target in 0..targets {
         let of = edges.of(target);
         sources.push(target as u32);
-        weights.push(with_loop(target).recip());
+        weights.push(with_loops[target].recip());
         let factor = degrees[target] as f32 / of.len().max(1) as f32 * roots[target];
-        for &source in &edges.sources()[of] {
+        for edge in of {
+            let source = edges.sources()[edge];
             sources.push(source);
-            weights.push(factor * roots[source as usize]);
+            weights.push(factor * roots[source as usize] * factors.map_or(1.0, |factors| factors[edge]));
         }
         indptr.push(sources.len() as u32);
     }
@@ -98,22 +110,32 @@ mod tests {
     fn oracle_the_formula() {
         let edges = Edges::new(vec![0, 2, 2, 5], vec![1, 4, 0, 3, 4], 5).unwrap();
         let degrees = [3u64, 4, 5, 2, 0];
-        let (with_loops, weights) = symmetric(&edges, &degrees).unwrap();
-        assert_eq!(with_loops.indptr(), [0, 3, 4, 8]);
-        assert_eq!(with_loops.sources(), [0, 1, 4, 1, 2, 0, 3, 4]);
-        let mut at = 0;
-        for target in 0..3 {
-            for (i, &source) in with_loops.sources()[with_loops.of(target)].iter().enumerate() {
-                let [d, of_source] = [degrees[target], degrees[source as usize]].map(|degree| degree as f64);
-                let expected = match i {
-                    0 => 1.0 / (d + 1.0),
-                    _ => d / edges.of(target).len() as f64 / ((d + 1.0) * (of_source + 1.0)).sqrt(),
-                };
-                assert!((f64::from(weights[at]) - expected).abs() < 1e-6, "{target}, {source}");
-                at += 1;
+        let factors = [0.5f32, 2.0, 0.0, 1.0, 0.25];
+        for (weighted, factors) in
+            [([4f32, 5.0, 6.0, 3.0, 1.0], None), ([2.5, 9.0, 1.0, 3.25, 1.0], Some(&factors[..]))]
+        {
+            let (with_loops, weights) = symmetric(&edges, &degrees[..3], &weighted, factors).unwrap();
+            assert_eq!(with_loops.indptr(), [0, 3, 4, 8]);
+            assert_eq!(with_loops.sources(), [0, 1, 4, 1, 2, 0, 3, 4]);
+            let (mut at, mut edge) = (0, 0);
+            for target in 0..3 {
+                for (i, &source) in with_loops.sources()[with_loops.of(target)].iter().enumerate() {
+                    let [of_target, of_source] = [weighted[target], weighted[source as usize]].map(f64::from);
+                    let expected = match i {
+                        0 => 1.0 / of_target,
+                        _ => {
+                            let factor = factors.map_or(1.0, |factors| f64::from(factors[edge]));
+                            edge += 1;
+                            let share = degrees[target] as f64 / edges.of(target).len() as f64;
+                            share * factor / (of_target * of_source).sqrt()
+                        }
+                    };
+                    assert!((f64::from(weights[at]) - expected).abs() < 1e-6, "{target}, {source}");
+                    at += 1;
+                }
             }
+            assert_eq!((at, edge), (weights.len(), 5));
         }
-        assert_eq!(at, weights.len());
     }
 
     #[test]
@@ -128,7 +150,8 @@ mod tests {
             let mut draws = Draws::new(&StreamKey::new(10, Stream::Generate), case as u32);
             // Beyond 2^24 not every integer is an f32.
             let degrees: Vec<u64> = (0..sources).map(|row| u64::from(draws.below(9)) << (row % 7 * 5)).collect();
-            let (expected, expected_weights) = symmetric(&edges, &degrees).unwrap();
+            let with_loops: Vec<f32> = degrees.iter().map(|degree| (degree + 1) as f32).collect();
+            let (expected, expected_weights) = symmetric(&edges, &degrees[..targets], &with_loops, None).unwrap();
             let there = DeviceEdges::upload(&gpu, &edges).unwrap();
             let degrees = gpu.upload(&degrees).unwrap();
             let mut weights = gpu.alloc::<f32>(expected_weights.len()).unwrap();
@@ -148,8 +171,16 @@ mod tests {
         let there = DeviceEdges::upload(&gpu, &edges).unwrap();
         let total = edges.num_edges() + 4;
         let length = |error| matches!(error, Err(KernelError::Length { .. }));
-        assert!(length(symmetric(&edges, &[1; 5]).map(|_| ())));
-        assert!(length(symmetric(&random(3, 4, 3, 3), &[1; 3]).map(|_| ())));
+        let on_host = |edges: &Edges, degrees: usize, sources: usize, factors: usize| {
+            symmetric(edges, &vec![1; degrees], &vec![2.0; sources], Some(&vec![1.0; factors])).map(|_| ())
+        };
+        let count = edges.num_edges();
+        assert!(on_host(&edges, 4, 6, count).is_ok());
+        assert!(
+            [(3, 6, count), (4, 5, count), (4, 6, count + 1)].iter().all(|&(d, s, f)| length(on_host(&edges, d, s, f)))
+        );
+        let few = random(3, 4, 3, 3);
+        assert!(length(on_host(&few, 4, 3, few.num_edges())));
         let on_gpu = |degrees: usize, weights: usize| {
             let (degrees, mut weights) = (gpu.zeros(degrees).unwrap(), gpu.alloc(weights).unwrap());
             match symmetric_on_device(&gpu, &there, degrees.slice(), &mut weights.slice_mut()) {

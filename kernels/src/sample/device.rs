@@ -229,6 +229,7 @@ impl DeviceLayer {
     /// What the GPU reports, of earlier launches too.
     pub fn to_host(&self) -> Result<SampledLayer, GpuError> {
         let edges = self.edges.as_ref().map_or(Ok(vec![]), DeviceBuffer::to_vec)?;
-        Ok(SampledLayer { indptr: self.indptr.to_vec()?, local: self.local.to_vec()?, edges })
+        let (indptr, local) = (self.indptr.to_vec()?, self.local.to_vec()?);
+        Ok(SampledLayer { indptr, local, edges, factors: Vec::new() })
     }
 }

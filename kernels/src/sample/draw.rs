@@ -1,28 +1,44 @@
 //! What is drawn of a layer's in-edges, and what a way of drawing them is to the sampler.
 
-use super::{ExcludedEdges, Fanout};
+use super::{ExcludedEdges, Fanout, VertexSet};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
 use crate::table::Table;
 
-/// What is drawn of the in-edges of each vertex, without replacement: with equal probability, or by the graph's weights
-/// ([`Graph::with_weights`](super::Graph::with_weights)).
+/// What is drawn of the in-edges of each vertex, without replacement: with equal probability, by the graph's weights
+/// ([`Graph::with_weights`](super::Graph::with_weights)), or more often from a set of vertices.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw<'a> {
     pub(super) fanout: Fanout,
     excluded: Option<&'a ExcludedEdges>,
+    pub(super) near: Option<Near<'a>>,
+}
+
+/// In-neighbours that are drawn more often than others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Near<'a> {
+    pub set: &'a VertexSet,
+    /// By this factor.
+    pub factor: f64,
 }
 
 impl<'a> Draw<'a> {
     /// `fanout` distinct in-edges of each vertex, all of them where there are no more; of a graph with weights, those of positive
     /// weight.
     pub fn new(fanout: Fanout) -> Self {
-        Self { fanout, excluded: None }
+        Self { fanout, excluded: None, near: None }
     }
 
     /// Draws none of the `excluded` edges.
     pub fn without(self, excluded: &'a ExcludedEdges) -> Self {
         Self { excluded: Some(excluded), ..self }
+    }
+
+    /// Draws in-neighbours in `set` with `factor` times the probability of others, from 1, and tells the factors that correct sums
+    /// ([`SampledLayer::factors`](super::SampledLayer::factors)): `locality.rs`. With 1, all are drawn alike. A graph with weights is
+    /// drawn by them alone.
+    pub fn near(self, set: &'a VertexSet, factor: f64) -> Self {
+        Self { near: (factor > 1.0).then_some(Near { set, factor }), ..self }
     }
 
     /// Those of the in-edges of `vertex` that are excluded, ascending.
@@ -72,6 +88,10 @@ pub struct Scratch {
     pub(super) seen: Table,
     /// One word for each candidate.
     pub(super) keys: Vec<u64>,
+    /// Candidates in a set, and the others.
+    pub(super) sides: [Vec<u32>; 2],
+    /// What corrects the edges kept so far, where a draw has something to correct.
+    pub(super) factors: Vec<f32>,
 }
 
 /// Lanes that [`Picks::lanes`] hands out at once.

@@ -2,10 +2,12 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::error::KernelError;
 
 /// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. Those of a graph
-/// with weights are drawn by them.
+/// with weights are drawn by them, and rows are multiplied by factors in sums over edges that have some.
 ///
 /// `indptr` ascends and `indices` are vertices: the reader of the file has checked that, and it is trusted here.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +18,8 @@ pub struct Graph<'a> {
     pub indices: &'a [u32],
     /// Weight of each edge, if edges are drawn by weight.
     pub(super) weights: Option<&'a [f32]>,
+    /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of each vertex.
+    pub(super) factors: Option<(&'a [f32], &'a [f32])>,
 }
 
 impl<'a> Graph<'a> {
@@ -38,7 +42,7 @@ impl<'a> Graph<'a> {
         if last != indices.len() as u64 {
             return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
         }
-        Ok(Self { indptr, indices, weights: None })
+        Ok(Self { indptr, indices, weights: None, factors: None })
     }
 
     /// The same graph, whose edges are drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as they are
@@ -49,6 +53,39 @@ impl<'a> Graph<'a> {
     pub fn with_weights(self, weights: &'a [f32]) -> Result<Self, KernelError> {
         KernelError::check_len("edge weights", self.num_edges(), weights.len())?;
         Ok(Self { weights: Some(weights), ..self })
+    }
+
+    /// The same graph, whose edges are drawn alike.
+    pub fn without_weights(self) -> Self {
+        Self { weights: None, ..self }
+    }
+
+    /// The same graph, where sums over in-edges multiply the row of each by its factor. `factors` are aligned with `indices`, `degrees`
+    /// are what [`weighted_degrees`](Self::weighted_degrees) makes of them.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if there are fewer or more than edges and vertices.
+    pub fn with_factors(self, factors: &'a [f32], degrees: &'a [f32]) -> Result<Self, KernelError> {
+        KernelError::check_len("edge factors", self.num_edges(), factors.len())?;
+        KernelError::check_len("weighted degrees", self.num_vertices(), degrees.len())?;
+        Ok(Self { factors: Some((factors, degrees)), ..self })
+    }
+
+    /// The factor of each edge's row in sums, if it is not 1.
+    pub fn factors(&self) -> Option<&'a [f32]> {
+        self.factors.map(|(factors, _)| factors)
+    }
+
+    /// The sum of `factors` over the in-edges of each vertex.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if there are fewer or more than edges.
+    pub fn weighted_degrees(&self, factors: &[f32]) -> Result<Vec<f32>, KernelError> {
+        KernelError::check_len("edge factors", self.num_edges(), factors.len())?;
+        let sum = |ends: &[u64]| {
+            factors[ends[0] as usize..ends[1] as usize].iter().map(|&factor| f64::from(factor)).sum::<f64>() as f32
+        };
+        Ok(self.indptr.par_windows(2).map(sum).collect())
     }
 
     /// The weights of the edges, if they are drawn by weight.
@@ -81,6 +118,12 @@ impl<'a> Graph<'a> {
         let Range { start, end } = self.in_edges(v);
         end - start
     }
+
+    /// The degree of `v` where every vertex has a loop besides: one more than its in-edges, or than the sum of their factors.
+    #[inline]
+    pub fn degree_with_loop(&self, v: u32) -> f32 {
+        self.factors.map_or((self.degree(v) + 1) as f32, |(_, degrees)| degrees[v as usize] + 1.0)
+    }
 }
 
 #[cfg(test)]
@@ -94,6 +137,18 @@ mod tests {
         assert_eq!((graph.degree(0), graph.degree(1)), (2, 0));
         assert_eq!(graph.in_edges(2), 2..3);
         assert_eq!(Graph::new(&[0], &[]).unwrap().num_vertices(), 0);
+    }
+
+    #[test]
+    fn degrees_are_sums_of_factors() {
+        let graph = Graph::new(&[0, 2, 2, 3], &[1, 2, 0]).unwrap();
+        let degrees = graph.weighted_degrees(&[0.5, 4.0, 0.25]).unwrap();
+        assert_eq!(degrees, [4.5, 0.0, 0.25]);
+        let weighted = graph.with_factors(&[0.5, 4.0, 0.25], &degrees).unwrap();
+        assert_eq!([0, 1, 2].map(|v| graph.degree_with_loop(v)), [3.0, 1.0, 2.0]);
+        assert_eq!([0, 1, 2].map(|v| weighted.degree_with_loop(v)), [5.5, 1.0, 1.25]);
+        assert!(graph.weighted_degrees(&[1.0; 2]).is_err());
+        assert!(graph.with_factors(&[1.0; 4], &degrees).is_err() && graph.with_factors(&[1.0; 3], &[1.0]).is_err());
     }
 
     #[test]

@@ -3,14 +3,15 @@
 //!
 //! Contract, on every device, of a graph without weights: a vertex of degree at most the fanout keeps all its in-edges. Any other one
 //! keeps `fanout` of them, drawn by Floyd's algorithm from the words of its own Philox sequence, one word a pick, and stored ascending.
-//! With weights the host alone draws (`weighted.rs`). What a vertex gets is a function of (seed, epoch, step, layer,
-//! vertex) and the graph, and of nothing else. The mixed frontier is the frontier, then every other source once, in
-//! order of first occurrence.
+//! With weights, and by locality, the host alone draws (`weighted.rs`, `locality.rs`). What a vertex gets is a function of (seed, epoch,
+//! step, layer, vertex), the graph and the set that is preferred, and of nothing else. The mixed frontier is the frontier, then every
+//! other source once, in order of first occurrence.
 //!
 //! ```text
 //! sampler.rs    a mini-batch: layer after layer            uniform.rs    all edges alike
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
-//! numbering.rs    number what was drawn                    excluded.rs   edges that must not be drawn
+//! numbering.rs    number what was drawn                    locality.rs   more often from a set of vertices
+//! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
 //!                                                          tier.rs       in-edges that a GPU holds of a graph it does not
 //! ```
@@ -22,12 +23,14 @@ mod excluded;
 mod fanout;
 mod graph;
 mod launch;
+mod locality;
 mod numbering;
 mod record;
 mod sampler;
 mod segment;
 mod tier;
 mod uniform;
+mod vertex_set;
 mod weighted;
 
 pub use cuda::DeviceSampler;
@@ -39,3 +42,4 @@ pub use graph::Graph;
 pub use record::EdgeIds;
 pub use sampler::{SampledLayer, Sampler};
 pub use tier::DeviceTier;
+pub use vertex_set::VertexSet;

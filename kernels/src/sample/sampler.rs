@@ -10,6 +10,7 @@
 use rayon::prelude::*;
 
 use super::draw::{Draw, DrawVertex};
+use super::locality::Locality;
 use super::numbering::{Bits, Sparse};
 use super::record::{EdgeIds, Keep, Nothing, Record};
 use super::segment::{self, Segment};
@@ -20,7 +21,7 @@ use crate::error::KernelError;
 use crate::philox::StreamKey;
 
 /// One layer of a mini-batch. A caller that passes the same one again saves the allocations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledLayer {
     /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
     pub indptr: Vec<u32>,
@@ -29,6 +30,9 @@ pub struct SampledLayer {
     /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; empty unless
     /// [kept](EdgeIds::Keep).
     pub edges: Vec<u64>,
+    /// What sums over the edges multiply the row of each by: its factor in the graph ([`Graph::with_factors`]), times what corrects a
+    /// draw by locality ([`Draw::near`]). Empty where all are 1.
+    pub factors: Vec<f32>,
 }
 
 impl SampledLayer {
@@ -143,9 +147,11 @@ impl Sampler {
         layer: &mut SampledLayer,
     ) -> Result<(), KernelError> {
         let fanout = draw.fanout;
-        match graph.weights() {
-            None => self.layer_by(graph, fanout, &Uniform(*draw), key, edges, layer),
-            Some(weights) => self.layer_by(graph, fanout, &Weighted { to_draw: *draw, weights }, key, edges, layer),
+        let (to_draw, indices) = (*draw, graph.indices);
+        match (graph.weights(), draw.near) {
+            (None, None) => self.layer_by(graph, fanout, &Uniform(to_draw), key, edges, layer),
+            (None, Some(near)) => self.layer_by(graph, fanout, &Locality { to_draw, near, indices }, key, edges, layer),
+            (Some(weights), _) => self.layer_by(graph, fanout, &Weighted { to_draw, weights }, key, edges, layer),
         }
     }
 
@@ -264,6 +270,8 @@ fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut Sa
     if keep {
         segments.iter().for_each(|segment| layer.edges.extend_from_slice(&segment.edges));
     }
+    layer.factors.clear();
+    segments.iter().for_each(|segment| layer.factors.extend_from_slice(&segment.factors));
     if layer.local.len() < total {
         layer.local.resize(total, 0);
     }

@@ -30,6 +30,8 @@ pub(super) struct Segment {
     pub sources: Vec<u32>,
     /// The ids of the edges, where they are kept.
     pub edges: Vec<u64>,
+    /// The factors of the edges in sums, if they are not all 1.
+    pub factors: Vec<f32>,
     /// One bit a vertex: whether it is in the mixed frontier above, or among the sources here.
     pub seen: Vec<u64>,
     /// The first `num_fresh` ones are the sources that set their bit.
@@ -54,6 +56,8 @@ impl Segment {
         self.counts.clear();
         self.sources.clear();
         self.edges.clear();
+        self.factors.clear();
+        self.scratch.factors.clear();
         self.num_fresh = 0;
         if let Some(members) = members {
             self.seen.clear();
@@ -69,6 +73,10 @@ impl Segment {
             if members.is_some() {
                 self.mark(from);
             }
+        }
+        match self.factors.is_empty() {
+            true => std::mem::swap(&mut self.factors, &mut self.scratch.factors),
+            false => self.factors.iter_mut().zip(&self.scratch.factors).for_each(|(factor, draw)| *factor *= draw),
         }
         Ok(())
     }
@@ -123,13 +131,21 @@ impl Segment {
         for ((&Vertex { id, start, .. }, &kept), &count) in vertices.iter().zip(&drawn).zip(counts) {
             match kept {
                 Kept::All => {
-                    self.sources.extend_from_slice(&graph.indices[start as usize..start as usize + count as usize]);
+                    let all = start as usize..start as usize + count as usize;
+                    self.sources.extend_from_slice(&graph.indices[all.clone()]);
+                    if let Some(factors) = graph.factors() {
+                        self.factors.extend_from_slice(&factors[all]);
+                    }
                     record.record(id, (0..count).map(|offset| start + u64::from(offset)), &mut self.edges);
                 }
                 Kept::Picked(_) => {
                     let (mine, others) = picks.split_at(count as usize);
                     let indices = &graph.indices[start as usize..];
                     self.sources.extend(mine.iter().map(|&offset| indices[offset as usize]));
+                    if let Some(factors) = graph.factors() {
+                        let factors = &factors[start as usize..];
+                        self.factors.extend(mine.iter().map(|&offset| factors[offset as usize]));
+                    }
                     record.record(id, mine.iter().map(|&offset| start + u64::from(offset)), &mut self.edges);
                     picks = others;
                 }

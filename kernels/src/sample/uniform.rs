@@ -14,6 +14,7 @@ use super::draw::{Draw, DrawVertex, Kept, LANES, Picks, Scratch, Vertex};
 use super::excluded::skip;
 use crate::error::KernelError;
 use crate::philox::{BLOCKS, Draws, StreamKey};
+use crate::table::Table;
 
 /// Below this, searching the picks so far beats any set.
 const SCAN_UP_TO: usize = 64;
@@ -43,7 +44,7 @@ impl DrawVertex for Uniform<'_> {
         if count == candidates {
             picks.places(count as usize).iter_mut().zip(0..).for_each(|(pick, rank)| *pick = rank);
         } else {
-            floyd(candidates, count as usize, key, vertex.id, scratch, picks);
+            floyd(candidates, count as usize, key, vertex.id, &mut scratch.seen, picks);
         }
         if !excluded.is_empty() {
             skip(picks.last(count as usize), vertex.start, excluded);
@@ -60,10 +61,10 @@ fn below(word: u32, n: u32) -> u32 {
 
 /// Appends `count` distinct numbers below `n`, ascending; `count` is less than `n`.
 #[inline]
-fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, scratch: &mut Scratch, picks: &mut Picks) {
+pub(super) fn floyd(n: u32, count: usize, key: &StreamKey, id: u32, seen: &mut Table, picks: &mut Picks) {
     // Lanes that hold no pick are numbered from the top, above all picks.
     if count > LANES || n > i32::MAX as u32 - LANES as u32 {
-        return floyd_many(n, key, id, scratch, picks.places(count));
+        return floyd_many(n, key, id, seen, picks.places(count));
     }
     let words = key.words(id, 0);
     const { assert!(4 * BLOCKS == LANES) };
@@ -128,7 +129,7 @@ fn order(lanes: &[u32; LANES], places: &mut [u32; LANES]) {
 }
 
 /// [`floyd`] for many picks, or for more edges than lanes can tell apart.
-fn floyd_many(n: u32, key: &StreamKey, id: u32, scratch: &mut Scratch, picks: &mut [u32]) {
+fn floyd_many(n: u32, key: &StreamKey, id: u32, seen: &mut Table, picks: &mut [u32]) {
     let mut draws = Draws::new(key, id);
     let candidates = n - picks.len() as u32..n;
     if picks.len() <= SCAN_UP_TO {
@@ -137,12 +138,12 @@ fn floyd_many(n: u32, key: &StreamKey, id: u32, scratch: &mut Scratch, picks: &m
             picks[i] = if picks[..i].contains(&pick) { last } else { pick };
         }
     } else {
-        scratch.seen.clear();
+        seen.clear();
         for (i, last) in candidates.enumerate() {
             let mut pick = draws.below(last + 1);
-            if scratch.seen.get_or_insert(pick, i as u32) != i as u32 {
+            if seen.get_or_insert(pick, i as u32) != i as u32 {
                 pick = last;
-                scratch.seen.get_or_insert(last, i as u32);
+                seen.get_or_insert(last, i as u32);
             }
             picks[i] = pick;
         }

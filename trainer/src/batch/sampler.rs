@@ -23,7 +23,7 @@ use gsplit_kernels::{
 };
 use rayon::prelude::*;
 
-use super::{Frontiers, Ownership, SampledLayer};
+use super::{Frontiers, Near, Ownership, SampledLayer};
 use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::operator::Place;
@@ -51,6 +51,8 @@ pub struct SampledThere<'a> {
 pub struct BatchSampler<'a> {
     place: Place,
     how: How<'a>,
+    /// What the host draws more often, if it does.
+    near: Option<Near>,
 }
 
 enum How<'a> {
@@ -67,7 +69,7 @@ pub(super) enum Excluded {
 impl<'a> BatchSampler<'a> {
     /// The host samples from `graph` with `sampler`, for a rank at `place`.
     pub fn on_host(sampler: Sampler, graph: Graph<'a>, place: &Place) -> Self {
-        Self { place: place.clone(), how: How::Host { sampler: Box::new(sampler), graph } }
+        Self { place: place.clone(), how: How::Host { sampler: Box::new(sampler), graph }, near: None }
     }
 
     /// The GPU of `place` samples from `there`; with `ahead` on a stream of its own.
@@ -87,7 +89,17 @@ impl<'a> BatchSampler<'a> {
             }
         };
         let sampler = Box::new(DeviceSampler::new(&gpu)?);
-        Ok(Self { place: place.clone(), how: How::Device { gpu, sampler, there } })
+        Ok(Self { place: place.clone(), how: How::Device { gpu, sampler, there }, near: None })
+    }
+
+    /// Draws as `near` says, where the host samples.
+    pub fn prefer(&mut self, near: Near) {
+        self.near = Some(near);
+    }
+
+    /// Draws what it prefers `factor` times more often.
+    pub fn set_factor(&mut self, factor: f64) {
+        self.near.iter_mut().for_each(|near| near.set_factor(factor));
     }
 
     /// Where it samples, if on a GPU.
@@ -141,6 +153,9 @@ impl<'a> BatchSampler<'a> {
             How::Host { sampler, graph } => {
                 let mut csc = gsplit_kernels::SampledLayer::default();
                 let mut draw = Draw::new(fanout);
+                if let Some(near) = &self.near {
+                    draw = near.of(draw, depth);
+                }
                 if let Some(Excluded::Host(excluded)) = excluded {
                     draw = draw.without(excluded);
                 }
@@ -170,7 +185,8 @@ impl<'a> BatchSampler<'a> {
                         (shuffled.frontier, shuffled.read, shuffled.exchange)
                     }
                 };
-                let edges = Arc::new(Edges::new(&self.place, csc.indptr, csc.local, read.len())?);
+                let edges = Edges::new(&self.place, csc.indptr, csc.local, read.len())?.with_factors(csc.factors)?;
+                let edges = Arc::new(edges);
                 let exchange = Arc::new(exchange);
                 Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }

@@ -16,11 +16,15 @@
 //! Which reads whose is found first ([`reach`]), and all decide by it alike. Of several groups of ranks (`--groups`) each keeps the rows
 //! of all parts, and those of all devices of a KEY; `peer` knows no groups.
 //!
+//! Ranks on the host keep nothing, since all rows are there: what they would find is counted (`counted.rs`), as if each had a GPU with the
+//! room of `--cache`, and all of a host read each other's.
+//!
 //! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
 //! there, or theirs together where they keep the same rows (`replicated`). A row's bytes are as it is stored.
 //!
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
+mod counted;
 mod hotness;
 mod peers;
 mod reach;
@@ -29,7 +33,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gsplit_kernels::{Communicator, DeviceCache};
 use gsplit_store::memory::shown;
-use gsplit_store::{Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
+use gsplit_store::{Checksum, Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
 use serde::Serialize;
 
 use crate::config::TrainConfig;
@@ -38,14 +42,17 @@ use crate::operator::{Place, sharing};
 use crate::options::{RowPlacement, RunOptions};
 use crate::{Error, Result};
 
+pub use counted::Counted;
 pub use hotness::presample_like;
 use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
 pub use reach::gathered;
 
-/// What the GPUs of a run keep of the feature rows.
+/// What the GPUs of a run keep of the feature rows, or would keep.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CacheSummary {
+    /// Whether ranks are on the host: then nothing is kept, and where rows would be found is counted alone.
+    pub counted: bool,
     /// As `--placement` has it.
     pub placement: String,
     /// What ranked the rows.
@@ -70,6 +77,7 @@ enum Lists {
 pub struct Caches {
     placement: RowPlacement,
     ranked_by: String,
+    counted: bool,
     row_bytes: u64,
     lists: Lists,
     /// For each rank, the ranks whose caches it reads, in the order in which it looks there.
@@ -126,7 +134,8 @@ impl Caches {
                 (Lists::Each(deal_to_cliques(&hottest, &cliques, &room)), by)
             }
         };
-        let caches = Self { placement, ranked_by, row_bytes, lists, peers };
+        let counted = places.iter().all(|place| place.gpu().is_none());
+        let caches = Self { placement, ranked_by, counted, row_bytes, lists, peers };
         progress.note(&caches.told(job.features.num_rows()));
         Ok(Some(caches))
     }
@@ -154,6 +163,13 @@ impl Caches {
         self.peers.iter().any(|peers| !peers.is_empty())
     }
 
+    /// What tells whether the ranks kept the same rows in another run.
+    pub fn checksum(&self) -> Checksum {
+        let ranks = 0..self.peers.len();
+        let lists: Vec<Checksum> = ranks.map(|rank| Checksum::of(bytemuck::cast_slice(self.of(rank)))).collect();
+        Checksum::combine(&lists)
+    }
+
     /// What tells whether another process has the same list of `rank`.
     pub fn digest(&self, rank: usize) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -164,6 +180,7 @@ impl Caches {
     /// For the summary of the run.
     pub fn summary(&self) -> CacheSummary {
         CacheSummary {
+            counted: self.counted,
             placement: self.placement.to_string(),
             ranked_by: self.ranked_by.clone(),
             rows: (0..self.peers.len()).map(|rank| self.of(rank).len()).collect(),
@@ -173,15 +190,16 @@ impl Caches {
 
     /// One line for people.
     fn told(&self, all: usize) -> String {
-        let CacheSummary { placement, ranked_by, rows, row_bytes } = self.summary();
+        let CacheSummary { counted, placement, ranked_by, rows, row_bytes } = self.summary();
         let (least, most) = (rows.iter().min().unwrap_or(&0), rows.iter().max().unwrap_or(&0));
         let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
         let bytes = shown(*most as u64 * row_bytes);
-        format!("feature rows, placement {placement}: {each} of {all} on each rank's GPU ({bytes}), by {ranked_by}")
+        let place = if counted { "counted for each rank, as on a GPU" } else { "on each rank's GPU" };
+        format!("feature rows, placement {placement}: {each} of {all} {place} ({bytes}), by {ranked_by}")
     }
 }
 
-/// How rows are to be placed, where GPUs are to keep any.
+/// How rows are to be placed, where GPUs are to keep any, or what they would find is to be counted.
 ///
 /// # Errors
 /// [`Error::Option`] for what does not fit together.
@@ -191,8 +209,12 @@ pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> R
         (Some(_), _) => "--cache",
         (None, Some(_)) => "--placement",
     };
-    let problem = if places.iter().any(|place| place.gpu().is_none()) {
-        format!("{flag} is for --device cuda: leave it out, or give both")
+    let on_host = places.iter().any(|place| place.gpu().is_none());
+    let parallelism = config.parallelism;
+    let problem = if parallelism.slices_columns() || parallelism.cooperates() {
+        format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
+    } else if on_host && options.cache.is_none() && options.placement != Some(RowPlacement::Host) {
+        format!("{flag}: on --device cpu rows are counted for caches of a size: give one with --cache SIZE")
     } else if options.placement == Some(RowPlacement::Host) && options.cache.is_some() {
         "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
     } else if options.placement == Some(RowPlacement::Host) {
@@ -302,9 +324,9 @@ fn stored(
 /// What each rank sees of the GPU of each other. Collective in `comm`, where ranks are processes.
 fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
     let ranks = places.len();
-    let here = comm.and_then(|comm| Some((comm, places[comm.rank()].gpu()?)));
-    match here {
-        Some((comm, gpu)) => reach::of_processes(comm, gpu),
+    match comm.map(|comm| (comm, places[comm.rank()].gpu())) {
+        Some((comm, Some(gpu))) => reach::of_processes(comm, gpu),
+        Some((comm, None)) => reach::of_hosts(comm),
         None => Ok(reach::of_threads(ranks, |reader, owner| reaches(&places[reader], &places[owner]))),
     }
 }
@@ -313,7 +335,8 @@ fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<S
 fn reaches(reader: &Place, owner: &Place) -> Result<bool> {
     match (reader.gpu(), owner.gpu()) {
         (Some(reader), Some(owner)) => Ok(reader.reaches(owner)?),
-        _ => Ok(false),
+        // Nothing moves on the host.
+        _ => Ok(true),
     }
 }
 

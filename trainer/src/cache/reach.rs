@@ -39,6 +39,16 @@ struct Shown {
     handle: Result<Vec<u8>, String>,
 }
 
+/// What each of the ranks of `comm`, which are processes and would have a GPU each, would see of each: all of its own host. Collective.
+///
+/// # Errors
+/// Those of the communicator.
+pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
+    let hosts = all_gather_v(comm, &hosts::this())?;
+    let sight = |here: &Vec<u8>, there: &Vec<u8>| if here == there { Sight::Reached } else { Sight::OtherHost };
+    Ok(hosts.iter().map(|here| hosts.iter().map(|there| sight(here, there)).collect()).collect())
+}
+
 /// What each of the ranks of `comm`, which are processes, sees of each; this one's GPU is `gpu`. Collective.
 ///
 /// # Errors

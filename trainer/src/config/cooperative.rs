@@ -75,6 +75,8 @@ impl TrainConfig {
                 .into()
         } else if self.draw_by.is_some() {
             "all in-edges within a server are taken, none are drawn: leave --draw-by out".into()
+        } else if self.edge_weights.is_some() {
+            "--edge-weights are not read for mini-batches that are made once: leave it out".into()
         } else {
             return None;
         };

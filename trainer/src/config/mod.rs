@@ -6,6 +6,7 @@ use gsplit_kernels::schedule::Fanouts;
 use serde::{Deserialize, Serialize};
 
 mod cooperative;
+mod draw;
 mod exchange;
 mod model;
 mod optimizer;
@@ -14,6 +15,7 @@ mod schedule;
 mod task;
 
 pub use cooperative::CooperativeConfig;
+pub use draw::{DrawConfig, DrawFactor, DrawKind};
 pub use exchange::{ExchangeKind, Sums};
 pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
@@ -92,6 +94,15 @@ pub struct TrainConfig {
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub draw_by: Option<String>,
+    /// How they are drawn
+    #[command(flatten)]
+    #[serde(default)]
+    pub draw: DrawConfig,
+    /// Multiply each in-neighbour's row by this edge column where rows are summed, in evaluation and `infer` too: for sage, gcn, resgcn,
+    /// sgc and gin. Means divide by the number of edges; the degrees of gcn, resgcn and sgc are sums of the weights over the whole graph
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(default)]
+    pub edge_weights: Option<String>,
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
     pub batch_size: usize,
@@ -169,6 +180,8 @@ impl TrainConfig {
                 "--staleness {}: GPUs update at once: leave it out, or choose --device cpu",
                 self.optimizer.staleness
             )
+        } else if let Some(problem) = self.draw_problem() {
+            problem
         } else if self.num_ranks() > MAX_RANKS {
             format!("--ranks {}: expected at most {MAX_RANKS}", self.num_ranks())
         } else if self.batch_size == 0 || self.batch_size > u32::MAX as usize {
@@ -252,6 +265,7 @@ impl TrainConfig {
             },
             optimizer: self.optimizer.effective(),
             schedule: self.schedule.effective(self.epochs),
+            draw: self.draw.effective(),
             ..self.clone()
         }
     }

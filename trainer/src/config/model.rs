@@ -27,6 +27,11 @@ pub enum ModelKind {
 }
 
 impl ModelKind {
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        clap::ValueEnum::to_possible_value(&self).map_or(String::new(), |value| value.get_name().to_string())
+    }
+
     /// Whether its layers read their sources' rows as weighted sums alone.
     pub fn sums_sources(self) -> bool {
         match self {

@@ -89,7 +89,8 @@ impl<'a> LayerWise<'a> {
             let (least, most) = device.unwrap_or((bytes, workers));
             device = Some((bytes.min(least), workers.max(most)));
         }
-        Ok(Self { team, graph, room, device, stop })
+        // All neighbours count, those that are never drawn too.
+        Ok(Self { team, graph: graph.without_weights(), room, device, stop })
     }
 
     /// The workers.
@@ -280,7 +281,7 @@ impl<T: Cell> Worker<'_, T> {
             None if self.source.is_read_in_place() && input.is_plain() => None,
             None => Some(self.source.rows(vertices, input, 0)?),
         };
-        let edges = LayerEdges::new(place, self.graph, &all.indptr, &all.local, vertices)?;
+        let edges = LayerEdges::new(place, self.graph, all, vertices)?;
         let stored = Rows::Stored { features: self.source.table(), vertices };
         self.model.infer_layer(self.layer, &edges, rows.as_ref().map_or(stored, Rows::Hidden))
     }

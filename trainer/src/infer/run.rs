@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
+use crate::columns::EdgeColumns;
 use crate::config::{Device, Dtype, TaskKind};
 use crate::labels::Labels;
 use crate::metric::{Metric, Scores, largest};
@@ -144,7 +145,8 @@ pub fn infer(
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
-    let graph = Graph::new(topology.indptr(), topology.indices())?;
+    let weights = EdgeColumns::open(dataset, None, trained.config().edge_weights.as_ref())?;
+    let graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
     // Each worker is a rank of one run.
     let alone = RunOptions::default();
     let pinned = pin(&features, None, &places, &alone, progress)?;

@@ -16,6 +16,7 @@ fn report(epoch: u32) -> EpochReport {
         learning_rate: 0.01,
         loss_scale: None,
         skipped: 0,
+        draw_factor: None,
         train: 0.5,
         valid: epoch.is_multiple_of(2).then_some(0.75),
         test: None,

@@ -4,12 +4,15 @@
 //! counts d / s times, which makes the sampled sum right in expectation, and exact with fanout `all` (the estimator of
 //! Horvitz and Thompson, 1952). Degrees are always the graph's, never the sample's: a source's edges within the sample
 //! depend on the mini-batch and on the rank, the graph's do not, so every parallelism computes the same.
+//!
+//! Edges may have factors: weights of the dataset's edges, what corrects draws that are not alike, or the product of both. Operators
+//! multiply rows by them ([`Edges::with_factors`]), so layers need not know of them.
 
 use std::iter::repeat_n;
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{DeviceGraph, Graph, Stream, symmetric, symmetric_on_device};
+use gsplit_kernels::{DeviceGraph, Graph, SampledLayer, Stream, symmetric, symmetric_on_device};
 use tch::Tensor;
 
 use crate::exchange::NO_VERTEX;
@@ -34,13 +37,13 @@ pub struct LayerEdges<'a> {
 }
 
 impl<'a> LayerEdges<'a> {
-    /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]` of the mixed frontier, which holds
+    /// In-edges of frontier row `i` come from rows `local[indptr[i]..indptr[i + 1]]`, of `layer`, of the mixed frontier, which holds
     /// `vertices` of `graph`. They are to be used at `place`.
     ///
     /// # Errors
     /// As [`Edges::new`].
-    pub fn new(place: &Place, graph: Graph<'a>, indptr: &[u32], local: &[u32], vertices: &[u32]) -> Result<Self> {
-        let edges = Edges::new(place, indptr.to_vec(), local.to_vec(), vertices.len())?;
+    pub fn new(place: &Place, graph: Graph<'a>, layer: SampledLayer, vertices: &[u32]) -> Result<Self> {
+        let edges = Edges::new(place, layer.indptr, layer.local, vertices.len())?.with_factors(layer.factors)?;
         Ok(Self::made(graph, None, Arc::new(edges), vertices.into()))
     }
 
@@ -79,16 +82,6 @@ impl<'a> LayerEdges<'a> {
         self.vertices.on_host()
     }
 
-    /// In-edges that the vertex of each row of the mixed frontier has in the graph, sampled or not.
-    ///
-    /// # Errors
-    /// As [`LayerEdges::vertices`].
-    pub fn all_degrees(&self) -> Result<Vec<u64>> {
-        // A sum has its rows' factors in it already: those of degree 0 are 1.
-        let degree = |&v: &u32| if v == NO_VERTEX { 0 } else { self.graph.degree(v) };
-        Ok(self.vertices()?.iter().map(degree).collect())
-    }
-
     /// How to aggregate the mean over the in-edges that were drawn, with the weights of the edges if it takes some, f32 `[edges]`.
     ///
     /// # Errors
@@ -102,8 +95,8 @@ impl<'a> LayerEdges<'a> {
         Ok((Reduce::Sum, Some(self.place().bring(&autograd::adopt(weights, &[count])?)?)))
     }
 
-    /// In-degrees of the frontier's rows in the graph, f32 `[num_frontier, 1]`: times a mean over the sampled edges they
-    /// estimate the sum over all.
+    /// In-degrees of the frontier's rows in the graph, counted, not weighted, f32 `[num_frontier, 1]`: times a mean over the sampled
+    /// edges they estimate the sum over all.
     ///
     /// # Errors
     /// [`Error::Option`](crate::Error::Option) beyond any memory.
@@ -118,7 +111,7 @@ impl<'a> LayerEdges<'a> {
     }
 
     /// The edges with a loop at each frontier row before its own, and the weights of D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling,
-    /// ICLR 2017, equation 2), f32 `[edges]`: [`gsplit_kernels::symmetric`].
+    /// ICLR 2017, equation 2), f32 `[edges]`: [`gsplit_kernels::symmetric`]. The factors of the edges are in them.
     ///
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if a frontier row is no row of the mixed frontier.
@@ -134,7 +127,12 @@ impl<'a> LayerEdges<'a> {
                 return Ok((Arc::new(Edges::of_device(self.place(), with_loops)), weights));
             }
         }
-        let (with_loops, mut weights) = symmetric(self.edges.on_host()?, &self.all_degrees()?)?;
+        let (edges, vertices) = (self.edges.on_host()?, self.vertices()?);
+        let degrees: Vec<u64> = vertices.iter().take(edges.num_targets()).map(|&v| self.graph.degree(v)).collect();
+        // A sum has its rows' parts of the weights in it already.
+        let with_loop = |&v: &u32| if v == NO_VERTEX { 1.0 } else { self.graph.degree_with_loop(v) };
+        let of_sources: Vec<f32> = vertices.iter().map(with_loop).collect();
+        let (with_loops, mut weights) = symmetric(edges, &degrees, &of_sources, self.edges.factors())?;
         if let Some(drawn) = &self.drawn {
             for (target, &drawn) in drawn.iter().enumerate() {
                 // The loop stands for itself; the others were counted as they are here.

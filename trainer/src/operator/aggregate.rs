@@ -9,11 +9,12 @@ use gsplit_kernels::{
 use tch::{Kind, Tensor};
 
 use super::{Edges, Rows, filled, filled_of, filled_on, mismatch, shape, widened, with_row};
-use crate::Result;
 use crate::autograd::{attach, device_values, device_values_of, values};
+use crate::{Error, Result};
 
 /// For each target the sum or mean of its sources' rows, f32 `[targets, width]`, from `rows`, `[sources, width]`; with
-/// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows.
+/// `beside_own`, its own row before it: `[targets, 2 · width]`. `weights`, `[edges]`, are factors of the edges' rows, beside those that
+/// the edges have themselves ([`Edges::with_factors`]).
 ///
 /// Stored rows are aggregated where they lie if hardly any is read twice; else they are gathered first, since reading a row
 /// again costs less where they lie close together.
@@ -48,7 +49,12 @@ pub fn aggregate_for_product<'a>(
 
 fn aggregate_as(edges: &Arc<Edges>, how: How, stored: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
     let (_, dim) = stored.shape()?;
-    let w = weights.map(|weights| weights.detach().contiguous());
+    let own = own_factors(edges)?;
+    let w = match (weights, &own) {
+        (Some(weights), Some(own)) => Some(weights.f_mul(own)?.detach()),
+        (Some(weights), None) => Some(weights.detach().contiguous()),
+        (None, own) => own.as_ref().map(Tensor::shallow_clone),
+    };
     let rows = match stored {
         Rows::Stored { .. } if !weights.is_some_and(Tensor::requires_grad) && read_about_once(edges) => {
             return how.forward(edges, stored, w.as_ref());
@@ -74,12 +80,21 @@ fn aggregate_as(edges: &Arc<Edges>, how: How, stored: Rows<'_>, weights: Option<
         if gradient.needed.len() > 1 {
             let of_weights = || {
                 let [w, x] = gradient.saved()?;
-                how.weights_backward(&edges, w, &widened(x)?, &widened(&given)?)
+                let of_products = how.weights_backward(&edges, w, &widened(x)?, &widened(&given)?)?;
+                Ok::<_, Error>(match own_factors(&edges)? {
+                    Some(own) => of_products.f_mul(&own)?,
+                    None => of_products,
+                })
             };
             gradients.push(needed(1).then(of_weights).transpose()?);
         }
         Ok(gradients)
     })
+}
+
+/// The factors that the edges have themselves, where rows are, f32 `[edges]`.
+fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
+    edges.factors().map(|factors| edges.place().upload(factors)).transpose()
 }
 
 /// What becomes of the rows of a target's sources.
@@ -156,8 +171,14 @@ fn read_about_once(edges: &Edges) -> bool {
 /// `[sources, width]`, of the same type.
 ///
 /// # Errors
-/// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges.
+/// [`Error::Kernel`](crate::Error::Kernel) if the shape does not fit the edges; [`Error::Option`](crate::Error::Option) where these have
+/// factors, which no maximum takes.
 pub fn aggregate_max(edges: &Arc<Edges>, rows: &Tensor) -> Result<Tensor> {
+    if edges.factors().is_some() {
+        let problem =
+            "a maximum over neighbours takes no factors of edges: leave out --edge-weights and --draw locality";
+        return Err(Error::Option(problem.into()));
+    }
     let x = rows.detach().contiguous();
     let (_, dim) = shape("rows to aggregate", &x)?;
     let (of_targets, of_sources) = ([edges.num_targets(), dim], [edges.num_sources(), dim]);

@@ -10,8 +10,8 @@ use tch::{Kind, Tensor};
 
 use super::finish::column_sums;
 use super::{Dropout, Edges, Finish, Row, filled, filled_of, filled_on, filled_with_room, mismatch, shape, with_row};
-use crate::Result;
 use crate::autograd::{Buffer, attach, device_values, device_values_mut, device_values_of, values};
+use crate::{Error, Result};
 
 /// Slope of LeakyReLU below zero.
 const NEGATIVE_SLOPE: f32 = 0.2;
@@ -19,7 +19,8 @@ const NEGATIVE_SLOPE: f32 = 0.2;
 /// For each target and head `finish`(Σ share · row + `bias`) over the target itself and its sources, f32 `[targets, heads · width]`, from
 /// `rows`, `[sources, heads · width]`, which may be of the type in which a GPU keeps rows. Shares are the softmax over a target's edges of
 /// LeakyReLU₀.₂(`by_source` · row of the source + `by_target` · row of the target), both `[heads, width]`. `dropout`, whose first
-/// vertices are those of the targets, zeroes some of the shares, and lets the others grow.
+/// vertices are those of the targets, zeroes some of the shares, and lets the others grow. On the host, shares are in proportion to the
+/// edges' factors.
 ///
 /// # Errors
 /// [`Error::Torch`](crate::Error::Torch) if the shapes do not fit each other, [`Error::Kernel`](crate::Error::Kernel) if
@@ -48,7 +49,7 @@ pub fn attention(
 /// [`attention`] of rows, attention by source and by target, and bias.
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (form.over(edges.on_host()?)?, edges.num_targets(), form.dim());
+    let (op, targets, dim) = (form.over(edges)?, edges.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
     // Row t is target t's own; where there are too few rows, the operator says so.
     let own = |values: &'_ [f32]| values.len().min(targets * dim);
@@ -73,7 +74,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
         let [z, a_source, a_target, from_source, from_target, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let (z, op) = (values(z)?, form.over(edges.on_host()?)?);
+        let (z, op) = (values(z)?, form.over(&edges)?);
         let mut of_source = Buffer::new(from_source.numel())?;
         let mut of_target = Buffer::new(from_target.numel())?;
         let mut scratch = Buffer::new(op.num_shares())?;
@@ -108,7 +109,7 @@ fn on_device<T: Row>(
     finish: Finish,
 ) -> Result<Tensor> {
     let [z, a_source, a_target, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, targets, dim) = (form.over_there(gpu, there)?, there.num_targets(), form.dim());
+    let (op, targets, dim) = (form.over_there(edges, gpu, there)?, there.num_targets(), form.dim());
     let Form { heads, head_dim, .. } = form;
     let rows = device_values_of::<T>(device, &z)?;
     let scores = |a: &Tensor, rows: DeviceSlice<'_, T>| {
@@ -132,7 +133,7 @@ fn on_device<T: Row>(
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = form.over_there(gpu, there)?;
+        let op = form.over_there(&edges, gpu, there)?;
         let there = |tensor| device_values(device, tensor);
         let rows = device_values_of::<T>(device, z)?;
         let mut of_source = gpu.alloc(from_source.numel())?;
@@ -173,7 +174,7 @@ impl Form {
         self.heads * self.head_dim
     }
 
-    pub fn over<'a>(&'a self, edges: &'a gsplit_kernels::Edges) -> Result<Attention<'a>> {
+    pub fn over<'a>(&'a self, edges: &'a Edges) -> Result<Attention<'a>> {
         let dropout = match &self.dropout {
             Some(Dropout { ids, probability, key }) => {
                 let vertices = ids.on_host()?;
@@ -182,18 +183,22 @@ impl Form {
             None => None,
         };
         let Self { heads, head_dim, .. } = *self;
-        Ok(Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+        let (edges, factors) = (edges.on_host()?, edges.factors());
+        Ok(Attention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout, factors })
     }
 
-    pub fn over_there<'a>(&'a self, gpu: &Gpu, edges: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
+    pub fn over_there<'a>(&'a self, edges: &Edges, gpu: &Gpu, there: &'a DeviceEdges) -> Result<DeviceAttention<'a>> {
+        if edges.factors().is_some() {
+            return Err(Error::Option("attention with factors of edges is for --device cpu".into()));
+        }
         let dropout = match &self.dropout {
             Some(Dropout { ids, probability, key }) => {
                 let vertices = ids.on_gpu(gpu)?;
-                Some((vertices.part(0, edges.num_targets().min(vertices.len()))?, *probability, *key))
+                Some((vertices.part(0, there.num_targets().min(vertices.len()))?, *probability, *key))
             }
             None => None,
         };
         let Self { heads, head_dim, .. } = *self;
-        Ok(DeviceAttention { edges, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
+        Ok(DeviceAttention { edges: there, heads, head_dim, slope: NEGATIVE_SLOPE, self_loops: true, dropout })
     }
 }

@@ -51,7 +51,7 @@ pub fn dynamic_attention(
 /// [`dynamic_attention`] of the sources' rows, the targets', the vector and the bias.
 fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, dim) = (form.over(edges.on_host()?)?, form.dim());
+    let (op, dim) = (form.over(edges)?, form.dim());
     let mut shares = Buffer::new(op.num_shares())?;
     let output = filled_with_room([edges.num_targets(), dim], finish.room, |out| {
         let rows = DynamicRows { sources: values(&l)?, targets: values(&r)?, vector: values(&a)? };
@@ -65,7 +65,7 @@ fn on_host(edges: &Arc<Edges>, inputs: [&Tensor; 4], form: Form, finish: Finish)
         let [l, r, a, shares, y] = gradient.saved()?;
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
-        let op = form.over(edges.on_host()?)?;
+        let op = form.over(&edges)?;
         let mut scratch = Buffer::new(op.num_shares())?;
         let mut of_targets = Buffer::new(edges.num_targets() * dim)?;
         let mut of_vector = Buffer::new(edges.num_targets() * dim)?;
@@ -93,7 +93,7 @@ fn on_device<T: Row>(
     finish: Finish,
 ) -> Result<Tensor> {
     let [l, r, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (op, dim) = (form.over_there(gpu, there)?, form.dim());
+    let (op, dim) = (form.over_there(edges, gpu, there)?, form.dim());
     let mut shares = Tensor::f_empty([op.num_shares() as i64], (Kind::Float, device))?;
     let sums = filled_on(device, &[there.num_targets(), dim], |out| {
         let rows = rows_there::<T>(device, [&l, &r, &a])?;
@@ -107,7 +107,7 @@ fn on_device<T: Row>(
         let given = finish.backward(edges.place(), y, &gradient.output)?;
         let of_bias = column_sums(edges.place(), &given)?;
         let (gpu, device, there) = edges.on_device().ok_or_else(|| mismatch("edges that left their GPU".into()))?;
-        let op = form.over_there(gpu, there)?;
+        let op = form.over_there(&edges, gpu, there)?;
         let shape = [there.num_targets(), dim];
         let mut of_targets = filled_of::<T>(device, &shape, |_| Ok(()))?;
         let mut of_vector = filled_on(device, &shape, |_| Ok(()))?;

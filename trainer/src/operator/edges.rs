@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use gsplit_kernels::{DeviceEdges, Gpu};
+use gsplit_kernels::{DeviceEdges, Gpu, KernelError};
 
 use crate::Result;
 use crate::operator::Place;
@@ -14,6 +14,8 @@ pub struct Edges {
     /// Of edges that were made on a GPU, a copy that is made when it is first asked for.
     host: OnceLock<gsplit_kernels::Edges>,
     device: Option<DeviceEdges>,
+    /// Factor of each edge, if they are not all 1.
+    factors: Option<Vec<f32>>,
     targets: usize,
     sources: usize,
     edges: usize,
@@ -33,13 +35,38 @@ impl Edges {
     pub(crate) fn of_host(place: &Place, host: gsplit_kernels::Edges) -> Result<Self> {
         let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
         let (targets, sources, edges) = (host.num_targets(), host.num_sources(), host.num_edges());
-        Ok(Self { place: place.clone(), host: host.into(), device, targets, sources, edges })
+        Ok(Self { place: place.clone(), host: host.into(), device, factors: None, targets, sources, edges })
     }
 
     /// `device`, which are on the GPU of `place`.
     pub(crate) fn of_device(place: &Place, device: DeviceEdges) -> Self {
         let (targets, sources, edges) = (device.num_targets(), device.num_sources(), device.num_edges());
-        Self { place: place.clone(), host: OnceLock::new(), device: Some(device), targets, sources, edges }
+        Self {
+            place: place.clone(),
+            host: OnceLock::new(),
+            device: Some(device),
+            factors: None,
+            targets,
+            sources,
+            edges,
+        }
+    }
+
+    /// The same, where sums and means multiply the row of each edge by its factor, and attention counts each edge so often. No factors
+    /// are ones.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) unless there is one for each edge, or none.
+    pub fn with_factors(self, factors: Vec<f32>) -> Result<Self> {
+        if !factors.is_empty() {
+            KernelError::check_len("edge factors", self.edges, factors.len())?;
+        }
+        Ok(Self { factors: Some(factors).filter(|factors| !factors.is_empty()), ..self })
+    }
+
+    /// The factor of each edge, if they are not all 1.
+    pub fn factors(&self) -> Option<&[f32]> {
+        self.factors.as_deref()
     }
 
     /// Number of targets.

@@ -156,8 +156,14 @@ fn oracle_linear() {
 #[test]
 fn oracle_aggregations() {
     let cases = [(1, 1, 0, 3), (50, 70, 5, 1), (200, 400, 9, 40), (30, 30, 3, 16)];
-    for ((targets, sources, degree, dim), place) in at_places(&cases) {
-        let edges = edges(&place, targets, sources, degree);
+    for (((targets, sources, degree, dim), place), with_factors) in
+        at_places(&cases).flat_map(|case| [(case.clone(), false), (case, true)])
+    {
+        let plain = Arc::into_inner(edges(&place, targets, sources, degree)).unwrap();
+        let count = if with_factors { plain.num_edges() } else { 0 };
+        let factors = random(3, [count, 1]);
+        let edges = Arc::new(plain.with_factors(to_rows(&factors).unwrap()).unwrap());
+        assert_eq!(edges.factors().is_some(), count > 0);
         let from = index(edges.on_host().unwrap().sources().iter().copied());
         let rows = random(1, [sources as usize, dim]);
         let weights = random(2, [edges.num_edges(), 1]).view([-1]);
@@ -167,6 +173,7 @@ fn oracle_aggregations() {
             let torchs = |rows: &Tensor, weights: Option<&Tensor>| {
                 let of_edges = rows.index_select(0, &from);
                 let of_edges = weights.map_or(of_edges.shallow_clone(), |weights| &of_edges * weights.view([-1, 1]));
+                let of_edges = if count > 0 { of_edges * &factors } else { of_edges };
                 let sum = sum_by_target(&edges, &of_edges);
                 let sum = if reduce == Reduce::Mean { sum / degrees(&edges) } else { sum };
                 if own { Tensor::cat(&[&rows.narrow(0, 0, targets as i64), &sum], 1) } else { sum }
@@ -179,6 +186,11 @@ fn oracle_aggregations() {
                 &|t| aggregate(&edges, reduce, &t[0], Some(&t[1]), own),
                 &|t| torchs(&t[0], Some(&t[1])),
             );
+        }
+        if count > 0 {
+            let line = aggregate_max(&edges, &rows).unwrap_err().to_string();
+            assert!(line.contains("no factors of edges"), "{line}");
+            continue;
         }
         let torchs = |rows: &Tensor| {
             let largest = |target: usize| {

@@ -9,7 +9,7 @@
 //! within the GPU makes them torch's when they are needed: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
 
-use gsplit_kernels::{Communicator, DeviceHits, Gpu};
+use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
@@ -28,6 +28,8 @@ pub struct Loaded<'a> {
     pub input_rows: InputRows,
     /// How many of the input rows were in caches, where there are any.
     pub hits: Option<DeviceHits>,
+    /// How many would have been, where ranks on the host count that.
+    pub counted: CacheHits,
     /// Where the others are.
     pub features: &'a FeatureTable,
 }
@@ -71,7 +73,7 @@ impl InputRows {
 impl<'a> Loaded<'a> {
     /// `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
-        Self { sampled, input_rows: InputRows::Stored, hits: None, features }
+        Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features }
     }
 
     /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
@@ -118,7 +120,8 @@ pub fn load<'a>(
                 }
             }
         };
-        return Ok(Loaded { input_rows, ..Loaded::unread(sampled, features) });
+        let counted = source.count(sampled.input.on_host()?);
+        return Ok(Loaded { input_rows, counted, ..Loaded::unread(sampled, features) });
     };
     let sampling = sampled.there.as_ref().map(|there| &there.gpu);
     let gpu = sampling.unwrap_or(computing);

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::thread;
 
 use gsplit_kernels::{
-    Communicator, DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable, DeviceValue, Gpu,
-    MappedHost, RowHandles, RowStore, gather_on_device,
+    CacheHits, Communicator, DeviceBuffer, DeviceCache, DeviceHits, DeviceSlice, DeviceSliceMut, DeviceTable,
+    DeviceValue, Gpu, MappedHost, RowHandles, RowStore, gather_on_device,
 };
 use gsplit_store::{FeatureDtype, FeatureTable};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use crate::cache::{Caches, gathered};
+use crate::cache::{Caches, Counted, gathered};
 use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::{Row, filled_of, filled_with_room, with_row};
@@ -306,12 +306,13 @@ pub struct FeatureSource<'a> {
     table: &'a FeatureTable,
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
+    counted: Option<Counted>,
 }
 
 impl<'a> FeatureSource<'a> {
     /// The rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
-        Self { table, place: place.clone(), rows: None }
+        Self { table, place: place.clone(), rows: None, counted: None }
     }
 
     /// The rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
@@ -320,7 +321,12 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a Pinned<'_>, rank: usize) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu, place.row_kind())).transpose()?;
-        Ok(Self { table, place: place.clone(), rows })
+        Ok(Self { table, place: place.clone(), rows, counted: None })
+    }
+
+    /// The same, where loads are counted by `counted`, if the host gathers.
+    pub fn with_count(self, counted: Option<Counted>) -> Self {
+        Self { counted, ..self }
     }
 
     /// Where the rank computes.
@@ -363,6 +369,11 @@ impl<'a> FeatureSource<'a> {
     fn there(&self) -> Result<&(dyn AnyRows + 'a)> {
         let unreached = || Error::Option("feature rows that GPUs do not reach are gathered by the host".into());
         self.rows.as_deref().ok_or_else(unreached)
+    }
+
+    /// How many of the rows of `vertices` would be in caches, where that is counted on the host.
+    pub fn count(&self, vertices: &[u32]) -> CacheHits {
+        self.counted.as_ref().map_or_else(CacheHits::default, |counted| counted.hits(vertices))
     }
 
     /// How many of the rows of `vertices`, which are on the GPU, are in caches, counted on the stream of `gpu`; `None` without any.

@@ -37,13 +37,14 @@ pub fn pin<'a>(
             }
             Ok(Some(pinned))
         }
-        (None, Some(_)) => {
+        (None, Some(_)) if places[0].gpu().is_some() => {
             let flag = if options.cache.is_some() { "--cache" } else { "--placement" };
             Err(Error::Option(format!(
                 "{flag}: the feature rows are read from their file: pass --load-features memory, or leave it out"
             )))
         }
-        (pinned, None) => Ok(pinned),
+        // Of the host's caches rows are counted alone.
+        (pinned, _) => Ok(pinned),
     }
 }
 

@@ -29,6 +29,7 @@ pub fn train_step(
     let mut report =
         StepReport { work: numbers::counted(&batch.sampled, model, batch.features.dim()), ..StepReport::default() };
     report.work.sent = sent;
+    (report.work.rows_cached, report.work.rows_from_peers) = (batch.counted.own as u64, batch.counted.peer as u64);
     let mut meter = Meter { comm, before: comm.sent() };
     let (hits, dropout) = (batch.hits.take(), DropoutKey { probability: dropout, step });
 

@@ -68,8 +68,10 @@ impl<'a> PushPull<'a> {
         comm: &dyn Communicator,
     ) -> Result<Self> {
         let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
-        let sizes = [edges.indptr().len() as u32, edges.num_edges() as u32];
-        let structure = [&sizes[..], edges.indptr(), edges.sources(), read].concat();
+        // Factors go as their bits.
+        let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());
+        let sizes = [edges.indptr().len(), edges.num_edges(), factors.len()].map(|size| size as u32);
+        let structure = [&sizes[..], edges.indptr(), edges.sources(), factors, read].concat();
         let columns = columns_of(width, comm.rank(), comm.size());
         let rows = |read: &[u32]| match ahead && !columns.is_empty() {
             true => source.rows(read, &Input::PLAIN, 0).map(Some),
@@ -79,10 +81,12 @@ impl<'a> PushPull<'a> {
             if rank == comm.rank() {
                 return Ok(Pushed { edges: bottom.edges.clone(), read: bottom.read.clone(), rows: rows(read)? });
             }
-            let (sizes, rest) = structure.split_at(2);
+            let (sizes, rest) = structure.split_at(3);
             let (indptr, rest) = rest.split_at(sizes[0] as usize);
-            let (sources, read) = rest.split_at(sizes[1] as usize);
+            let (sources, rest) = rest.split_at(sizes[1] as usize);
+            let (factors, read) = rest.split_at(sizes[2] as usize);
             let edges = Edges::new(source.place(), indptr.to_vec(), sources.to_vec(), read.len())?;
+            let edges = edges.with_factors(bytemuck::cast_slice(factors).to_vec())?;
             Ok(Pushed { edges: Arc::new(edges), rows: rows(read)?, read: read.into() })
         };
         let layers = all_gather_v(comm, &structure)?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;

@@ -112,12 +112,22 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
         let whole = model.kind == ModelKind::Sage && model.norm.is_none()
             || model.kind == ModelKind::Gcn && model.norm == Some(NormKind::Batch);
         match whole {
-            true => loss_and_gradients_are_equal(&model, &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]),
+            true => loss_and_gradients_are_equal((&model, None), &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]),
             false => {
                 let (ranks, cut) = ([2 + order % 3], [cuts[order % 3]]);
-                loss_and_gradients_are_equal(&model, &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order % 2]]);
+                loss_and_gradients_are_equal((&model, None), &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order % 2]]);
             }
         }
+    }
+}
+
+/// Every model that can, with weights of edges.
+#[test]
+fn loss_and_gradients_are_equal_where_edges_have_weights() {
+    for (order, model) in models().into_iter().filter(|model| model.kind.sums_sources()).enumerate() {
+        let (ranks, cut) = ([2 + order % 3], [[Cut::Lopsided, Cut::Random, Cut::Ranges][order % 3]]);
+        let weights = (&model, Some("weight"));
+        loss_and_gradients_are_equal(weights, &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order / 3 % 2]]);
     }
 }
 
@@ -125,13 +135,13 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
 #[ignore = "takes long: make test-all"]
 fn loss_and_gradients_are_equal_for_every_parallelism_and_model() {
     for model in models() {
-        loss_and_gradients_are_equal(&model, &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]);
+        loss_and_gradients_are_equal((&model, None), &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]);
     }
 }
 
 /// Of 3 layers `split_layers` are split. With mini-batches of `sizes` seeds: of 2 most ranks have none.
 fn loss_and_gradients_are_equal(
-    model: &ModelConfig,
+    (model, edge_weights): (&ModelConfig, Option<&str>),
     ranks: &[usize],
     cuts: &[Cut],
     split_layers: &[usize],
@@ -142,10 +152,17 @@ fn loss_and_gradients_are_equal(
     let train = dataset.split(gsplit_store::Split::Train).unwrap();
     for batch in sizes.iter().map(|&size| &train[..size]) {
         let with = |parallelism, ranks| {
-            changed(&config(model.kind, parallelism, ranks), |config| config.model = model.clone())
+            changed(&config(model.kind, parallelism, ranks), |config| {
+                config.model = model.clone();
+                config.edge_weights = edge_weights.map(String::from);
+            })
         };
         let (loss, gradient) = run(dataset, &with(Parallelism::Single, 1), batch);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
+        if edge_weights.is_some() {
+            let plain = TrainConfig { edge_weights: None, ..with(Parallelism::Single, 1) };
+            assert_ne!(run(dataset, &plain, batch).0, loss, "{model:?}: weights make a difference");
+        }
         let compare = |config: &TrainConfig, what: &str| {
             let (other_loss, other_gradient) = run(dataset, config, batch);
             let off = distance(&other_gradient, &gradient);
@@ -162,6 +179,8 @@ fn loss_and_gradients_are_equal(
             }
             for &cut in cuts {
                 let partition = Some(store_partition(dataset, cut, ranks));
+                let owned = TrainConfig { partition: partition.clone(), ..with(Parallelism::Owned, ranks) };
+                compare(&owned, &format!("owned on {ranks} ranks, {cut:?}"));
                 let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
                 for &layers in split_layers {
                     for exchange in exchanges(model) {
@@ -211,10 +230,12 @@ fn logits(model: &Model, job: &Job<'_>) -> Vec<f32> {
 #[test]
 fn oracle_inference_is_forward_with_all_neighbours() {
     let fixture = dataset(13, 300, 6);
-    for model in models() {
+    let weighted = models().into_iter().filter(|model| model.kind.sums_sources()).map(|model| (model, Some("weight")));
+    for (model, edge_weights) in models().into_iter().map(|model| (model, None)).chain(weighted) {
         let config = changed(&config(model.kind, Parallelism::Single, 1), |config| {
             config.fanouts = "all,all,all".parse().unwrap();
             config.model = model.clone();
+            config.edge_weights = edge_weights.map(String::from);
             // Under the usual seed all of GIN's few hidden values are zero here.
             config.seed = 5;
         });

@@ -224,16 +224,27 @@ fn layer(seed: u64, rank: usize, part: &[u16]) -> (Vec<u32>, SampledLayer) {
 fn oracle_partial_sums_are_what_the_targets_would_have_summed() {
     let indptr: Vec<u64> = (0..=N as u64).map(|v| v * (v + 1) / 2).collect();
     let indices = vec![0u32; indptr[N] as usize];
-    let graph = Graph::new(&indptr, &indices).unwrap();
+    let plain = Graph::new(&indptr, &indices).unwrap();
+    let degrees: Vec<f32> = (0..N).map(|v| (v % 7) as f32 / 2.0).collect();
+    let ones = vec![1.0; indices.len()];
+    let weighted = plain.with_factors(&ones, &degrees).unwrap();
     for (seed, ranks, cut) in
         (0..4).flat_map(|s| [1, 2, 3, 5].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut))))
     {
         let part = cut.assignment(N, ranks);
-        for (where_fewer, by_degree) in [(false, false), (true, false), (false, true), (true, true)] {
-            let what = format!("seed {seed}, {ranks} ranks, {cut:?}, fewer {where_fewer}, by degree {by_degree}");
+        let choices = [(false, false), (true, false), (false, true), (true, true)];
+        for ((where_fewer, by_degree), graph) in choices.into_iter().flat_map(|each| [(each, plain), (each, weighted)])
+        {
+            let with = graph.factors().is_some();
+            let what = format!(
+                "seed {seed}, {ranks} ranks, {cut:?}, fewer {where_fewer}, by degree {by_degree}, weights {with}"
+            );
             let products = on_ranks(ranks, |comm| {
                 let owner = |v: u32| part[v as usize] as usize;
-                let (mixed, whole) = layer(seed, comm.rank(), &part);
+                let (mixed, mut whole) = layer(seed, comm.rank(), &part);
+                if with {
+                    whole.factors = (0..whole.num_edges()).map(|edge| (edge % 5) as f32 / 2.0).collect();
+                }
                 let mut left = whole.clone();
                 let sums = (Sums { where_fewer, by_degree }, graph);
                 let (shuffled, drawn) = Exchange::shuffle_sums(comm, (&mixed, &mut left), owner, sums).unwrap();
@@ -249,20 +260,23 @@ fn oracle_partial_sums_are_what_the_targets_would_have_summed() {
                 let x: Vec<f32> = frontier.iter().flat_map(row).collect();
                 let brought = forward(&exchange, comm, &x, read.len());
                 let factor = |v: u32| match by_degree && v != NO_VERTEX {
-                    true => ((graph.degree(v) + 1) as f32).sqrt().recip(),
+                    true => graph.degree_with_loop(v).sqrt().recip(),
                     false => 1.0,
                 };
+                assert_eq!(left.factors.len(), if with { left.num_edges() } else { 0 }, "{what}");
+                let of_edge = |layer: &SampledLayer, edge: usize| layer.factors.get(edge).copied().unwrap_or(1.0);
                 for target in 0..degrees.len() {
                     let of = |layer: &SampledLayer| layer.indptr[target] as usize..layer.indptr[target + 1] as usize;
                     for column in 0..DIM {
-                        let add = |sum: f32, v: &u32| {
-                            let v = mixed[*v as usize];
-                            sum + factor(v) * value(seed, v, column)
+                        let add = |sum: f32, edge: usize| {
+                            let v = mixed[whole.local[edge] as usize];
+                            sum + of_edge(&whole, edge) * factor(v) * value(seed, v, column)
                         };
-                        let expected = whole.local[of(&whole)].iter().fold(0.0, add);
-                        let row = |position: &u32| source[*position as usize] as usize;
-                        let found = left.local[of(&left)].iter().map(row);
-                        let found: f32 = found.map(|row| factor(read[row]) * brought[row * DIM + column]).sum();
+                        let expected = of(&whole).fold(0.0, add);
+                        let row = |edge: usize| (source[left.local[edge] as usize] as usize, of_edge(&left, edge));
+                        let found = of(&left).map(row);
+                        let found: f32 =
+                            found.map(|(row, of_edge)| of_edge * factor(read[row]) * brought[row * DIM + column]).sum();
                         assert!((found - expected).abs() < 1e-5, "{what}: {found}, expected {expected}");
                     }
                 }

@@ -73,7 +73,7 @@ pub struct Fixture {
 }
 
 /// A graph of `n` vertices whose in-degrees vary from 0 to about `3 * degree`, with 6 features, labels (some unlabelled) and
-/// splits. The same seed gives the same graph.
+/// splits, and an edge column `weight`, of which some values are 0. The same seed gives the same graph.
 pub fn dataset(seed: u64, n: u32, degree: u32) -> Fixture {
     build(seed, n, degree, 6, false)
 }
@@ -117,6 +117,11 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, sev
         labels.push(label);
     }
     writer.add_features(features, dtype, None).unwrap();
+    let mut weight = writer.edge_column_writer("weight", "<f4", 1).unwrap();
+    let weights =
+        (0..indices.len() as u32).map(|edge| Draws::new(&StreamKey { epoch: 2, ..key }, edge).below(9) as f32);
+    weight.push(&weights.flat_map(|weight| (weight / 4.0).to_le_bytes()).collect::<Vec<u8>>()).unwrap();
+    writer.add_edge_column("weight", weight).unwrap();
     labels[0] = CLASSES as i32 - 1;
     match several {
         false => writer.add_labels(&labels).unwrap(),
@@ -277,6 +282,8 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         groups: 1,
         device: Device::Cpu,
         draw_by: None,
+        draw: Default::default(),
+        edge_weights: None,
         partition: None,
         cooperative: Default::default(),
         model: ModelConfig {

@@ -1,9 +1,9 @@
-//! Each kind of layer, and what surrounds it, against its formula in f64 written with torch's own operators, values and all
-//! gradients; and graph convolution against the dense formula.
+//! Each kind of layer, with weights of edges and without, and what surrounds it, against its formula in f64 written with torch's own
+//! operators, values and all gradients; and graph convolution against the dense formula.
 
 use std::collections::BTreeMap;
 
-use gsplit_kernels::{Draws, Graph, Stream, StreamKey};
+use gsplit_kernels::{Draw, Draws, EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use super::fixture::{changed, config};
@@ -21,6 +21,11 @@ const VERTICES: [u32; 5] = [2, 0, 4, 1, 3];
 const GRAPH: [u64; 6] = [0, 4, 6, 9, 9, 14];
 const DEGREES: [f64; 5] = [3.0, 4.0, 5.0, 2.0, 0.0];
 const NEIGHBOURS: [u32; 14] = [0; 14];
+/// Factors of the sampled edges, and the weighted degrees of the mixed rows.
+const FACTORS: [f32; 5] = [0.5, 2.0, 1.5, 0.0, 3.0];
+const WEIGHTED: [f64; 5] = [1.5, 6.0, 2.5, 3.0, 0.25];
+/// [`WEIGHTED`] by vertex.
+const WEIGHTED_BY_VERTEX: [f32; 5] = [6.0, 3.0, 1.5, 0.25, 2.5];
 
 fn random(seed: u32, rows: usize, columns: usize) -> Tensor {
     let mut draws = Draws::new(&StreamKey::new(5, Stream::Generate), seed);
@@ -46,6 +51,8 @@ fn shaken(model: Model) -> Model {
 struct Given {
     parameters: BTreeMap<String, Tensor>,
     rows: Tensor,
+    /// Whether edges have [`FACTORS`].
+    weighted: bool,
 }
 
 impl Given {
@@ -57,13 +64,23 @@ impl Given {
         self.rows.narrow(0, 0, 3)
     }
 
-    /// `[3, 5]`: entry (t, s) is `weight(t, s, edges of t)` where there is an edge, else 0.
+    fn factor(&self, edge: usize) -> f64 {
+        if self.weighted { f64::from(FACTORS[edge]) } else { 1.0 }
+    }
+
+    /// Degree of a mixed row, with its loop.
+    fn degree(&self, row: usize) -> f64 {
+        if self.weighted { WEIGHTED[row] + 1.0 } else { DEGREES[row] + 1.0 }
+    }
+
+    /// `[3, 5]`: entry (t, s) is `weight(t, s, edges of t)`, times its factor, where there is an edge, else 0.
     fn matrix(&self, weight: impl Fn(usize, usize, f64) -> f64) -> Tensor {
         let mut values = [[0f64; 5]; 3];
         for (target, values) in values.iter_mut().enumerate() {
             let of = INDPTR[target] as usize..INDPTR[target + 1] as usize;
-            for &source in &SOURCES[of.clone()] {
-                values[source as usize] += weight(target, source as usize, of.len() as f64);
+            for edge in of.clone() {
+                let source = SOURCES[edge] as usize;
+                values[source] += self.factor(edge) * weight(target, source, of.len() as f64);
             }
         }
         Tensor::from_slice(values.as_flattened()).view([3, 5])
@@ -71,22 +88,22 @@ impl Given {
 
     /// The convolution's matrix: loops, and sampled edges for all.
     fn symmetric(&self) -> Tensor {
-        let root = |row: usize| (DEGREES[row] + 1.0).sqrt();
+        let root = |row: usize| self.degree(row).sqrt();
         let edges = self.matrix(|t, s, sampled| DEGREES[t] / sampled / (root(t) * root(s)));
-        let loops: Vec<f64> =
-            (0..15).map(|i| if i / 5 == i % 5 { 1.0 / (DEGREES[i / 5] + 1.0) } else { 0.0 }).collect();
+        let loops: Vec<f64> = (0..15).map(|i| if i / 5 == i % 5 { 1.0 / self.degree(i / 5) } else { 0.0 }).collect();
         edges + Tensor::from_slice(&loops).view([3, 5])
     }
 
-    /// Softmax of `score(target, source)`, a scalar, over each target's edges and itself, times the rows `of`.
+    /// Softmax of `score(target, source)`, a scalar, over each target's edges, each as often as its factor says, and itself, times the
+    /// rows `of`.
     fn attend(&self, score: impl Fn(i64, i64) -> Tensor, of: &Tensor) -> Tensor {
         let target = |t: usize| {
-            let sources: Vec<i64> = [t as i64]
-                .into_iter()
-                .chain(SOURCES[INDPTR[t] as usize..INDPTR[t + 1] as usize].iter().map(|&s| i64::from(s)))
-                .collect();
+            let of_target = INDPTR[t] as usize..INDPTR[t + 1] as usize;
+            let sources: Vec<i64> =
+                [t as i64].into_iter().chain(SOURCES[of_target.clone()].iter().map(|&s| i64::from(s))).collect();
             let scores: Vec<Tensor> = sources.iter().map(|&s| score(t as i64, s)).collect();
-            let shares = Tensor::stack(&scores, 0).softmax(0, Kind::Double);
+            let counts: Vec<f64> = [1.0].into_iter().chain(of_target.map(|edge| self.factor(edge))).collect();
+            let shares = (Tensor::stack(&scores, 0) + Tensor::from_slice(&counts).log()).softmax(0, Kind::Double);
             (of.index_select(0, &Tensor::from_slice(&sources)) * shares.view([-1, 1])).sum_dim_intlist(
                 0,
                 false,
@@ -160,13 +177,13 @@ fn compare_some(
     model: &Model,
     of: &dyn Fn(&(&str, &Tensor)) -> bool,
     run: &dyn Fn(&Tensor) -> Tensor,
-    formula: &dyn Fn(&Given) -> Tensor,
+    (weighted, formula): (bool, &dyn Fn(&Given) -> Tensor),
 ) {
     let rows = random(1, VERTICES.len(), IN);
     let wide = |tensor: &Tensor| tensor.detach().to_kind(Kind::Double).set_requires_grad(true);
     let picked: Vec<(&str, &Tensor)> = model.parameters().iter().filter(of).collect();
     let parameters = picked.iter().map(|(name, tensor)| (name.to_string(), wide(tensor))).collect();
-    let given = Given { parameters, rows: wide(&rows) };
+    let given = Given { parameters, rows: wide(&rows), weighted };
     let leaf = rows.copy().set_requires_grad(true);
     let (found, expected) = (run(&leaf), formula(&given));
     assert_close(&found.detach(), &expected.detach(), what);
@@ -183,17 +200,32 @@ fn compare_some(
 
 /// [`compare_some`] for all parameters.
 fn compare(what: &str, model: &Model, run: &dyn Fn(&Tensor) -> Tensor, formula: &dyn Fn(&Given) -> Tensor) {
-    compare_some(what, model, &|_| true, run, formula);
+    compare_some(what, model, &|_| true, run, (false, formula));
+}
+
+/// The edges, with [`FACTORS`] or without.
+fn edges_with(factors: bool) -> LayerEdges<'static> {
+    let (mut graph, mut sampled) = (Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), SampledLayer::default());
+    if factors {
+        graph = graph.with_factors(&[1.0; 14], &WEIGHTED_BY_VERTEX).unwrap();
+        sampled.factors = FACTORS.to_vec();
+    }
+    (sampled.indptr, sampled.local) = (INDPTR.to_vec(), SOURCES.to_vec());
+    LayerEdges::new(&Place::host(), graph, sampled, &VERTICES).unwrap()
 }
 
 fn edges() -> LayerEdges<'static> {
-    LayerEdges::new(&Place::host(), Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), &INDPTR, &SOURCES, &VERTICES).unwrap()
+    edges_with(false)
 }
 
 /// The logits of a model of one layer.
 fn logits(model: &Model, rows: &Tensor) -> Tensor {
+    logits_over(&edges(), model, rows)
+}
+
+fn logits_over(edges: &LayerEdges<'_>, model: &Model, rows: &Tensor) -> Tensor {
     let frontier = &VERTICES[..3];
-    let body = model.body(0, &edges(), rows, None, frontier, None).unwrap();
+    let body = model.body(0, edges, rows, None, frontier, None).unwrap();
     let out = if model.has_tail(0) { model.tail(0, &body, None, frontier, None).unwrap() } else { body };
     model.logits(&[&out]).unwrap()
 }
@@ -204,6 +236,17 @@ fn oracle_every_kind_is_its_formula() {
     for &kind in ModelKind::value_variants() {
         let model = model(kind);
         compare(&format!("{kind:?}"), &model, &|rows| logits(&model, rows), &|given| formula(kind, given));
+        let weighted = edges_with(true);
+        if kind == ModelKind::SagePool {
+            let refused = model.body(0, &weighted, &random(1, VERTICES.len(), IN), None, &VERTICES[..3], None);
+            assert!(refused.unwrap_err().to_string().contains("a maximum over neighbours takes no factors"));
+            continue;
+        }
+        // Gradients are added to those that are there.
+        let model = self::model(kind);
+        let formula = |given: &Given| formula(kind, given);
+        let run = |rows: &Tensor| logits_over(&weighted, &model, rows);
+        compare_some(&format!("{kind:?}, weighted"), &model, &|_| true, &run, (true, &formula));
     }
 }
 
@@ -253,7 +296,7 @@ fn oracle_norms_and_residuals_are_their_formulas() {
         };
         let what = format!("{norm:?}, residual {residual}, hidden {hidden}");
         let first = |(name, _): &(&str, &Tensor)| name.starts_with("layers.0");
-        compare_some(&what, &whole, &first, &run, &formula);
+        compare_some(&what, &whole, &first, &run, (false, &formula));
     }
 }
 
@@ -277,20 +320,27 @@ fn oracle_jumping_knowledge_is_its_formula() {
             };
             joined.matmul(&g.parameters["head.weight"]) + &g.parameters["head.bias"]
         };
-        compare_some(&format!("{mode:?}"), &model, &head, &run, &formula);
+        compare_some(&format!("{mode:?}"), &model, &head, &run, (false, &formula));
     }
 }
 
 /// With all neighbours, layers of GCN and S-GCN are D⁻¹ᐟ² (A + I) D⁻¹ᐟ² X W + b with the dense matrix of the graph.
 #[test]
 fn oracle_convolution_with_all_neighbours_is_the_dense_formula() {
+    dense_formula(false);
+    dense_formula(true);
+}
+
+fn dense_formula(weighted: bool) {
     let n = 30usize;
     let mut dense = vec![0f64; n * n];
     let mut draws = Draws::new(&StreamKey::new(6, Stream::Generate), 0);
     for _ in 0..60 {
         let (u, v) = (draws.below(n as u32) as usize, draws.below(n as u32) as usize);
         if u != v {
-            (dense[u * n + v], dense[v * n + u]) = (1.0, 1.0);
+            // Two directions of an edge may differ.
+            let mut weight = || if weighted { f64::from(draws.below(16) + 1) / 8.0 } else { 1.0 };
+            (dense[u * n + v], dense[v * n + u]) = (weight(), weight());
         }
     }
     let neighbours = |v: usize| (0..n as u32).filter(|&u| dense[v * n + u as usize] > 0.0).collect::<Vec<_>>();
@@ -300,10 +350,16 @@ fn oracle_convolution_with_all_neighbours_is_the_dense_formula() {
         indices.extend(neighbours(v));
         indptr.push(indices.len() as u64);
     }
+    let weights: Vec<f32> = dense.iter().filter(|&&weight| weight > 0.0).map(|&weight| weight as f32).collect();
     let graph = Graph::new(&indptr, &indices).unwrap();
+    let degrees = graph.weighted_degrees(&weights).unwrap();
+    let graph = if weighted { graph.with_factors(&weights, &degrees).unwrap() } else { graph };
     let vertices: Vec<u32> = (0..n as u32).collect();
-    let local: Vec<u32> = indptr.iter().map(|&at| at as u32).collect();
-    let edges = LayerEdges::new(&Place::host(), graph, &local, &indices, &vertices).unwrap();
+    let (mut sampler, mut all) = (Sampler::new(1), SampledLayer::default());
+    sampler.start(&vertices);
+    let key = StreamKey::new(1, Stream::Sample);
+    sampler.layer(&graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all).unwrap();
+    let edges = LayerEdges::new(&Place::host(), graph, all, &vertices).unwrap();
     let a = Tensor::from_slice(&dense).view([n as i64, n as i64]) + Tensor::eye(n as i64, (Kind::Double, Device::Cpu));
     let root = a.sum_dim_intlist(1, false, Kind::Double).rsqrt();
     let a = root.view([-1, 1]) * a * root.view([1, -1]);

@@ -49,7 +49,7 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     let fixture = dataset(41, 2000, 6);
     let graph = whole(&fixture.dataset);
     let split = LinkSplit::new(&graph, &task()).unwrap();
-    let (all, kept) = (edges(&graph), edges(&split.graph(None).unwrap()));
+    let (all, kept) = (edges(&graph), edges(&split.graph().unwrap()));
     let held_out: BTreeSet<(u32, u32)> = split.valid.iter().chain(&split.test).copied().collect();
     assert_eq!(held_out.len(), split.valid.len() + split.test.len());
     for (&(u, v), count) in &all {
@@ -79,7 +79,7 @@ fn the_edges_of_a_batch_are_not_sampled_for_it() {
     let fixture = communities(400, 5);
     let graph = whole(&fixture.dataset);
     let split = LinkSplit::new(&graph, &task()).unwrap();
-    let (graph, batch) = (split.graph(None).unwrap(), &split.train[100..140]);
+    let (graph, batch) = (split.graph().unwrap(), &split.train[100..140]);
     let step = Step { seed: 3, epoch: 1, step: 0 };
     let (seeds, _) = LinkBatch::new(&split, (batch, 0..batch.len()), 3, step, Ownership::Mine, &Solo).unwrap();
     let fanouts = "all,all".parse().unwrap();

@@ -14,6 +14,7 @@ mod groups;
 mod infer;
 mod layers;
 mod links;
+mod locality;
 mod metrics;
 mod narrow;
 mod optimizers;

@@ -5,8 +5,8 @@ use gsplit_kernels::Fanout;
 
 use super::fixture::{changed, config};
 use crate::config::{
-    Device, ExchangeKind, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism, ScheduleConfig, TaskKind,
-    TrainConfig,
+    Device, DrawKind, ExchangeKind, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism, ScheduleConfig,
+    TaskKind, TrainConfig,
 };
 
 fn parse(options: &[&str]) -> TrainConfig {
@@ -133,6 +133,46 @@ fn sums_cross_only_where_ranks_split_layers_that_sum() {
 }
 
 #[test]
+fn draws_have_their_table_and_older_checkpoints_have_none() {
+    use crate::config::{DrawFactor, DrawKind};
+    let plain = parse(&[]);
+    let local = parse(&["--draw", "locality", "--draw-factor", "2.5", "--parallelism", "data"]);
+    local.check().unwrap();
+    assert_eq!((local.draw.kind, local.draw.draw_factor), (DrawKind::Locality, Some(DrawFactor::Fixed(2.5))));
+    assert_eq!(local.drawn_by_host(), Some("--draw locality"));
+    let auto = parse(&["--draw", "locality", "--parallelism", "data"]);
+    assert_eq!(auto.effective().draw.draw_factor, Some(DrawFactor::Auto));
+    assert_eq!(
+        auto.difference(&parse(&["--draw", "locality", "--draw-factor", "auto", "--parallelism", "data"])),
+        None
+    );
+    assert!(auto.difference(&local).unwrap().starts_with("--draw-factor is \"auto\""));
+    assert_eq!(plain.effective().draw, plain.draw);
+    let mut older = serde_json::to_value(&plain).unwrap();
+    assert!(older.as_object_mut().unwrap().remove("draw").is_some());
+    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
+}
+
+#[test]
+fn weights_of_edges_are_for_models_that_sum() {
+    let plain = parse(&[]);
+    for model in ["sage", "gcn", "sgc", "gin", "resgcn"] {
+        let config = parse(&["--edge-weights", "w", "--model", model]);
+        config.check().unwrap();
+        assert_eq!(config.drawn_by_host(), Some("--edge-weights"));
+    }
+    for model in ["sage-pool", "gat", "gatv2"] {
+        let message = parse(&["--edge-weights", "w", "--model", model]).check().unwrap_err().to_string();
+        let words = format!("--edge-weights w: --model {model} sums no rows");
+        assert!(message.starts_with(&words) && message.contains("choose sage, gcn"), "{message}");
+    }
+    assert!(plain.difference(&parse(&["--edge-weights", "w"])).unwrap().starts_with("--edge-weights is null"));
+    let mut older = serde_json::to_value(&plain).unwrap();
+    assert!(older.as_object_mut().unwrap().remove("edge_weights").is_some());
+    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
+}
+
+#[test]
 fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
     let given = parse(&["--normalise-features", "row", "--input-dropout", "0.6", "--task", "link", "--scorer", "mlp"]);
     assert_eq!((given.model.normalise_features, given.model.input_dropout), (FeatureNorm::Row, 0.6));
@@ -191,6 +231,14 @@ fn every_parallelism_takes_the_options_that_make_sense() {
             vec![Cooperative],
         ),
         ("--draw-by", |config| config.draw_by = Some("weight".into()), but(&[Cooperative])),
+        (
+            "--edge-weights",
+            |config| {
+                (config.edge_weights, config.model.kind) = (Some("weight".into()), ModelKind::Gcn);
+            },
+            but(&[Cooperative]),
+        ),
+        ("--draw locality", |config| config.draw.kind = DrawKind::Locality, vec![Data, Owned, Single]),
         ("--task link", |config| config.task.kind = TaskKind::Link, but(&[Cooperative])),
         ("--device", |config| config.device = Device::Cuda, but(&[PushPull, Cooperative])),
         ("--model sage-pool", |config| config.model.kind = ModelKind::SagePool, but(&[PushPull])),

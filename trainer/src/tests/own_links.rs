@@ -22,7 +22,7 @@ fn with_links(negatives: Option<LinkNegatives>, metric: &str, lies: bool) -> Fix
     let topology = whole.dataset.topology();
     let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
     let split = LinkSplit::new(&graph, &TaskConfig::default()).unwrap();
-    let kept = split.graph(None).unwrap();
+    let kept = split.graph().unwrap();
     let mut train: Vec<u32> = split.train.iter().flat_map(|&edge| [split.ends(edge).0, split.ends(edge).1]).collect();
     train.swap(0, 1);
     train.extend_from_within(10..12);

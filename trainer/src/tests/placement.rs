@@ -11,7 +11,7 @@ use super::fixture::{
     Cut, Fixture, changed, communities, config, dataset, emulated, emulation, store_partition, stored_as,
 };
 use super::runs::{losses, run};
-use crate::cache::{Caches, presample_like};
+use crate::cache::{Caches, Counted, presample_like};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
@@ -130,6 +130,8 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
         let hits = source.hits(gpu, gpu.upload(&vertices).unwrap().slice()).unwrap();
         let hits = hits.map_or(CacheHits::default(), |hits| DeviceHits::of(&gpu.read([hits.bytes()]).unwrap()[0]));
         assert_eq!((hits.own, hits.peer), (own, vertices.iter().filter(of_peers).count()), "{what}, rank {rank}");
+        let counted = caches.as_ref().map(|caches| Counted::new(caches, rank, dataset.num_vertices()).hits(&vertices));
+        assert_eq!(counted.unwrap_or_default(), hits, "{what}, rank {rank}, counted");
     }
 }
 
@@ -218,6 +220,9 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
         assert!(loaded > 0 && own == 0 && peers == 0);
         for placement in ["replicated", "partitioned", "peer", "some"] {
             let what = format!("{placement}, {parallelism}");
+            let options =
+                RunOptions { placement: placement.parse().ok(), cache: Some(30 * 24), ..RunOptions::default() };
+            let on_host = run(&fixture, &config, &options).unwrap();
             let [few, all, alone] = [(Some(30), false), (None, false), (None, true)].map(|(rows, is_apart)| {
                 let summary = with(Some(placement), rows, is_apart);
                 assert_eq!(losses(&summary), losses(if is_apart { &apart } else { &plain }), "{what}");
@@ -240,6 +245,10 @@ fn whole_runs_on_gpus_learn_the_same_with_every_placement() {
             let own = if placement == "peer" { loaded } else { all.0[1] };
             assert_eq!(alone.0, [loaded, own, 0], "{what}");
             assert!(few.0[1] > 0 && few.0[1] + few.0[2] < all.0[1] + all.0[2], "{what}: {few:?}");
+            // On the host the same is counted.
+            let counted = on_host.cache.clone().unwrap();
+            assert_eq!((found(&on_host), &counted.rows, counted.counted), (few.0, &few.1.rows, true), "{what}");
+            assert!(!few.1.counted);
             assert_eq!(all.1.rows.iter().sum::<usize>() == 400, placement == "replicated", "{what}");
         }
     }
@@ -345,7 +354,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
         assert_eq!(noted.lines().iter().any(unlike), !fits, "{:?}", config.parallelism);
     }
 
-    refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement is for --device cuda"]);
+    refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
     refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
     let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };

@@ -184,7 +184,7 @@ fn oracle_push_pull_sends_structure_and_sums() {
             let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
             let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &frontiers, &Solo).unwrap();
             let (bottom, others) = (sampled.bottom(), RANKS as u64 - 1);
-            let structure = 2 + bottom.edges.num_targets() + 1 + bottom.edges.num_edges() + bottom.read.len();
+            let structure = 3 + bottom.edges.num_targets() + 1 + bottom.edges.num_edges() + bottom.read.len();
             pushed += (8 + 4 * structure as u64) * others;
             sums += (4 * bottom.edges.num_targets() * config.model.hidden) as u64 * others;
         }

@@ -99,13 +99,15 @@ impl<'a> Topology<'a> {
                 }
             };
         }
+        if let (Some(option), true) =
+            (job.config.drawn_by_host(), !matches!(asked, TopologyPlace::Auto | TopologyPlace::Host))
+        {
+            let problem = format!("the host alone draws with {option}: pass --topology host, or leave {option} out");
+            return Err(Error::Option(format!("--topology {asked}: {problem}")));
+        }
         let found = match asked {
             TopologyPlace::Host => source.on_host(),
-            TopologyPlace::Auto if job.graph.weights().is_some() => source.on_host(),
-            _ if job.graph.weights().is_some() => {
-                let problem = "the host alone draws by weight: pass --topology host, or leave --draw-by out";
-                return Err(Error::Option(format!("--topology {asked}: {problem}")));
-            }
+            TopologyPlace::Auto if job.config.drawn_by_host().is_some() => source.on_host(),
             TopologyPlace::Auto => source.best()?,
             TopologyPlace::Part if job.frontiers.map_of_all().is_none() => {
                 let problem = "--topology part is for --parallelism split, where a rank samples its own vertices alone: \

@@ -44,7 +44,15 @@ fn for_each_case(body: impl Fn(&str, &Attention<'_>, [Vec<f32>; 3])) {
         for (heads, head_dim) in [(1, 1), (1, 40), (3, 5), (4, 16)] {
             for (self_loops, rate) in [(false, [None, Some(0.6)][case % 2]), (true, None), (true, Some(0.3))] {
                 let dropout = rate.map(|rate| (&vertices[..], rate, KEY));
-                let op = Attention { edges: &edges, heads, head_dim, slope: SLOPE as f32, self_loops, dropout };
+                let op = Attention {
+                    edges: &edges,
+                    heads,
+                    head_dim,
+                    slope: SLOPE as f32,
+                    self_loops,
+                    dropout,
+                    factors: None,
+                };
                 let dim = heads * head_dim;
                 let vector = values(3, dim).iter().map(|value| 4.0 * value).collect();
                 let inputs = [values(1, sources * dim), values(2, targets * dim), vector];
@@ -106,7 +114,8 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
 #[test]
 fn wrong_sizes_are_refused() {
     let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
-    let op = Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None };
+    let op =
+        Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
     let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
     let good = DynamicRows { sources: &[1.0, 2.0, 3.0, 4.0], targets: &[0.0; 4], vector: &[1.0; 2] };
@@ -121,6 +130,7 @@ fn wrong_sizes_are_refused() {
     }
     assert!(length(op.forward_dynamic(good, &mut out[1..], &mut shares)));
     assert!(length(op.forward_dynamic(good, &mut out, &mut [])));
+    assert!(length(Attention { factors: Some(&[1.0; 2]), ..op }.forward_dynamic(good, &mut out, &mut shares)));
     let few = Edges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let looped = Attention { edges: &few, self_loops: true, ..op };
     let refused = looped.forward_dynamic(DynamicRows { sources: &[0.0; 2], ..good }, &mut out, &mut [0.0; 3]);

@@ -2,6 +2,7 @@
 
 mod device;
 mod layers;
+mod locality;
 mod random;
 mod refused;
 mod weights;
@@ -11,7 +12,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::*;
 use crate::count::Counters;
 use crate::philox::{Draws, Stream};
-use crate::sample::{ExcludedEdges, Fanout};
+use crate::sample::{ExcludedEdges, Fanout, VertexSet};
 
 const KEY: StreamKey = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Sample, layer: 1 };
 

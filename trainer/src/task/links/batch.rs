@@ -44,7 +44,7 @@ impl LinkBatch {
         ownership: Ownership<'_>,
         comm: &dyn Communicator,
     ) -> Result<(Seeds, Self)> {
-        let num_vertices = split.graph(None)?.num_vertices() as u32;
+        let num_vertices = split.graph()?.num_vertices() as u32;
         let key = step.key(Stream::Negatives, 0);
         let (mut sources, mut targets) = (Vec::new(), Vec::new());
         let (rank, ranks) = (comm.rank(), comm.size());

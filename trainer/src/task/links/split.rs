@@ -39,8 +39,8 @@ pub struct LinkSplit {
 enum Kept {
     /// The whole graph.
     Whole(Topology),
-    /// Without held-out edges: offsets, in-neighbours, and weights of the edges if the graph has some.
-    Part { indptr: Vec<u64>, indices: Vec<u32>, weights: Option<Vec<f32>> },
+    /// Without held-out edges.
+    Part { indptr: Vec<u64>, indices: Vec<u32> },
 }
 
 /// What an edge is for.
@@ -56,7 +56,6 @@ enum Share {
 struct Piece {
     degrees: Vec<u32>,
     indices: Vec<u32>,
-    weights: Vec<f32>,
     /// Positions in `indices`.
     train: Vec<u32>,
     valid: Vec<(u32, u32)>,
@@ -77,7 +76,6 @@ impl LinkSplit {
         check_count(edges)?;
         let (mut indptr, mut indices) = (Vec::with_capacity(n + 1), Vec::with_capacity(edges));
         let (mut train, mut valid, mut test) = (Vec::new(), Vec::new(), Vec::new());
-        let mut weights = graph.weights().map(|_| Vec::with_capacity(edges));
         indptr.push(0);
         let mut end = 0;
         for piece in pieces {
@@ -87,9 +85,6 @@ impl LinkSplit {
                 indptr.push(end);
             }
             indices.extend(piece.indices);
-            if let Some(weights) = &mut weights {
-                weights.extend(piece.weights);
-            }
             train.extend(piece.train.into_iter().map(|position| before + position));
             valid.extend(piece.valid);
             test.extend(piece.test);
@@ -98,7 +93,7 @@ impl LinkSplit {
             let problem = "no edge is left to train on: lower --valid-edges and --test-edges, or choose a larger graph";
             return Err(Error::Option(format!("--task link: {problem}")));
         }
-        Ok(Self { kept: Kept::Part { indptr, indices, weights }, train, valid, test, given: None })
+        Ok(Self { kept: Kept::Part { indptr, indices }, train, valid, test, given: None })
     }
 
     /// The split `links` that came with the graph of `topology`.
@@ -139,22 +134,29 @@ impl LinkSplit {
     fn lists(&self) -> (&[u64], &[u32]) {
         match &self.kept {
             Kept::Whole(topology) => (topology.indptr(), topology.indices()),
-            Kept::Part { indptr, indices, .. } => (indptr, indices),
+            Kept::Part { indptr, indices } => (indptr, indices),
         }
     }
 
-    /// The graph without the held-out edges, those of the whole graph weighing `weights`, if they weigh something.
-    pub fn graph<'a>(&'a self, weights: Option<&'a [f32]>) -> Result<Graph<'a>> {
+    /// The graph without the held-out edges.
+    pub fn graph(&self) -> Result<Graph<'_>> {
         let (indptr, indices) = self.lists();
-        let graph = Graph::new(indptr, indices)?;
-        let weights = match &self.kept {
-            Kept::Whole(_) => weights,
-            Kept::Part { weights, .. } => weights.as_deref(),
+        Ok(Graph::new(indptr, indices)?)
+    }
+
+    /// The positions of its edges in `whole`, of which they were split by `config`, unless they are the same. Cost: a pass over the
+    /// edges.
+    pub fn positions_in(&self, whole: &Graph<'_>, config: &TaskConfig) -> Option<Vec<u64>> {
+        let of_vertex = |v: u32| {
+            let edges = whole.in_edges(v).zip(in_neighbours(whole, v));
+            edges.filter(move |&(_, &u)| share(config, u, v) == Share::Train).map(|(edge, _)| edge)
         };
-        Ok(match weights {
-            Some(weights) => graph.with_weights(weights)?,
-            None => graph,
-        })
+        match &self.kept {
+            Kept::Whole(_) => None,
+            Kept::Part { .. } => {
+                Some((0..whole.num_vertices() as u32).into_par_iter().flat_map_iter(of_vertex).collect())
+            }
+        }
     }
 
     /// Source and target of the edge at position `edge`.
@@ -208,7 +210,7 @@ fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize
     let mut piece = Piece::default();
     for v in vertices.start as u32..vertices.end as u32 {
         let before = piece.indices.len();
-        for (edge, &u) in graph.in_edges(v).zip(in_neighbours(graph, v)) {
+        for &u in in_neighbours(graph, v) {
             let stands = u < v || (u > v && in_neighbours(graph, u).binary_search(&v).is_err());
             let held_out = match share(config, u, v) {
                 Share::Train => {
@@ -216,7 +218,6 @@ fn piece(graph: &Graph<'_>, config: &TaskConfig, vertices: std::ops::Range<usize
                         piece.train.push(piece.indices.len() as u32);
                     }
                     piece.indices.push(u);
-                    piece.weights.extend(graph.weights().map(|weights| weights[edge as usize]));
                     continue;
                 }
                 Share::Valid => &mut piece.valid,

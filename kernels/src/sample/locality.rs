@@ -1,0 +1,129 @@
+//! In-neighbours in a set drawn more often than the others: locality-aware sampling.
+//!
+//! Returns: ascending offsets of the edges drawn, and for each what corrects it in sums. Input: a set of vertices, those whose rows cost
+//! little, and a factor F above 1. Each of the a in-neighbours in the set gets F times the probability of each of the b others:
+//! with k draws from a + b = d,
+//!
+//! ```text
+//! p_in = min(1, k F / (a F + b))        p_out = (k − a p_in) / b
+//! ```
+//!
+//! Idea: the multiplied and renormalised probabilities are of one draw; what has to be right of k draws without replacement is how
+//! likely each edge is among them. Here that is exact, because the number of draws from the set is drawn first: a p_in, rounded up
+//! with the probability of its fraction, else down. So many are then drawn from the set, all alike, and the rest from the others (Floyd's
+//! algorithm twice). k edges are kept, always.
+//!
+//! Correction: a drawn edge counts c = k / (d p) times. Then the mean over the k drawn edges of c · x has the expectation
+//!
+//! ```text
+//! E[ 1/k Σ_drawn c x ] = 1/k Σ_all p · k / (d p) · x = 1/d Σ_all x
+//! ```
+//!
+//! the mean over all in-edges, and d times it that of their sum (Horvitz and Thompson, 1952). So what estimates a sum or mean from
+//! uniform draws, where every c is 1, needs no other change than this factor of a row. What is not linear in the rows is not
+//! unbiased: attention's shares, which are divided by their own sum, are right in the limit of many draws only.
+//!
+//! Why not drawing one after another in proportion to what is left, as `weighted.rs`: how likely an edge is among the drawn ones is then a
+//! sum over all orders. Why not with replacement: a source that is drawn twice takes the place of another.
+//!
+//! All arithmetic is on f64 in a fixed order, so every machine gets the same bits; the rounding has a word of 32 bits.
+//! Source: Song and Jiang, ICS 2022, whose factor this is. Cost: a look at every in-neighbour of a vertex that has more than the
+//! fanout, and two draws.
+
+use super::Fanout;
+use super::draw::{Draw, DrawVertex, Kept, Near, Picks, Scratch, Vertex};
+use super::uniform::{Uniform, floyd};
+use crate::error::KernelError;
+use crate::philox::StreamKey;
+
+/// Draws from a set more often.
+pub(super) struct Locality<'a> {
+    pub to_draw: Draw<'a>,
+    pub near: Near<'a>,
+    pub indices: &'a [u32],
+}
+
+impl Locality<'_> {
+    /// Sorts the offsets of the in-edges of `vertex` that may be drawn into those from the set and the others.
+    fn candidates(&self, vertex: Vertex, [near, far]: &mut [Vec<u32>; 2]) {
+        let Vertex { start, degree, .. } = vertex;
+        let mut excluded = self.to_draw.excluded_of(vertex).iter().peekable();
+        near.clear();
+        far.clear();
+        for (offset, &source) in (0..degree).zip(&self.indices[start as usize..]) {
+            if excluded.next_if_eq(&&(start + u64::from(offset))).is_none() {
+                if self.near.set.contains(source) { &mut *near } else { &mut *far }.push(offset);
+            }
+        }
+    }
+}
+
+impl DrawVertex for Locality<'_> {
+    fn draw(
+        &self,
+        vertex: Vertex,
+        key: &StreamKey,
+        scratch: &mut Scratch,
+        picks: &mut Picks,
+    ) -> Result<Kept, KernelError> {
+        let Scratch { seen, sides, factors, .. } = scratch;
+        let most = match self.to_draw.fanout {
+            Fanout::Take(fanout) if fanout < vertex.degree => {
+                self.candidates(vertex, sides);
+                let [near, far] = sides.each_ref().map(Vec::len);
+                Some(fanout).filter(|&fanout| near > 0 && far > 0 && near + far > fanout as usize)
+            }
+            _ => None,
+        };
+        let Some(fanout) = most else {
+            // All alike.
+            let kept = Uniform(self.to_draw).draw(vertex, key, scratch, picks)?;
+            let count = if let Kept::Picked(count) = kept { count } else { vertex.degree };
+            scratch.factors.resize(scratch.factors.len() + count as usize, 1.0);
+            return Ok(kept);
+        };
+        let share = Share::new(sides.each_ref().map(Vec::len), fanout, self.near.factor);
+        // The picks of the two sides and the rounding have pages of the vertex's words each.
+        let near = share.near(key.page(vertex.id, 2).block(vertex.id, 0)[0]);
+        for (side, (list, count)) in (0..).zip(sides.iter().zip([near, fanout as usize - near])) {
+            match count {
+                0 => {}
+                all if all == list.len() => picks.places(all).copy_from_slice(list),
+                some => {
+                    floyd(list.len() as u32, some, &key.page(vertex.id, side), vertex.id, seen, picks);
+                    picks.last(some).iter_mut().for_each(|pick| *pick = list[*pick as usize]);
+                }
+            }
+        }
+        let drawn = picks.last(fanout as usize);
+        drawn.sort_unstable();
+        let sources = &self.indices[vertex.start as usize..];
+        let is_far = |offset: &u32| usize::from(!self.near.set.contains(sources[*offset as usize]));
+        factors.extend(drawn.iter().map(|offset| share.factors[is_far(offset)]));
+        Ok(Kept::Picked(fanout))
+    }
+}
+
+/// How the draws are shared out.
+struct Share {
+    /// Expected draws from the set.
+    expected: f64,
+    /// What corrects an edge from the set, and another.
+    factors: [f32; 2],
+}
+
+impl Share {
+    /// For `fanout` draws, fewer than there are, from a set of `near` that count `factor` times, and `far` others; neither is 0.
+    fn new([near, far]: [usize; 2], fanout: u32, factor: f64) -> Self {
+        let ([near, far], draws) = ([near, far].map(|count| count as f64), f64::from(fanout));
+        let expected = (near * factor * draws / (near * factor + far)).min(near);
+        let factor = |count: f64, expected: f64| (draws / (near + far) * count / expected) as f32;
+        Self { expected, factors: [factor(near, expected), factor(far, draws - expected)] }
+    }
+
+    /// The number of draws from the set, by a random word.
+    fn near(&self, word: u32) -> usize {
+        let floor = self.expected.floor();
+        floor as usize + usize::from(f64::from(word) < (self.expected - floor) * 4_294_967_296.0)
+    }
+}

@@ -1,0 +1,64 @@
+//! Columns of the dataset's edges that a run reads: weights to draw in-neighbours by, and weights that sums multiply rows by.
+//!
+//! Cost: 4 bytes a vertex for the sums of the latter; 4 bytes an edge for each column of a graph from which edges are held out, or whose
+//! type is not f32.
+
+use gsplit_kernels::Graph;
+use gsplit_store::{Dataset, EdgeWeights};
+
+use crate::Result;
+
+/// Weights of the edges of a graph.
+#[derive(Clone, Debug, Default)]
+pub struct EdgeColumns {
+    drawn_by: Option<EdgeWeights>,
+    /// With their sums over the in-edges of each vertex.
+    summed_by: Option<(EdgeWeights, Vec<f32>)>,
+}
+
+impl EdgeColumns {
+    /// The columns of `dataset` with these names, to draw by and to multiply by in sums.
+    ///
+    /// # Errors
+    /// Those of [`Dataset::edge_weights`].
+    pub fn open(dataset: &Dataset, drawn_by: Option<&String>, summed_by: Option<&String>) -> Result<Self> {
+        let open = |name: Option<&String>| name.map(|name| dataset.edge_weights(name)).transpose();
+        let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
+        Self { drawn_by: open(drawn_by)?, summed_by: None }.with_sums(&graph, open(summed_by)?)
+    }
+
+    fn with_sums(self, graph: &Graph<'_>, weights: Option<EdgeWeights>) -> Result<Self> {
+        let Some(weights) = weights else { return Ok(self) };
+        let sums = graph.weighted_degrees(&weights)?;
+        Ok(Self { summed_by: Some((weights, sums)), ..self })
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.drawn_by.is_none() && self.summed_by.is_none()
+    }
+
+    /// Those of `graph`, which has the edges at `positions` of the graph that these are of.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) unless there is a position for each edge.
+    pub fn select(&self, graph: &Graph<'_>, positions: &[u64]) -> Result<Self> {
+        let select = |weights: &EdgeWeights| weights.select(positions);
+        let summed_by = self.summed_by.as_ref().map(|(weights, _)| select(weights));
+        Self { drawn_by: self.drawn_by.as_ref().map(select), summed_by: None }.with_sums(graph, summed_by)
+    }
+
+    /// `graph` with these.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`](crate::Error::Kernel) if they are of another graph.
+    pub fn of<'a>(&'a self, mut graph: Graph<'a>) -> Result<Graph<'a>> {
+        if let Some(weights) = &self.drawn_by {
+            graph = graph.with_weights(weights)?;
+        }
+        if let Some((weights, sums)) = &self.summed_by {
+            graph = graph.with_factors(weights, sums)?;
+        }
+        Ok(graph)
+    }
+}
