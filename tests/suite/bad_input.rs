@@ -112,7 +112,7 @@ fn gpus_that_cannot_be_used_are_told_in_one_line() {
     assert!(["--device cpu", "pip install", "GPU 4000"].iter().any(|remedy| line.contains(remedy)), "{line}");
     for (args, words) in [
         (&["--gpus", "0"][..], "--device cuda"),
-        (&["--cache", "1GiB"], "--device cuda"),
+        (&["--placement", "peer"], "--cache SIZE"),
         (&["--device", "cuda", "--gpus", "0,1"], "the number of ranks is 1"),
     ] {
         let line = train(args, 2);

@@ -117,9 +117,17 @@ fn the_documents_name_only_files_that_are_there() {
         let text = fs::read_to_string(&path).unwrap();
         for part in text.split("](").skip(1) {
             let target = part.split(')').next().unwrap();
-            if !target.contains("://") && !target.starts_with('#') {
-                assert!(path.with_file_name(target).exists(), "{} links to {target}", path.display());
+            if target.contains("://") {
+                continue;
             }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let linked = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
+            assert!(linked.exists(), "{} links to {target}", path.display());
+            let named = |line: &str| {
+                line.starts_with('#') && line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == heading
+            };
+            let found = heading.is_empty() || fs::read_to_string(&linked).unwrap().lines().any(named);
+            assert!(found, "{} links to {target}: no such heading", path.display());
         }
     }
 }

@@ -27,9 +27,10 @@ use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
 use crate::options::{RunOptions, TopologyPlace};
-use crate::pipeline::{drawn, for_each};
+use crate::pipeline::for_each;
 use crate::source::FeatureSource;
 use crate::step::train_step;
+use crate::strategy::drawn;
 use crate::topology::{DeviceRoom, graph_bytes};
 
 /// Mini-batches that are tried beside those that are ahead.

@@ -12,11 +12,11 @@ use crate::job::Job;
 use crate::log::{StepLog, Window};
 use crate::model::Model;
 use crate::optimizer::Optimizer;
-use crate::pipeline::{Prepared, drawn, for_each};
+use crate::pipeline::for_each;
 use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::step::train_step;
-use crate::strategy::Made;
+use crate::strategy::{Made, Prepared, drawn};
 
 /// Where the mini-batches of a rank come from.
 pub enum Source<'a, 's> {

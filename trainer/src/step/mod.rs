@@ -13,8 +13,8 @@ use crate::comms::Ranks;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
 use crate::pass::{backward, forward};
-use crate::pipeline::Prepared;
 use crate::report::StepReport;
+use crate::strategy::Prepared;
 use crate::traffic::Phase;
 
 /// Runs the mini-batch and updates the parameters. Collective.

@@ -26,11 +26,11 @@ use gsplit_store::memory::{Memory, shown};
 use rayon::prelude::*;
 use tch::Tensor;
 
+use super::prepared::{Prepared, ready};
 use crate::batch::{BatchSampler, Sampled, sample_all};
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::model::{Input, Model};
-use crate::pipeline::{Prepared, ready};
 use crate::source::{FeatureSource, InputRows, Loaded, load};
 use crate::task::{NodeTargets, Targets};
 use crate::{Error, Result};

@@ -22,12 +22,12 @@ use crate::operator::Place;
 use crate::operator::to_rows;
 use crate::optimizer::Optimizer;
 use crate::pass::forward;
-use crate::pipeline::prepare;
 use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::source::load;
 use crate::step::train_step;
 use crate::strategy::columns_of;
+use crate::strategy::prepare;
 use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology};
 

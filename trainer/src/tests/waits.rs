@@ -14,9 +14,9 @@ use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::Optimizer;
 use crate::options::TopologyPlace;
-use crate::pipeline::prepare;
 use crate::source::{FeatureSource, Pinned};
 use crate::step::train_step;
+use crate::strategy::prepare;
 use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{RowPlacement, RunOptions};
 
