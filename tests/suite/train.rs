@@ -77,7 +77,7 @@ fn a_bad_file_is_named_with_its_line() {
         ("lr = 0.1", 1, "did you mean `lr` in [optimizer]?"),
         ("\n[optimizer]\nlearning_rate = 0.1", 3, "no such option: `gsplit train --print-config` shows all"),
         ("[optimizer]\nlrr = 0.1", 2, "did you mean `lr` in [optimizer]?"),
-        ("[optimiser]", 1, "there are [draw], [model], [optimizer]"),
+        ("[optimiser]", 1, "there are [cooperative], [draw], [model], [optimizer]"),
         ("[model]\nmodel = 'gat'", 2, "did you mean `kind` in [model]?"),
         ("[model]\nkind = 'gut'", 2, "gut is none of its values: sage, sage-pool"),
         ("[optimizer]\nlr = 'fast'", 2, "fast is no value of --lr: invalid float literal"),
@@ -329,7 +329,7 @@ fn a_preset_fills_in_what_is_left_open() {
         ["parallelism = \"cooperative\"", "kind = \"resgcn\"", "layers = 28", "batches = 1", "expansion_hops = 1"];
     assert!(granndis.iter().all(|line| text.contains(line)), "{text}");
     assert!(
-        text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k4"),
+        text.contains("expansion_fanout = \"15\"") && text.contains("partition = \"multilevel-degree-k2x2\""),
         "{text}"
     );
     let text = printed("--preset song-jiang --ranks 2");
