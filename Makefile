@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale fuzz lint clean
+.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -92,6 +92,9 @@ bench-gpu: setup ## time copying, gathering, sampling and pre-sampling on GPU 0
 
 bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
 	@python3 bench/scale/run.py $(ARGS)
+
+reproduce: $(if $(GSPLIT),,build) ## measure the tables of REPRODUCTION.md again, or one (TABLE=gsplit-table1) (8 GB of disk, 10 GB of memory, 2 hours)
+	@python3 bench/reproduce/run.py $(TABLE)
 
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))

@@ -1,111 +1,100 @@
-//! `gsplit compare`: training logs side by side.
+//! `gsplit compare`: systems side by side on a dataset, or training logs.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use gsplit_trainer::EpochReport;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _};
+use gsplit_store::Dataset;
+use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
-use gsplit::ui::Ui;
+use crate::bench::{Found, MAKER, SideBySide, chart, header};
+use gsplit::outputs::Outputs;
+use gsplit::ui::{Output, Ui, usage};
 
-/// Compare training runs by their logs
+mod logs;
+
+/// Compare training systems on a dataset, or training runs by their logs
 ///
-/// Prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
+/// Of a dataset directory: trains every system that this machine can run on the same mini-batches, each in a process of its own, and
+/// prints one row a system, of its last epoch: the loss, whether it is the first row's up to rounding (a thousandth), edges computed,
+/// feature rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes of a host and over the
+/// network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the most memory that the
+/// process had, mapped files included. GraNNDis makes mini-batches of its own: its loss is not comparable. Systems that cannot be run
+/// are listed with the reason. P3 updates at once, as the others do. Presamples and maps that are needed are stored in the dataset.
+///
+/// Of logs: prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
 /// rows loaded, rows exchanged and bytes that ranks sent to each other, with the ratio to the first log.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Example:
+Examples:
+  gsplit compare products --ranks 4 --svg seconds.svg
+  gsplit compare products --ranks 4 --groups 2 --systems dgl,gsplit,granndis --batches 8 --json
   gsplit compare runs/single.jsonl runs/data.jsonl runs/split.jsonl")]
 pub struct Args {
-    /// Logs written by `gsplit train --log`
-    #[arg(required = true, value_name = "LOG.jsonl")]
-    logs: Vec<PathBuf>,
+    /// Dataset directory, or logs written by `gsplit train --log`
+    #[arg(required = true, value_name = "DATASET|LOG.jsonl")]
+    inputs: Vec<PathBuf>,
+    #[command(flatten)]
+    systems: SideBySide,
+    /// Draw seconds by phase of every system into this SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Replace what is at --svg, whoever made it
+    #[arg(long)]
+    force: bool,
 }
 
-struct Row {
-    name: String,
-    epochs: usize,
-    last: EpochReport,
-    seconds: f64,
-    edges: f64,
-    rows_loaded: f64,
-    rows_exchanged: f64,
-    bytes_sent: f64,
-}
-
-/// Reads the logs and prints the table.
-pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let rows = args.logs.iter().map(|path| read(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let first = &rows[0];
-    let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0).max("run".len());
-    ui.say(format_args!(
-        "{:<width$} {:>6} {:>9} {:>7} {:>7} {:>9} {:>20} {:>20} {:>14} {:>9}",
-        "run",
-        "epochs",
-        "loss",
-        "valid",
-        "test",
-        "s/epoch",
-        "edges/epoch",
-        "rows loaded/epoch",
-        "rows exchanged",
-        "MB sent"
-    ));
-    for row in &rows {
-        let share = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.4}"));
-        let against = |value: f64, base: f64| format!("{value:.0} ({:.2}x)", value / base.max(1.0));
-        ui.say(format_args!(
-            "{:<width$} {:>6} {:>9.5} {:>7} {:>7} {:>9.2} {:>20} {:>20} {:>14.0} {:>9.1}",
-            row.name,
-            row.epochs,
-            row.last.loss,
-            share(row.last.valid),
-            share(row.last.test),
-            row.seconds,
-            against(row.edges, first.edges),
-            against(row.rows_loaded, first.rows_loaded),
-            row.rows_exchanged,
-            row.bytes_sent / 1e6,
-        ));
-    }
-    let objects: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            json!({
-                "run": row.name, "epochs": row.epochs, "loss": row.last.loss, "valid": row.last.valid,
-                "test": row.last.test, "seconds": row.seconds, "edges": row.edges, "rows_loaded": row.rows_loaded,
-                "rows_exchanged": row.rows_exchanged, "bytes_sent": row.bytes_sent, "sent": row.last.work.sent,
-                "exchanged": row.last.work.exchanged,
-            })
-        })
-        .collect();
-    ui.json(&json!({ "runs": objects }));
-    Ok(())
-}
-
-fn read(path: &Path) -> anyhow::Result<Row> {
-    let text = gsplit_store::read_text(path).map_err(gsplit_store::Error::io(path))?;
-    let mut reports: Vec<EpochReport> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let expected = || format!("{}, line {}: expected a line of `gsplit train --log`", path.display(), number + 1);
-        let record: Value = serde_json::from_str(line).with_context(expected)?;
-        // A record of `--log-every`: the epoch's own has all its mini-batches.
-        if record.get("step").is_none() {
-            reports.push(serde_json::from_value(record).with_context(expected)?);
+/// Compares what `args` name; `given` are the matches that they are from.
+pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
+    match (&args.inputs[..], args.inputs.iter().find(|input| input.is_dir())) {
+        ([dataset], Some(_)) => args.on(dataset, ui),
+        (_, Some(folder)) => {
+            Err(usage(format!("{}: is a directory: name one dataset, or logs alone", folder.display())))
         }
+        (logs, None) => match given.and_then(option_given) {
+            Some(option) => Err(usage(format!("--{option} is for a dataset: logs are compared as they are"))),
+            None => logs::run(logs, ui),
+        },
     }
-    let Some(last) = reports.last().cloned() else {
-        bail!("{}: no epoch was finished: compare runs of one epoch or more", path.display());
-    };
-    let mean = |of: &dyn Fn(&EpochReport) -> f64| reports.iter().map(of).sum::<f64>() / reports.len() as f64;
-    Ok(Row {
-        name: path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default(),
-        epochs: reports.len(),
-        last,
-        seconds: mean(&|report| report.seconds),
-        edges: mean(&|report| report.work.edges as f64),
-        rows_loaded: mean(&|report| report.work.rows_loaded as f64),
-        rows_exchanged: mean(&|report| report.work.rows_exchanged as f64),
-        bytes_sent: mean(&|report| report.work.bytes_sent as f64),
-    })
+}
+
+impl Args {
+    /// Runs the systems on a dataset.
+    fn on(&self, dataset: &Path, ui: &Ui) -> anyhow::Result<()> {
+        self.systems.choose()?;
+        let dataset = Dataset::open(dataset)?;
+        // What stands in the way of writing the picture is better known before the work is done.
+        let picture = self.svg.as_deref().map(|path| {
+            let mut outputs = Outputs::new(self.force).reads("DATASET", dataset.path());
+            outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
+            anyhow::Ok(Staging::begin(Target::file(path), true)?)
+        });
+        let picture = picture.transpose()?;
+        let Found { rows, left_out } = self.systems.measure(&dataset, ui)?;
+        let setting = &self.systems.setting;
+        ui.say(setting.line(&dataset));
+        ui.say(header());
+        rows.iter().for_each(|row| ui.say(row.line()));
+        for (system, why) in &left_out {
+            ui.say(format_args!("{} is left out: {why}", system.name()));
+        }
+        if let Some(picture) = picture {
+            let file = picture.file();
+            std::fs::write(&file, chart(&rows, &setting.line(&dataset))).map_err(gsplit_store::Error::io(&file))?;
+            ui.say(format_args!("drawn in {}", picture.commit()?.display()));
+        }
+        let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
+        ui.json(&setting.json(&dataset, &left_out, json!({ "systems": systems })));
+        Ok(())
+    }
+}
+
+/// An option of `given` that is no option of every subcommand, by its name.
+fn option_given(given: &ArgMatches) -> Option<String> {
+    let everywhere = Output::augment_args(clap::Command::new("gsplit"));
+    let is_own =
+        |id: &&clap::Id| id.as_str() != "inputs" && everywhere.get_arguments().all(|argument| argument.get_id() != *id);
+    let is_given = |id: &&clap::Id| given.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    given.ids().filter(is_own).find(is_given).map(|id| id.as_str().replace('_', "-"))
 }

@@ -57,7 +57,7 @@ enum Command {
     /// Predict with a trained model, for every vertex of a graph of any size
     #[cfg(feature = "train")]
     Infer,
-    /// Compare training runs by their logs
+    /// Compare training systems on a dataset, or training runs by their logs
     #[cfg(feature = "train")]
     Compare,
     /// Time training systems side by side

@@ -18,7 +18,7 @@ use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::{Places, to_toml};
 use gsplit::outputs::{Known, Outputs};
-use gsplit::ui::{Ui, bytes, give_up, stop_gently, usage};
+use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::ConfigFile;
@@ -99,7 +99,8 @@ pub struct Args {
     /// A few mini-batches on trial tell how much of it fits on GPUs
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
     topology: TopologyPlace,
-    /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses
+    /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses. With 0, GPUs finish one
+    /// phase before the next, and the seconds of each are its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     prefetch: usize,
     /// Threads of each rank that sample and load these mini-batches and nothing else; the others of --threads compute. Give
@@ -259,6 +260,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         products: args.products,
         features: args.load_features,
         prefetch: args.prefetch,
+        exact_phases: args.prefetch == 0,
         sample_threads: args.sample_threads,
         gpus: args.gpus,
         placement: args.placement,
@@ -295,7 +297,9 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     if let Some(folder) = &options.checkpoint {
         ui.say(format_args!("checkpoint: {}", folder.display()));
     }
-    ui.json(&json!({ "dataset": dataset.name(), "config": config, "summary": summary }));
+    ui.json(&json!({
+        "dataset": dataset.name(), "config": config, "summary": summary, "peak_rss_mb": peak_rss_mb(),
+    }));
     Ok(())
 }
 

@@ -36,7 +36,7 @@ struct Cli {
 enum Command {
     Train(Box<train::Args>),
     Infer(infer::Args),
-    Compare(compare::Args),
+    Compare(Box<compare::Args>),
     Bench(bench::Args),
     /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
     #[command(hide = true)]
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
             Command::Train(args) => train::run(*args, ui),
             Command::Infer(args) => infer::run(args, ui),
-            Command::Compare(args) => compare::run(args, ui),
+            Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
             Command::Bench(args) => bench::run(args, ui),
             Command::Products => {
                 let found = [Dtype::F32, Dtype::Bf16].map(calibrated);

@@ -1,6 +1,6 @@
 //! The lines of the table: medians over the rounds, of the means over the epochs of each.
 
-use gsplit_trainer::{CacheSummary, Device, EpochReport};
+use gsplit_trainer::{Device, EpochReport};
 use serde_json::{Value, json};
 
 use crate::system::System;
@@ -21,7 +21,7 @@ pub(super) struct Row {
     rows_cached: f64,
     rows_from_peers: f64,
     rows_exchanged: f64,
-    cache: Option<CacheSummary>,
+    cache: Value,
     rounds: Vec<Vec<EpochReport>>,
 }
 
@@ -30,7 +30,7 @@ impl Row {
     pub(super) fn new(
         (system, device): (System, Device),
         map: Option<String>,
-        cache: Option<CacheSummary>,
+        cache: Value,
         rounds: Vec<Vec<EpochReport>>,
     ) -> Self {
         let of = |value: fn(&EpochReport) -> f64| median(rounds.iter().map(|epochs| mean(epochs, value)).collect());

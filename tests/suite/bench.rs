@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{community, content, fails, json, ok};
+use crate::support::{command, community, content, fails, json, ok};
 
 const SMALL: &str =
     "--layers 2 --fanouts 5,5 --hidden 16 --batch-size 256 --epochs 1 --warmup 1 --presample-epochs 2 --ranks 2";
@@ -107,4 +107,134 @@ fn what_cannot_be_compared_is_said() {
     assert!(!folder.join("ds/partition").exists(), "nothing was made for what is refused");
     let text = ok(folder, &table3("--systems dgl --rounds 1"));
     assert!(!text.contains("Quiver") && !folder.join("ds/presample").exists(), "{text}");
+}
+
+const SIDE_BY_SIDE: &str = "--layers 2 --fanouts 5,5 --hidden 16 --batch-size 256 --presample-epochs 2";
+
+/// `line`, word by word, with the options of a small run.
+fn small(line: &str) -> Vec<&str> {
+    line.split_whitespace().chain(SIDE_BY_SIDE.split(' ')).collect()
+}
+
+#[test]
+fn systems_are_compared_on_the_same_mini_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    let table = json(folder, &small("compare ds --ranks 2 --svg seconds.svg"));
+    let rows = table["systems"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["system"].as_str().unwrap()).collect();
+    assert_eq!(names, ["DGL", "P3", "Intel", "GraNNDis", "Owned", "Rand", "Edge", "Node", "GSplit"]);
+    assert!(table["left_out"][0]["system"] == "Quiver" && table["left_out"].as_array().unwrap().len() == 1, "{table}");
+    let picture = std::fs::read_to_string(folder.join("seconds.svg")).unwrap();
+    assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
+    for row in rows {
+        let (name, work) = (row["system"].as_str().unwrap(), &row["work"]);
+        // Exact methods have the loss of the first; GraNNDis trains on other mini-batches.
+        assert_eq!(row["loss_is_equal"].as_bool(), (name != "GraNNDis").then_some(true), "{row}");
+        let sent = work["sent"].as_array().unwrap().iter().map(|sent| number(sent, "bytes")).sum::<f64>();
+        let routes = ["memory", "peer", "host", "network"].map(|route| number(&row["bytes"], route));
+        assert_eq!((routes[0], routes.iter().sum()), (sent, sent), "ranks are threads: {row}");
+        assert!(sent > 0.0 && number(row, "peak_rss_mb") > 1.0 && number(&row["timings"], "compute_s") > 0.0, "{row}");
+        for phase in ["sample", "load", "compute", "exchange", "wait"] {
+            assert!(picture.contains(&format!("<title>{name}, {phase}: ")), "{name}, {phase}");
+        }
+    }
+    // The run of a row is that of `gsplit train` with its options.
+    let options =
+        "--fanouts 5,5 --layers 2 --hidden 16 --batch-size 256 --epochs 2 --eval-every 0 --preset gsplit --ranks 2";
+    let run = json(folder, &["train", "ds"].into_iter().chain(options.split(' ')).collect::<Vec<_>>());
+    let (trained, row) = (&run["summary"]["epochs"][1], rows.last().unwrap());
+    assert_eq!((&trained["edges"], &trained["rows_loaded"]), (&row["work"]["edges"], &row["work"]["rows_loaded"]));
+    assert!(number(&run, "peak_rss_mb") > 1.0);
+    assert!((number(trained, "loss") - number(row, "loss")).abs() < 1e-6);
+
+    let text =
+        ok(folder, &small("compare ds --ranks 4 --groups 2 --systems gsplit,granndis --batches 3 --svg seconds.svg"));
+    assert!(
+        text.contains("equal") && text.contains("not comparable") && text.contains("4 ranks in 2 groups"),
+        "{text}"
+    );
+    assert!(folder.join("ds/partition/multilevel-degree-k2x2").exists(), "a part for each rank of each server");
+}
+
+#[test]
+fn a_sweep_has_a_line_for_each_value_and_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    let lines = |line: &str| {
+        let text = ok(folder, &small(&format!("bench sweep ds --json --systems dgl,gsplit --over {line}")));
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        lines.iter().map(|line| (number(line, "value") as u32, number(&line["work"], "edges"))).collect::<Vec<_>>()
+    };
+    let of = |found: &[(u32, f64)]| found.iter().map(|line| line.0).collect::<Vec<_>>();
+    let ranks = lines("ranks --values 1,3");
+    assert_eq!(of(&ranks), [1, 1, 3, 3]);
+    // One rank repeats nothing, and what is split does not with several.
+    assert!(ranks[0].1 == ranks[1].1 && ranks[1].1 == ranks[3].1 && ranks[2].1 > ranks[0].1, "{ranks:?}");
+    // Groups repeat what they share; two of one rank are data parallelism.
+    let groups = lines("groups --values 1,2 --ranks 1");
+    assert!(groups[0].1 == ranks[0].1 && groups[2].1 == groups[3].1 && groups[2].1 > groups[0].1, "{groups:?}");
+    let layers = lines("layers --values 1,3 --ranks 2");
+    assert!(of(&layers) == [1, 1, 3, 3] && layers[3].1 > ranks[0].1 && layers[1].1 < ranks[0].1, "{layers:?}");
+    assert_eq!(of(&lines("hidden --values 8 --ranks 2")), [8, 8]);
+    // Smaller mini-batches share less.
+    let sizes = lines("batch-size --values 64,512 --ranks 2");
+    assert!(sizes[1].1 > sizes[3].1, "{sizes:?}");
+}
+
+#[test]
+fn what_cannot_be_put_side_by_side_is_said_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 600);
+    std::fs::write(folder.join("run.jsonl"), "").unwrap();
+    for (line, words) in [
+        ("compare ds ds", "name one dataset, or logs alone"),
+        ("compare run.jsonl --ranks 2", "--ranks is for a dataset"),
+        ("compare run.jsonl --svg x.svg", "--svg is for a dataset"),
+        ("compare ds --systems quiver", "Quiver cannot run here"),
+        ("compare ds --systems p3 --model sage-pool", "P3 cannot run here: --parallelism push-pull: --model sage-pool"),
+        ("compare ds --systems dgl --batches 2", "--batches, --expansion-hops and --expansion-fanout are GraNNDis's"),
+        ("compare ds --batches 0 --systems granndis", "--batches 0: expected 1 or more"),
+        ("compare ds --fanouts 5 --layers 2", "--layers 2 needs 2 fanouts"),
+        ("compare ds --groups 3", "--groups 3: expected a number that divides --ranks 4"),
+        ("compare ds --svg ds/x.svg", "lies in"),
+        ("bench sweep ds --over ranks --values 0", "--over ranks, value 0: --ranks 0"),
+        ("bench sweep ds --over layers --values 0", "--over layers, value 0: --layers 0"),
+        ("bench sweep ds --over hidden --values 0", "--over hidden, value 0: --hidden 0"),
+    ] {
+        let words_given: Vec<&str> = line.split(' ').collect();
+        // Options that all have need not be given, those of a log must not be.
+        let line = fails(folder, &words_given, 2);
+        assert!(line.contains(words), "{line}");
+    }
+    assert!(fails(folder, &["compare", "."], 1).contains("not a gsplit dataset"));
+    assert!(!folder.join("ds/presample").exists(), "nothing was made for what is refused");
+}
+
+#[test]
+fn an_interrupt_ends_the_system_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    let mut child = command(folder, &small("compare ds --ranks 2 --systems dgl --epochs 1000"))
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    let began = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if began.elapsed().as_secs() > 20 {
+            child.kill().unwrap();
+            panic!("it goes on");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && errors.contains("interrupted: no table"), "{errors}");
 }

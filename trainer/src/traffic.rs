@@ -88,6 +88,11 @@ impl Traffic {
         self.0[phase as usize][route as usize]
     }
 
+    /// Bytes sent by `route`.
+    pub fn by(&self, route: Route) -> u64 {
+        self.0.iter().map(|phase| phase[route as usize].bytes).sum()
+    }
+
     /// All bytes.
     pub fn bytes(&self) -> u64 {
         self.0.as_flattened().iter().map(|sent| sent.bytes).sum()

@@ -26,7 +26,7 @@ mod sample;
 mod schedule;
 mod split;
 mod spread;
-mod svg;
+pub mod svg;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -41,10 +41,9 @@ use crate::{Layout, Result};
 
 pub use expectation::Expectation;
 pub use options::{Options, Setting};
-pub use plot::plot;
+pub use plot::{MAKER, plot};
 pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, MapEvaluation, Volume};
 pub use spread::Spread;
-pub use svg::MAKER;
 
 /// A partition to be measured.
 struct Candidate<'a> {

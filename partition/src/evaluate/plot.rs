@@ -4,8 +4,11 @@
 //! layer, the last group all layers; a bar is a map, its height the mean over mini-batches, its whisker the 5th to the 95th
 //! percentile. Every bar carries its numbers as a title, which viewers show on hovering.
 
-use super::svg::{Anchor, Svg};
+use super::svg::{Anchor, COLOURS, Svg, number, ticks};
 use super::{Evaluation, LayerEvaluation, MapEvaluation, Spread};
+
+/// Stands in the first line of every picture.
+pub const MAKER: &str = "gsplit evaluate";
 
 const BAR_WIDTH: f64 = 22.0;
 const GROUP_GAP: f64 = 28.0;
@@ -19,8 +22,7 @@ const LEFT: f64 = 76.0;
 const TOP: f64 = 84.0;
 const LEGEND_LINE: f64 = 20.0;
 const MARGIN: f64 = 24.0;
-/// Colours that the colour-blind tell apart (Okabe and Ito); the random partition is grey.
-const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#f0e442"];
+/// The random partition is grey.
 const RANDOM: &str = "#999999";
 
 /// One of the two pictures.
@@ -46,7 +48,7 @@ pub fn plot(evaluation: &Evaluation, dataset: &str) -> String {
     let width = (groups.len() as f64 * group_width).max(MIN_WIDTH);
     let legend = TOP + PANELS.len() as f64 * (PANEL_HEIGHT + BETWEEN_PANELS);
 
-    let mut svg = Svg::page(LEFT + width + MARGIN, legend + maps.len() as f64 * LEGEND_LINE + MARGIN);
+    let mut svg = Svg::page(MAKER, LEFT + width + MARGIN, legend + maps.len() as f64 * LEGEND_LINE + MARGIN);
     svg.text((LEFT, 24.0), Anchor::Start, &format!("{dataset}: partitions on fresh mini-batches"));
     svg.text((LEFT, 42.0), Anchor::Start, &setting.to_string());
     svg.text((LEFT, 60.0), Anchor::Start, "bars: means over mini-batches; whiskers: 5th to 95th percentile");
@@ -124,42 +126,4 @@ fn group_names(layers: usize) -> Vec<String> {
         _ => format!("layer {layer}"),
     };
     (1..=layers).map(layer).chain(["all layers".into()]).collect()
-}
-
-/// Round numbers from `low` to at least `high`, at most five steps of equal size.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
-    let range = if high - low > 1e-6 { high - low } else { 0.1 };
-    let magnitude = 10f64.powf((range / 5.0).log10().floor());
-    let rounds = [1.0, 2.0, 2.5, 5.0, 10.0].map(|round| round * magnitude);
-    let step = rounds.into_iter().find(|step| range / step <= 5.0).unwrap_or(range);
-    // A value that is a tick but for rounding needs no further one.
-    let steps = (range / step - 1e-9).ceil().max(1.0) as usize;
-    (0..=steps).map(|i| low + i as f64 * step).collect()
-}
-
-/// A tick's label, with no more digits than it needs.
-fn number(value: f64) -> String {
-    let text = format!("{value:.6}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_round_and_cover_the_values() {
-        assert_eq!(ticks(0.0, 75.0), [0.0, 20.0, 40.0, 60.0, 80.0]);
-        assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
-        for high in [1.0, 1.003, 1.1, 1.26, 2.0, 4.0, 1000.0] {
-            let ticks = ticks(1.0, high);
-            assert!((2..=6).contains(&ticks.len()), "{high}: {ticks:?}");
-            assert!(ticks[0] == 1.0 && *ticks.last().unwrap() >= high - 1e-6, "{high}: {ticks:?}");
-        }
-    }
-
-    #[test]
-    fn tick_labels_are_short() {
-        assert_eq!([0.0, 20.0, 2.5, 1.0 + 0.02, 0.001].map(number), ["0", "20", "2.5", "1.02", "0.001"]);
-    }
 }

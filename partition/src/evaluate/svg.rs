@@ -1,28 +1,32 @@
-//! The few elements of SVG that a bar chart needs, written as text that is well-formed XML whatever the names in it.
+//! What a bar chart needs: the few elements of SVG, written as text that is well-formed XML whatever the names in it, colours, and
+//! round numbers for the axis.
 
 use std::fmt::{Display, Write};
 
 /// Where text stands relative to its place.
 #[derive(Clone, Copy)]
-pub(super) enum Anchor {
+pub enum Anchor {
+    /// It starts there.
     Start,
+    /// Its middle is there.
     Middle,
+    /// It ends there.
     End,
 }
 
-/// A document under construction. Lengths are pixels from the upper left corner.
-pub(super) struct Svg(String);
+/// Colours that the colour-blind tell apart (Okabe and Ito).
+pub const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7", "#f0e442"];
 
-/// Stands in the first line of every picture.
-pub const MAKER: &str = "gsplit evaluate";
+/// A document under construction. Lengths are pixels from the upper left corner.
+pub struct Svg(String);
 
 impl Svg {
-    /// A white page.
-    pub fn page(width: f64, height: f64) -> Self {
+    /// A white page; `maker` stands in its first line.
+    pub fn page(maker: &str, width: f64, height: f64) -> Self {
         let mut svg = Self(String::new());
         let namespace = "http://www.w3.org/2000/svg";
         let size = format!(r#"width="{width:.0}" height="{height:.0}" viewBox="0 0 {width:.0} {height:.0}""#);
-        let maker = format!(r#"data-maker="{MAKER}""#);
+        let maker = format!(r#"data-maker="{maker}""#);
         svg.add(format_args!(r#"<svg xmlns="{namespace}" {maker} {size} font-family="sans-serif" font-size="12">"#));
         svg.add(r##"<rect width="100%" height="100%" fill="#ffffff"/>"##);
         svg
@@ -74,6 +78,23 @@ impl Anchor {
     }
 }
 
+/// Round numbers from `low` to at least `high`, at most five steps of equal size.
+pub fn ticks(low: f64, high: f64) -> Vec<f64> {
+    let range = if high - low > 1e-6 { high - low } else { 0.1 };
+    let magnitude = 10f64.powf((range / 5.0).log10().floor());
+    let rounds = [1.0, 2.0, 2.5, 5.0, 10.0].map(|round| round * magnitude);
+    let step = rounds.into_iter().find(|step| range / step <= 5.0).unwrap_or(range);
+    // A value that is a tick but for rounding needs no further one.
+    let steps = (range / step - 1e-9).ceil().max(1.0) as usize;
+    (0..=steps).map(|i| low + i as f64 * step).collect()
+}
+
+/// A tick's label, with no more digits than it needs.
+pub fn number(value: f64) -> String {
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
 /// `text` between tags; characters that XML 1.0 has no way to hold become U+FFFD.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -96,5 +117,21 @@ mod tests {
     #[test]
     fn names_cannot_break_the_document() {
         assert_eq!(escape("a<b>&\"c\u{1}\n\u{ffff}é"), "a&lt;b&gt;&amp;\"c\u{fffd}\u{fffd}\u{fffd}é");
+    }
+
+    #[test]
+    fn ticks_are_round_and_cover_the_values() {
+        assert_eq!(ticks(0.0, 75.0), [0.0, 20.0, 40.0, 60.0, 80.0]);
+        assert_eq!(ticks(0.0, 100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
+        for high in [1.0, 1.003, 1.1, 1.26, 2.0, 4.0, 1000.0] {
+            let ticks = ticks(1.0, high);
+            assert!((2..=6).contains(&ticks.len()), "{high}: {ticks:?}");
+            assert!(ticks[0] == 1.0 && *ticks.last().unwrap() >= high - 1e-6, "{high}: {ticks:?}");
+        }
+    }
+
+    #[test]
+    fn tick_labels_are_short() {
+        assert_eq!([0.0, 20.0, 2.5, 1.0 + 0.02, 0.001].map(number), ["0", "20", "2.5", "1.02", "0.001"]);
     }
 }

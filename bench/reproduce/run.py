@@ -1,0 +1,340 @@
+#!/usr/bin/env python3
+"""Measures the tables of REPRODUCTION.md again, all or those that are named, and writes them there.
+
+    run.py [TABLE ...]
+
+A table of that file lies between `<!-- begin NAME -->` and `<!-- end NAME -->`; what stands around it is written by hand. Graphs are made
+under target/bench/data where they are not there. Two are generated. Two are made of real ones in ../shared/data, or DATA=folder, and
+left out, with a note, where that has them not. GSPLIT=path measures a gsplit that is there. All of it takes two hours on two cores.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import measure  # noqa: E402
+from measure import MIB, ROOT, WORK, BenchError  # noqa: E402
+
+DOCUMENT = ROOT / "REPRODUCTION.md"
+REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
+# How each graph is made: the words of a command, with the folder of a real graph in place of its Path.
+GRAPHS = {
+    "arxiv": ("convert", REAL / "ogbn_arxiv", "--symmetrise", "--features", "fastrp:128"),
+    "amazon-computers": ("convert", REAL / "ogb-binary-amazon-computers", "--symmetrise"),
+    "rmat": ("generate", "rmat", "--vertices", 1_000_000, "--edges", 16_000_000, "--random-split", "0.1,0.05,0.05"),
+    "products-like": (
+        *("generate", "community", "--vertices", 2_400_000, "--edges", 31_000_000, "--classes", 47, "--feature-dim", 100),
+        *("--random-split", "0.08,0.02,0.05"),
+    ),
+}
+PARTS, DEEP = 4, ("--layers", 3, "--fanouts", "15,10,5", "--batch-size", 1024)
+TRAIN = ("--epochs", 1, "--eval-every", 0)
+
+
+class Missing(Exception):
+    """A real graph that is not there."""
+
+
+class Table:
+    """A table under construction, with the commands that its numbers are from."""
+
+    def __init__(self, *columns):
+        self.columns, self.rows, self.commands, self.notes = columns, [], [], []
+
+    def run(self, *words, show=True):
+        """What `gsplit WORDS --json` says: the object, or a list where it says several; and the process that did."""
+        words = [str(word) for word in words]
+        print("gsplit", *words, file=sys.stderr, flush=True)
+        child = measure.run([measure.binary(), *(str(place(word)) for word in words), "--json", "--quiet"])
+        if show:
+            self.commands.append(shlex.join(["gsplit", *words]))
+        said = [json.loads(line) for line in child.output.splitlines()]
+        return (said[0] if len(said) == 1 else said), child
+
+    def train(self, graph, *words, show=True):
+        """The epochs of a training run, the number of its mini-batches, the whole summary, and the process."""
+        said, child = self.run("train", graph, *words, show=show)
+        return said["summary"]["epochs"], said["summary"], child
+
+    def add(self, *cells):
+        self.rows.append([format_cell(cell) for cell in cells])
+
+    def text(self):
+        fences = ["```", *dict.fromkeys(self.commands), "```", ""] if self.commands else []
+        head = ["| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]
+        return "\n".join([*fences, *head, *("| " + " | ".join(row) + " |" for row in self.rows), *self.notes])
+
+
+def format_cell(cell):
+    return f"{cell:.3g}" if isinstance(cell, float) and abs(cell) < 1000 else f"{cell:,.0f}" if isinstance(cell, (int, float)) else cell
+
+
+def place(word):
+    """The folder of a graph, by its name."""
+    return WORK / "data" / f"reproduce-{word}" if word in GRAPHS else word
+
+
+def graph(name):
+    """Makes the graph of that name, where it is not there."""
+    words, folder = GRAPHS[name], place(name)
+    if not (folder / "dataset.json").is_file():
+        for source in words:
+            if isinstance(source, Path) and not source.exists():
+                raise Missing(f"{name}: {source} is not there")
+        measure.need_disk(folder.parent, 8e9)
+        print(f"making {folder.name}", file=sys.stderr, flush=True)
+        measure.run([measure.binary(), *words, "--out", folder, "--quiet"])
+    return name
+
+
+def each(table, names, rows):
+    """Calls `rows` with each of the graphs; says which are not there."""
+    for name in names:
+        try:
+            rows(graph(name))
+        except Missing as missing:
+            print(f"left out: {missing}", file=sys.stderr, flush=True)
+            table.notes += ["", f"Left out: {name}, whose raw files are not here."]
+    return table
+
+
+def presample(table, name, fanouts, epochs):
+    key = f"reproduce-{fanouts.replace(',', '-')}-{epochs}"
+    words = ["--fanouts", fanouts, "--batch-size", 1024, "--epochs", epochs]
+    table.run("presample", name, *words, "--key", key)
+    return key
+
+
+def gsplit_table1():
+    table = Table("graph", "edges, 4 micro-batches", "edges, 1 mini-batch", "ratio", "rows, 4 micro-batches", "rows, 1 mini-batch", "ratio")
+
+    def rows(name):
+        table.run("partition", name, "--parts", PARTS, "--partitioner", "random", show=False)
+        shape = ["--partition", f"random-k{PARTS}", "--fanouts", "15,15,15", "--batch-size", 1024, "--batches", 20]
+        said = table.run("evaluate", name, *shape)[0]["maps"][0]
+        cells = [(said["data"][what], said["split"][what], said["redundancy"][what]) for what in ("edges", "rows_loaded")]
+        table.add(name, *cells[0], *cells[1])
+
+    return each(table, ("arxiv", "rmat", "products-like"), rows)
+
+
+def gsplit_figure5():
+    table = Table("graph", "map", "cross edges, %", "imbalance at the seeds", "at layer 2", "at the input layer", "all layers")
+
+    def rows(name):
+        key = presample(table, name, "15,15,15", 3 if name == "arxiv" else 1)
+        maps = {"GSplit": "presampled", "Node": "vertex", "Edge": "degree"}
+        keys = []
+        for weights in maps.values():
+            keys += [f"reproduce-{weights}-k{PARTS}"]
+            words = ["--parts", PARTS, "--weights", weights, "--presample", key, "--key", keys[-1]]
+            table.run("partition", name, *words)
+        named = [word for key in keys for word in ("--partition", key)]
+        said = table.run("evaluate", name, *named, "--presample", key, "--batches", 50)[0]
+        for label, found in zip([*maps, "Rand"], said["maps"], strict=True):
+            layers = [layer["edge_imbalance"]["mean"] for layer in [*found["layers"], found["all"]]]
+            table.add(name, label, 100 * found["all"]["cross_share"]["mean"], *layers)
+
+    return each(table, ("arxiv", "rmat"), rows)
+
+
+def gsplit_table3():
+    table = Table("graph", "system", "sample", "load", "forward, backward", "seconds an epoch", "/ GSplit", "edges", "rows loaded")
+
+    def rows(name):
+        shape = ["--ranks", PARTS, *DEEP, "--hidden", 256, "--rounds", 1, "--warmup", 0]
+        for row in table.run("bench", "table3", name, *shape)[0]["systems"]:
+            numbers = [row[key] for key in ("sample_s", "load_s", "forward_backward_s", "seconds", "times_gsplit")]
+            table.add(name, row["system"], *numbers, row["edges"], row["rows_loaded"])
+
+    return each(table, ("arxiv",), rows)
+
+
+def gsplit_figure6():
+    table = Table("over", "value", "edges: DGL", "GSplit", "ratio", "rows: DGL", "GSplit", "ratio", "GSplit sends, MB")
+
+    def rows(name):
+        sweeps = {"ranks": "1,2,4,8", "groups": "1,2", "batch-size": "256,1024,4096", "layers": "2,3"}
+        for over, values in sweeps.items():
+            # Counts do not depend on the hidden size, but for the bytes.
+            shape = ["--systems", "dgl,gsplit", "--fanouts", "15,10,5", "--hidden", 16, "--presample-epochs", 2, "--epochs", 1]
+            said = table.run("bench", "sweep", name, "--over", over, "--values", values, *shape)[0]
+            found = {(row["value"], row["system"]): row["work"] for row in said if "work" in row}
+            for value in map(int, values.split(",")):
+                data, split = found[(value, "DGL")], found[(value, "GSplit")]
+                pairs = [(data[key], split[key], data[key] / split[key]) for key in ("edges", "rows_loaded")]
+                table.add(over, value, *pairs[0], *pairs[1], split["bytes_sent"] / 1e6)
+
+    return each(table, ("arxiv",), rows)
+
+
+def sent(work, phase=None):
+    """Bytes and messages of a phase, or of all."""
+    of = [entry for entry in work["sent"] if phase in (None, entry["phase"])]
+    return sum(entry["bytes"] for entry in of), sum(entry["messages"] for entry in of)
+
+
+def seeds(table, name):
+    return table.run("inspect", name, show=False)[0]["splits"]["train"]
+
+
+def p3_bytes():
+    columns = ("what a rank moves for 1,000 targets", "rows", "values a row", "MiB")
+    table = Table("graph", *columns)
+
+    def rows(name):
+        # Each of 4 ranks has 1,000 targets.
+        shape = [*("--ranks", PARTS, "--layers", 2, "--fanouts", "25,10", "--hidden", 16, "--batch-size", 1000 * PARTS), *TRAIN]
+        shares = seeds(table, name) / 1000
+        data = table.train(name, "--parallelism", "data", *shape)[0][-1]
+        p3 = table.train(name, "--parallelism", "push-pull", *shape)[0][-1]
+        loaded = data["rows_loaded"] / shares
+        table.add(name, "data parallelism: feature rows", loaded, 100, loaded * 400 / MIB)
+        pulled = sent(p3, "forward")[0] / shares
+        table.add(name, "P3: partial sums pulled", pulled / 64, 16, pulled / MIB)
+        for phase, what in (("sample", "edges pushed"), ("load", "edges pushed"), ("backward", "gradients of the sums")):
+            if found := sent(p3, phase)[0]:
+                table.add(name, f"P3: {what}", "", "", found / shares / MIB)
+
+    return each(table, ("products-like",), rows)
+
+
+def p3_staleness():
+    table = Table("graph", "epochs", "seed", "test, staleness 0", "test, staleness 3", "loss, staleness 0", "loss, staleness 3")
+
+    def rows(name):
+        epochs, tries = (20, range(2)) if name == "amazon-computers" else (5, range(1))
+        shape = ["--ranks", 2, "--layers", 2, "--fanouts", "25,10", "--hidden", 32, "--batch-size", 1000, "--lr", 0.003]
+        found = []
+        for seed in tries:
+            words = [*shape, "--epochs", epochs, "--eval-every", epochs, "--seed", seed]
+            runs = [
+                table.train(name, "--parallelism", "push-pull", *words, "--staleness", late, show=seed == 0)[0][-1]
+                for late in (0, 3)
+            ]
+            found.append([run[key] for key in ("test", "loss") for run in runs])
+            table.add(name, epochs, str(seed), *(f"{value:.4f}" for value in found[-1]))
+        if len(found) > 1:
+            table.add(name, epochs, "mean", *(f"{statistics.mean(values):.4f}" for values in zip(*found, strict=True)))
+
+    return each(table, ("amazon-computers", "arxiv"), rows)
+
+
+def granndis_partition(table, name):
+    table.run("partition", name, "--parts", PARTS, "--servers", 2, "--weights", "degree", "--key", "reproduce-servers")
+    return ["--partition", "reproduce-servers", "--parallelism", "cooperative", "--ranks", PARTS, "--groups", 2]
+
+
+def granndis_memory():
+    table = Table("graph", "layers", "R", "rows of a mini-batch", "edges an epoch", "peak memory, MiB", "seconds an epoch")
+
+    def rows(name):
+        base = [*granndis_partition(table, name), "--model", "resgcn", "--hidden", 64, "--norm", "batch", *TRAIN]
+        for layers, batches in ((3, 1), (3, 4), (3, 16), (7, 1), (14, 1)):
+            words = ["--layers", layers, "--batches", batches]
+            epochs, _, child = table.train(name, *base, *words, show=(layers, batches) == (3, 1))
+            found = epochs[-1]
+            loaded = found["rows_loaded"] / batches
+            table.add(name, layers, batches, loaded, found["edges"], child.peak_bytes / MIB, found["seconds"])
+
+    return each(table, ("arxiv",), rows)
+
+
+def granndis_accuracy():
+    table = Table("graph", "epochs", "test, full graph", "test, 1 hop of 15", "edges, full graph", "edges, 1 hop of 15")
+
+    def rows(name):
+        epochs = 100 if name == "amazon-computers" else 30
+        settings = ["--model", "resgcn", "--layers", 3, "--hidden", 64, "--norm", "batch", "--lr", 0.01, "--dropout", 0.5]
+        words = [*granndis_partition(table, name), *settings, "--epochs", epochs, "--eval-every", epochs]
+        full = table.train(name, *words, "--expansion-hops", 3, "--expansion-fanout", "all")[0][-1]
+        near = table.train(name, *words, "--expansion-hops", 1, "--expansion-fanout", 15)[0][-1]
+        table.add(name, epochs, *(f"{run['test']:.4f}" for run in (full, near)), full["edges"], near["edges"])
+
+    return each(table, ("amazon-computers", "arxiv"), rows)
+
+
+def intel_rounds():
+    table = Table("graph", "system", "phase", "rounds a mini-batch", "MB an epoch")
+
+    def rows(name):
+        shape = ["--ranks", PARTS, *DEEP, "--hidden", 16, *TRAIN, "--partition", f"reproduce-degree-k{PARTS}"]
+        table.run("partition", name, "--parts", PARTS, "--weights", "degree", "--key", f"reproduce-degree-k{PARTS}", show=False)
+        batches = -(-seeds(table, name) // 1024)
+        for system, choice in (("Intel", ["--split-layers", 1]), ("GSplit's split", [])):
+            work = table.train(name, "--parallelism", "split", *choice, *shape)[0][-1]
+            for phase in dict.fromkeys(entry["phase"] for entry in work["sent"]):
+                num_bytes, messages = sent(work, phase)
+                # Every rank sends to every other in a round.
+                table.add(name, system, phase, messages / batches / (PARTS * (PARTS - 1)), num_bytes / 1e6)
+
+    return each(table, ("arxiv",), rows)
+
+
+def song_jiang_placement():
+    table = Table("graph", "placement", "own", "peers", "host", "host, % of the rows", "seconds to place", "METIS, seconds")
+
+    def rows(name):
+        fanouts, epochs = ("15,15,15", 3) if name == "arxiv" else ("15,10,5", 1)
+        key = presample(table, name, fanouts, epochs)
+        metis = ["--partitioner", "metis", "--weights", "unit", "--key", "reproduce-metis"]
+        table.run("partition", name, "--parts", PARTS, "--partitioner", "random", "--key", "reproduce-random", show=False)
+        seconds = table.run("partition", name, "--parts", PARTS, *metis, "--force")[0]["seconds"]
+        words = ["--cache", "20%", "--partition", "reproduce-metis", "--presample", key, "--parallelism", "data"]
+        said = table.run("place", name, *words, "--key", "reproduce-place", "--force")[0]
+        asked = next(point for point in said["curve"] if point["asked"])
+        for rule, loads in asked["placements"].items():
+            own, peers, host = (loads[key] for key in ("local", "peer", "host"))
+            share = 100 * host / (own + peers + host)
+            took = said["seconds"] if rule == "optimised" else ""
+            table.add(name, rule, own, peers, host, share, took, seconds if rule == "optimised" else "")
+
+    return each(table, ("arxiv", "products-like"), rows)
+
+
+TABLES = {
+    function.__name__.replace("_", "-"): function
+    for function in (
+        *(gsplit_table1, gsplit_figure5, gsplit_table3, gsplit_figure6, p3_bytes, p3_staleness),
+        *(granndis_memory, granndis_accuracy, intel_rounds, song_jiang_placement),
+    )
+}
+
+
+def write(name, text):
+    """Puts `text` into its place in the document."""
+    document = DOCUMENT.read_text()
+    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
+    if document.count(begin) != 1 or document.count(end) != 1:
+        raise BenchError(f"{DOCUMENT.name} has no place for {name}")
+    before, rest = document.split(begin)
+    DOCUMENT.write_text(f"{before}{begin}{text}\n{end}{rest.split(end)[1]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Measure the tables of REPRODUCTION.md again.")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; all without any")
+    names = parser.parse_args().tables or list(TABLES)
+    for name in names:
+        if name not in TABLES:
+            parser.error(f"{name}: expected one of {', '.join(TABLES)}")
+    try:
+        with measure.alone():
+            for name in names:
+                table = TABLES[name]()
+                if table.rows:
+                    write(name, table.text())
+                else:
+                    print(f"{name}: not measured, what it needs is not here", file=sys.stderr, flush=True)
+    except BenchError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

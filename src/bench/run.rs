@@ -1,0 +1,81 @@
+//! One run of a system: `gsplit train` in a process of its own, so that its peak of memory is its own too.
+
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, bail};
+use gsplit_store::Dataset;
+use gsplit_trainer::{EpochReport, TrainConfig};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use gsplit::ui::{Ui, complain, stop_gently};
+
+/// What a run told.
+pub struct Run {
+    pub epochs: Vec<EpochReport>,
+    /// What GPUs kept of the feature rows.
+    pub cache: Value,
+    /// Most memory that the process had at once, what it mapped of files included.
+    pub peak_rss_mb: Option<f64>,
+}
+
+/// Trains on `dataset` by `config` and `around`, further options of `gsplit train`.
+///
+/// # Errors
+/// Its own line, where it fails.
+pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui) -> anyhow::Result<Run> {
+    let program = std::env::current_exe().context("cannot find gsplit's own executable")?;
+    let mut command = Command::new(program);
+    command.args(["train", "--json"]).args(arguments(config)).args(around);
+    command.args(ui.threads().map(|threads| format!("--threads={threads}")));
+    command.arg("--").arg(dataset.path());
+    let output = finished(&mut command)?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let (failures, others): (Vec<&str>, Vec<&str>) = errors.lines().partition(|line| line.starts_with("error: "));
+    if !output.status.success() {
+        let line = failures.first().map(|line| line["error: ".len()..].to_string());
+        return Err(anyhow!(line.unwrap_or_else(|| format!("gsplit train ended by {}", output.status))));
+    }
+    others.into_iter().for_each(complain);
+    let mut said: Value = serde_json::from_slice(&output.stdout).context("gsplit train --json printed no JSON")?;
+    let [epochs, cache] = ["epochs", "cache"].map(|key| said["summary"][key].take());
+    Ok(Run { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
+}
+
+/// What `command` printed. It ends when this process is asked to.
+fn finished(command: &mut Command) -> anyhow::Result<Output> {
+    let stop = stop_gently();
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.context("cannot start gsplit again")?;
+    let id = Pid::from_raw(child.id() as i32);
+    let mut told = false;
+    let output = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| child.wait_with_output());
+        while !waiting.is_finished() {
+            if stop.load(Ordering::SeqCst) && !told {
+                told = kill(id, Signal::SIGTERM).is_ok();
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    if stop.load(Ordering::SeqCst) {
+        bail!("interrupted: no table; presamples and maps are kept");
+    }
+    output.context("cannot read what gsplit train prints")
+}
+
+/// The options that stand for `config`.
+fn arguments(config: &TrainConfig) -> Vec<String> {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    let argument = |(flag, value): (String, Value)| match &value {
+        Value::Null | Value::Bool(false) => None,
+        Value::Bool(true) => Some(format!("--{flag}")),
+        Value::Array(items) => Some(format!("--{flag}={}", items.iter().map(text).collect::<Vec<_>>().join(","))),
+        value => Some(format!("--{flag}={}", text(value))),
+    };
+    config.options().into_iter().map(|(flag, option)| (flag, option.value)).filter_map(argument).collect()
+}

@@ -1,0 +1,223 @@
+//! What the systems of a comparison have in common: model, mini-batches, ranks and device; and what each of them needs.
+
+use clap::ValueEnum;
+use gsplit_kernels::Gpu;
+use gsplit_kernels::schedule::Fanouts;
+use gsplit_partition::placement::CacheSize;
+use gsplit_preprocess::presample::Options;
+use gsplit_store::{Dataset, PartitionMap};
+use gsplit_trainer::{Device, ExchangeKind, FeaturePlace, GpuList, ModelConfig, RowPlacement, TrainConfig};
+use serde_json::{Value, json};
+
+use super::prepare::{partitioned, presampled};
+use crate::system::{Choices, System};
+use crate::train::as_usage;
+use gsplit::ui::{Ui, usage};
+
+/// The options of every comparison.
+#[derive(clap::Args, Clone)]
+#[group(skip)]
+pub struct Setting {
+    /// Which systems [default: all that the device can run]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
+    systems: Vec<System>,
+    #[command(flatten)]
+    pub model: ModelConfig,
+    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
+    #[arg(long, default_value = "15,15,15")]
+    pub fanouts: Fanouts,
+    /// Seeds of a mini-batch, over all ranks together
+    #[arg(long, default_value_t = 1024)]
+    pub batch_size: usize,
+    /// Number of ranks, each with a part of its own
+    #[arg(long, default_value_t = 4)]
+    pub ranks: usize,
+    /// Groups of these ranks, as hosts are: what splits a mini-batch over its ranks does so within a group, and deals it to the groups.
+    /// For GraNNDis they are its servers
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub groups: usize,
+    /// Where ranks compute
+    #[arg(long, value_enum, default_value = "cpu")]
+    pub device: Device,
+    /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
+    #[arg(long, value_name = "LIST")]
+    gpus: Option<GpuList>,
+    /// With --device cuda, memory of its GPU that each rank has for feature rows, for the systems that cache: 4GiB, or 20% of all
+    /// rows [default: what a few mini-batches on trial and the graph leave there]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<CacheSize>,
+    /// Where feature rows are read from
+    #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
+    load_features: FeaturePlace,
+    /// Epochs of the presample that weighs the maps and ranks the rows
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    presample_epochs: u32,
+    /// Seed of every random choice: weights, batches, samples, dropout, maps
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// The systems of a comparison: those to run, and those that cannot be, with the reason.
+pub type Chosen = (Vec<System>, Vec<(System, String)>);
+
+impl Setting {
+    /// Sorts the systems that were asked for, or all. `config` is a run of one, `unfit` says why it has no row in this table.
+    ///
+    /// # Errors
+    /// Of usage, where the options contradict each other, and where a system was asked for by name that cannot be run.
+    pub fn choose(
+        &self,
+        config: impl Fn(System) -> TrainConfig,
+        unfit: impl Fn(System) -> Option<&'static str>,
+    ) -> anyhow::Result<Chosen> {
+        if self.cache.is_some() && self.device == Device::Cpu {
+            return Err(usage("--cache is for --device cuda: leave it out, or give both"));
+        }
+        if self.ranks == 0 || self.ranks > 256 {
+            return Err(usage(format!("--ranks {}: expected 1 to 256", self.ranks)));
+        }
+        // What is wrong with one of these is wrong with the options.
+        for system in [System::Dgl, System::Gsplit] {
+            self.config(system, 1).check().map_err(as_usage)?;
+        }
+        let problem = |system: System| {
+            let problem = system.problem(self.device).or_else(|| unfit(system)).map(str::to_string);
+            problem.or_else(|| config(system).check().err().map(|error| error.to_string()))
+        };
+        let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+        for &system in System::value_variants() {
+            match problem(system) {
+                _ if !self.systems.is_empty() && !self.systems.contains(&system) => {}
+                None => runs.push(system),
+                Some(why) if self.systems.is_empty() => left_out.push((system, why)),
+                Some(why) => return Err(usage(format!("--systems: {} cannot run here: {why}", system.name()))),
+            }
+        }
+        Ok((runs, left_out))
+    }
+
+    /// A run of `system` of so many epochs; its partition map is still open.
+    pub fn config(&self, system: System, epochs: u32) -> TrainConfig {
+        let Choices { parallelism, split_layers, .. } = system.choices();
+        TrainConfig {
+            parallelism,
+            split_layers,
+            exchange: ExchangeKind::Rows,
+            ranks: Some(self.ranks),
+            groups: if parallelism.splits() { self.groups } else { 1 },
+            device: self.device,
+            partition: None,
+            cooperative: Default::default(),
+            model: self.model.clone(),
+            fanouts: self.fanouts.clone(),
+            draw_by: None,
+            draw: Default::default(),
+            edge_weights: None,
+            batch_size: self.batch_size,
+            epochs,
+            optimizer: Default::default(),
+            schedule: Default::default(),
+            task: Default::default(),
+            seed: self.seed,
+            eval_every: 0,
+            patience: None,
+            min_delta: 0.0,
+        }
+    }
+
+    /// The options of `gsplit train` around the configuration of `system`.
+    pub fn around(&self, system: System) -> Vec<String> {
+        let placement = system.placement(self.device);
+        let caches = placement.as_ref().is_some_and(|placement| *placement != RowPlacement::Host);
+        let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
+        [
+            // One phase after the other, each with what it launched.
+            option("prefetch", Some("0".to_string())),
+            option("load-features", Some(value_name(self.load_features))),
+            option("gpus", self.gpus.as_ref().map(GpuList::to_string)),
+            option("placement", placement.map(|placement| placement.to_string())),
+            option("cache", self.cache.filter(|_| caches).map(|cache| cache.to_string())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// Finds or makes the maps that `systems` need, for each in turn.
+    pub fn prepare(
+        &self,
+        dataset: &Dataset,
+        systems: &[System],
+        ui: &Ui,
+    ) -> anyhow::Result<Vec<(System, Option<PartitionMap>)>> {
+        let gpu = match self.device {
+            Device::Cpu => None,
+            Device::Cuda => {
+                let first = self.gpus.as_ref().and_then(|gpus| gpus.0.first()).copied();
+                Some(Gpu::open(first.unwrap_or(0)).map_err(gsplit_trainer::Error::from)?)
+            }
+        };
+        let caches = |system: &System| system.placement(self.device).is_some_and(|rows| rows != RowPlacement::Host);
+        let needs = |system: &System| system.choices().parallelism.needs_map() || caches(system);
+        let options = Options {
+            fanouts: self.fanouts.clone(),
+            batch_size: self.batch_size as u64,
+            epochs: self.presample_epochs,
+            seed: self.seed,
+            draw_by: None,
+        };
+        let presample =
+            systems.iter().any(needs).then(|| presampled(dataset, &options, gpu.as_ref(), ui)).transpose()?;
+        let with_map = |&system: &System| {
+            let config = self.config(system, 1);
+            let map = match (system.map(config.num_parts() as u32, config.groups as u32, self.seed), &presample) {
+                (Some(options), Some(presample)) => Some(partitioned(dataset, &options, presample, ui)?),
+                _ => None,
+            };
+            Ok((system, map))
+        };
+        systems.iter().map(with_map).collect()
+    }
+
+    /// For people, what stands above a table.
+    pub fn line(&self, dataset: &Dataset) -> String {
+        let groups = if self.groups > 1 { format!(" in {} groups", self.groups) } else { String::new() };
+        format!(
+            "{}: {} vertices, {} edges; {:?}, {} layers of {}, fanouts {}, batches of {}, {} ranks{groups} on {}",
+            dataset.name(),
+            dataset.num_vertices(),
+            dataset.topology().num_edges(),
+            self.model.kind,
+            self.model.layers,
+            self.model.hidden,
+            self.fanouts,
+            self.batch_size,
+            self.ranks,
+            value_name(self.device),
+        )
+    }
+
+    /// For scripts, with `more`.
+    pub fn json(&self, dataset: &Dataset, left_out: &[(System, String)], more: Value) -> Value {
+        let left_out = left_out.iter().map(|(system, why)| json!({ "system": system.name(), "why": why }));
+        let mut said = json!({
+            "dataset": dataset.name(),
+            "device": value_name(self.device),
+            "ranks": self.ranks,
+            "groups": self.groups,
+            "model": self.model,
+            "fanouts": self.fanouts,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "left_out": left_out.collect::<Vec<_>>(),
+        });
+        if let (Some(said), Value::Object(more)) = (said.as_object_mut(), more) {
+            said.extend(more);
+        }
+        said
+    }
+}
+
+fn value_name(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_string()).unwrap_or_default()
+}

@@ -1,0 +1,175 @@
+//! Systems side by side: what each computes, loads, sends, waits for and takes, of one epoch.
+
+use anyhow::anyhow;
+use gsplit_kernels::Route;
+use gsplit_store::{Dataset, Progress};
+use gsplit_trainer::{CooperativeConfig, EpochReport, TrainConfig};
+use serde_json::{Value, json};
+
+use super::run::train;
+use super::setting::Setting;
+use crate::system::System;
+use gsplit::ui::{Ui, usage};
+
+/// Losses of the same mini-batches differ by rounding alone, no more than this part of them.
+const ROUNDING: f64 = 1e-3;
+
+/// How systems are run.
+#[derive(clap::Args, Clone)]
+#[group(skip)]
+pub struct SideBySide {
+    #[command(flatten)]
+    pub setting: Setting,
+    /// GraNNDis's mini-batches
+    #[command(flatten)]
+    pub cooperative: CooperativeConfig,
+    /// Epochs of each run, of which the last one counts
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    epochs: u32,
+}
+
+/// A table.
+pub struct Found {
+    pub rows: Vec<Row>,
+    pub left_out: Vec<(System, String)>,
+}
+
+/// A line of it.
+pub struct Row {
+    pub system: System,
+    /// Whether its loss is that of the first that trains on the same mini-batches; nothing to say where it trains on others.
+    equal: Option<bool>,
+    map: Option<String>,
+    pub epoch: EpochReport,
+    peak_rss_mb: Option<f64>,
+}
+
+impl SideBySide {
+    /// The systems to run, and those that cannot be.
+    pub fn choose(&self) -> anyhow::Result<(Vec<System>, Vec<(System, String)>)> {
+        let (runs, left_out) = self.setting.choose(|system| self.config(system), |_| None)?;
+        if self.cooperative != CooperativeConfig::default() && runs.iter().all(|system| system.draws()) {
+            return Err(usage(
+                "--batches, --expansion-hops and --expansion-fanout are GraNNDis's, which does not run here",
+            ));
+        }
+        Ok((runs, left_out))
+    }
+
+    fn config(&self, system: System) -> TrainConfig {
+        let mut config = self.setting.config(system, self.epochs);
+        if !system.draws() {
+            config.cooperative = self.cooperative.clone();
+        }
+        config
+    }
+
+    /// Runs all on `dataset`. What fails is left out, unless all do.
+    pub fn measure(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Found> {
+        let (systems, mut left_out) = self.choose()?;
+        let mut rows: Vec<Row> = Vec::new();
+        for (system, map) in self.setting.prepare(dataset, &systems, ui)? {
+            let map = map.map(|map| map.key().to_string());
+            let config = TrainConfig { partition: map.clone(), ..self.config(system) };
+            let run = match train(dataset, &config, &self.setting.around(system), ui) {
+                Err(error) if error.to_string().starts_with("interrupted: ") => return Err(error),
+                Err(error) => {
+                    left_out.push((system, format!("{error:#}")));
+                    continue;
+                }
+                Ok(run) => run,
+            };
+            let epoch = run.epochs.into_iter().next_back();
+            let epoch = epoch.ok_or_else(|| anyhow!("system {}: no epoch was finished", system.name()))?;
+            ui.note(&format!("{}: {:.3} s an epoch", system.name(), epoch.seconds));
+            let first = rows.iter().find(|row| row.system.draws()).map_or(epoch.loss, |row| row.epoch.loss);
+            let equal = system.draws().then(|| is_equal(epoch.loss, first));
+            rows.push(Row { system, equal, map, epoch, peak_rss_mb: run.peak_rss_mb });
+        }
+        match (rows.is_empty(), left_out.last()) {
+            (true, Some((system, why))) => Err(anyhow!("no system ran here: {}: {why}", system.name())),
+            _ => Ok(Found { rows, left_out }),
+        }
+    }
+}
+
+/// Whether `loss` is `first` up to rounding.
+fn is_equal(loss: f64, first: f64) -> bool {
+    (loss - first).abs() <= ROUNDING * first.abs()
+}
+
+impl Row {
+    /// For people.
+    pub fn line(&self) -> String {
+        let EpochReport { loss, work, timings: t, seconds, .. } = &self.epoch;
+        let loss_is = self.equal.map_or("not comparable", |equal| if equal { "equal" } else { "DIFFERS" });
+        let sent = Route::ALL.map(|route| format!("{:>9.1}", work.sent.by(route) as f64 / 1e6)).join(" ");
+        format!(
+            "{:<9} {loss:>8.5} {loss_is:<14} {:>12} {:>11} {sent} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {seconds:>8.3} {:>8}",
+            self.system.name(),
+            work.edges,
+            work.rows_loaded,
+            t.sample_s,
+            t.load_s,
+            t.compute_s,
+            t.exchange_s,
+            t.wait_s,
+            self.peak_rss_mb.map_or("-".to_string(), |mb| format!("{mb:.0}")),
+        )
+    }
+
+    /// For scripts.
+    pub fn json(&self) -> Value {
+        let EpochReport { loss, work, timings, seconds, .. } = &self.epoch;
+        let choices = self.system.choices();
+        let [memory, peer, host, network] = Route::ALL.map(|route| work.sent.by(route));
+        json!({
+            "system": self.system.name(),
+            "parallelism": choices.parallelism,
+            "split_layers": choices.split_layers,
+            "partition": self.map,
+            "loss": loss,
+            "loss_is_equal": self.equal,
+            "seconds": seconds,
+            "timings": timings,
+            "work": work,
+            "bytes": { "memory": memory, "peer": peer, "host": host, "network": network },
+            "peak_rss_mb": self.peak_rss_mb,
+        })
+    }
+}
+
+/// What stands above the lines.
+pub fn header() -> String {
+    format!(
+        "{:<9} {:>8} {:<14} {:>12} {:>11} {:>9} {:>9} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}",
+        "system",
+        "loss",
+        "",
+        "edges",
+        "rows loaded",
+        "MB memory",
+        "MB peer",
+        "MB host",
+        "MB net",
+        "sample",
+        "load",
+        "compute",
+        "exchange",
+        "wait",
+        "seconds",
+        "peak MB"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_equal_up_to_rounding_alone() {
+        for (loss, equal) in [(2.0, true), (2.0019, true), (1.9981, true), (2.0021, false), (f64::NAN, false)] {
+            assert_eq!(is_equal(loss, 2.0), equal, "{loss}");
+        }
+    }
+}
