@@ -196,7 +196,6 @@ fn differential_rounded_rows_move_as_those_of_f32() {
                 assert_eq!(forward, expected.0.to_kind(kind), "{ranks} ranks, {kind:?}");
                 assert_eq!(backward, expected.1.to_kind(kind), "{ranks} ranks, {kind:?}");
             }
-            assert_eq!(2 * (sent() - before - wide_bytes), wide_bytes);
             assert!(wide_bytes > 0, "nothing was sent");
         });
     }
