@@ -27,8 +27,12 @@ fn weighted(folder: &Path) {
     fs::write(folder.join("edges.csv"), edges).unwrap();
     let labels: String = (0..VERTICES).map(|v| format!("{v},{}\n", v % 4)).collect();
     fs::write(folder.join("nodes.csv"), format!("id,label\n{labels}")).unwrap();
+    convert(folder, &[]);
+}
+
+fn convert(folder: &Path, more: &[&str]) {
     let options = ["--nodes", "nodes.csv", "--features", "random:8", "--random-split", "0.5,0.25,0.25", "--out", "ds"];
-    ok(folder, &[&["convert", "edges.csv", "--edge-columns", "weight"], &options[..]].concat());
+    ok(folder, &[&["convert", "edges.csv", "--edge-columns", "weight"], &options[..], more].concat());
 }
 
 /// The probability that an edge of each weight is among `k` drawn one after another, each in proportion to the weights that are left.
@@ -121,8 +125,8 @@ fn sums_take_weights_in_training_evaluation_and_inference() {
     let folder = folder.path();
     weighted(folder);
     ok(folder, &["partition", "ds", "--parts", "3", "--weights", "unit", "--key", "map"]);
-    let common = ["--layers", "2", "--fanouts", "4,4", "--hidden", "16", "--batch-size", "64", "--epochs", "2"];
-    let trained = |options: &[&str]| json(folder, &[&["train", "ds"], &common[..], options].concat());
+    let common = ["--layers", "2", "--fanouts", "4,4", "--hidden", "16", "--batch-size", "64"];
+    let trained = |options: &[&str]| json(folder, &[&["train", "ds", "--epochs", "2"], &common[..], options].concat());
     for (task, model) in [("node", "gcn"), ("node", "sage"), ("link", "gcn")] {
         let run = |options: &[&str]| {
             let weights = ["--task", task, "--model", model, "--edge-weights", "weight"];
@@ -150,6 +154,12 @@ fn sums_take_weights_in_training_evaluation_and_inference() {
         // Products in another order may decide one of the vertices otherwise.
         assert!((score[1].as_f64().unwrap() - last[split].as_f64().unwrap()).abs() < 0.015, "{scores:?}");
     }
+    // The same graph with other weights is another run.
+    let edges = fs::read_to_string(folder.join("edges.csv")).unwrap().replace(",4\n", ",2\n");
+    fs::write(folder.join("edges.csv"), edges).unwrap();
+    convert(folder, &["--force"]);
+    let line = fails(folder, &[&["train", "ds"], &common[..], &options, &["--epochs", "3", "--resume"]].concat(), 2);
+    assert!(line.contains("columns of the edges"), "{line}");
     fs::write(folder.join("plain.csv"), "0,1\n1,2\n2,0\n").unwrap();
     ok(folder, &["convert", "plain.csv", "--features", "random:8", "--out", "plain"]);
     let line = fails(folder, &["infer", "plain", "--checkpoint", "run"], 1);

@@ -78,6 +78,9 @@ pub struct Inputs {
     pub features: Option<Checksum>,
     /// Digest of the labels.
     pub labels: Option<Checksum>,
+    /// Digest of the columns of the edges that are drawn or summed by, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edges: Option<Checksum>,
     /// Digest of the rows that each rank keeps, where these are drawn more often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Checksum>,
@@ -88,15 +91,23 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// The inputs of a run on `dataset`.
-    pub fn of(dataset: &Dataset, partition: Option<&PartitionMap>, threads_per_rank: usize, shape: Shape) -> Self {
+    /// The inputs of a run on `dataset` by `config`.
+    pub fn of(
+        (dataset, config): (&Dataset, &TrainConfig),
+        partition: Option<&PartitionMap>,
+        threads_per_rank: usize,
+        shape: Shape,
+    ) -> Self {
         let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
-        let of_dataset = |name| checksum(dataset.whole_files(), name);
+        let of_dataset = |name: &str| checksum(dataset.whole_files(), name);
+        let columns = [&config.draw_by, &config.edge_weights].into_iter().flatten();
+        let columns: Vec<Checksum> = columns.filter_map(|name| of_dataset(&format!("edges/{name}.npy"))).collect();
         let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
         Self {
             partition: partition.and_then(of_map),
             features: of_dataset("nodes/feat.arrow"),
             labels: of_dataset("nodes/label.npy"),
+            edges: (!columns.is_empty()).then(|| Checksum::combine(&columns)),
             kept: None,
             threads_per_rank,
             shape,
@@ -115,6 +126,11 @@ impl Inputs {
         }
         if (&self.features, &self.labels) != (&then.features, &then.labels) {
             return Some("the dataset's features or labels have changed since: start another --checkpoint".into());
+        }
+        // Older checkpoints do not say.
+        if then.edges.is_some() && self.edges != then.edges {
+            let problem = "the columns of the edges that it draws or sums by have changed since";
+            return Some(format!("{problem}: start another --checkpoint"));
         }
         (self.threads_per_rank != then.threads_per_rank).then(|| {
             let (now, then) = (self.threads_per_rank, then.threads_per_rank);

@@ -7,6 +7,7 @@
 //! Who computes what is a row of the table in `config/parallelism.rs`; `batch/frontiers.rs` makes of it an owner for every
 //! frontier. A system that needs more than that has a file in `strategy`.
 //!
+//! Which columns of the edges weigh them says `columns`, what is drawn more often `batch::near` and `locality`.
 //! What is learnt says `task`, how it is scored `metric` and `evaluate`; `infer` runs a model over a whole graph, for [`infer()`] and
 //! for the evaluation while training. Where a rank computes says its [`Place`], the host or a GPU; `cache` says which feature rows
 //! GPUs keep, `topology` where they read the graph, `dry_run` how much memory there is for both. Ranks are threads (`ranks`) or

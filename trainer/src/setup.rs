@@ -113,7 +113,8 @@ pub fn with_run<R>(
         shard::agree(dataset, artifacts.partition(), process.comms().all())?;
     }
     let job = Job::new(dataset, &artifacts, config, options)?;
-    let mut inputs = Inputs::of(dataset, artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    let mut inputs =
+        Inputs::of((dataset, config), artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
     if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
         let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
         return Err(Error::Option(problem));

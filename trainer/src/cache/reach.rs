@@ -44,9 +44,12 @@ struct Shown {
 /// # Errors
 /// Those of the communicator.
 pub fn of_hosts(comm: &dyn Communicator) -> Result<Vec<Vec<Sight>>> {
-    let hosts = all_gather_v(comm, &hosts::this())?;
+    Ok(by_host(&all_gather_v(comm, &hosts::this())?))
+}
+
+fn by_host(hosts: &[Vec<u8>]) -> Vec<Vec<Sight>> {
     let sight = |here: &Vec<u8>, there: &Vec<u8>| if here == there { Sight::Reached } else { Sight::OtherHost };
-    Ok(hosts.iter().map(|here| hosts.iter().map(|there| sight(here, there)).collect()).collect())
+    hosts.iter().map(|here| hosts.iter().map(|there| sight(here, there)).collect()).collect()
 }
 
 /// What each of the ranks of `comm`, which are processes, sees of each; this one's GPU is `gpu`. Collective.
@@ -138,6 +141,21 @@ mod tests {
             }
         }
         assert!([&shared, &other].map(counts).iter().all(|counts| counts.taken == counts.freed), "no probe stays");
+    }
+
+    #[test]
+    fn ranks_on_the_host_count_with_caches_of_their_host() {
+        let sights = by_host(&[b"a", b"a", b"b"].map(|name| name.to_vec()));
+        for (reader, sights) in sights.iter().enumerate() {
+            let expected =
+                (0..3).map(|owner| if (reader == 2) == (owner == 2) { Sight::Reached } else { Sight::OtherHost });
+            assert!(expected.eq(sights.iter().cloned()), "{reader}: {sights:?}");
+        }
+        let one = thread::scope(|scope| {
+            let ranks = Threads::group(2).into_iter().map(|comm| scope.spawn(move || of_hosts(&comm)));
+            ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.join().unwrap().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(one.iter().all(|sights| sights.concat() == vec![Sight::Reached; 4]));
     }
 
     #[test]

@@ -50,6 +50,14 @@ fn held_out_edges_are_in_no_training_neighbourhood_and_nothing_else_is_lost() {
     let graph = whole(&fixture.dataset);
     let split = LinkSplit::new(&graph, &task()).unwrap();
     let (all, kept) = (edges(&graph), edges(&split.graph().unwrap()));
+    let (left, positions) = (split.graph().unwrap(), split.positions_in(&graph, &task()).unwrap());
+    assert_eq!(positions.len(), left.num_edges());
+    for v in 0..graph.num_vertices() as u32 {
+        let edges = left.in_edges(v);
+        let of_whole = &positions[edges.start as usize..edges.end as usize];
+        assert!(of_whole.is_sorted() && of_whole.iter().all(|edge| graph.in_edges(v).contains(edge)));
+        assert!(edges.zip(of_whole).all(|(edge, &at)| left.indices[edge as usize] == graph.indices[at as usize]));
+    }
     let held_out: BTreeSet<(u32, u32)> = split.valid.iter().chain(&split.test).copied().collect();
     assert_eq!(held_out.len(), split.valid.len() + split.test.len());
     for (&(u, v), count) in &all {

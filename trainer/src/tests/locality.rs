@@ -6,7 +6,8 @@ use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Draws, Sampler, Solo, Stream, StreamKey};
 use gsplit_store::NoProgress;
 
-use super::fixture::{CLASSES, Cut, changed, config, dataset, emulated, store_partition};
+use super::fixture::{CLASSES, Cut, changed, communities, config, dataset, emulated, store_partition};
+use super::links::link_config;
 use super::placement::{found, some_placement, store_placement};
 use super::runs::{losses, options, run};
 use crate::batch::{BatchSampler, Near, sample};
@@ -149,6 +150,20 @@ fn ranks_that_keep_the_same_rows_have_one_loss() {
         let plain = changed(&config(kind, Parallelism::Single, 1), |config| config.epochs = 1);
         assert_ne!(run(&fixture, &plain, &RunOptions::default()).unwrap().epochs[0].loss, single);
     }
+    // Links, whose own edges are not drawn.
+    let fixture = communities(200, 6);
+    let of = |parallelism, ranks, draw| {
+        let config = changed(&link_config(ModelKind::Sage, parallelism, ranks), |config| {
+            (config.draw, config.epochs) = (draw, 1);
+        });
+        run(&fixture, &config, &cached(RowPlacement::Replicated, 60)).unwrap().epochs[0].loss
+    };
+    let [single, data, plain] = [
+        of(Parallelism::Single, 1, locality(Some(4.0))),
+        of(Parallelism::Data, 3, locality(Some(4.0))),
+        of(Parallelism::Single, 1, DrawConfig::default()),
+    ];
+    assert!((single - data).abs() < 1e-5 * single && plain != single, "{single} {data} {plain}");
 }
 
 /// GPUs compute what the host has drawn for them.

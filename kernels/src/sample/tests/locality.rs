@@ -111,12 +111,17 @@ fn factors_are_the_edges_own_for_any_number_of_threads() {
     for fanout in [Fanout::Take(5), Fanout::Take(70), Fanout::All] {
         let uniform = Draw::new(fanout);
         for draw in [uniform, uniform.near(&set, 4.0)] {
-            let corrections = layer(&mut Sampler::new(1), &plain, &frontier, &draw, &KEY).factors;
+            let alone = layer(&mut Sampler::new(1), &plain, &frontier, &draw, &KEY);
             for (threads, tuning) in [1, 3, 8].into_iter().zip([TUNINGS[0], TUNINGS[1], TUNINGS[0]]) {
                 let sampled = layer(&mut Sampler::tuned(threads, tuning), &graph, &frontier, &draw, &KEY);
+                assert_eq!(
+                    (&sampled.edges, &sampled.local),
+                    (&alone.edges, &alone.local),
+                    "{threads} threads, {fanout}"
+                );
                 assert_eq!(sampled.factors.len(), sampled.num_edges());
                 for (at, (&edge, &factor)) in sampled.edges.iter().zip(&sampled.factors).enumerate() {
-                    let correction = corrections.get(at).copied().unwrap_or(1.0);
+                    let correction = alone.factors.get(at).copied().unwrap_or(1.0);
                     assert_eq!(factor, of_edges[edge as usize] * correction, "{threads} threads, {fanout}");
                 }
             }
