@@ -8,8 +8,8 @@ use clap::{ArgMatches, ValueEnum};
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
-    CacheSummary, Device, Dtype, EpochReport, Error, FeaturePlace, GpuList, RowPlacement, RunOptions, Summary,
-    TopologyPlace, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
+    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, RowPlacement, RunOptions, Summary,
+    TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -98,7 +98,7 @@ pub struct Args {
     /// With --device cuda, where the graph is that mini-batches are sampled from, and by what; the samples are the same.
     /// A few mini-batches on trial tell how much of it fits on GPUs
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
-    topology: TopologyPlace,
+    topology: TopologyStorage,
     /// Mini-batches that are sampled and loaded while another is computed; any number gives the same losses. With 0, GPUs finish one
     /// phase before the next, and the seconds of each are its own
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -114,7 +114,7 @@ pub struct Args {
     products: Option<Products>,
     /// Where feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
-    load_features: FeaturePlace,
+    load_features: FeatureStorage,
     /// Write one JSON object an epoch into this file
     #[arg(long, value_name = "FILE.jsonl")]
     log: Option<PathBuf>,

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Counters, Draw, EdgeIds, Graph, KernelError, SampledLayer, Sampler};
+use gsplit_kernels::{Counters, Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler};
 
 const WARM_UP: usize = 10;
 
@@ -44,7 +44,7 @@ struct Run<'a> {
     graph: Graph<'a>,
     fanouts: Fanouts,
     sampler: Sampler,
-    layers: Vec<SampledLayer>,
+    layers: Vec<SampledCsc>,
     counters: Option<Counters>,
 }
 
@@ -62,7 +62,7 @@ impl Run<'_> {
         if let Some(counters) = &mut self.counters {
             counters.count_vertices(self.sampler.mixed(), &sizes)?;
         }
-        Ok([self.layers.iter().map(SampledLayer::num_edges).sum(), self.sampler.mixed().len()])
+        Ok([self.layers.iter().map(SampledCsc::num_edges).sum(), self.sampler.mixed().len()])
     }
 }
 
@@ -80,7 +80,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let graph = Graph::new(&indptr, &indices)?;
     let fanouts: Fanouts = fanouts.parse()?;
     let counters = count.first().map(|_| Counters::new(graph.num_vertices(), graph.num_edges()));
-    let layers = vec![SampledLayer::default(); fanouts.len()];
+    let layers = vec![SampledCsc::default(); fanouts.len()];
     let mut run = Run { graph, fanouts, sampler: Sampler::new(threads), layers, counters };
 
     let (mut seconds, mut cpu, mut done, mut sums) = (0.0, 0.0, 0, [0, 0]);

@@ -6,7 +6,7 @@ use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::presample::Options;
 use gsplit_store::{Dataset, PartitionMap};
-use gsplit_trainer::{Device, ExchangeKind, FeaturePlace, GpuList, ModelConfig, RowPlacement, TrainConfig};
+use gsplit_trainer::{Device, ExchangeKind, FeatureStorage, GpuList, ModelConfig, RowPlacement, TrainConfig};
 use serde_json::{Value, json};
 
 use super::prepare::{partitioned, presampled};
@@ -48,7 +48,7 @@ pub struct Setting {
     cache: Option<CacheSize>,
     /// Where feature rows are read from
     #[arg(long, value_enum, value_name = "PLACE", default_value = "auto")]
-    load_features: FeaturePlace,
+    load_features: FeatureStorage,
     /// Epochs of the presample that weighs the maps and ranks the rows
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     presample_epochs: u32,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Draw, EdgeIds, Graph, SampledLayer, Sampler};
+use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
 use gsplit_store::{Dataset, EVERY_DEVICE, HOST, PartitionMap, Placement, Readers, RowLoads, Split};
 
 use crate::support::{community, content, fails, gsplit, json, ok};
@@ -179,7 +179,7 @@ fn inputs(graph: &Graph<'_>, seeds: &[u32], seed: u64, epoch: u32, step: u32) ->
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(fanouts.iter()) {
         let (draw, key) = (Draw::new(fanout), Step { seed, epoch, step }.layer_key(depth));
-        sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut SampledLayer::default()).unwrap();
+        sampler.layer(graph, &draw, &key, EdgeIds::Drop, &mut SampledCsc::default()).unwrap();
     }
     sampler.mixed().to_vec()
 }

@@ -26,7 +26,7 @@ use crate::job::Job;
 use crate::model::Model;
 use crate::operator::{Place, set_torch_threads, sharing};
 use crate::optimizer::Optimizer;
-use crate::options::{RunOptions, TopologyPlace};
+use crate::options::{RunOptions, TopologyStorage};
 use crate::pipeline::for_each;
 use crate::source::FeatureSource;
 use crate::step::train_step;
@@ -114,8 +114,8 @@ fn is_needed(job: &Job<'_>, options: &RunOptions, caches: bool, gpus: &[(&Gpu, u
     match options.topology {
         _ if gpus.is_empty() => false,
         _ if caches && options.cache.is_none() => true,
-        TopologyPlace::Hot => true,
-        TopologyPlace::Auto => is_large(),
+        TopologyStorage::Hot => true,
+        TopologyStorage::Auto => is_large(),
         _ => false,
     }
 }

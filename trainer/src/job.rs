@@ -15,12 +15,12 @@ use crate::error::check_stop;
 use crate::labels::Labels;
 use crate::metric::Metric;
 use crate::operator::Place;
-use crate::options::{FeaturePlace, RunOptions};
+use crate::options::{FeatureStorage, RunOptions};
 use crate::task::{LinkBatch, LinkSplit};
 use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
 
-impl FeaturePlace {
+impl FeatureStorage {
     /// `features`, read from there.
     pub(crate) fn bring(self, features: FeatureTable) -> Result<FeatureTable> {
         let bytes = features.num_bytes() as u64;

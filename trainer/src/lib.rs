@@ -87,7 +87,7 @@ pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
 pub use log::{foreign_events, is_csv_log, is_json_log};
 pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};
-pub use options::{FeaturePlace, RowPlacement, RunOptions, TopologyPlace};
+pub use options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
 pub use process::Process;
 pub use rendezvous::Rendezvous;
 pub use report::{EpochReport, LayerRows, Summary, Timings, Work};

@@ -4,7 +4,7 @@ use gsplit_kernels::Communicator;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::CacheSummary;
-use crate::options::TopologyPlace;
+use crate::options::TopologyStorage;
 use crate::traffic::Traffic;
 use crate::{Error, Metric, Result};
 
@@ -267,7 +267,7 @@ pub struct Summary {
     /// What `valid` and `test` are.
     pub metric: Metric,
     /// Where mini-batches were sampled from: by GPUs, or by the host.
-    pub topology: TopologyPlace,
+    pub topology: TopologyStorage,
     /// The share of the sampled edges that GPUs were expected to find in their own memory, from 0 to 1.
     pub topology_share: f64,
 }

@@ -1,8 +1,8 @@
 //! What sampling on a GPU takes and gives: the twins of [`Graph`](super::Graph), which has no weights here, of [`Draw`](super::Draw) and
-//! of [`SampledLayer`](super::SampledLayer).
+//! of [`SampledCsc`](super::SampledCsc).
 
 use super::cuda::MODULE;
-use super::{DeviceTier, ExcludedEdges, Fanout, SampledLayer};
+use super::{DeviceTier, ExcludedEdges, Fanout, SampledCsc};
 use crate::count::DeviceCounters;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
@@ -200,7 +200,7 @@ pub enum DeviceEdgeIds<'a> {
     Count(&'a mut DeviceCounters),
 }
 
-/// One layer of a mini-batch on a GPU, with the contents of a [`SampledLayer`].
+/// One layer of a mini-batch on a GPU, with the contents of a [`SampledCsc`].
 #[derive(Debug)]
 pub struct DeviceLayer {
     /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
@@ -227,9 +227,9 @@ impl DeviceLayer {
     ///
     /// # Errors
     /// What the GPU reports, of earlier launches too.
-    pub fn to_host(&self) -> Result<SampledLayer, GpuError> {
+    pub fn to_host(&self) -> Result<SampledCsc, GpuError> {
         let edges = self.edges.as_ref().map_or(Ok(vec![]), DeviceBuffer::to_vec)?;
         let (indptr, local) = (self.indptr.to_vec()?, self.local.to_vec()?);
-        Ok(SampledLayer { indptr, local, edges, factors: Vec::new() })
+        Ok(SampledCsc { indptr, local, edges, factors: Vec::new() })
     }
 }

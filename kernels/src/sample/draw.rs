@@ -35,7 +35,7 @@ impl<'a> Draw<'a> {
     }
 
     /// Draws in-neighbours in `set` with `factor` times the probability of others, from 1, and tells the factors that correct sums
-    /// ([`SampledLayer::factors`](super::SampledLayer::factors)): `locality.rs`. With 1, all are drawn alike. A graph with weights is
+    /// ([`SampledCsc::factors`](super::SampledCsc::factors)): `locality.rs`. With 1, all are drawn alike. A graph with weights is
     /// drawn by them alone.
     pub fn near(self, set: &'a VertexSet, factor: f64) -> Self {
         Self { near: (factor > 1.0).then_some(Near { set, factor }), ..self }

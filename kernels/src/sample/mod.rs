@@ -40,6 +40,6 @@ pub use excluded::ExcludedEdges;
 pub use fanout::Fanout;
 pub use graph::Graph;
 pub use record::EdgeIds;
-pub use sampler::{SampledLayer, Sampler};
+pub use sampler::{SampledCsc, Sampler};
 pub use tier::DeviceTier;
 pub use vertex_set::VertexSet;

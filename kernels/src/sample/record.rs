@@ -6,7 +6,7 @@ use crate::count::{Counters, EdgeCounts};
 pub enum EdgeIds<'a> {
     /// Nothing.
     Drop,
-    /// [`SampledLayer::edges`](super::SampledLayer::edges) holds them.
+    /// [`SampledCsc::edges`](super::SampledCsc::edges) holds them.
     Keep,
     /// They are counted as they are drawn: `edge` of each, and `work` of each frontier vertex.
     Count(&'a mut Counters),

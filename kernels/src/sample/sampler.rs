@@ -22,7 +22,7 @@ use crate::philox::StreamKey;
 
 /// One layer of a mini-batch. A caller that passes the same one again saves the allocations.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct SampledLayer {
+pub struct SampledCsc {
     /// Edges of frontier position `i` are `indptr[i]..indptr[i + 1]`; length frontier + 1.
     pub indptr: Vec<u32>,
     /// The source of each edge, as a position in the mixed frontier.
@@ -35,7 +35,7 @@ pub struct SampledLayer {
     pub factors: Vec<f32>,
 }
 
-impl SampledLayer {
+impl SampledCsc {
     /// Number of vertices that this layer computes: the frontier's.
     pub fn num_vertices(&self) -> usize {
         self.indptr.len().saturating_sub(1)
@@ -52,10 +52,10 @@ impl SampledLayer {
 ///
 /// ```
 /// use gsplit_kernels::schedule::Step;
-/// use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler};
+/// use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler};
 ///
 /// let graph = Graph::new(&[0, 2, 3, 3], &[1, 2, 0])?;
-/// let (mut sampler, mut layer) = (Sampler::new(2), SampledLayer::default());
+/// let (mut sampler, mut layer) = (Sampler::new(2), SampledCsc::default());
 /// let step = Step { seed: 0, epoch: 1, step: 0 };
 /// sampler.start(&[1]);
 /// for (depth, fanout) in [15, 10].into_iter().enumerate() {
@@ -144,7 +144,7 @@ impl Sampler {
         draw: &Draw<'_>,
         key: &StreamKey,
         edges: EdgeIds<'_>,
-        layer: &mut SampledLayer,
+        layer: &mut SampledCsc,
     ) -> Result<(), KernelError> {
         let fanout = draw.fanout;
         let (to_draw, indices) = (*draw, graph.indices);
@@ -162,7 +162,7 @@ impl Sampler {
         draw: &impl DrawVertex,
         key: &StreamKey,
         edges: EdgeIds<'_>,
-        layer: &mut SampledLayer,
+        layer: &mut SampledCsc,
     ) -> Result<(), KernelError> {
         fanout.check()?;
         if self.num_vertices != graph.num_vertices() {
@@ -253,7 +253,7 @@ impl<D: DrawVertex> Frontier<'_, '_, D> {
 }
 
 /// Writes everything of `layer` but the positions, for which it makes room.
-fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut SampledLayer) -> Result<(), KernelError> {
+fn write_edges(segments: &[Segment], frontier: usize, keep: bool, layer: &mut SampledCsc) -> Result<(), KernelError> {
     let total: usize = segments.iter().map(|segment| segment.sources.len()).sum();
     u32::try_from(total).map_err(|_| KernelError::TooManyEdges { edges: total as u64 })?;
     layer.indptr.clear();

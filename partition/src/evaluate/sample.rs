@@ -1,14 +1,14 @@
 //! The mini-batch that one rank alone would sample: what all ranks sample together.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{Draw, EdgeIds, Graph, SampledLayer, Sampler};
+use gsplit_kernels::{Draw, EdgeIds, Graph, SampledCsc, Sampler};
 
 use crate::Result;
 
 /// One layer of a mini-batch, of all ranks together.
 #[derive(Clone, Debug)]
 pub(super) struct Layer {
-    csc: SampledLayer,
+    csc: SampledCsc,
     /// Mixed frontier: the vertices that this layer computes, then the others that it reads. It is the frontier of the layer
     /// below.
     pub mixed: Vec<u32>,
@@ -50,7 +50,7 @@ impl MiniBatch {
         let mut layers: Vec<Layer> = Vec::with_capacity(fanouts.len());
         sampler.start(seeds);
         for (depth, fanout) in (0..).zip(fanouts.iter()) {
-            let (key, mut csc) = (step.layer_key(depth), SampledLayer::default());
+            let (key, mut csc) = (step.layer_key(depth), SampledCsc::default());
             sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
             layers.push(Layer { csc, mixed: sampler.mixed().to_vec() });
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler, StreamKey};
+use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, StreamKey};
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
 use super::schedule::{Size, measure};
@@ -52,7 +52,7 @@ fn sets(graph: &Graph<'_>, seeds: &[u32], fanouts: &Fanouts, step: Step) -> (Set
 fn edges_of(graph: &Graph<'_>, frontier: &BTreeSet<u32>, fanout: Fanout, key: &StreamKey) -> Vec<(u32, u32)> {
     let mut edges = Vec::new();
     for &v in frontier {
-        let (mut sampler, mut sampled) = (Sampler::new(1), SampledLayer::default());
+        let (mut sampler, mut sampled) = (Sampler::new(1), SampledCsc::default());
         sampler.start(&[v]);
         sampler.layer(graph, &Draw::new(fanout), key, EdgeIds::Keep, &mut sampled).unwrap();
         edges.extend(sampled.edges.iter().map(|&e| (graph.indices[e as usize], v)));

@@ -14,7 +14,7 @@ mod gpu;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, Gpu, Graph, SampledLayer, Sampler};
+use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, Gpu, Graph, SampledCsc, Sampler};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key};
 
@@ -186,7 +186,7 @@ fn count_batch(
     counters: &mut Counters,
 ) -> Result<()> {
     let mut sizes = vec![seeds.len()];
-    let mut layer = SampledLayer::default();
+    let mut layer = SampledCsc::default();
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
         let key = Step { seed: options.seed, epoch, step }.layer_key(depth);

@@ -50,12 +50,12 @@ pub struct SampledThere<'a> {
 /// Samples the mini-batches of one rank, one after another.
 pub struct BatchSampler<'a> {
     place: Place,
-    how: How<'a>,
+    drawing: Drawing<'a>,
     /// What the host draws more often, if it does.
     near: Option<Near>,
 }
 
-enum How<'a> {
+enum Drawing<'a> {
     Host { sampler: Box<Sampler>, graph: Graph<'a> },
     Device { gpu: Gpu, sampler: Box<DeviceSampler>, there: OnDevice<'a> },
 }
@@ -69,7 +69,7 @@ pub(super) enum Excluded {
 impl<'a> BatchSampler<'a> {
     /// The host samples from `graph` with `sampler`, for a rank at `place`.
     pub fn on_host(sampler: Sampler, graph: Graph<'a>, place: &Place) -> Self {
-        Self { place: place.clone(), how: How::Host { sampler: Box::new(sampler), graph }, near: None }
+        Self { place: place.clone(), drawing: Drawing::Host { sampler: Box::new(sampler), graph }, near: None }
     }
 
     /// The GPU of `place` samples from `there`; with `ahead` on a stream of its own.
@@ -89,7 +89,7 @@ impl<'a> BatchSampler<'a> {
             }
         };
         let sampler = Box::new(DeviceSampler::new(&gpu)?);
-        Ok(Self { place: place.clone(), how: How::Device { gpu, sampler, there }, near: None })
+        Ok(Self { place: place.clone(), drawing: Drawing::Device { gpu, sampler, there }, near: None })
     }
 
     /// Draws as `near` says, where the host samples.
@@ -104,16 +104,16 @@ impl<'a> BatchSampler<'a> {
 
     /// Where it samples, if on a GPU.
     pub(super) fn there(&self) -> Option<SampledThere<'a>> {
-        match &self.how {
-            How::Host { .. } => None,
-            How::Device { gpu, there, .. } => Some(SampledThere { gpu: gpu.clone(), graph: there.graph }),
+        match &self.drawing {
+            Drawing::Host { .. } => None,
+            Drawing::Device { gpu, there, .. } => Some(SampledThere { gpu: gpu.clone(), graph: there.graph }),
         }
     }
 
     /// The seeds, on the host, and where they are sampled from.
     pub(super) fn seeds(&self, seeds: Vec<u32>) -> Result<Ids> {
         let seeds = Ids::from(seeds);
-        if let How::Device { gpu, .. } = &self.how {
+        if let Drawing::Device { gpu, .. } = &self.drawing {
             seeds.on_gpu(gpu)?;
         }
         Ok(seeds)
@@ -121,17 +121,17 @@ impl<'a> BatchSampler<'a> {
 
     /// `edges`, where they are asked for.
     pub(super) fn exclude(&self, edges: ExcludedEdges) -> Result<Excluded> {
-        Ok(match &self.how {
-            How::Host { .. } => Excluded::Host(edges),
-            How::Device { gpu, .. } => Excluded::Device(DeviceExcludedEdges::new(gpu, &edges)?),
+        Ok(match &self.drawing {
+            Drawing::Host { .. } => Excluded::Host(edges),
+            Drawing::Device { gpu, .. } => Excluded::Device(DeviceExcludedEdges::new(gpu, &edges)?),
         })
     }
 
     /// Begins with `frontier`.
     pub(super) fn start(&mut self, frontier: &Ids) -> Result<()> {
-        match &mut self.how {
-            How::Host { sampler, .. } => sampler.start(frontier.on_host()?),
-            How::Device { gpu, sampler, .. } => sampler.start(frontier.on_gpu(gpu)?)?,
+        match &mut self.drawing {
+            Drawing::Host { sampler, .. } => sampler.start(frontier.on_host()?),
+            Drawing::Device { gpu, sampler, .. } => sampler.start(frontier.on_gpu(gpu)?)?,
         }
         Ok(())
     }
@@ -149,9 +149,9 @@ impl<'a> BatchSampler<'a> {
     ) -> Result<(SampledLayer, Ids)> {
         let (replicated, next) = (frontiers.at(depth).map().is_none(), frontiers.at(depth + 1));
         let mut drawn = None;
-        match &mut self.how {
-            How::Host { sampler, graph } => {
-                let mut csc = gsplit_kernels::SampledLayer::default();
+        match &mut self.drawing {
+            Drawing::Host { sampler, graph } => {
+                let mut csc = gsplit_kernels::SampledCsc::default();
                 let mut draw = Draw::new(fanout);
                 if let Some(near) = &self.near {
                     draw = near.of(draw, depth);
@@ -190,7 +190,7 @@ impl<'a> BatchSampler<'a> {
                 let exchange = Arc::new(exchange);
                 Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
             }
-            How::Device { gpu, sampler, there } => {
+            Drawing::Device { gpu, sampler, there } => {
                 let mut draw = DeviceDraw::new(fanout);
                 if let Some(Excluded::Device(excluded)) = excluded {
                     draw = draw.without(excluded);
@@ -237,7 +237,7 @@ impl<'a> BatchSampler<'a> {
 impl Drop for BatchSampler<'_> {
     /// What it reads stays where it is until its stream is done, also after an error.
     fn drop(&mut self) {
-        if let How::Device { gpu, .. } = &self.how {
+        if let Drawing::Device { gpu, .. } = &self.drawing {
             let _ = gpu.synchronise();
         }
     }

@@ -20,7 +20,7 @@ use std::iter::repeat_n;
 use std::sync::{Arc, OnceLock};
 
 use gsplit_kernels::{
-    Aggregation, Communicator, Edges, Graph, Reduce, SampledLayer, Split, all_to_all_v, split_by_owner,
+    Aggregation, Communicator, Edges, Graph, Reduce, SampledCsc, Split, all_to_all_v, split_by_owner,
 };
 
 use super::{Counts, Exchange, Index, Product, Shuffle, Shuffled, own_and_others};
@@ -61,7 +61,7 @@ impl Exchange {
     /// Collective.
     pub fn shuffle_sums(
         comm: &dyn Communicator,
-        (mixed, layer): (&[u32], &mut SampledLayer),
+        (mixed, layer): (&[u32], &mut SampledCsc),
         owner: impl Fn(u32) -> usize + Sync,
         (sums, graph): (Sums, Graph<'_>),
     ) -> Result<(Shuffled, Option<Arc<[u32]>>)> {
@@ -136,7 +136,7 @@ struct Wanted {
 }
 
 impl Crossing {
-    fn count(split: &Split, me: usize, layer: &SampledLayer) -> Self {
+    fn count(split: &Split, me: usize, layer: &SampledCsc) -> Self {
         let mut owners = vec![0u32; split.order.len()];
         for (rank, part) in (0..).zip(split.parts()) {
             part.iter().for_each(|&position| owners[position as usize] = rank);
@@ -164,7 +164,7 @@ impl Crossing {
     }
 
     /// What to ask for, and `layer` with the edges that are left: behind the positions in `mixed` come those of the rows received.
-    fn want(&self, split: &Split, summed: &[bool], mixed: &[u32], layer: &mut SampledLayer) -> Wanted {
+    fn want(&self, split: &Split, summed: &[bool], mixed: &[u32], layer: &mut SampledCsc) -> Wanted {
         let of = |sums: &[usize], rows: &[usize]| -> Vec<usize> {
             (0..summed.len()).map(|rank| if summed[rank] { sums[rank] } else { rows[rank] }).collect()
         };
@@ -217,7 +217,7 @@ impl Crossing {
 }
 
 /// Calls `visit` with the target and the source of each edge.
-fn for_each_edge(layer: &SampledLayer, mut visit: impl FnMut(usize, u32)) {
+fn for_each_edge(layer: &SampledCsc, mut visit: impl FnMut(usize, u32)) {
     for (target, pair) in layer.indptr.windows(2).enumerate() {
         layer.local[pair[0] as usize..pair[1] as usize].iter().for_each(|&source| visit(target, source));
     }

@@ -19,7 +19,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey};
+use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use gsplit_store::Stage;
 
 use super::Team;
@@ -271,7 +271,7 @@ struct Worker<'w, T: Cell> {
 impl<T: Cell> Worker<'_, T> {
     /// The rows of `frontier`, at the model's place.
     fn chunk(&self, sampler: &mut Sampler, frontier: &[u32]) -> Result<tch::Tensor> {
-        let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledLayer::default());
+        let (key, mut all) = (StreamKey::new(0, Stream::Sample), SampledCsc::default());
         sampler.start(frontier);
         sampler.layer(&self.graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all)?;
         let vertices = sampler.mixed();

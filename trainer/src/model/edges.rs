@@ -12,7 +12,7 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{DeviceGraph, Graph, SampledLayer, Stream, symmetric, symmetric_on_device};
+use gsplit_kernels::{DeviceGraph, Graph, SampledCsc, Stream, symmetric, symmetric_on_device};
 use tch::Tensor;
 
 use crate::exchange::NO_VERTEX;
@@ -42,7 +42,7 @@ impl<'a> LayerEdges<'a> {
     ///
     /// # Errors
     /// As [`Edges::new`].
-    pub fn new(place: &Place, graph: Graph<'a>, layer: SampledLayer, vertices: &[u32]) -> Result<Self> {
+    pub fn new(place: &Place, graph: Graph<'a>, layer: SampledCsc, vertices: &[u32]) -> Result<Self> {
         let edges = Edges::new(place, layer.indptr, layer.local, vertices.len())?.with_factors(layer.factors)?;
         Ok(Self::made(graph, None, Arc::new(edges), vertices.into()))
     }

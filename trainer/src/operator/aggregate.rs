@@ -28,7 +28,7 @@ pub fn aggregate<'a>(
     weights: Option<&Tensor>,
     beside_own: bool,
 ) -> Result<Tensor> {
-    aggregate_as(edges, How { reduce, beside_own, to: Kind::Float }, rows.into(), weights)
+    aggregate_as(edges, Aggregating { reduce, beside_own, to: Kind::Float }, rows.into(), weights)
 }
 
 /// As [`aggregate`], as a factor of [`linear`](super::linear): on a GPU that computes in bf16 or f16 of that type, to which the
@@ -44,10 +44,10 @@ pub fn aggregate_for_product<'a>(
     beside_own: bool,
 ) -> Result<Tensor> {
     let to = edges.place().row_kind();
-    aggregate_as(edges, How { reduce, beside_own, to }, rows.into(), weights)
+    aggregate_as(edges, Aggregating { reduce, beside_own, to }, rows.into(), weights)
 }
 
-fn aggregate_as(edges: &Arc<Edges>, how: How, stored: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
+fn aggregate_as(edges: &Arc<Edges>, how: Aggregating, stored: Rows<'_>, weights: Option<&Tensor>) -> Result<Tensor> {
     let (_, dim) = stored.shape()?;
     let own = own_factors(edges)?;
     let w = match (weights, &own) {
@@ -99,14 +99,14 @@ fn own_factors(edges: &Edges) -> Result<Option<Tensor>> {
 
 /// What becomes of the rows of a target's sources.
 #[derive(Clone, Copy)]
-struct How {
+struct Aggregating {
     reduce: Reduce,
     beside_own: bool,
     /// Type of the result: f32, or on a GPU that of rows.
     to: Kind,
 }
 
-impl How {
+impl Aggregating {
     fn on_host<'a>(self, edges: &'a gsplit_kernels::Edges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
         Aggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
     }

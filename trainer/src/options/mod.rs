@@ -1,7 +1,7 @@
 //! What surrounds a run.
 
-mod places;
 mod rows;
+mod storage;
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::process::Process;
 use crate::ranks::{Abandon, as_rank, on_threads};
 use crate::{Error, Result, TrainConfig};
 
-pub use places::{FeaturePlace, TopologyPlace};
 pub use rows::RowPlacement;
+pub use storage::{FeatureStorage, TopologyStorage};
 
 /// Mini-batches ahead, which all lie in memory: more than this is a mistake.
 const MAX_PREFETCH: usize = 1024;
@@ -47,7 +47,7 @@ pub struct RunOptions {
     /// What computes dense products on the host; what suits this machine when `None`. Losses are the same up to rounding.
     pub products: Option<Products>,
     /// Where feature rows are read from.
-    pub features: FeaturePlace,
+    pub features: FeatureStorage,
     /// With [`Device::Cuda`](crate::Device::Cuda), the GPU of each rank by its number, one perhaps more than once; one
     /// each, in order, when `None`.
     pub gpus: Option<GpuList>,
@@ -57,7 +57,7 @@ pub struct RunOptions {
     /// beside the graph.
     pub cache: Option<u64>,
     /// Where GPUs that sample read the graph.
-    pub topology: TopologyPlace,
+    pub topology: TopologyStorage,
     /// Wait for the GPU where a phase of a mini-batch ends, so that each phase's time in [`Timings`](crate::Timings) is its own;
     /// without, what was launched and not awaited counts where something waits for it. For measurements.
     pub exact_phases: bool,

@@ -5,8 +5,8 @@
 //! memory in one piece, and each GPU reads the rows that it needs over the bus; those that [`Caches`] names it finds in its own
 //! memory or in that of other GPUs. The kernel that gathers them turns what is stored into the type of the place's rows, so what is
 //! stored in 2 bytes moves in 2 bytes; rows that are normalised or dropped are f32 until then. Ranks that share a GPU share what they
-//! both keep. Ranks that are processes tell each other by what the others open what they keep ([`Pinned::share`]), and at the end wait
-//! until all have closed it ([`Pinned::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
+//! both keep. Ranks that are processes tell each other by what the others open what they keep ([`PinnedRows::share`]), and at the end wait
+//! until all have closed it ([`PinnedRows::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
 mod load;
@@ -35,9 +35,9 @@ pub use load::{InputRows, Loaded, load};
 pub use pin::{pin, sources};
 
 /// A table of rows that the GPUs of a run reach, and the copies of some that they keep.
-pub struct Pinned<'a>(Box<dyn AnyTable<'a> + 'a>);
+pub struct PinnedRows<'a>(Box<dyn AnyTable<'a> + 'a>);
 
-impl<'a> Pinned<'a> {
+impl<'a> PinnedRows<'a> {
     /// Pins `table` for all GPUs, if it lies in memory in one piece.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl<'a> Pinned<'a> {
     }
 
     /// Closes what others keep, and frees what this process keeps once all have closed it. Without it that stays until the process
-    /// ends. Collective, after [`Pinned::share`].
+    /// ends. Collective, after [`PinnedRows::share`].
     ///
     /// # Errors
     /// Those of the communicator.
@@ -319,7 +319,7 @@ impl<'a> FeatureSource<'a> {
     ///
     /// # Errors
     /// [`Error::Gpu`] where the GPU has not the memory.
-    pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a Pinned<'_>, rank: usize) -> Result<Self> {
+    pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu, place.row_kind())).transpose()?;
         Ok(Self { table, place: place.clone(), rows, counted: None })
     }

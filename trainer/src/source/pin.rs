@@ -2,7 +2,7 @@
 
 use gsplit_store::{FeatureTable, Progress};
 
-use super::{FeatureSource, Pinned};
+use super::{FeatureSource, PinnedRows};
 use crate::cache::Caches;
 use crate::operator::Place;
 use crate::options::RunOptions;
@@ -19,8 +19,8 @@ pub fn pin<'a>(
     places: &[Place],
     options: &RunOptions,
     progress: &dyn Progress,
-) -> Result<Option<Pinned<'a>>> {
-    let pinned = match places[0].gpu().map(|gpu| Pinned::new(table, gpu)) {
+) -> Result<Option<PinnedRows<'a>>> {
+    let pinned = match places[0].gpu().map(|gpu| PinnedRows::new(table, gpu)) {
         Some(Err(error)) if caches.is_none() => {
             progress.note(&format!("the host gathers the feature rows for the GPUs, which cannot read them: {error}"));
             None
@@ -54,7 +54,7 @@ pub fn pin<'a>(
 /// As [`FeatureSource::pinned`].
 pub fn sources<'a>(
     table: &'a FeatureTable,
-    pinned: Option<&'a Pinned<'_>>,
+    pinned: Option<&'a PinnedRows<'_>>,
     places: &[Place],
     options: &RunOptions,
 ) -> Result<Vec<FeatureSource<'a>>> {

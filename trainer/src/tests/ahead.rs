@@ -7,14 +7,14 @@ use gsplit_store::{NoProgress, Progress, Stage, Unit};
 use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
 use super::runs::{losses, run};
 use crate::config::{ModelKind, Parallelism, TaskKind, TrainConfig};
-use crate::{FeaturePlace, RunOptions, train};
+use crate::{FeatureStorage, RunOptions, train};
 
 #[test]
 fn rows_are_the_same_in_memory_and_mapped() {
     let fixture = dataset(30, 200, 5);
     for parallelism in [Parallelism::Data, Parallelism::PushPull] {
         let config = config(ModelKind::Sage, parallelism, 2);
-        let [copied, mapped] = [FeaturePlace::Memory, FeaturePlace::Mapped].map(|features| {
+        let [copied, mapped] = [FeatureStorage::Memory, FeatureStorage::Mapped].map(|features| {
             losses(&run(&fixture, &config, &RunOptions { features, ..RunOptions::default() }).unwrap())
         });
         assert_eq!(copied, mapped);

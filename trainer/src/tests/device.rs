@@ -15,15 +15,15 @@ use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Paralle
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::Place;
-use crate::options::TopologyPlace;
-use crate::source::{FeatureSource, Pinned};
+use crate::options::TopologyStorage;
+use crate::source::{FeatureSource, PinnedRows};
 use crate::source::{InputRows, load};
 use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
 pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
-    sampled_from((TopologyPlace::Auto, ENOUGH), place, dataset, config, batch)
+    sampled_from((TopologyStorage::Auto, ENOUGH), place, dataset, config, batch)
 }
 
 /// DeviceRoom for all that a test brings to a GPU.
@@ -31,7 +31,7 @@ const ENOUGH: u64 = 1 << 40;
 
 /// [`at`], with the graph in a place of its own, and so many bytes for it.
 fn sampled_from(
-    (topology, room): (TopologyPlace, u64),
+    (topology, room): (TopologyStorage, u64),
     place: &Place,
     dataset: &Dataset,
     config: &TrainConfig,
@@ -72,10 +72,10 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model_and_plac
 }
 
 /// With the bytes that a GPU has for it.
-const PLACES_OF_GRAPHS: [(TopologyPlace, u64); 4] =
-    [(TopologyPlace::Host, 0), (TopologyPlace::Pinned, 0), (TopologyPlace::Hot, 1500), (TopologyPlace::Hot, 0)];
+const PLACES_OF_GRAPHS: [(TopologyStorage, u64); 4] =
+    [(TopologyStorage::Host, 0), (TopologyStorage::Pinned, 0), (TopologyStorage::Hot, 1500), (TopologyStorage::Hot, 0)];
 
-fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [(TopologyPlace, u64)]) {
+fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [(TopologyStorage, u64)]) {
     let fixture = dataset(41, 200, 5);
     let train = fixture.dataset.split(Split::Train).unwrap();
     for (order, model) in (0..).zip(models()) {
@@ -127,12 +127,12 @@ fn ranks_share_a_gpu((kind, norm): (ModelKind, NormKind), ranks: &[usize], cuts:
                 let partition = Some(store_partition(dataset, cut, ranks));
                 let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
                 let sampled = |topology| sampled_from((topology, 4000), &place, dataset, &split, batch);
-                let found = sampled(TopologyPlace::Device);
+                let found = sampled(TopologyStorage::Device);
                 assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
                 let other = match (cut, ranks) {
-                    (Cut::Random, 2) => &[TopologyPlace::Pinned, TopologyPlace::Hot, TopologyPlace::Part][..],
-                    (Cut::Random, _) => &[TopologyPlace::Host, TopologyPlace::Part],
-                    _ => &[TopologyPlace::Part],
+                    (Cut::Random, 2) => &[TopologyStorage::Pinned, TopologyStorage::Hot, TopologyStorage::Part][..],
+                    (Cut::Random, _) => &[TopologyStorage::Host, TopologyStorage::Part],
+                    _ => &[TopologyStorage::Part],
                 };
                 for &other in other {
                     assert_eq!(sampled(other), found, "{kind:?}, split on {ranks}, {cut:?}, {other:?}");
@@ -259,7 +259,7 @@ fn a_cache_changes_where_rows_come_from_and_no_loss() {
     let mapped = RunOptions {
         cache: Some(1 << 20),
         places: emulated(0),
-        features: crate::FeaturePlace::Mapped,
+        features: crate::FeatureStorage::Mapped,
         ..RunOptions::default()
     };
     let mapped = refused(mapped);
@@ -272,14 +272,14 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let fixture = dataset(51, 200, 5);
     store_partition(&fixture.dataset, Cut::Random, 2);
     let config = config(ModelKind::Gcn, Parallelism::Split, 2);
-    let options = RunOptions { prefetch: 1, topology: TopologyPlace::Device, ..RunOptions::default() };
+    let options = RunOptions { prefetch: 1, topology: TopologyStorage::Device, ..RunOptions::default() };
     let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
     let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
     let (place, copied) = (Place::emulated(2), Copied::default());
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
     let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
-    let pinned = Pinned::new(&job.features, gpu).unwrap().unwrap();
+    let pinned = PinnedRows::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
         let (step, mut sampler) =
@@ -335,13 +335,13 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
                 .collect();
             (losses(&summary), counts)
         };
-        let host = run(TopologyPlace::Host, 0);
-        let of_split = (parallelism == Parallelism::Split).then_some((TopologyPlace::Part, 2));
+        let host = run(TopologyStorage::Host, 0);
+        let of_split = (parallelism == Parallelism::Split).then_some((TopologyStorage::Part, 2));
         let everywhere = [
-            (TopologyPlace::Device, 0),
-            (TopologyPlace::Device, 3),
-            (TopologyPlace::Pinned, 1),
-            (TopologyPlace::Hot, 1),
+            (TopologyStorage::Device, 0),
+            (TopologyStorage::Device, 3),
+            (TopologyStorage::Pinned, 1),
+            (TopologyStorage::Hot, 1),
         ];
         for (topology, prefetch) in everywhere.into_iter().chain(of_split) {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
@@ -364,22 +364,22 @@ fn the_graph_goes_where_there_is_room() {
     };
     let device = RunOptions { places: emulated(0), ..RunOptions::default() };
     let (chosen, notes) = choose(device.clone());
-    assert_eq!(chosen, Ok(TopologyPlace::Device));
+    assert_eq!(chosen, Ok(TopologyStorage::Device));
     assert!(notes.contains("GPUs sample, from the graph in their memory"), "{notes}");
-    let (chosen, _) = choose(RunOptions { topology: TopologyPlace::Host, ..device });
-    assert_eq!(chosen, Ok(TopologyPlace::Host));
+    let (chosen, _) = choose(RunOptions { topology: TopologyStorage::Host, ..device });
+    assert_eq!(chosen, Ok(TopologyStorage::Host));
     let (chosen, _) = choose(RunOptions {
-        topology: TopologyPlace::Part,
+        topology: TopologyStorage::Part,
         ..RunOptions { places: emulated(0), ..RunOptions::default() }
     });
     let line = chosen.unwrap_err();
     assert!(line.contains("--topology part is for --parallelism split") && line.contains("auto"), "{line}");
-    for topology in [TopologyPlace::Device, TopologyPlace::Part, TopologyPlace::Hot, TopologyPlace::Pinned] {
+    for topology in [TopologyStorage::Device, TopologyStorage::Part, TopologyStorage::Hot, TopologyStorage::Pinned] {
         let (refused, _) = choose(RunOptions { topology, ..RunOptions::default() });
         let message = refused.unwrap_err();
         assert!(message.contains("is for --device cuda") && message.contains("--topology"), "{message}");
     }
-    assert_eq!(choose(RunOptions::default()).0, Ok(TopologyPlace::Host));
+    assert_eq!(choose(RunOptions::default()).0, Ok(TopologyStorage::Host));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::places::places;
 use crate::topology::DeviceRoom;
-use crate::{RowPlacement, RunOptions, Summary, TopologyPlace, train};
+use crate::{RowPlacement, RunOptions, Summary, TopologyStorage, train};
 
 /// A graph of some 240 KB whose mini-batches are small beside it.
 fn large() -> Fixture {
@@ -32,7 +32,7 @@ fn on(bytes: u64) -> RunOptions {
 /// The memory of GPUs of which mini-batches leave at least `left` bytes to each rank.
 pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions {
     let total = 1 << 30;
-    let options = RunOptions { topology: TopologyPlace::Hot, ..on(total) };
+    let options = RunOptions { topology: TopologyStorage::Hot, ..on(total) };
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let places = places(config, &options).unwrap();
@@ -63,23 +63,26 @@ fn the_less_memory_the_less_of_the_graph_is_there_and_losses_are_the_same() {
     let fixture = large();
     let dataset = &fixture.dataset;
     for (kind, parallelism, first) in [
-        (ModelKind::Sage, Parallelism::Data, TopologyPlace::Device),
-        (ModelKind::Gcn, Parallelism::Split, TopologyPlace::Part),
+        (ModelKind::Sage, Parallelism::Data, TopologyStorage::Device),
+        (ModelKind::Gcn, Parallelism::Split, TopologyStorage::Part),
     ] {
         let config = quick(kind, parallelism, 2);
-        let on_host = RunOptions { topology: TopologyPlace::Host, ..on(1 << 30) };
+        let on_host = RunOptions { topology: TopologyStorage::Host, ..on(1 << 30) };
         let expected = losses(&run(dataset, &config, &on_host).unwrap().0);
         let mut shares = Vec::new();
-        for (left, place) in
-            [(0, TopologyPlace::Pinned), (60_000, TopologyPlace::Hot), (120_000, TopologyPlace::Hot), (400_000, first)]
-        {
+        for (left, place) in [
+            (0, TopologyStorage::Pinned),
+            (60_000, TopologyStorage::Hot),
+            (120_000, TopologyStorage::Hot),
+            (400_000, first),
+        ] {
             let options = leaving(left, dataset, &config);
             let (summary, notes) = run(dataset, &config, &options).unwrap();
             assert_eq!(losses(&summary), expected, "{kind:?}, {left} bytes left");
             let notes = notes.join("\n");
             assert!(notes.contains("memory of GPUs, after 2 mini-batches on trial"), "{notes}");
             assert_eq!(summary.topology, place, "{left} bytes left: {notes}");
-            if place == TopologyPlace::Hot {
+            if place == TopologyStorage::Hot {
                 let share = format!("{:.1} % of the sampled edges", 100.0 * summary.topology_share);
                 assert!(notes.contains(&share) && notes.contains("the edges that lead from"), "{share}: {notes}");
             }
@@ -95,7 +98,7 @@ fn a_presample_says_what_is_hot() {
     let fixture = large();
     let dataset = &fixture.dataset;
     let config = quick(ModelKind::Gin, Parallelism::Single, 1);
-    let hot = RunOptions { topology: TopologyPlace::Hot, ..leaving(60_000, dataset, &config) };
+    let hot = RunOptions { topology: TopologyStorage::Hot, ..leaving(60_000, dataset, &config) };
     let (without, _) = run(dataset, &config, &hot).unwrap();
     store_presample(dataset);
     let (with, notes) = run(dataset, &config, &hot).unwrap();
@@ -120,9 +123,9 @@ fn a_cache_has_what_the_graph_leaves() {
             assert!(notes.iter().any(|line| line.contains("feature rows, placement")), "{notes:?}");
             (losses(&summary), rows)
         };
-        let (expected, all) = cached(TopologyPlace::Host, &on(1 << 30));
-        let (beside_nothing, some) = cached(TopologyPlace::Host, &little);
-        let (beside_graph, fewer) = cached(TopologyPlace::Hot, &little);
+        let (expected, all) = cached(TopologyStorage::Host, &on(1 << 30));
+        let (beside_nothing, some) = cached(TopologyStorage::Host, &little);
+        let (beside_graph, fewer) = cached(TopologyStorage::Hot, &little);
         assert!(expected == beside_nothing && expected == beside_graph, "{parallelism}");
         let sum = |rows: &[usize]| rows.iter().sum::<usize>();
         assert!(sum(&all) > sum(&some) && sum(&some) > sum(&fewer) && sum(&fewer) > 0, "{all:?}, {some:?}, {fewer:?}");
@@ -133,7 +136,7 @@ fn a_cache_has_what_the_graph_leaves() {
 fn what_does_not_fit_is_said() {
     let fixture = large();
     let config = quick(ModelKind::Sage, Parallelism::Split, 2);
-    for topology in [TopologyPlace::Device, TopologyPlace::Part] {
+    for topology in [TopologyStorage::Device, TopologyStorage::Part] {
         let line = run(&fixture.dataset, &config, &RunOptions { topology, ..on(100 << 10) }).unwrap_err();
         assert!(
             line.starts_with(&format!("--topology {topology}: the graph takes")) && line.contains("auto"),
@@ -141,7 +144,7 @@ fn what_does_not_fit_is_said() {
         );
     }
     let line =
-        run(&fixture.dataset, &config, &RunOptions { topology: TopologyPlace::Hot, ..on(20 << 10) }).unwrap_err();
+        run(&fixture.dataset, &config, &RunOptions { topology: TopologyStorage::Hot, ..on(20 << 10) }).unwrap_err();
     assert!(line.contains("out of memory") && line.contains("--batch-size"), "{line}");
     // Where nothing is near the limit nothing is tried.
     let (_, notes) = run(&fixture.dataset, &config, &on(1 << 30)).unwrap();

@@ -22,7 +22,7 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{GpuList, Place};
-use crate::source::{FeatureSource, Pinned};
+use crate::source::{FeatureSource, PinnedRows};
 use crate::{Error, InferConfig, Predict, RunOptions, infer, train};
 
 /// Adds up what is counted.
@@ -50,7 +50,7 @@ fn with_team<R>(job: &Job<'_>, places: &[Place], work: impl FnOnce(Team<'_>) -> 
         other
     });
     let others: Vec<Model> = others.collect();
-    let pinned = places[0].gpu().and_then(|gpu| Pinned::new(&job.features, gpu).unwrap());
+    let pinned = places[0].gpu().and_then(|gpu| PinnedRows::new(&job.features, gpu).unwrap());
     let source = |(worker, place)| match &pinned {
         Some(pinned) => FeatureSource::pinned(&job.features, place, pinned, worker).unwrap(),
         None => FeatureSource::new(&job.features, place),

@@ -1,7 +1,7 @@
 //! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
 
 use gsplit_gpu_sim::ByHost;
-use gsplit_kernels::{Communicator, DeviceOwners, Draws, Graph, Route, SampledLayer, Stream, StreamKey, unique};
+use gsplit_kernels::{Communicator, DeviceOwners, Draws, Graph, Route, SampledCsc, Stream, StreamKey, unique};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
@@ -203,7 +203,7 @@ fn differential_rounded_rows_move_as_those_of_f32() {
 
 /// A layer of this rank: `targets` of its own vertices, each with up to 6 in-edges from any; positions are in the mixed frontier, which
 /// starts with the targets. Rank 1 has none.
-fn layer(seed: u64, rank: usize, part: &[u16]) -> (Vec<u32>, SampledLayer) {
+fn layer(seed: u64, rank: usize, part: &[u16]) -> (Vec<u32>, SampledCsc) {
     let key = StreamKey { step: rank as u32, ..StreamKey::new(seed, Stream::Generate) };
     let mut draws = Draws::new(&key, 1);
     let mine = |v: &u32| part[*v as usize] as usize == rank && rank != 1;
@@ -214,7 +214,7 @@ fn layer(seed: u64, rank: usize, part: &[u16]) -> (Vec<u32>, SampledLayer) {
         indptr.push(sources.len() as u32);
     }
     let (mixed, positions) = unique(&[&targets, &sources]);
-    let layer = SampledLayer { indptr, local: positions[targets.len()..].to_vec(), ..SampledLayer::default() };
+    let layer = SampledCsc { indptr, local: positions[targets.len()..].to_vec(), ..SampledCsc::default() };
     (mixed, layer)
 }
 
@@ -263,9 +263,9 @@ fn oracle_partial_sums_are_what_the_targets_would_have_summed() {
                     false => 1.0,
                 };
                 assert_eq!(left.factors.len(), if with { left.num_edges() } else { 0 }, "{what}");
-                let of_edge = |layer: &SampledLayer, edge: usize| layer.factors.get(edge).copied().unwrap_or(1.0);
+                let of_edge = |layer: &SampledCsc, edge: usize| layer.factors.get(edge).copied().unwrap_or(1.0);
                 for target in 0..degrees.len() {
-                    let of = |layer: &SampledLayer| layer.indptr[target] as usize..layer.indptr[target + 1] as usize;
+                    let of = |layer: &SampledCsc| layer.indptr[target] as usize..layer.indptr[target + 1] as usize;
                     for column in 0..DIM {
                         let add = |sum: f32, edge: usize| {
                             let v = mixed[whole.local[edge] as usize];

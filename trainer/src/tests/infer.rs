@@ -17,7 +17,7 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{GpuList, Place};
-use crate::source::{FeatureSource, Pinned};
+use crate::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
 /// Trains for two epochs and leaves a checkpoint in `run`.
@@ -97,7 +97,7 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
             .map(|place| Model::with_layers(&place, &config, job.features.dim(), job.outputs, None));
         let expected = last_two(&host, &job, &FeatureSource::new(&job.features, host.place()), Room::UNLIMITED).0;
         let gathered = FeatureSource::new(&job.features, device.place());
-        let pinned = Pinned::new(&job.features, device.place().gpu().unwrap()).unwrap();
+        let pinned = PinnedRows::new(&job.features, device.place().gpu().unwrap()).unwrap();
         let pinned = pinned.as_ref().map(|pinned| FeatureSource::pinned(&job.features, device.place(), pinned, 0));
         let pinned = pinned.transpose().unwrap();
         let with = |device_bytes: u64, bytes: u64| Room {

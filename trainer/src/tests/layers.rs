@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gsplit_kernels::{Draw, Draws, EdgeIds, Fanout, Graph, SampledLayer, Sampler, Stream, StreamKey};
+use gsplit_kernels::{Draw, Draws, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use tch::{Device, Kind, Tensor};
 
 use super::fixture::{changed, config};
@@ -205,7 +205,7 @@ fn compare(what: &str, model: &Model, run: &dyn Fn(&Tensor) -> Tensor, formula: 
 
 /// The edges, with [`FACTORS`] or without.
 fn edges_with(factors: bool) -> LayerEdges<'static> {
-    let (mut graph, mut sampled) = (Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), SampledLayer::default());
+    let (mut graph, mut sampled) = (Graph::new(&GRAPH, &NEIGHBOURS).unwrap(), SampledCsc::default());
     if factors {
         graph = graph.with_factors(&[1.0; 14], &WEIGHTED_BY_VERTEX).unwrap();
         sampled.factors = FACTORS.to_vec();
@@ -355,7 +355,7 @@ fn dense_formula(weighted: bool) {
     let degrees = graph.weighted_degrees(&weights).unwrap();
     let graph = if weighted { graph.with_factors(&weights, &degrees).unwrap() } else { graph };
     let vertices: Vec<u32> = (0..n as u32).collect();
-    let (mut sampler, mut all) = (Sampler::new(1), SampledLayer::default());
+    let (mut sampler, mut all) = (Sampler::new(1), SampledCsc::default());
     sampler.start(&vertices);
     let key = StreamKey::new(1, Stream::Sample);
     sampler.layer(&graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all).unwrap();

@@ -243,7 +243,7 @@ fn what_has_nothing_near_is_refused() {
     );
     let on_gpu = |c: &mut TrainConfig| (c.model.kind, c.device) = (ModelKind::Gat, Device::Cuda);
     refused(&on_gpu, cache(), &["--model gat", "choose --device cpu"]);
-    let topology = RunOptions { places: emulated(0), topology: crate::TopologyPlace::Device, ..cache() };
+    let topology = RunOptions { places: emulated(0), topology: crate::TopologyStorage::Device, ..cache() };
     refused(&|_| {}, topology, &["--topology device", "the host alone draws with --draw locality"]);
     // Split over no layer, a rank loads what it draws.
     let owned = changed(&base, |config| (config.parallelism, config.split_layers) = (Parallelism::Split, Some(0)));

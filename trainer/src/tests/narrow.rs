@@ -11,7 +11,7 @@ use super::runs::{losses, run};
 use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::model::Input;
 use crate::operator::Place;
-use crate::source::{FeatureSource, Pinned};
+use crate::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, RunOptions};
 
 const NARROW: [Dtype; 2] = [Dtype::Bf16, Dtype::F16];
@@ -98,7 +98,7 @@ fn features_arrive_in_the_type_of_the_run() {
             let exact = FeatureSource::new(&features, &Place::host()).rows(&vertices, input, 0).unwrap();
             let place = within(dtype, order);
             let gpu = place.gpu().unwrap();
-            let pinned = Pinned::new(&features, gpu).unwrap().unwrap();
+            let pinned = PinnedRows::new(&features, gpu).unwrap().unwrap();
             let there = FeatureSource::pinned(&features, &place, &pinned, 0).unwrap();
             let by_host = FeatureSource::new(&features, &place);
             let on_gpu = gpu.upload(&vertices).unwrap();

@@ -20,8 +20,8 @@ use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::gather_features;
-use crate::source::{FeatureSource, Pinned};
-use crate::{Error, FeaturePlace, Process, RunOptions, Summary, TopologyPlace};
+use crate::source::{FeatureSource, PinnedRows};
+use crate::{Error, FeatureStorage, Process, RunOptions, Summary, TopologyStorage};
 
 /// Of one epoch on `ranks`.
 fn quick(parallelism: Parallelism, ranks: usize) -> TrainConfig {
@@ -75,7 +75,7 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
     let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress);
     let caches = caches.unwrap().unwrap();
-    let mut pinned = Pinned::new(&job.features, &gpu).unwrap().unwrap();
+    let mut pinned = PinnedRows::new(&job.features, &gpu).unwrap().unwrap();
     pinned.share(&caches, (rank, &gpu), comm).unwrap();
     let vertices: Vec<u32> = (0..job.features.num_rows() as u32).collect();
     let mut stored = vec![f32::NAN; vertices.len() * job.features.dim()];
@@ -112,7 +112,7 @@ fn processes_with_more_room_keep_more_rows_and_all_know_where() {
     let config = quick(Parallelism::Data, 3);
     let places = [0, 1, 2].map(|rank: u64| leaving(1200 - 400 * rank, &fixture.dataset, &config).places);
     let options =
-        |rank: usize| RunOptions { places: places[rank].clone(), topology: TopologyPlace::Host, ..with("peer") };
+        |rank: usize| RunOptions { places: places[rank].clone(), topology: TopologyStorage::Host, ..with("peer") };
     let plain = run(&fixture, &config, &RunOptions { places: emulated(1), ..RunOptions::default() }).unwrap();
     let summaries: Vec<Summary> = outcomes(&fixture, &config, options).into_iter().map(Result::unwrap).collect();
     let rows = &summaries[0].cache.as_ref().unwrap().rows;
@@ -127,7 +127,7 @@ fn processes_with_more_room_keep_more_rows_and_all_know_where() {
 fn a_process_that_cannot_keep_rows_ends_the_others_with_its_reason() {
     let fixture = dataset(83, 120, 4);
     let config = quick(Parallelism::Data, 3);
-    let features = |rank: usize| if rank == 1 { FeaturePlace::Mapped } else { FeaturePlace::Memory };
+    let features = |rank: usize| if rank == 1 { FeatureStorage::Mapped } else { FeatureStorage::Memory };
     let started = Instant::now();
     let outcomes = outcomes(&fixture, &config, |rank| RunOptions { features: features(rank), ..with("peer") });
     for (rank, outcome) in outcomes.into_iter().enumerate() {

@@ -16,7 +16,7 @@ use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, gather_features};
-use crate::source::{FeatureSource, Pinned};
+use crate::source::{FeatureSource, PinnedRows};
 use crate::{RowPlacement, RunOptions, Summary, train};
 
 /// Stores counters that say how often each row was loaded.
@@ -104,7 +104,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let job = Job::new(dataset, &artifacts, &config, &options).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
     let caches = Caches::new(dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap();
-    let mut pinned = Pinned::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
+    let mut pinned = PinnedRows::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
@@ -173,7 +173,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         let caches =
             Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
-        let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
+        let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
         pinned.fill(&caches, &gpus).unwrap();
         let taken = [&shared, &other].map(|place| counts(place.gpu().unwrap()).taken);
         assert_eq!((taken[0] + taken[1], taken[1]), (stores, 1));
@@ -275,7 +275,8 @@ fn rows_that_are_changed_are_read_from_caches_too() {
             let [loaded, own, _] = found(&cached);
             assert!(own > 0 && own < loaded);
         }
-        let mapped = RunOptions { places: emulated(1), features: crate::FeaturePlace::Mapped, ..RunOptions::default() };
+        let mapped =
+            RunOptions { places: emulated(1), features: crate::FeatureStorage::Mapped, ..RunOptions::default() };
         assert_eq!(
             losses(&run(&fixture, &config, &mapped).unwrap()),
             losses(&plain),
@@ -357,7 +358,7 @@ fn what_does_not_fit_is_refused_in_one_line() {
     refused(&data, RunOptions { places: None, ..with("peer") }, &["--placement: on --device cpu", "--cache SIZE"]);
     refused(&data, RunOptions { cache: Some(1 << 20), ..with("host") }, &["--cache", "--placement host keeps no rows"]);
     refused(&data, RunOptions { cache: Some(23), ..with("peer") }, &["--cache: 23 bytes hold no row of 24"]);
-    let mapped = RunOptions { features: crate::FeaturePlace::Mapped, ..with("peer") };
+    let mapped = RunOptions { features: crate::FeatureStorage::Mapped, ..with("peer") };
     refused(&data, mapped, &["--placement: ", "--load-features memory"]);
     let four = config(ModelKind::Sage, Parallelism::Data, 4);
     refused(&four, with("partitioned"), &["has no partition into 4 parts"]);

@@ -13,8 +13,8 @@ use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::Optimizer;
-use crate::options::TopologyPlace;
-use crate::source::{FeatureSource, Pinned};
+use crate::options::TopologyStorage;
+use crate::source::{FeatureSource, PinnedRows};
 use crate::step::train_step;
 use crate::strategy::prepare;
 use crate::topology::{Copied, DeviceRoom, Topology};
@@ -31,7 +31,7 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
         (config.parallelism == Parallelism::Split).then(|| store_partition(&fixture.dataset, Cut::Random, ranks));
     let config = &TrainConfig { partition, ..config.clone() };
     let options = RunOptions {
-        topology: TopologyPlace::Device,
+        topology: TopologyStorage::Device,
         placement: Some(RowPlacement::Replicated),
         cache: Some(50 * 24),
         ..RunOptions::default()
@@ -45,7 +45,7 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
     let caches =
         Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
     let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
-    let mut pinned = Pinned::new(&job.features, gpus[0].1).unwrap().unwrap();
+    let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
     pinned.fill(&caches, &gpus).unwrap();
     on_ranks(ranks, |comm| {
         tch::set_num_threads(1);

@@ -7,11 +7,11 @@ use gsplit_store::memory::Memory;
 use gsplit_store::{Dataset, Progress};
 
 use super::hotness::{Chosen, Reads};
-use super::{Copied, DeviceRoom, OnGpu, Pinned, Topology};
+use super::{Copied, DeviceRoom, OnGpu, PinnedGraph, Topology};
 use crate::config::{ModelKind, TaskKind};
 use crate::job::Job;
 use crate::operator::{Place, sharing};
-use crate::options::{RowPlacement, RunOptions, TopologyPlace};
+use crate::options::{RowPlacement, RunOptions, TopologyStorage};
 use crate::{Error, Result};
 
 /// What there is to bring.
@@ -43,11 +43,11 @@ impl<'a> Source<'_, 'a> {
     }
 
     pub fn on_host(&self) -> Topology<'a> {
-        self.found(TopologyPlace::Host, Pinned::default(), Vec::new())
+        self.found(TopologyStorage::Host, PinnedGraph::default(), Vec::new())
     }
 
     /// With no tiers.
-    fn found(&self, place: TopologyPlace, pinned: Pinned<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
+    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
         let ranks = self.places.len();
         let (tiers, bytes) = (vec![None; ranks], vec![0; ranks]);
         Topology { place, pinned, gpus, tiers, first: self.first, bytes, share: 0.0 }
@@ -75,14 +75,14 @@ impl<'a> Source<'_, 'a> {
         let (first, in_memory) = match self.job.frontiers.map_of_all() {
             None => {
                 let fit = self.fits_each(|index| graph_bytes(self.job) / self.sharing(index));
-                (TopologyPlace::Device, fit)
+                (TopologyStorage::Device, fit)
             }
             Some(_) => {
                 let parts = self.part_bytes();
-                (TopologyPlace::Part, self.fits_each(|index| parts[index]))
+                (TopologyStorage::Part, self.fits_each(|index| parts[index]))
             }
         };
-        for place in [first, TopologyPlace::Hot, TopologyPlace::Pinned] {
+        for place in [first, TopologyStorage::Hot, TopologyStorage::Pinned] {
             if place == first && !in_memory {
                 continue;
             }
@@ -103,13 +103,13 @@ impl<'a> Source<'_, 'a> {
         (0..self.places.len()).all(|index| self.fits(index, bytes(index)))
     }
 
-    pub fn bring(&self, place: TopologyPlace) -> Result<Topology<'a>> {
+    pub fn bring(&self, place: TopologyStorage) -> Result<Topology<'a>> {
         match place {
-            TopologyPlace::Device => self.on_gpus(),
-            TopologyPlace::Part => self.of_parts(),
-            TopologyPlace::Hot => self.hottest(),
-            TopologyPlace::Pinned => self.pinned(),
-            TopologyPlace::Auto | TopologyPlace::Host => Ok(self.on_host()),
+            TopologyStorage::Device => self.on_gpus(),
+            TopologyStorage::Part => self.of_parts(),
+            TopologyStorage::Hot => self.hottest(),
+            TopologyStorage::Pinned => self.pinned(),
+            TopologyStorage::Auto | TopologyStorage::Host => Ok(self.on_host()),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Source<'_, 'a> {
 
     /// A copy on each GPU.
     fn on_gpus(&self) -> Result<Topology<'a>> {
-        let mut found = self.found(TopologyPlace::Device, Pinned::default(), self.each_gpu(true, true)?);
+        let mut found = self.found(TopologyStorage::Device, PinnedGraph::default(), self.each_gpu(true, true)?);
         found.bytes = (0..self.places.len()).map(|index| graph_bytes(self.job) / self.sharing(index)).collect();
         found.share = 1.0;
         Ok(found)
@@ -173,7 +173,7 @@ impl<'a> Source<'_, 'a> {
             _ => None,
         };
         let gpus = self.each_gpu(indptr.is_none(), false)?;
-        let mut found = self.found(TopologyPlace::Part, Pinned { indptr, ..Pinned::default() }, gpus);
+        let mut found = self.found(TopologyStorage::Part, PinnedGraph { indptr, ..PinnedGraph::default() }, gpus);
         for (index, place) in self.places.iter().enumerate() {
             let Some(gpu) = place.gpu() else { continue };
             let part = self.part(index);
@@ -194,7 +194,7 @@ impl<'a> Source<'_, 'a> {
         if self.reads_indptr() {
             pinned.indptr = None;
         }
-        let mut found = self.found(TopologyPlace::Hot, pinned, gpus);
+        let mut found = self.found(TopologyStorage::Hot, pinned, gpus);
         let (mut here, mut all, mut made) = (0.0, 0.0, Vec::<(&Gpu, Arc<DeviceTier>)>::new());
         for (index, place) in self.places.iter().enumerate() {
             let Some(gpu) = place.gpu() else { continue };
@@ -218,7 +218,7 @@ impl<'a> Source<'_, 'a> {
             found.tiers[index] = Some(tier);
         }
         found.share = if all > 0.0 { here / all } else { 0.0 };
-        if self.options.topology == TopologyPlace::Auto && made.iter().all(|(_, tier)| tier.num_chosen() == 0) {
+        if self.options.topology == TopologyStorage::Auto && made.iter().all(|(_, tier)| tier.num_chosen() == 0) {
             // The driver pins no memory twice.
             drop(found);
             return self.pinned();
@@ -241,14 +241,14 @@ impl<'a> Source<'_, 'a> {
         let owners = self.job.frontiers.map();
         let gpu = self.places.iter().find_map(Place::gpu);
         let owners = gpu.zip(owners).map(|(gpu, owners)| gpu.map_host(owners)).transpose()?;
-        let pinned = Pinned { owners, ..self.pinned_graph()? };
+        let pinned = PinnedGraph { owners, ..self.pinned_graph()? };
         let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
-        Ok(self.found(TopologyPlace::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
+        Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 
     /// Pinned where it lies, else in a copy.
-    fn pinned_graph(&self) -> Result<Pinned<'a>> {
-        let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(Pinned::default()) };
+    fn pinned_graph(&self) -> Result<PinnedGraph<'a>> {
+        let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(PinnedGraph::default()) };
         let Graph { indptr, indices, .. } = self.graph();
         let (indptr, indices) = match (gpu.map_host(indptr), gpu.map_host(indices)) {
             (Ok(indptr), Ok(indices)) => (indptr, indices),
@@ -261,6 +261,6 @@ impl<'a> Source<'_, 'a> {
                 (gpu.map_host(indptr)?, gpu.map_host(indices)?)
             }
         };
-        Ok(Pinned { indptr: Some(indptr), indices: Some(indices), owners: None })
+        Ok(PinnedGraph { indptr: Some(indptr), indices: Some(indices), owners: None })
     }
 }

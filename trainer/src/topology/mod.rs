@@ -33,7 +33,7 @@ use gsplit_store::{Dataset, Progress};
 use crate::batch::{BatchSampler, OnDevice};
 use crate::job::Job;
 use crate::operator::Place;
-use crate::options::{RunOptions, TopologyPlace};
+use crate::options::{RunOptions, TopologyStorage};
 use crate::{Error, Result};
 
 use bring::Source;
@@ -45,9 +45,9 @@ pub type Copied = OnceLock<(Vec<u64>, Vec<u32>)>;
 
 /// The graph where the ranks' GPUs read it.
 pub struct Topology<'a> {
-    place: TopologyPlace,
+    place: TopologyStorage,
     /// Host memory that all GPUs read.
-    pinned: Pinned<'a>,
+    pinned: PinnedGraph<'a>,
     /// What the ranks that share a GPU share there.
     gpus: Vec<OnGpu>,
     /// What each rank of this process has on its GPU of its own; none where it reads all elsewhere.
@@ -61,7 +61,7 @@ pub struct Topology<'a> {
 }
 
 #[derive(Default)]
-struct Pinned<'a> {
+struct PinnedGraph<'a> {
     indptr: Option<MappedHost<'a, u64>>,
     indices: Option<MappedHost<'a, u32>>,
     owners: Option<MappedHost<'a, u16>>,
@@ -93,23 +93,23 @@ impl<'a> Topology<'a> {
             Source { dataset, job, places: &places[here.clone()], first: here.start, options, room, copied, progress };
         if source.places.iter().all(|place| place.gpu().is_none()) {
             return match asked {
-                TopologyPlace::Auto | TopologyPlace::Host => Ok(source.on_host()),
+                TopologyStorage::Auto | TopologyStorage::Host => Ok(source.on_host()),
                 other => {
                     Err(Error::Option(format!("--topology {other} is for --device cuda: leave it out, or give both")))
                 }
             };
         }
         if let (Some(option), true) =
-            (job.config.drawn_by_host(), !matches!(asked, TopologyPlace::Auto | TopologyPlace::Host))
+            (job.config.drawn_by_host(), !matches!(asked, TopologyStorage::Auto | TopologyStorage::Host))
         {
             let problem = format!("the host alone draws with {option}: pass --topology host, or leave {option} out");
             return Err(Error::Option(format!("--topology {asked}: {problem}")));
         }
         let found = match asked {
-            TopologyPlace::Host => source.on_host(),
-            TopologyPlace::Auto if job.config.drawn_by_host().is_some() => source.on_host(),
-            TopologyPlace::Auto => source.best()?,
-            TopologyPlace::Part if job.frontiers.map_of_all().is_none() => {
+            TopologyStorage::Host => source.on_host(),
+            TopologyStorage::Auto if job.config.drawn_by_host().is_some() => source.on_host(),
+            TopologyStorage::Auto => source.best()?,
+            TopologyStorage::Part if job.frontiers.map_of_all().is_none() => {
                 let problem = "--topology part is for --parallelism split, where a rank samples its own vertices alone: \
                                pass another place, or `auto`";
                 return Err(Error::Option(problem.into()));
@@ -128,7 +128,7 @@ impl<'a> Topology<'a> {
     }
 
     /// Where it is.
-    pub fn place(&self) -> TopologyPlace {
+    pub fn place(&self) -> TopologyStorage {
         self.place
     }
 
@@ -173,15 +173,15 @@ impl<'a> Topology<'a> {
         let most = shown(self.bytes.iter().copied().max().unwrap_or(0));
         let whole = shown(graph_bytes(source.job));
         Some(match self.place {
-            TopologyPlace::Auto | TopologyPlace::Host => return None,
-            TopologyPlace::Device => format!("GPUs sample, from the graph in their memory ({whole} each)"),
-            TopologyPlace::Pinned => format!("GPUs sample, from the graph in host memory ({whole})"),
-            TopologyPlace::Part => {
+            TopologyStorage::Auto | TopologyStorage::Host => return None,
+            TopologyStorage::Device => format!("GPUs sample, from the graph in their memory ({whole} each)"),
+            TopologyStorage::Pinned => format!("GPUs sample, from the graph in host memory ({whole})"),
+            TopologyStorage::Part => {
                 format!(
                     "GPUs sample, each rank from the in-edges of its own vertices in its GPU's memory ({most} at most)"
                 )
             }
-            TopologyPlace::Hot => {
+            TopologyStorage::Hot => {
                 let chosen: u64 =
                     self.tiers.iter().flatten().map(|tier| tier.num_chosen_edges() as u64).max().unwrap_or(0);
                 format!(

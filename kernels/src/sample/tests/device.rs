@@ -12,7 +12,7 @@ use crate::{CounterParts, DeviceCounters, KernelError};
 const DIRECT: [usize; 2] = [usize::MAX, 0];
 
 /// The host's side of one layer.
-type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledLayer);
+type OnHost<'a> = &'a dyn Fn(&mut Sampler, &StreamKey, &mut SampledCsc);
 
 /// What both samplers draw from.
 struct Both {
@@ -44,7 +44,7 @@ impl Both {
         what: &str,
     ) {
         let gpu = &self.gpu;
-        let (mut host, mut expected) = (Sampler::new(1), SampledLayer::default());
+        let (mut host, mut expected) = (Sampler::new(1), SampledCsc::default());
         host.start(seeds);
         sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
         for (depth, (on_host, draw)) in draws.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Both {
 }
 
 /// A layer of `draw` on the host.
-fn on_host<'a>(graph: Graph<'a>, draw: Draw<'a>) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledLayer) + 'a {
+fn on_host<'a>(graph: Graph<'a>, draw: Draw<'a>) -> impl Fn(&mut Sampler, &StreamKey, &mut SampledCsc) + 'a {
     move |sampler, key, layer| sampler.layer(&graph, &draw, key, EdgeIds::Keep, layer).unwrap()
 }
 
@@ -170,7 +170,7 @@ fn differential_counts_while_drawing() {
             let seeds = &crate::permute(200, &StreamKey { step, ..KEY })[..12];
             host.start(seeds);
             sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
-            let (mut sizes, mut layer) = (vec![12], SampledLayer::default());
+            let (mut sizes, mut layer) = (vec![12], SampledCsc::default());
             for (depth, fanout) in [Fanout::Take(9), Fanout::Take(40), Fanout::All].into_iter().enumerate() {
                 let key = StreamKey { layer: depth as u8, step, ..KEY };
                 host.layer(&graph, &Draw::new(fanout), &key, EdgeIds::Count(&mut expected), &mut layer).unwrap();

@@ -31,7 +31,7 @@ fn oracle_batches_of_one_sampler_after_another() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
             let mut sampler = Sampler::tuned(threads, tuning);
-            let mut sampled = SampledLayer::default();
+            let mut sampled = SampledCsc::default();
             for step in 0..9 {
                 let (indptr, indices) = &graphs[step % 3];
                 let graph = Graph::new(indptr, indices).unwrap();
@@ -148,9 +148,9 @@ fn empty_frontiers_and_isolated_vertices() {
         let mut sampler = Sampler::tuned(2, tuning);
         let draw = Draw::new(fanout);
         let nothing = layer(&mut sampler, &graph, &[], &draw, &KEY);
-        assert_eq!(nothing, SampledLayer { indptr: vec![0], ..SampledLayer::default() });
+        assert_eq!(nothing, SampledCsc { indptr: vec![0], ..SampledCsc::default() });
         let isolated = layer(&mut sampler, &graph, &[1, 0], &draw, &KEY);
-        assert_eq!(isolated, SampledLayer { indptr: vec![0; 3], ..SampledLayer::default() });
+        assert_eq!(isolated, SampledCsc { indptr: vec![0; 3], ..SampledCsc::default() });
         assert_eq!((isolated.num_vertices(), sampler.mixed()), (2, &[1, 0][..]));
     }
 }
@@ -169,7 +169,7 @@ fn oracle_counts_while_drawing() {
     for step in 0..30 {
         let key = StreamKey { step, ..KEY };
         let seeds = &crate::permute(900, &key)[..60];
-        let (mut mixed, mut sizes, mut sampled) = (seeds.to_vec(), vec![60], SampledLayer::default());
+        let (mut mixed, mut sizes, mut sampled) = (seeds.to_vec(), vec![60], SampledCsc::default());
         seeds.iter().for_each(|&v| expected.appear[v as usize] += 1);
         sampler.start(seeds);
         for (depth, fanout) in [15, 100].into_iter().enumerate() {

@@ -10,7 +10,7 @@ fn star(degree: u32) -> (Vec<u64>, Vec<u32>, VertexSet) {
 }
 
 /// Samples of vertex 0 of the graph in `trials` different steps.
-fn samples<'a>(graph: Graph<'a>, draw: Draw<'a>, trials: u32) -> impl Iterator<Item = SampledLayer> + 'a {
+fn samples<'a>(graph: Graph<'a>, draw: Draw<'a>, trials: u32) -> impl Iterator<Item = SampledCsc> + 'a {
     let mut sampler = Sampler::new(1);
     (0..trials).map(move |step| layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY }))
 }

@@ -78,9 +78,9 @@ fn oracle_layer(
     fanout: Fanout,
     excluded: &[u64],
     key: &StreamKey,
-) -> SampledLayer {
+) -> SampledCsc {
     let mut position: HashMap<u32, u32> = mixed.iter().copied().zip(0..).collect();
-    let mut layer = SampledLayer { indptr: vec![0], ..SampledLayer::default() };
+    let mut layer = SampledCsc { indptr: vec![0], ..SampledCsc::default() };
     for v in mixed.clone() {
         for edge in oracle_edges(graph, v, fanout, excluded, key) {
             let source = graph.indices[edge as usize];
@@ -97,15 +97,15 @@ fn oracle_layer(
 }
 
 /// One layer from `frontier`, with the ids of its edges.
-fn layer(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32], draw: &Draw<'_>, key: &StreamKey) -> SampledLayer {
-    let mut layer = SampledLayer::default();
+fn layer(sampler: &mut Sampler, graph: &Graph<'_>, frontier: &[u32], draw: &Draw<'_>, key: &StreamKey) -> SampledCsc {
+    let mut layer = SampledCsc::default();
     sampler.start(frontier);
     sampler.layer(graph, draw, key, EdgeIds::Keep, &mut layer).unwrap();
     layer
 }
 
 /// The edges drawn for frontier position `i`.
-fn edges_of(layer: &SampledLayer, i: usize) -> &[u64] {
+fn edges_of(layer: &SampledCsc, i: usize) -> &[u64] {
     &layer.edges[layer.indptr[i] as usize..layer.indptr[i + 1] as usize]
 }
 

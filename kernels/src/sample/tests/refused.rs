@@ -10,7 +10,7 @@ fn bad_input_is_refused() {
             let mut sampler = Sampler::tuned(2, tuning);
             sampler.start(frontier);
             let draw = Draw::new(fanout);
-            sampler.layer(graph, &draw, &KEY, EdgeIds::Drop, &mut SampledLayer::default()).unwrap_err()
+            sampler.layer(graph, &draw, &KEY, EdgeIds::Drop, &mut SampledCsc::default()).unwrap_err()
         };
         for vertex in [1, 64, u32::MAX] {
             let expected = KernelError::VertexOutOfRange { vertex, num_vertices: 1 };
@@ -37,7 +37,7 @@ fn a_sampler_goes_on_after_an_error() {
         let mut sampler = Sampler::tuned(2, tuning);
         for bad in [&[3, 100][..], &[3, 5, 3]] {
             sampler.start(bad);
-            sampler.layer(&graph, &draw, &KEY, EdgeIds::Keep, &mut SampledLayer::default()).unwrap_err();
+            sampler.layer(&graph, &draw, &KEY, EdgeIds::Keep, &mut SampledCsc::default()).unwrap_err();
             let mut mixed = vec![5, 3];
             let expected = oracle_layer(&graph, &mut mixed, Fanout::Take(5), &[], &KEY);
             assert_eq!(layer(&mut sampler, &graph, &[5, 3], &draw, &KEY), expected);
@@ -52,7 +52,7 @@ fn counters_of_another_graph_are_refused() {
         let mut sampler = Sampler::new(1);
         sampler.start(&[0]);
         let ids = EdgeIds::Count(&mut counters);
-        let error = sampler.layer(&graph, &Draw::new(Fanout::All), &KEY, ids, &mut SampledLayer::default());
+        let error = sampler.layer(&graph, &Draw::new(Fanout::All), &KEY, ids, &mut SampledCsc::default());
         assert!(matches!(error, Err(KernelError::Length { .. })));
     }
 }

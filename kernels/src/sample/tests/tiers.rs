@@ -89,7 +89,7 @@ fn differential_counts_and_hubs_of_a_tier() {
         }
         let mut counted = DeviceCounters::new(gpu, 1000, both.indices.len()).unwrap();
         let mut expected = Counters::new(1000, both.indices.len());
-        let (mut host, mut layer) = (Sampler::new(1), SampledLayer::default());
+        let (mut host, mut layer) = (Sampler::new(1), SampledCsc::default());
         for fanout in [Fanout::Take(20), Fanout::Take(90)] {
             host.start(&[0, 1]);
             sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();

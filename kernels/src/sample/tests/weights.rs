@@ -96,7 +96,7 @@ fn unsuitable_weights_are_refused() {
         let mut sampler = Sampler::new(2);
         sampler.start(&[0, 1]);
         let graph = graph.with_weights(weights)?;
-        sampler.layer(&graph, &Draw::new(fanout), &KEY, EdgeIds::Drop, &mut SampledLayer::default())
+        sampler.layer(&graph, &Draw::new(fanout), &KEY, EdgeIds::Drop, &mut SampledCsc::default())
     };
     for (fanout, bad) in [Fanout::Take(1), Fanout::Take(3), Fanout::All]
         .into_iter()

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Where feature rows are read from; the values are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum FeaturePlace {
+pub enum FeatureStorage {
     /// Memory if they take at most a quarter of what is left, else the mapped file
     #[default]
     Auto,
@@ -18,7 +18,7 @@ pub enum FeaturePlace {
 /// Where the graph is sampled from, and with it by what; the samples are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum TopologyPlace {
+pub enum TopologyStorage {
     /// The first that is possible: part under split, else device; then hot, pinned, host
     #[default]
     Auto,
@@ -35,7 +35,7 @@ pub enum TopologyPlace {
     Host,
 }
 
-impl std::fmt::Display for TopologyPlace {
+impl std::fmt::Display for TopologyStorage {
     /// Its name on the command line.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.to_possible_value().as_ref().map_or("", |value| value.get_name()))
