@@ -34,7 +34,8 @@ fn oracle_edges_are_drawn_as_often_as_the_factor_says_and_means_stay() {
             let p_in = (k * factor / (a * factor + b)).min(1.0);
             let p_out = (k - a * p_in) / b;
             // Arbitrary values of the sources, some large.
-            let value = |source: u32| f64::from(source * source % 11) - 3.0 + if source % 5 == 0 { 20.0 } else { 0.0 };
+            let value =
+                |source: u32| f64::from(source * source % 11) - 3.0 + if source.is_multiple_of(5) { 20.0 } else { 0.0 };
             let mut counts = vec![0f64; degree as usize];
             let (mut sum, mut squares) = (0f64, 0f64);
             for sample in samples(graph, draw, TRIALS) {
