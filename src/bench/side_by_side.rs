@@ -7,7 +7,7 @@ use gsplit_trainer::{CooperativeConfig, EpochReport, TrainConfig};
 use serde_json::{Value, json};
 
 use super::run::train;
-use super::setting::Setting;
+use super::setting::{Chosen, Setting};
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
 
@@ -46,7 +46,7 @@ pub struct Row {
 
 impl SideBySide {
     /// The systems to run, and those that cannot be.
-    pub fn choose(&self) -> anyhow::Result<(Vec<System>, Vec<(System, String)>)> {
+    pub fn choose(&self) -> anyhow::Result<Chosen> {
         let (runs, left_out) = self.setting.choose(|system| self.config(system), |_| None)?;
         if self.cooperative != CooperativeConfig::default() && runs.iter().all(|system| system.draws()) {
             return Err(usage(
