@@ -111,12 +111,17 @@ def presample(table, name, fanouts, epochs):
     return key
 
 
+def partition(table, name, key, *words, show=True):
+    """A map into parts, made anew: one of that key may be of another presample."""
+    return table.run("partition", name, "--parts", PARTS, *words, "--key", key, "--force", show=show)[0]
+
+
 def gsplit_table1():
     table = Table("graph", "edges, 4 micro-batches", "edges, 1 mini-batch", "ratio", "rows, 4 micro-batches", "rows, 1 mini-batch", "ratio")
 
     def rows(name):
-        table.run("partition", name, "--parts", PARTS, "--partitioner", "random", show=False)
-        shape = ["--partition", f"random-k{PARTS}", "--fanouts", "15,15,15", "--batch-size", 1024, "--batches", 20]
+        partition(table, name, "reproduce-random", "--partitioner", "random", show=False)
+        shape = ["--partition", "reproduce-random", "--fanouts", "15,15,15", "--batch-size", 1024, "--batches", 20]
         said = table.run("evaluate", name, *shape)[0]["maps"][0]
         cells = [(said["data"][what], said["split"][what], said["redundancy"][what]) for what in ("edges", "rows_loaded")]
         table.add(name, *cells[0], *cells[1])
@@ -133,8 +138,7 @@ def gsplit_figure5():
         keys = []
         for weights in maps.values():
             keys += [f"reproduce-{weights}-k{PARTS}"]
-            words = ["--parts", PARTS, "--weights", weights, "--presample", key, "--key", keys[-1]]
-            table.run("partition", name, *words)
+            partition(table, name, keys[-1], "--weights", weights, "--presample", key)
         named = [word for key in keys for word in ("--partition", key)]
         said = table.run("evaluate", name, *named, "--presample", key, "--batches", 50)[0]
         for label, found in zip([*maps, "Rand"], said["maps"], strict=True):
@@ -227,7 +231,7 @@ def p3_staleness():
 
 
 def granndis_partition(table, name):
-    table.run("partition", name, "--parts", PARTS, "--servers", 2, "--weights", "degree", "--key", "reproduce-servers")
+    partition(table, name, "reproduce-servers", "--servers", 2, "--weights", "degree")
     return ["--partition", "reproduce-servers", "--parallelism", "cooperative", "--ranks", PARTS, "--groups", 2]
 
 
@@ -264,8 +268,8 @@ def intel_rounds():
     table = Table("graph", "system", "phase", "rounds a mini-batch", "MB an epoch")
 
     def rows(name):
-        shape = ["--ranks", PARTS, *DEEP, "--hidden", 16, *TRAIN, "--partition", f"reproduce-degree-k{PARTS}"]
-        table.run("partition", name, "--parts", PARTS, "--weights", "degree", "--key", f"reproduce-degree-k{PARTS}", show=False)
+        shape = ["--ranks", PARTS, *DEEP, "--hidden", 16, *TRAIN, "--partition", "reproduce-degree"]
+        partition(table, name, "reproduce-degree", "--weights", "degree")
         batches = -(-seeds(table, name) // 1024)
         for system, choice in (("Intel", ["--split-layers", 1]), ("GSplit's split", [])):
             work = table.train(name, "--parallelism", "split", *choice, *shape)[0][-1]
@@ -283,9 +287,7 @@ def song_jiang_placement():
     def rows(name):
         fanouts, epochs = ("15,15,15", 3) if name == "arxiv" else ("15,10,5", 1)
         key = presample(table, name, fanouts, epochs)
-        metis = ["--partitioner", "metis", "--weights", "unit", "--key", "reproduce-metis"]
-        table.run("partition", name, "--parts", PARTS, "--partitioner", "random", "--key", "reproduce-random", show=False)
-        seconds = table.run("partition", name, "--parts", PARTS, *metis, "--force")[0]["seconds"]
+        seconds = partition(table, name, "reproduce-metis", "--partitioner", "metis", "--weights", "unit")["seconds"]
         words = ["--cache", "20%", "--partition", "reproduce-metis", "--presample", key, "--parallelism", "data"]
         said = table.run("place", name, *words, "--key", "reproduce-place", "--force")[0]
         asked = next(point for point in said["curve"] if point["asked"])

@@ -60,6 +60,9 @@ pub struct Setting {
 /// The systems of a comparison: those to run, and those that cannot be, with the reason.
 pub type Chosen = (Vec<System>, Vec<(System, String)>);
 
+/// A system and the map that it needs, if it needs one.
+pub type WithMap = (System, Option<PartitionMap>);
+
 impl Setting {
     /// Sorts the systems that were asked for, or all. `config` is a run of one, `unfit` says why it has no row in this table.
     ///
@@ -144,12 +147,7 @@ impl Setting {
     }
 
     /// Finds or makes the maps that `systems` need, for each in turn.
-    pub fn prepare(
-        &self,
-        dataset: &Dataset,
-        systems: &[System],
-        ui: &Ui,
-    ) -> anyhow::Result<Vec<(System, Option<PartitionMap>)>> {
+    pub fn prepare(&self, dataset: &Dataset, systems: &[System], ui: &Ui) -> anyhow::Result<Vec<WithMap>> {
         let gpu = match self.device {
             Device::Cpu => None,
             Device::Cuda => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::row::{Row, header, mean};
 use super::run::{Run, train};
-use super::setting::Setting;
+use super::setting::{Setting, WithMap};
 use crate::system::System;
 use gsplit::ui::Ui;
 
@@ -65,7 +65,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let others = "it makes mini-batches of its own, which the others do not train on";
     let (systems, left_out) = args.setting.choose(config, |system| (!system.draws()).then_some(others))?;
     let dataset = Dataset::open(&args.dataset)?;
-    let entry = |(system, map): (System, Option<gsplit_store::PartitionMap>)| {
+    let entry = |(system, map): WithMap| {
         let map = map.map(|map| map.key().to_string());
         Entry { system, map, rounds: Vec::new() }
     };

@@ -1,7 +1,7 @@
 //! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
 
 use gsplit_gpu_sim::ByHost;
-use gsplit_kernels::{Communicator, DeviceOwners, Draws, Graph, Route, SampledCsc, Stream, StreamKey, unique};
+use gsplit_kernels::{Communicator, DeviceOwners, Draws, Graph, SampledCsc, Stream, StreamKey, unique};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
@@ -179,7 +179,7 @@ fn differential_rounded_rows_move_as_those_of_f32() {
             };
             let (x, y) = (random(frontier.len(), 0), random(read.len(), 1));
             let by_host = ByHost::new(comm);
-            let sent = || comm.sent()[Route::Memory as usize].bytes;
+            let sent = || comm.sent().iter().map(|sent| sent.bytes).sum::<u64>();
             let run = |comm: &dyn Communicator, kind: Kind| {
                 let [x, y] = [&x, &y].map(|rows| rows.totype(kind).copy());
                 let forward = exchange.forward_at(&place, comm, Some(x), DIM).unwrap();
