@@ -18,6 +18,7 @@ mod describe;
 mod doctor;
 mod evaluate;
 mod export;
+mod figures;
 mod generate;
 mod inspect;
 mod pack;

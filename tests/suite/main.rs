@@ -16,6 +16,7 @@ mod export;
 mod faults;
 #[cfg(feature = "train")]
 mod gpus;
+mod inspect;
 mod layering;
 mod outputs;
 mod pack;

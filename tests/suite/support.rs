@@ -11,7 +11,6 @@ pub fn root() -> PathBuf {
 }
 
 /// A real graph of the shared collection, when this machine has it; says so when not.
-#[cfg(feature = "train")]
 pub fn shared(name: &str) -> Option<PathBuf> {
     let path = root().join("../shared/data").join(name);
     if !path.exists() {

@@ -1,0 +1,116 @@
+//! What a graph is like: degrees, components, reciprocity, homophily and classes.
+//!
+//! ```text
+//! indptr ─▶ degrees (in)          labels ─▶ classes         one pass over the vertices
+//! indices ─▶ degrees (out) ─▶ components ─▶ pairs           one pass each over the edges
+//! ```
+//!
+//! Returns: [`Figures`]. Input: a dataset whose files may be damaged; one that would be read out of its bounds is an error.
+//! All sums are of integers, and a component is known by its lowest vertex: the same for any number of threads.
+//! Cost: what reads edges is left out above [`CHEAP_EDGES`] of them unless it is asked for. Memory: 8 bytes a vertex; the graph is read
+//! where it lies.
+
+mod classes;
+mod components;
+mod degrees;
+mod pairs;
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+use gsplit_store::{Dataset, Progress, Stage, Topology, Unit, out_degrees};
+use rayon::prelude::*;
+use serde::Serialize;
+
+pub use classes::{ClassCount, count_classes};
+pub use components::Components;
+pub use degrees::Degrees;
+pub use pairs::{Homophily, Pairs};
+
+/// Edges up to which all figures are computed without `--full`.
+pub const CHEAP_EDGES: u64 = 200_000_000;
+
+/// Vertices that one task handles together.
+const VERTICES_PER_TASK: usize = 4096;
+
+/// What a graph is like.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// In-degrees; `None` of a graph without vertices.
+    pub in_degree: Option<Degrees>,
+    /// Vertices of each class that occurs, by class; `None` without labels, and of a shard, which has not all of them.
+    pub classes: Option<Vec<ClassCount>>,
+    /// What takes passes over the edges; `None` of a large graph, unless it was asked for.
+    pub edges: Option<EdgeFigures>,
+}
+
+/// What takes passes over the edges.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EdgeFigures {
+    /// Out-degrees; `None` of a graph without vertices.
+    pub out_degree: Option<Degrees>,
+    /// Vertices without any edge, in or out.
+    pub isolated: u64,
+    /// Weakly connected components.
+    pub components: Components,
+    /// Of pairs of vertices that an edge joins.
+    #[serde(flatten)]
+    pub pairs: Pairs,
+}
+
+impl Figures {
+    /// The figures of `dataset`, those of edges only with `full` or up to [`CHEAP_EDGES`].
+    ///
+    /// # Errors
+    /// A damaged topology or label file.
+    pub fn of(dataset: &Dataset, full: bool, progress: &dyn Progress) -> Result<Self> {
+        let topology = dataset.topology();
+        let is_cheap = topology.num_edges() as u64 <= CHEAP_EDGES;
+        Ok(Self {
+            in_degree: Degrees::of(in_degrees(topology)),
+            classes: count_classes(dataset)?,
+            edges: (full || is_cheap).then(|| EdgeFigures::of(dataset, progress)).transpose()?,
+        })
+    }
+}
+
+impl EdgeFigures {
+    fn of(dataset: &Dataset, progress: &dyn Progress) -> Result<Self> {
+        let topology = dataset.topology();
+        topology.check_indices()?;
+        let out = out_degrees(topology.num_vertices(), topology.indices());
+        let is_isolated = |v: &usize| out[*v] == 0 && topology.in_neighbours(*v as u32).is_empty();
+        let isolated = (0..out.len()).into_par_iter().filter(is_isolated).count() as u64;
+        let edges = Some(topology.num_edges() as u64);
+        let components = Components::of(topology, &*progress.stage("components", edges, Unit::Items("edges")));
+        let stage = progress.stage("pairs", edges, Unit::Items("edges"));
+        let labels = classes::labels(dataset)?;
+        let pairs = Pairs::of(topology, labels.as_deref(), &*stage);
+        Ok(Self { out_degree: Degrees::of(out), isolated, components, pairs })
+    }
+}
+
+fn in_degrees(topology: &Topology) -> Vec<u32> {
+    // More than 2^32 edges into one vertex are counted as so many.
+    let degree = |ends: &[u64]| u32::try_from(ends[1] - ends[0]).unwrap_or(u32::MAX);
+    topology.indptr().par_windows(2).map(degree).collect()
+}
+
+/// Maps ranges of vertices to sums, in parallel, and tells `stage` of their edges.
+fn sum_over<T: Send + Default>(
+    topology: &Topology,
+    stage: &dyn Stage,
+    of_vertex: impl Fn(u32, &mut T) + Sync,
+    add: impl Fn(T, T) -> T + Sync + Send,
+) -> T {
+    let n = topology.num_vertices();
+    let ranges = (0..n.div_ceil(VERTICES_PER_TASK)).into_par_iter();
+    let sums = ranges.map(|range| {
+        let (start, end) = (range * VERTICES_PER_TASK, ((range + 1) * VERTICES_PER_TASK).min(n));
+        let mut sum = T::default();
+        (start..end).for_each(|v| of_vertex(v as u32, &mut sum));
+        stage.advance(topology.indptr()[end] - topology.indptr()[start]);
+        sum
+    });
+    sums.reduce(T::default, add)
+}

@@ -1,0 +1,92 @@
+//! The command line that made a dataset, from what its manifest records.
+//!
+//! Options are those that the subcommand has today: a recorded one that is left at its default, or is no option, is left out.
+
+use clap::{Arg, Command, CommandFactory};
+use gsplit_store::Dataset;
+use serde_json::Value;
+
+/// The command line that makes `dataset` again in its place; of a subcommand that is not known, its recorded name.
+pub fn command_line(dataset: &Dataset) -> String {
+    let provenance = &dataset.manifest().provenance;
+    let mut root = crate::Cli::command();
+    root.build();
+    let subcommand = provenance.command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word));
+    let mut words = vec!["gsplit".to_string(), provenance.command.clone()];
+    if let Some(subcommand) = subcommand {
+        words.extend(arguments(subcommand, &provenance.options));
+    }
+    words.push("--out".into());
+    words.push(quoted(&dataset.path().display().to_string()));
+    words.join(" ")
+}
+
+/// The arguments of `command` that `recorded` sets to something else than their defaults; positional ones first.
+fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
+    let mut words = Vec::new();
+    let is_positional = |arg: &&Arg| arg.is_positional();
+    let positional = command.get_arguments().filter(is_positional);
+    for arg in positional.chain(command.get_arguments().filter(|arg| !arg.is_positional())) {
+        let value = recorded.get(arg.get_id().as_str()).unwrap_or(&Value::Null);
+        match (arg.get_long(), value) {
+            // Where it was, the manifest does not say.
+            (None, Value::Null) => words.push(arg.get_id().as_str().to_uppercase()),
+            (_, Value::Null | Value::Bool(false)) => {}
+            (Some(long), Value::Bool(true)) => words.push(format!("--{long}")),
+            (None, value) => words.push(quoted(&text(value))),
+            (Some(_), value) if is_default(arg, &text(value)) => {}
+            (Some(long), value) => words.push(format!("--{long} {}", quoted(&text(value)))),
+        }
+    }
+    words
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
+}
+
+/// Whether `value` is the default of `arg`; 0.0 is the number 0.
+fn is_default(arg: &Arg, value: &str) -> bool {
+    let same = |default: &str| {
+        let number = |text: &str| text.parse::<f64>().ok();
+        default == value || (number(default).is_some() && number(default) == number(value))
+    };
+    arg.get_default_values().first().and_then(|default| default.to_str()).is_some_and(same)
+}
+
+/// A word of a shell's command line.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_come_back_as_they_were_given() {
+        let mut root = crate::Cli::command();
+        root.build();
+        let words = |command: &str, recorded: &str| {
+            let command = command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word)).unwrap();
+            arguments(command, &serde_json::from_str(recorded).unwrap()).join(" ")
+        };
+        let convert = r#"{"input": "/a b/it's", "found": "SNAP", "format": null, "symmetrise": true, "seed": 0,
+            "keep_ids": false, "edge_columns": ["weight", "time"], "random_split": "0.6,0.2,0.2", "feature_dtype": "f16"}"#;
+        assert_eq!(
+            words("convert", convert),
+            r"'/a b/it'\''s' --edge-columns weight,time --symmetrise --random-split 0.6,0.2,0.2 --feature-dtype f16"
+        );
+        let generate = r#"{"vertices": 50, "edges": 100, "seed": 7, "mixing": 0.2, "label_noise": 0.0, "noise": 0.5}"#;
+        assert_eq!(words("generate community", generate), "--vertices 50 --edges 100 --seed 7 --noise 0.5");
+        assert_eq!(words("shard", r#"{"partition": "k", "hosts": 2}"#), "DATASET --partition k --hosts 2");
+    }
+}
