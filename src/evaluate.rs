@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use gsplit_partition::Error;
 use gsplit_partition::evaluate::{
-    Evaluation, Expectation, LayerEvaluation, MAKER, MapEvaluation, Options, Spread, Volume, evaluate, plot,
+    Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Spread, Volume, evaluate,
 };
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
@@ -15,6 +15,9 @@ use serde_json::json;
 use crate::partition::on_servers;
 use gsplit::outputs::Outputs;
 use gsplit::ui::{self, Ui};
+use plot::{MAKER, plot};
+
+pub mod plot;
 
 /// Tell whether partitions are good: measure them on fresh mini-batches
 ///
@@ -165,9 +168,11 @@ pub fn say(evaluation: &Evaluation, dataset: &Dataset, ui: &Ui) {
     }
 }
 
-type Row = (String, Vec<String>);
+/// A label, and a cell for each map.
+pub type Row = (String, Vec<String>);
 
-fn table(maps: &[MapEvaluation]) -> Vec<Row> {
+/// The rows of [`say`]'s table below the names of the maps.
+pub fn table(maps: &[MapEvaluation]) -> Vec<Row> {
     let row =
         |label: &str, cell: &dyn Fn(&MapEvaluation) -> String| (label.to_string(), maps.iter().map(cell).collect());
     let mut rows = vec![row("parts", &|map| format!("{}{}", map.parts, on_servers(map.servers)))];

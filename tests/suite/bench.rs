@@ -140,7 +140,7 @@ fn systems_are_compared_on_the_same_mini_batches() {
         assert_eq!((routes[0], routes.iter().sum()), (sent, sent), "ranks are threads: {row}");
         assert!(sent > 0.0 && number(row, "peak_rss_mb") > 1.0 && number(&row["timings"], "compute_s") > 0.0, "{row}");
         for phase in ["sample", "load", "compute", "exchange", "wait"] {
-            assert!(picture.contains(&format!("<title>{name}, {phase}: ")), "{name}, {phase}");
+            assert!(picture.contains(&format!("<title>{phase}, {name}: ")), "{name}, {phase}");
         }
     }
     // The run of a row is that of `gsplit train` with its options.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::markup::elements;
 use crate::support::{community, fails, json, ok};
 
 /// A dataset with a presample and four maps of it.
@@ -104,7 +105,19 @@ fn the_table_and_the_picture_name_every_map() {
     prepare(folder, 1000);
     let table = ok(folder, &["evaluate", "ds", "--batches", "10", "--svg", "plot.svg"]);
     let picture = fs::read_to_string(folder.join("plot.svg")).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"));
+    assert!(picture.starts_with("<svg ") && !picture.contains("NaN") && !picture.contains("inf\""), "{picture}");
+    let found = elements(&picture);
+    let count = |name: &str| found.iter().filter(|element| element.name == name).count();
+    // 6 maps, each a bar in 2 panels of 2 layers and all of them, and in the legend; and the page.
+    assert_eq!((count("svg"), count("title"), count("rect")), (1, 6 * 7, 6 * 7 + 1));
+    let texts: Vec<&str> =
+        found.iter().filter(|element| element.name == "text").map(|element| &*element.text).collect();
+    for words in ["layer 1 (seeds)", "layer 2 (input)", "all layers"] {
+        assert_eq!(texts.iter().filter(|text| **text == words).count(), 2, "{words}");
+    }
+    for words in ["hash-k2, 2 parts", "random, 4 parts", "cross edges, % of the sampled"] {
+        assert!(texts.contains(&words), "{words}: {texts:?}");
+    }
     for key in ["hash-k2", "multilevel-presampled-k4", "multilevel-unit-k4", "multilevel-vertex-k4", "random"] {
         assert!(table.contains(key) && picture.contains(key), "{key}: {table}");
     }

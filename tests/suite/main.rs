@@ -18,6 +18,7 @@ mod faults;
 mod gpus;
 mod inspect;
 mod layering;
+mod markup;
 mod outputs;
 mod pack;
 mod partitioners;

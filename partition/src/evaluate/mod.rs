@@ -4,7 +4,7 @@
 //! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
 //!                                    ├─▶ split in part: rows, edges, rows exchanged        a map
 //!                                    └─▶ data: rows and edges of separate micro-batches    a number of parts
-//! presample ─▶ expectation ──────────────▶ report ─▶ plot
+//! presample ─▶ expectation ──────────────▶ report
 //! ```
 //!
 //! Returns: an [`Evaluation`], for every map and for a random partition with as many parts. Input: maps and presample of the
@@ -20,13 +20,11 @@
 
 mod expectation;
 mod options;
-mod plot;
 mod report;
 mod sample;
 mod schedule;
 mod split;
 mod spread;
-pub mod svg;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -41,7 +39,6 @@ use crate::{Layout, Result};
 
 pub use expectation::Expectation;
 pub use options::{Options, Setting};
-pub use plot::{MAKER, plot};
 pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, MapEvaluation, Volume};
 pub use spread::Spread;
 
