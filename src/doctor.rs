@@ -82,20 +82,24 @@ pub fn run(_args: Args, ui: &Ui) -> Result<()> {
 }
 
 /// Processors and memory.
-struct Host {
-    processor: String,
-    threads: usize,
+pub struct Host {
+    /// As it calls itself.
+    pub processor: String,
+    /// Threads that it runs at once.
+    pub threads: usize,
     avx512: bool,
     bf16: bool,
     amx: bool,
-    memory_bytes: u64,
+    /// All of it, or what a container may take.
+    pub memory_bytes: u64,
     available_bytes: Option<u64>,
     /// Of /dev/shm, where there is one.
     shm_bytes: Option<u64>,
 }
 
 impl Host {
-    fn look() -> Self {
+    /// Asks the system.
+    pub fn look() -> Self {
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
         let available = available.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

@@ -25,6 +25,7 @@ mod pack;
 mod partition;
 mod place;
 mod presample;
+mod report;
 mod shard;
 mod verify;
 
@@ -66,6 +67,7 @@ enum Command {
     Bench,
     Export(export::Args),
     Inspect(inspect::Args),
+    Report(report::Args),
     Verify(verify::Args),
     Pack(pack::PackArgs),
     Unpack(pack::UnpackArgs),
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Command::Train | Command::Infer | Command::Compare | Command::Bench => unreachable!("was handed over above"),
         Command::Export(args) => export::run(args, ui),
         Command::Inspect(args) => inspect::run(args, ui),
+        Command::Report(args) => report::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),
         Command::Pack(args) => pack::pack(args, ui),
         Command::Unpack(args) => pack::unpack(args, ui),

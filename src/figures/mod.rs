@@ -25,7 +25,7 @@ use serde::Serialize;
 pub use classes::{ClassCount, count_classes};
 pub use components::Components;
 pub use degrees::Degrees;
-pub use pairs::{Homophily, Pairs};
+pub use pairs::Pairs;
 
 /// Edges up to which all figures are computed without `--full`.
 pub const CHEAP_EDGES: u64 = 200_000_000;

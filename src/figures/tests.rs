@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use gsplit_store::{DatasetWriter, NoProgress, Provenance};
 
+use super::pairs::Homophily;
 use super::*;
 
 /// A dataset of these edges, each from its first end to its second, and classes.

@@ -25,7 +25,7 @@ pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
     match &figures.edges {
         Some(edges) => {
             let (components, pairs) = (edges.components, &edges.pairs);
-            facts.push(("isolated", format!("{} vertices without any edge", edges.isolated)));
+            facts.push(("isolated", format!("{} (vertices without any edge)", edges.isolated)));
             facts.push((
                 "components",
                 format!("{} (weak), the largest of {} vertices", components.number, components.largest),

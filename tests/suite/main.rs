@@ -25,6 +25,7 @@ mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;
 mod place;
+mod report;
 mod shard;
 mod support;
 #[cfg(feature = "train")]

@@ -1,0 +1,108 @@
+//! `gsplit report`: a dataset and its training runs on one HTML page.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Result;
+use gsplit_store::Dataset;
+use gsplit_store::staging::{Staging, Target};
+use serde_json::{Value, json};
+
+use crate::figures::Figures;
+use found::Found;
+use gsplit::outputs::Outputs;
+use gsplit::ui::{Ui, bytes};
+use page::{MAKER, Page};
+
+mod environment;
+mod found;
+mod graph;
+mod page;
+mod partitions;
+mod training;
+
+/// Show a dataset and its training runs on one HTML page
+///
+/// The page is one file that fetches nothing: it can be mailed, and opens without a network. It shows what the graph is like; its
+/// partitions side by side; cross edges and balance by layer, measured on fresh mini-batches as by evaluate; how many of the loads the
+/// hottest rows are; of every run the losses, the scores, where the time went, where the rows came from and what was sent; and
+/// configuration, versions and this machine. What there is no data for is listed with the command that makes it.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit report products
+  gsplit report runs --out runs.html
+  gsplit report . --batches 200 --full")]
+pub struct Args {
+    /// A dataset directory, the folder of a training run's logs and checkpoints, or a folder with both
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The page
+    #[arg(long, short, value_name = "FILE.html", default_value = "report.html")]
+    out: PathBuf,
+    /// Mini-batches to measure partitions on
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batches: u32,
+    /// Compute all figures and measure partitions however many edges there are
+    #[arg(long)]
+    full: bool,
+    /// Replace what is at --out, whoever made it
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> Result<()> {
+    let started = Instant::now();
+    let found = Found::within(&args.folder)?;
+    // What stands in the way of writing the page is better known before the work is done.
+    let mut outputs = Outputs::new(args.force).reads("DIR", &args.folder);
+    outputs.file("--out", &args.out, Some(|line| line.contains(MAKER)))?;
+    let output = Staging::begin(Target::file(&args.out), true)?;
+
+    let dataset = found.dataset.as_ref().map(Dataset::open).transpose()?;
+    let mut page = Page::default();
+    let mut figures = None;
+    match &dataset {
+        Some(dataset) => {
+            let measured = Figures::of(dataset, args.full, ui)?;
+            graph::show(&mut page, dataset, &measured)?;
+            partitions::show(&mut page, dataset, (args.batches, measured.edges.is_some()), ui)?;
+            figures = Some(measured);
+        }
+        None => page.leave_out("Graph", "no dataset is here: gsplit report with a folder that has one too"),
+    }
+    training::show(&mut page, &found);
+    environment::show(&mut page, dataset.as_ref(), &found)?;
+
+    let name = dataset.as_ref().map_or_else(|| args.folder.display().to_string(), |dataset| dataset.name().to_string());
+    let page = page.finish(&format!("gsplit report: {name}"), &subtitle(&found, dataset.as_ref()));
+    let file = output.file();
+    std::fs::write(&file, &page.html).map_err(gsplit_store::Error::io(&file))?;
+    let path = output.commit()?;
+    ui.say(format_args!("{}: {}, {}", path.display(), bytes(page.html.len() as u64), page.sections.join(", ")));
+    for (title, why) in &page.left_out {
+        ui.say(format_args!("  left out: {title}: {why}"));
+    }
+    let left_out: Vec<Value> = page.left_out.iter().map(|(title, why)| json!({ "title": title, "why": why })).collect();
+    ui.json(&json!({
+        "path": path.display().to_string(), "bytes": page.html.len(), "sections": page.sections, "left_out": left_out,
+        "figures": figures, "runs": found.runs.iter().map(|run| &run.name).collect::<Vec<_>>(),
+        "seconds": started.elapsed().as_secs_f64(),
+    }));
+    Ok(())
+}
+
+fn subtitle(found: &Found, dataset: Option<&Dataset>) -> String {
+    let runs = match found.runs.len() {
+        0 => String::new(),
+        1 => "one training run".into(),
+        several => format!("{several} training runs"),
+    };
+    let graph = dataset.map(|dataset| {
+        let manifest = dataset.manifest();
+        format!("{} vertices, {} edges", manifest.num_vertices, manifest.num_edges)
+    });
+    let parts = [graph.unwrap_or_default(), runs, format!("gsplit {}", env!("CARGO_PKG_VERSION"))];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,225 @@
+//! What a folder holds that can be reported on: a dataset, logs of training runs, and their checkpoints.
+//!
+//! The folder itself may be a dataset, or have one, logs (`train --log`) and checkpoints (`train --checkpoint`) in it or in its folders.
+//! Links, hidden folders and what lies in a dataset or a checkpoint are passed over.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use gsplit_store::document::{self, Document};
+use gsplit_store::{Error, MadeFrom};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Folders below the one that is named which are looked into, one in the other.
+const DEPTH: usize = 3;
+/// Files and folders that are looked at.
+const MOST: usize = 100_000;
+
+/// Bytes of a log's first line at most.
+const LONGEST_LINE: u64 = 1 << 20;
+
+/// What there is.
+#[derive(Default)]
+pub struct Found {
+    /// The dataset.
+    pub dataset: Option<PathBuf>,
+    /// Training runs, by name.
+    pub runs: Vec<Run>,
+}
+
+/// A training run.
+pub struct Run {
+    /// The path of its log or its checkpoints in the folder.
+    pub name: String,
+    /// At least one.
+    pub epochs: Vec<Epoch>,
+    /// Its last checkpoint.
+    pub checkpoint: Option<Checkpoint>,
+}
+
+/// What is shown of an epoch: fields of the trainer's `EpochReport`, which logs hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Epoch {
+    pub epoch: u32,
+    pub loss: f64,
+    pub train: f64,
+    pub valid: Option<f64>,
+    pub test: Option<f64>,
+    pub seconds: f64,
+    pub sample_s: f64,
+    pub load_s: f64,
+    pub compute_s: f64,
+    pub exchange_s: f64,
+    #[serde(default)]
+    pub wait_s: f64,
+    pub edges: u64,
+    pub rows_loaded: u64,
+    #[serde(default)]
+    pub rows_cached: u64,
+    #[serde(default)]
+    pub rows_from_peers: u64,
+    pub rows_exchanged: u64,
+    #[serde(default)]
+    pub bytes_sent: u64,
+    #[serde(default)]
+    pub sent: Vec<Sent>,
+}
+
+/// What ranks sent for a part of the mini-batches by one route.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sent {
+    pub phase: String,
+    pub route: String,
+    pub bytes: u64,
+    pub messages: u64,
+}
+
+/// What is shown of the trainer's `checkpoint.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Checkpoint {
+    pub made_from: MadeFrom,
+    pub inputs: Inputs,
+    pub config: Value,
+    pub history: Vec<Epoch>,
+    pub tool_version: String,
+}
+
+/// What is shown of its inputs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Inputs {
+    pub partition: Option<(String, Value)>,
+    pub threads_per_rank: usize,
+}
+
+impl Document for Checkpoint {
+    const FORMAT: &'static str = "gsplit-checkpoint";
+    const VERSION: u32 = 3;
+}
+
+impl Found {
+    /// What `folder` holds.
+    ///
+    /// # Errors
+    /// Nothing, several datasets, or a log or checkpoint that cannot be read.
+    pub fn within(folder: &Path) -> Result<Self> {
+        let mut scan = Scan::default();
+        scan.folder(folder, DEPTH)?;
+        let shown = folder.display();
+        let dataset = match &scan.datasets[..] {
+            [] => None,
+            [only] => Some(only.clone()),
+            [first, second, ..] => {
+                let (first, second) = (first.display(), second.display());
+                bail!("{shown}: has several datasets, among them {first} and {second}: name one, or a folder with one")
+            }
+        };
+        let name = |path: &Path| match path.strip_prefix(folder) {
+            Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),
+            _ => path.file_name().map_or_else(|| shown.to_string(), |name| name.to_string_lossy().into_owned()),
+        };
+        let mut runs = Vec::new();
+        for path in &scan.logs {
+            if let Some(epochs) = read_log(path)? {
+                runs.push(Run { name: name(&path.with_extension("")), epochs, checkpoint: None });
+            }
+        }
+        for (place, path) in &scan.checkpoints {
+            let (checkpoint, _) = document::read::<Checkpoint>(path)?;
+            let last = checkpoint.history.last();
+            // The log of the very run, if there is one.
+            match runs.iter_mut().find(|run| last.is_some_and(|last| run.epochs.contains(last))) {
+                Some(run) => run.checkpoint = Some(checkpoint),
+                None if checkpoint.history.is_empty() => {}
+                None => {
+                    let epochs = checkpoint.history.clone();
+                    runs.push(Run { name: name(place), epochs, checkpoint: Some(checkpoint) });
+                }
+            }
+        }
+        runs.sort_by(|a, b| a.name.cmp(&b.name));
+        if dataset.is_none() && runs.is_empty() {
+            bail!(
+                "{shown}: nothing to report on: expected a dataset directory, logs of `gsplit train --log FILE.jsonl` or \
+                 checkpoints of `gsplit train --checkpoint DIR`, in it or below"
+            );
+        }
+        Ok(Self { dataset, runs })
+    }
+}
+
+/// What was seen on the way.
+#[derive(Default)]
+struct Scan {
+    datasets: Vec<PathBuf>,
+    logs: Vec<PathBuf>,
+    /// The newest checkpoint of each folder with some.
+    checkpoints: BTreeMap<PathBuf, PathBuf>,
+    seen: usize,
+}
+
+impl Scan {
+    fn folder(&mut self, folder: &Path, depth: usize) -> Result<()> {
+        if folder.join("dataset.json").exists() {
+            self.datasets.push(folder.to_path_buf());
+            return Ok(());
+        }
+        let checkpoint = folder.join("checkpoint.json");
+        if checkpoint.exists() {
+            // Those of a run are called by their epochs, so that the newest comes last.
+            let place = folder.parent().unwrap_or(folder).to_path_buf();
+            self.checkpoints.insert(place, checkpoint);
+            return Ok(());
+        }
+        let mut entries = fs::read_dir(folder)
+            .and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>())
+            .map_err(Error::io(folder))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        self.seen += entries.len();
+        if self.seen > MOST {
+            let shown = folder.display();
+            bail!("{shown}: more than {MOST} files up to here: name a dataset, or the folder of a training run");
+        }
+        for entry in entries {
+            let (path, kind) = (entry.path(), entry.file_type().map_err(Error::io(entry.path()))?);
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if kind.is_dir() && depth > 0 && !is_hidden {
+                self.folder(&path, depth - 1)?;
+            } else if kind.is_file() && path.extension().is_some_and(|end| end == "jsonl") {
+                self.logs.push(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The epochs of a log; `None` of a file that begins otherwise, or has none.
+fn read_log(path: &Path) -> Result<Option<Vec<Epoch>>> {
+    let mut first = String::new();
+    let start = gsplit_store::open_file(path).map_err(Error::io(path))?.take(LONGEST_LINE);
+    // What is no text is no log.
+    let read = BufReader::new(start).read_line(&mut first);
+    if read.is_err() || !first.contains(r#""gradient_norm":"#) {
+        return Ok(None);
+    }
+    let text = gsplit_store::read_text(path).map_err(Error::io(path))?;
+    let mut epochs: Vec<Epoch> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let expected = || {
+            let shown = path.display();
+            format!(
+                "{shown}, line {}: expected a line of `gsplit train --log`; move the file away or train again",
+                number + 1
+            )
+        };
+        let record: Value = serde_json::from_str(line).with_context(expected)?;
+        // A record of `--log-every`: the epoch's own has all its mini-batches.
+        if record.get("step").is_none() {
+            epochs.push(serde_json::from_value(record).with_context(expected)?);
+        }
+    }
+    Ok((!epochs.is_empty()).then_some(epochs))
+}

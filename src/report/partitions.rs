@@ -1,0 +1,221 @@
+//! Partitions side by side, as they are stored and as fresh mini-batches find them, and what a cache would serve.
+
+use anyhow::Result;
+use gsplit::chart::{Axis, Bars, Line, Lines, Scale, Series};
+use gsplit::ui::Ui;
+use gsplit_partition::evaluate::{self as measure, Evaluation, Options};
+use gsplit_store::{Dataset, PartitionMap, Presample};
+use rayon::prelude::*;
+
+use super::page::Page;
+use crate::evaluate::{plot, table};
+use crate::inspect::words::percent;
+
+/// Hottest rows, in percent of all, that the table of a cache curve has.
+const SHARES: [f64; 9] = [0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+/// Points of a cache curve.
+const POINTS: u32 = 48;
+
+/// Adds the sections. Partitions are measured on so many mini-batches, unless the graph is too large for that.
+pub fn show(page: &mut Page, dataset: &Dataset, (batches, affordable): (u32, bool), ui: &Ui) -> Result<()> {
+    let path = dataset.path().display();
+    let (mut maps, mut presamples) = (Vec::new(), Vec::new());
+    for key in dataset.keys("partition")? {
+        match PartitionMap::open(dataset, &key) {
+            Ok(map) => maps.push(map),
+            Err(error) => page.leave_out(&format!("Partition {key}"), error.to_string()),
+        }
+    }
+    for key in dataset.keys("presample")? {
+        match Presample::open(dataset, &key) {
+            Ok(presample) => presamples.push(presample),
+            Err(error) => page.leave_out(&format!("Presample {key}"), error.to_string()),
+        }
+    }
+    let measured = "Cross edges and balance by layer";
+    if maps.is_empty() {
+        page.leave_out("Partitions", format!("there are none: gsplit partition {path} --parts 4"));
+    } else {
+        page.section("Partitions", |page| stored(page, &maps));
+        match presample_of(&maps, &presamples) {
+            None => page.leave_out(measured, format!("no presample tells which mini-batches: {}", presample(dataset))),
+            Some(_) if !affordable => {
+                page.leave_out(measured, "all edges would be read: gsplit report with --full".to_string());
+            }
+            Some(presample) => {
+                let setting = Options { batches, ..Options::default() }.setting(Some(presample));
+                let found =
+                    setting.and_then(|setting| measure::evaluate(dataset, &maps, Some(presample), &setting, ui));
+                match found {
+                    Ok(found) => page.section(measured, |page| by_layer(page, &found, presample)),
+                    Err(error) => page.leave_out(measured, error.to_string()),
+                }
+            }
+        }
+    }
+    match presamples.is_empty() {
+        true => page.leave_out("Cache", format!("no presample counts the loads: {}", presample(dataset))),
+        false => page.section("Cache", |page| cache(page, &presamples)),
+    }
+    Ok(())
+}
+
+fn presample(dataset: &Dataset) -> String {
+    format!("gsplit presample {} --fanouts 15,10,5", dataset.path().display())
+}
+
+/// The presample that one of the maps was made with, or the first.
+fn presample_of<'a>(maps: &[PartitionMap], presamples: &'a [Presample]) -> Option<&'a Presample> {
+    let used: Vec<&String> = maps.iter().filter_map(|map| Some(&map.meta().made_from.presample.as_ref()?.0)).collect();
+    presamples.iter().find(|presample| used.iter().any(|key| *key == presample.key())).or(presamples.first())
+}
+
+/// What the documents of `maps` say.
+fn stored(page: &mut Page, maps: &[PartitionMap]) {
+    let head = [
+        "partition",
+        "parts",
+        "by",
+        "weights",
+        "presample",
+        "pairs cut",
+        "cross edges",
+        "imbalance",
+        "vertices",
+        "edges",
+        "targets",
+        "work",
+    ];
+    let row = |map: &PartitionMap| {
+        let (config, report) = (&map.meta().config, &map.meta().report);
+        let presample = map.meta().made_from.presample.as_ref().map_or("-", |(key, _)| key);
+        let factor = |factor: f64| format!("{factor:.3}");
+        let maybe = |balance: Option<f64>| balance.map_or_else(|| "-".into(), factor);
+        vec![
+            map.key().to_string(),
+            config.parts.to_string(),
+            config.partitioner.clone(),
+            config.weights.clone(),
+            presample.to_string(),
+            percent(share_cut(map)),
+            percent(report.expected_cross_share),
+            factor(report.imbalance),
+            factor(report.balance.vertices),
+            factor(report.balance.edges),
+            maybe(report.balance.targets),
+            maybe(report.balance.work),
+        ]
+    };
+    let caption = "As they were made; balance is the heaviest part over the mean";
+    page.table(caption, &head, &maps.iter().map(row).collect::<Vec<_>>());
+    let bars = |label: &str, floor, groups: &[&str], values: &dyn Fn(&PartitionMap) -> Vec<f64>| Bars {
+        label: label.into(),
+        floor,
+        groups: groups.iter().map(|name| name.to_string()).collect(),
+        series: maps.iter().enumerate().map(|(i, map)| Series::new(map.key(), i, values(map))).collect(),
+        stacked: false,
+    };
+    let cut = |map: &PartitionMap| vec![100.0 * share_cut(map), 100.0 * map.meta().report.expected_cross_share];
+    let balance = |map: &PartitionMap| {
+        let of = &map.meta().report.balance;
+        vec![of.vertices, of.edges, of.targets.unwrap_or(f64::NAN), of.work.unwrap_or(f64::NAN)]
+    };
+    page.charts(|page| {
+        page.chart("What is cut", &bars("percent", 0.0, &["pairs cut", "cross edges expected"], &cut));
+        let groups = ["vertices", "edges", "targets", "work"];
+        page.chart("Balance", &bars("heaviest part / mean", 1.0, &groups, &balance));
+    });
+}
+
+/// Of the pairs of adjacent vertices, those in two parts.
+fn share_cut(map: &PartitionMap) -> f64 {
+    let report = &map.meta().report;
+    report.cut as f64 / report.adjacent_pairs.max(1) as f64
+}
+
+/// What `evaluate` shows.
+fn by_layer(page: &mut Page, found: &Evaluation, presample: &Presample) {
+    page.text(&format!(
+        "Measured on {}, as of presample {}; bars are means over mini-batches, whiskers the 5th to the 95th percentile.",
+        found.setting,
+        presample.key()
+    ));
+    page.charts(|page| {
+        let titles = [
+            ("Cross edges by layer", "% of the sampled"),
+            ("Imbalance of sampled edges by layer", "heaviest rank / mean"),
+        ];
+        for ((title, label), panel) in titles.into_iter().zip(plot::panels(found)) {
+            page.chart(title, &Bars { label: label.into(), ..panel });
+        }
+    });
+    let names = found.maps.iter().map(|map| map.key.clone().unwrap_or_else(|| "random".into()));
+    let head: Vec<String> = ["a mini-batch".to_string()].into_iter().chain(names).collect();
+    let rows =
+        table(&found.maps).into_iter().map(|(label, cells)| [vec![label.replacen("  ", "– ", 1)], cells].concat());
+    page.table("All numbers of gsplit evaluate", &head, &rows.collect::<Vec<_>>());
+}
+
+/// How many of the loads the hottest rows are.
+fn cache(page: &mut Page, presamples: &[Presample]) {
+    page.text(
+        "The share of all loads of feature rows that a cache of the most loaded rows would serve, by its size, as the counts of each \
+         presample have it.",
+    );
+    let curves: Vec<Curve> = presamples.iter().map(|presample| Curve::of(presample.input())).collect();
+    let grid: Vec<f64> =
+        (0..=POINTS).map(|i| 100.0 * 10f64.powf(-3.0 * f64::from(POINTS - i) / f64::from(POINTS))).collect();
+    let line = |(i, (presample, curve)): (usize, (&Presample, &Curve))| {
+        Line::new(presample.key(), i, grid.iter().map(|&percent| [percent, curve.at(percent)]))
+    };
+    let chart = Lines {
+        x: Axis::new("hottest rows, % of all", Scale::Log),
+        y: Axis::new("loads served, %", Scale::Linear),
+        lines: presamples.iter().zip(&curves).enumerate().map(line).collect(),
+    };
+    let head: Vec<String> = [chart.x.label.clone()]
+        .into_iter()
+        .chain(presamples.iter().map(|presample| presample.key().to_string()))
+        .collect();
+    let row = |percent: f64| {
+        let cells = curves.iter().map(|curve| format!("{:.1} %", curve.at(percent)));
+        [format!("{percent} %")].into_iter().chain(cells).collect::<Vec<_>>()
+    };
+    page.charts(|page| page.chart_with("Loads served by the hottest rows", &chart, &head, &SHARES.map(row)));
+}
+
+/// Loads of the hottest rows, summed up.
+struct Curve(Vec<u64>);
+
+impl Curve {
+    fn of(loads: &[u32]) -> Self {
+        let mut loads = loads.to_vec();
+        loads.par_sort_unstable_by(|a, b| b.cmp(a));
+        let sum = |sum: &mut u64, load: u32| {
+            *sum += u64::from(load);
+            Some(*sum)
+        };
+        Self(loads.into_iter().scan(0, sum).collect())
+    }
+
+    /// Percent of the loads that the hottest `percent` of the rows have.
+    fn at(&self, percent: f64) -> f64 {
+        let rows = (self.0.len() as f64 * percent / 100.0).round() as usize;
+        let sum = |rows: usize| rows.checked_sub(1).and_then(|last| self.0.get(last)).copied().unwrap_or(0);
+        100.0 * sum(rows) as f64 / sum(self.0.len()).max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hottest_rows_come_first() {
+        let curve = Curve::of(&[1, 0, 6, 0, 0, 3, 0, 0, 0, 0]);
+        for (percent, served) in [(0.0, 0.0), (10.0, 60.0), (20.0, 90.0), (30.0, 100.0), (100.0, 100.0)] {
+            assert_eq!(curve.at(percent), served);
+        }
+        assert_eq!((Curve::of(&[]).at(50.0), Curve::of(&[0]).at(100.0)), (0.0, 0.0));
+    }
+}
