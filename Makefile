@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -53,6 +53,11 @@ $(python_env)/ready: python/tests/requirements.txt
 	python3 -m venv --clear $(python_env)
 	$(python_env)/bin/pip install --quiet --disable-pip-version-check --only-binary :all: -r $<
 	touch $@
+
+test-report: setup ## look at reports in a headless Chromium (CHROMIUM=path names one), phone and desktop, light and dark
+	@:$(call need,python3,install Python 3)
+	cargo build
+	python3 tests/report/run.py target/debug/gsplit
 
 test-faults: setup ## kill every command at 200 moments, flip 1,000 bits of artifacts (SEED=n repeats a run)
 	cargo build
