@@ -36,10 +36,7 @@ pub fn facts(figures: &Figures) -> Vec<(&'static str, String)> {
             }
             if let Some(homophily) = pairs.homophily {
                 let (share, of) = (homophily.share, homophily.labelled_edges);
-                facts.push((
-                    "homophily",
-                    format!("{share:.4}: the share of one class of {of} edges between labelled vertices"),
-                ));
+                facts.push(("homophily", format!("{share:.4} of {of} edges between labelled vertices join one class")));
             }
         }
         None => facts.push(("left out", left_out())),
