@@ -56,7 +56,9 @@ pub fn show(page: &mut Page, dataset: Option<&Dataset>, found: &Found) -> Result
     for (name, checkpoint) in checkpoints() {
         let partition = checkpoint.inputs.partition.as_ref().map_or("none", |(key, _)| key);
         let (of, threads) = (&checkpoint.made_from, checkpoint.inputs.threads_per_rank);
-        let what = format!("on {of}, partition {partition}, {threads} threads a rank");
+        let is_other = dataset.is_some_and(|dataset| dataset.topology_checksum() != of.topology);
+        let other = if is_other { ", another graph than that of this page" } else { "" };
+        let what = format!("on {}{other}, partition {partition}, {threads} threads a rank", of.dataset);
         made.push(row("run", name, &checkpoint.tool_version, what));
     }
     page.section("Versions and environment", |page| {

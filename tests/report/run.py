@@ -27,9 +27,8 @@ SMALLEST = 9.0
 
 LOOK = """JSON.stringify({
   page: document.documentElement.scrollWidth,
-  window: window.innerWidth,
   wide: [...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll') &&
-    e.getBoundingClientRect().right > window.innerWidth + 1).map(e => e.tagName + ' ' + e.textContent.slice(0, 40)),
+    e.getBoundingClientRect().right > WIDTH + 1).map(e => e.tagName + ' ' + e.textContent.slice(0, 40)),
   letters: Math.min(...[...document.querySelectorAll('svg')].map(s => 12 * s.getBoundingClientRect().width / s.viewBox.baseVal.width)),
   charts: document.querySelectorAll('svg').length,
   paper: getComputedStyle(document.body).backgroundColor,
@@ -134,7 +133,7 @@ def look(program, page, width, scheme):
         chromium.events.clear()
         chromium.ask("Page.navigate", url=page.as_uri())
         chromium.wait("Page.loadEventFired")
-        seen = json.loads(chromium.ask("Runtime.evaluate", expression=LOOK)["result"]["value"])
+        seen = json.loads(chromium.ask("Runtime.evaluate", expression=LOOK.replace("WIDTH", str(width)))["result"]["value"])
         clip = {"x": 0, "y": 0, "width": width, "height": min(seen["height"], 12000), "scale": 1}
         shot = chromium.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
         png = base64.b64decode(shot["data"])
@@ -147,8 +146,8 @@ def look(program, page, width, scheme):
             wrong.append(f"console: {params}")
         if event["method"] == "Network.requestWillBeSent" and params["request"]["url"] not in ours:
             wrong.append(f"request: {params['request']['url']}")
-    if seen["page"] > seen["window"] or seen["wide"]:
-        wrong.append(f"{seen['page']} pixels wide in a window of {seen['window']}: {seen['wide'][:5]}")
+    if seen["page"] > width or seen["wide"]:
+        wrong.append(f"{seen['page']} pixels wide in a window of {width}: {seen['wide'][:5]}")
     if seen["charts"] and seen["letters"] < SMALLEST:
         wrong.append(f"letters of {seen['letters']:.1f} pixels in a chart")
     if seen["overlaps"]:
