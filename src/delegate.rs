@@ -1,11 +1,11 @@
-//! `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit bench` are those of `gsplit-train`.
+//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit bench` are those of `gsplit-train`.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 /// What is handed over.
-const SUBCOMMANDS: [&str; 4] = ["train", "infer", "compare", "bench"];
+const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "bench"];
 
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
 /// when that program cannot be started.
@@ -59,6 +59,7 @@ mod tests {
             "--threads=2 train --help",
             "-q compare a b",
             "bench table3 ds",
+            "run raw --out run",
         ] {
             assert!(is(line), "{line}");
         }

@@ -1,7 +1,13 @@
-//! What gsplit's programs share: how they talk to the user, and listen.
+//! What gsplit's programs share: how they talk to the user, and listen; and the steps that `gsplit run` takes.
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+mod capture;
+pub mod convert;
+pub mod describe;
+pub mod evaluate;
 pub mod launch;
 pub mod outputs;
+pub mod partition;
+pub mod presample;
 pub mod ui;

@@ -1,29 +1,23 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
 //!
-//! What trains is a program of its own beside this one, `gsplit-train`, to which `train`, `infer`, `compare` and `bench` are handed over:
+//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare` and `bench` are handed over:
 //! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use gsplit::{arguments, ui};
+use gsplit::{arguments, convert, describe, evaluate, partition, presample, ui};
 use gsplit_store::Allocator;
 
-mod capture;
-mod convert;
 #[cfg(feature = "train")]
 mod delegate;
-mod describe;
 mod doctor;
-mod evaluate;
 mod export;
 mod generate;
 mod inspect;
 mod pack;
-mod partition;
 mod place;
-mod presample;
 mod shard;
 mod verify;
 
@@ -51,6 +45,9 @@ enum Command {
     Partition(partition::Args),
     Evaluate(evaluate::Args),
     Shard(shard::Args),
+    /// Take a raw graph to a trained model: convert, presample, partition, train and infer, in one command
+    #[cfg(feature = "train")]
+    Run,
     /// Train a graph neural network on a dataset
     #[cfg(feature = "train")]
     Train,
@@ -86,7 +83,9 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args, ui),
         Command::Shard(args) => shard::run(args, ui),
         #[cfg(feature = "train")]
-        Command::Train | Command::Infer | Command::Compare | Command::Bench => unreachable!("was handed over above"),
+        Command::Run | Command::Train | Command::Infer | Command::Compare | Command::Bench => {
+            unreachable!("was handed over above")
+        }
         Command::Export(args) => export::run(args, ui),
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),

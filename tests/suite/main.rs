@@ -23,6 +23,8 @@ mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;
 mod place;
+#[cfg(feature = "train")]
+mod run;
 mod shard;
 mod support;
 #[cfg(feature = "train")]
