@@ -11,6 +11,7 @@ use gsplit::{arguments, ui};
 use gsplit_store::Allocator;
 
 mod capture;
+mod completions;
 mod convert;
 #[cfg(feature = "train")]
 mod delegate;
@@ -70,6 +71,9 @@ enum Command {
     Unpack(pack::UnpackArgs),
     Place(place::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -94,5 +98,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => pack::unpack(args, ui),
         Command::Place(args) => place::run(args, ui),
         Command::Doctor(args) => doctor::run(args, ui),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => completions::man(args),
     })
 }
