@@ -1,4 +1,5 @@
-//! What gsplit's programs share: how they talk to the user, and listen; and the steps that `gsplit run` takes.
+//! What gsplit's programs share: how they talk to the user, and listen; what is written from their options; and the steps that
+//! `gsplit run` takes.
 #![forbid(unsafe_code)]
 
 pub mod arguments;
@@ -7,6 +8,7 @@ pub mod convert;
 pub mod describe;
 pub mod evaluate;
 pub mod launch;
+pub mod manual;
 pub mod outputs;
 pub mod partition;
 pub mod presample;

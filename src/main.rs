@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use gsplit::{arguments, convert, describe, evaluate, partition, presample, ui};
 use gsplit_store::Allocator;
 
+mod completions;
 #[cfg(feature = "train")]
 mod delegate;
 mod doctor;
@@ -67,6 +68,9 @@ enum Command {
     Unpack(pack::UnpackArgs),
     Place(place::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -93,5 +97,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => pack::unpack(args, ui),
         Command::Place(args) => place::run(args, ui),
         Command::Doctor(args) => doctor::run(args, ui),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => completions::man(args),
     })
 }

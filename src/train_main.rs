@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::{arguments, ui};
+use gsplit::{arguments, manual, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::Dtype;
 use gsplit_trainer::operator::calibrated;
@@ -44,6 +45,14 @@ enum Command {
     /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
+    /// Prints the options of these subcommands, as JSON: for gsplit completions
+    #[command(hide = true)]
+    Outline,
+    /// Writes the man pages of these subcommands: for gsplit man
+    #[command(hide = true)]
+    Man {
+        folder: PathBuf,
+    },
 }
 
 impl Command {
@@ -71,6 +80,11 @@ fn main() -> ExitCode {
                 ui.json(&serde_json::json!({ "products": found }));
                 Ok(())
             }
+            Command::Outline => {
+                ui.say(manual::outline(&Cli::command()));
+                Ok(())
+            }
+            Command::Man { folder } => Ok(manual::write_pages(Cli::command(), false, &folder)?),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }
