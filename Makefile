@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -18,6 +18,12 @@ setup: tools ## put libtorch into libtorch/: link an installed PyTorch 2.11.0, o
 
 build: setup ## build target/release/gsplit
 	cargo build --release
+
+man: $(if $(GSPLIT),,build) ## write the man pages and shell completions into target/share/
+	@scripts/share.sh target/share
+
+dist: build ## pack both programs, libtorch, completions and man pages into target/dist/ (runs without Rust)
+	@scripts/dist.sh
 
 demo: build ## prepare, partition, train and compare on a generated graph, or on a real one (DATA=path)
 	@DATA="$(DATA)" scripts/demo.sh

@@ -9,8 +9,8 @@ use gsplit_preprocess::memory::shown;
 use serde_json::json;
 
 use crate::describe::report;
-use gsplit::outputs::Outputs;
-use gsplit::ui::{self, Ui};
+use crate::outputs::Outputs;
+use crate::ui::{self, Ui};
 
 /// Turn a raw graph into a dataset directory
 ///

@@ -1,11 +1,13 @@
-//! `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit bench` are those of `gsplit-train`.
+//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit bench` are those of `gsplit-train`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use anyhow::Context;
+
 /// What is handed over.
-const SUBCOMMANDS: [&str; 4] = ["train", "infer", "compare", "bench"];
+const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "bench"];
 
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
 /// when that program cannot be started.
@@ -27,6 +29,17 @@ pub fn to_trainer() -> Option<ExitCode> {
     };
     gsplit::ui::complain(&format!("error: {error}"));
     Some(ExitCode::FAILURE)
+}
+
+/// What `gsplit-train` prints with these words.
+pub fn ask_trainer(words: &[&OsStr]) -> anyhow::Result<Vec<u8>> {
+    let program = std::env::current_exe()?.with_file_name("gsplit-train");
+    let answer = Command::new(&program).args(words).output();
+    let answer =
+        answer.with_context(|| format!("{}: it belongs beside gsplit: run `make build`", program.display()))?;
+    let errors = String::from_utf8_lossy(&answer.stderr);
+    anyhow::ensure!(answer.status.success(), "{}: {}", program.display(), errors.trim().trim_start_matches("error: "));
+    Ok(answer.stdout)
 }
 
 /// Whether the first word that is no option, after `help` if that is one, is a subcommand of `gsplit-train`.
@@ -59,6 +72,7 @@ mod tests {
             "--threads=2 train --help",
             "-q compare a b",
             "bench table3 ds",
+            "run raw --out run",
         ] {
             assert!(is(line), "{line}");
         }

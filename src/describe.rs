@@ -3,7 +3,7 @@
 use gsplit_store::{Columns, Dataset, DatasetManifest, FeatureInfo, LinkNegatives, Split};
 use serde_json::{Map, Value, json};
 
-use gsplit::ui::{Ui, peak_rss_mb};
+use crate::ui::{Ui, peak_rss_mb};
 
 /// The splits that there are, with their sizes.
 pub fn split_sizes(dataset: &Dataset) -> gsplit_store::Result<Vec<(Split, usize)>> {

@@ -12,9 +12,9 @@ use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
 use serde_json::json;
 
+use crate::outputs::Outputs;
 use crate::partition::on_servers;
-use gsplit::outputs::Outputs;
-use gsplit::ui::{self, Ui};
+use crate::ui::{self, Ui};
 use plot::{MAKER, plot};
 
 pub mod plot;

@@ -1,8 +1,16 @@
-//! What gsplit's programs share: how they talk to the user, listen, and draw.
+//! What gsplit's programs share: how they talk to the user, listen and draw; what is written from their options; and the steps that
+//! `gsplit run` takes.
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+mod capture;
 pub mod chart;
+pub mod convert;
+pub mod describe;
+pub mod evaluate;
 pub mod launch;
+pub mod manual;
 pub mod outputs;
+pub mod partition;
+pub mod presample;
 pub mod ui;

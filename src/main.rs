@@ -1,30 +1,25 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
 //!
-//! What trains is a program of its own beside this one, `gsplit-train`, to which `train`, `infer`, `compare` and `bench` are handed over:
+//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare` and `bench` are handed over:
 //! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use gsplit::{arguments, ui};
+use gsplit::{arguments, convert, describe, evaluate, partition, presample, ui};
 use gsplit_store::Allocator;
 
-mod capture;
-mod convert;
+mod completions;
 #[cfg(feature = "train")]
 mod delegate;
-mod describe;
 mod doctor;
-mod evaluate;
 mod export;
 mod figures;
 mod generate;
 mod inspect;
 mod pack;
-mod partition;
 mod place;
-mod presample;
 mod report;
 mod shard;
 mod verify;
@@ -53,6 +48,9 @@ enum Command {
     Partition(partition::Args),
     Evaluate(evaluate::Args),
     Shard(shard::Args),
+    /// Take a raw graph to a trained model: convert, presample, partition, train and infer, in one command
+    #[cfg(feature = "train")]
+    Run,
     /// Train a graph neural network on a dataset
     #[cfg(feature = "train")]
     Train,
@@ -73,6 +71,9 @@ enum Command {
     Unpack(pack::UnpackArgs),
     Place(place::Args),
     Doctor(doctor::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(completions::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -89,7 +90,9 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args, ui),
         Command::Shard(args) => shard::run(args, ui),
         #[cfg(feature = "train")]
-        Command::Train | Command::Infer | Command::Compare | Command::Bench => unreachable!("was handed over above"),
+        Command::Run | Command::Train | Command::Infer | Command::Compare | Command::Bench => {
+            unreachable!("was handed over above")
+        }
         Command::Export(args) => export::run(args, ui),
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Report(args) => report::run(args, ui),
@@ -98,5 +101,7 @@ fn main() -> ExitCode {
         Command::Unpack(args) => pack::unpack(args, ui),
         Command::Place(args) => place::run(args, ui),
         Command::Doctor(args) => doctor::run(args, ui),
+        Command::Completions(args) => completions::run(args),
+        Command::Man(args) => completions::man(args),
     })
 }

@@ -11,7 +11,7 @@ use gsplit_store::{
 };
 use serde_json::json;
 
-use gsplit::ui::{self, Ui};
+use crate::ui::{self, Ui};
 
 use crate::{capture, evaluate};
 
@@ -46,7 +46,8 @@ pub struct Args {
     /// Which pre-sampling to use [default: the only one]
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
     presample: Option<String>,
-    /// Name to store the partition under [default: made of the options, as multilevel-presampled-k4]
+    /// Name to store the partition under [default: made of the options, as multilevel-presampled-k4, and of the presample where one
+    /// of that name was made with another]
     #[arg(long, value_parser = artifact_key)]
     key: Option<String>,
     /// Also measure it on 200 fresh mini-batches of the presample's kind, beside a random partition, as gsplit evaluate does
@@ -79,7 +80,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Some(imported) => (imported.default_key(), imported.config()),
         None => (args.options.default_key(), args.options.config(&dataset).map_err(explain)?),
     };
-    let key = args.key.clone().unwrap_or(default_key);
+    let key = args.key.clone().unwrap_or_else(|| free_key(&dataset, default_key, presample.as_ref()));
     let (map, seconds) = match reuse(&args, &dataset, presample.as_ref(), &key, &config, imported.as_ref())? {
         Some(map) => {
             staging::tidy(&PartitionMap::target(&dataset, &key));
@@ -216,6 +217,16 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
             ));
             Ok(None)
         }
+    }
+}
+
+/// The key of a partition by its options, followed by that of `presample` where one of that name was made with another.
+pub fn free_key(dataset: &Dataset, by_options: String, presample: Option<&Presample>) -> String {
+    let there = PartitionMap::open(dataset, &by_options).ok();
+    let with = there.as_ref().and_then(|map| map.meta().made_from.presample.as_ref());
+    match (with, presample) {
+        (Some((other, _)), Some(presample)) if other != presample.key() => format!("{by_options}-{}", presample.key()),
+        _ => by_options,
     }
 }
 

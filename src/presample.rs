@@ -9,7 +9,7 @@ use gsplit_preprocess::presample::{Options, presample};
 use gsplit_store::{Dataset, Presample};
 use serde_json::json;
 
-use gsplit::ui::{self, Ui};
+use crate::ui::{self, Ui};
 
 /// Sample mini-batches as training will, and count how often each vertex and edge is touched.
 ///
@@ -32,6 +32,13 @@ pub struct Args {
     /// Sample again where counters of that name are there already
     #[arg(long)]
     force: bool,
+}
+
+impl Args {
+    /// The name that the counters are stored under.
+    pub fn key(&self) -> String {
+        self.key.clone().unwrap_or_else(|| self.options.default_key())
+    }
 }
 
 /// Where mini-batches are sampled.

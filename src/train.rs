@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, ValueEnum};
+use gsplit_kernels::CudaSurvey;
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
-    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, RowPlacement, RunOptions, Summary,
-    TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
+    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
+    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -26,6 +27,9 @@ pub use config_file::ConfigFile;
 mod cache_room;
 mod config_file;
 mod processes;
+
+/// Options that are for several ranks, so that a run with one of them is split if it does not say what it is.
+const OF_SEVERAL_RANKS: [&str; 4] = ["partition", "groups", "split-layers", "exchange"];
 
 /// Train a graph neural network on a dataset
 ///
@@ -142,10 +146,47 @@ impl Args {
 
     /// The arguments that stand for --preset, where `given`, the matches of the command line and the file, leaves them open.
     pub fn of_preset(&self, given: &ArgMatches) -> Vec<String> {
-        let is_open = |flag: &str| given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine);
         let options = self.preset.map(|system| system.options(&self.config)).unwrap_or_default();
-        let open = options.into_iter().filter(|(flag, _)| is_open(flag));
+        let open = options.into_iter().filter(|(flag, _)| is_open(given, flag));
         open.map(|(flag, value)| format!("--{flag}={value}")).collect()
+    }
+
+    /// The arguments that follow from others, where `given` leaves them open: a layer for each fanout, one rank on the CPU, one for each
+    /// GPU, one for each process that a launcher has started.
+    pub fn that_follow(&self, given: &ArgMatches) -> Vec<String> {
+        let config = &self.config;
+        let mut follow = Vec::new();
+        if is_open(given, "layers") && !is_open(given, "fanouts") {
+            follow.push(format!("--layers={}", config.fanouts.len()));
+        }
+        let gpus = match (config.device, &self.gpus) {
+            (Device::Cpu, _) => None,
+            (Device::Cuda, Some(named)) => Some(named.0.len()),
+            (Device::Cuda, None) => CudaSurvey::new().gpus.ok().map(|gpus| gpus.len()),
+        };
+        let launched = self.processes.launched();
+        let ranks = if launched { None } else { config.ranks.or(gpus.filter(|&gpus| gpus > 0)) };
+        let several = launched
+            || ranks.is_some_and(|ranks| ranks != 1)
+            || OF_SEVERAL_RANKS.iter().any(|flag| !is_open(given, flag));
+        if is_open(given, "parallelism") {
+            follow.push(format!("--parallelism={}", if several { Parallelism::Split } else { Parallelism::Single }));
+        } else if config.parallelism == Parallelism::Single {
+            return follow;
+        }
+        if let (true, Some(ranks)) = (is_open(given, "ranks"), ranks) {
+            follow.push(format!("--ranks={ranks}"));
+        }
+        follow
+    }
+
+    /// The configuration, free of contradictions.
+    ///
+    /// # Errors
+    /// What contradicts what, as a mistake of usage.
+    pub fn checked(self) -> anyhow::Result<TrainConfig> {
+        self.config.check().map_err(as_usage)?;
+        Ok(self.config)
     }
 
     /// Notes where options come from, for complaints about them.
@@ -186,6 +227,11 @@ impl Args {
         around.insert("topology".to_string(), topology.into());
         around
     }
+}
+
+/// Whether `given` has no value for the option `flag` that somebody chose.
+fn is_open(given: &ArgMatches, flag: &str) -> bool {
+    given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine)
 }
 
 /// Trains, and prints one line an epoch.

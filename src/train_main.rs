@@ -2,10 +2,11 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::{arguments, ui};
+use gsplit::{arguments, manual, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::Dtype;
 use gsplit_trainer::operator::calibrated;
@@ -13,9 +14,11 @@ use gsplit_trainer::operator::calibrated;
 use train::ConfigFile;
 
 mod bench;
+mod child;
 mod compare;
 mod environment;
 mod infer;
+mod run;
 mod system;
 mod train;
 
@@ -34,6 +37,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Args),
     Train(Box<train::Args>),
     Infer(infer::Args),
     Compare(Box<compare::Args>),
@@ -41,6 +45,14 @@ enum Command {
     /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
+    /// Prints the options of these subcommands, as JSON: for gsplit completions
+    #[command(hide = true)]
+    Outline,
+    /// Writes the man pages of these subcommands: for gsplit man
+    #[command(hide = true)]
+    Man {
+        folder: PathBuf,
+    },
 }
 
 impl Command {
@@ -54,11 +66,11 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let given = Cli::command().get_matches_from(arguments::given());
-    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
-    let output = cli.output;
-    match with_file(cli, &given) {
+    let line = run::sorted(arguments::given());
+    let (Cli { output, .. }, given) = parsed(&line);
+    match completed(line) {
         Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
+            Command::Run(args) => run::run(args, ui),
             Command::Train(args) => train::run(*args, ui),
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
@@ -68,14 +80,20 @@ fn main() -> ExitCode {
                 ui.json(&serde_json::json!({ "products": found }));
                 Ok(())
             }
+            Command::Outline => {
+                ui.say(manual::outline(&Cli::command()));
+                Ok(())
+            }
+            Command::Man { folder } => Ok(manual::write_pages(Cli::command(), false, &folder)?),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }
 }
 
-/// `cli`, which was parsed from `given`, with the options of the file that `train --config` names, then with those of `--preset` that
-/// neither says.
-fn with_file(cli: Cli, given: &ArgMatches) -> anyhow::Result<Cli> {
+/// What `line` asks for, with the options of the file that `train --config` names, then with those of `--preset`, then with those that
+/// follow from the others.
+fn completed(mut line: Vec<OsString>) -> anyhow::Result<Cli> {
+    let (cli, given) = parsed(&line);
     let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
         return Ok(cli);
     };
@@ -83,17 +101,23 @@ fn with_file(cli: Cli, given: &ArgMatches) -> anyhow::Result<Cli> {
     command.build();
     let train = command.find_subcommand("train");
     let file = train.map(|train| args.read_file(train, matches)).transpose()?.flatten();
-    let more = file.as_ref().map_or(&[][..], ConfigFile::arguments);
-    let line = with_arguments(arguments::given().into_iter(), more);
-    let given = Cli::command().get_matches_from(&line);
-    let mut cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
-    if let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
-        cli = Cli::parse_from(with_arguments(line.into_iter(), &args.of_preset(matches)));
+    line = with_arguments(line.into_iter(), file.as_ref().map_or(&[], ConfigFile::arguments));
+    for more in [train::Args::of_preset, train::Args::that_follow] {
+        let (cli, given) = parsed(&line);
+        if let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) {
+            line = with_arguments(line.into_iter(), &more(args, matches));
+        }
     }
+    let (mut cli, _) = parsed(&line);
     if let (Command::Train(args), Some(file)) = (&mut cli.command, file) {
         args.came_from(file);
     }
     Ok(cli)
+}
+
+fn parsed(line: &[OsString]) -> (Cli, ArgMatches) {
+    let given = Cli::command().get_matches_from(line);
+    (Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit()), given)
 }
 
 /// A command line with `more` arguments right after its subcommand.

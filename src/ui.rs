@@ -324,6 +324,19 @@ impl Ui {
         self.output.threads.map(usize::from)
     }
 
+    /// Whether the result is for a script.
+    pub fn is_json(&self) -> bool {
+        self.output.json
+    }
+
+    /// The options of every subcommand that were given, for a subcommand that starts another.
+    pub fn options(&self) -> Vec<String> {
+        let Output { quiet, json, no_check, threads, own: _ } = self.output;
+        let flags = [("--quiet", quiet), ("--json", json), ("--no-check", no_check)];
+        let given = flags.into_iter().filter(|&(_, given)| given).map(|(flag, _)| flag.to_string());
+        given.chain(threads.map(|threads| format!("--threads={threads}"))).collect()
+    }
+
     fn silent(&self) -> bool {
         self.output.quiet || self.output.json
     }

@@ -46,7 +46,9 @@ impl VertexWeights {
 
     /// `values` has `constraints` weights for each vertex, one vertex after the other.
     pub(crate) fn interleaved(constraints: usize, values: Vec<u32>) -> Self {
-        let total = |c: usize| values.par_iter().skip(c).step_by(constraints).map(|&value| u64::from(value)).sum();
+        let total = |c: usize| {
+            values.par_iter().skip(c).step_by(constraints).with_min_len(4096).map(|&value| u64::from(value)).sum()
+        };
         Self { constraints, totals: (0..constraints).map(total).collect(), values }
     }
 

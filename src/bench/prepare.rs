@@ -9,6 +9,7 @@ use gsplit_partition::{Error, PartitionOptions, partition};
 use gsplit_preprocess::presample::{Options, presample};
 use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, Progress};
 
+use gsplit::partition::free_key;
 use gsplit::ui::{Ui, usage};
 
 /// The presample of `dataset` with `options`, made if there is none.
@@ -45,11 +46,7 @@ pub fn partitioned(
         }
     }
     let made = partition(dataset, Some(presample), options, ui).map_err(explain)?;
-    // Another presample may have made one of that name.
-    let mut key = options.default_key();
-    if PartitionMap::folder(dataset, &key).exists() {
-        key = format!("{key}-{}", presample.key());
-    }
+    let key = free_key(dataset, options.default_key(), Some(presample));
     let (assignment, order) = (&made.assignment, &made.cache_order);
     let map = PartitionMap::save(dataset, &key, Some(presample), config, made.report, assignment, order, false)?;
     ui.note(&format!("made partition {key}"));

@@ -1,17 +1,14 @@
 //! One run of a system: `gsplit train` in a process of its own, so that its peak of memory is its own too.
 
-use std::process::{Command, Output, Stdio};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use gsplit_store::Dataset;
 use gsplit_trainer::{EpochReport, TrainConfig};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::Value;
 
-use gsplit::ui::{Ui, complain, stop_gently};
+use crate::child::finished;
+use gsplit::ui::{Ui, complain};
 
 /// What a run told.
 pub struct Run {
@@ -32,7 +29,8 @@ pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui
     command.args(["train", "--json"]).args(arguments(config)).args(around);
     command.args(ui.threads().map(|threads| format!("--threads={threads}")));
     command.arg("--").arg(dataset.path());
-    let output = finished(&mut command)?;
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = finished(&mut command, "no table; presamples and maps are kept")?;
     let errors = String::from_utf8_lossy(&output.stderr);
     let (failures, others): (Vec<&str>, Vec<&str>) = errors.lines().partition(|line| line.starts_with("error: "));
     if !output.status.success() {
@@ -43,29 +41,6 @@ pub fn train(dataset: &Dataset, config: &TrainConfig, around: &[String], ui: &Ui
     let mut said: Value = serde_json::from_slice(&output.stdout).context("gsplit train --json printed no JSON")?;
     let [epochs, cache] = ["epochs", "cache"].map(|key| said["summary"][key].take());
     Ok(Run { epochs: serde_json::from_value(epochs)?, cache, peak_rss_mb: said["peak_rss_mb"].as_f64() })
-}
-
-/// What `command` printed. It ends when this process is asked to.
-fn finished(command: &mut Command) -> anyhow::Result<Output> {
-    let stop = stop_gently();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.context("cannot start gsplit again")?;
-    let id = Pid::from_raw(child.id() as i32);
-    let mut told = false;
-    let output = std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| child.wait_with_output());
-        while !waiting.is_finished() {
-            if stop.load(Ordering::SeqCst) && !told {
-                told = kill(id, Signal::SIGTERM).is_ok();
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        waiting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    });
-    if stop.load(Ordering::SeqCst) {
-        bail!("interrupted: no table; presamples and maps are kept");
-    }
-    output.context("cannot read what gsplit train prints")
 }
 
 /// The options that stand for `config`.

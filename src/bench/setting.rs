@@ -163,6 +163,8 @@ impl Setting {
             epochs: self.presample_epochs,
             seed: self.seed,
             draw_by: None,
+            task: Default::default(),
+            negatives: 1,
         };
         let presample =
             systems.iter().any(needs).then(|| presampled(dataset, &options, gpu.as_ref(), ui)).transpose()?;

@@ -3,7 +3,7 @@
 //! Two panels of bars, cross-edge share and edge imbalance. A group of bars is a layer, the last group all layers; a bar is a map, its
 //! height the mean over mini-batches, its whisker the 5th to the 95th percentile.
 
-use gsplit::chart::{Anchor, Area, Bar, Bars, Chart, Colour, LEGEND_LINE, Series, Svg};
+use crate::chart::{Anchor, Area, Bar, Bars, Chart, Colour, LEGEND_LINE, Series, Svg};
 use gsplit_partition::evaluate::{Evaluation, LayerEvaluation, MapEvaluation, Spread};
 
 /// Stands in the first line of every picture.

@@ -72,6 +72,11 @@ impl Args {
         self.mpi
     }
 
+    /// Whether a launcher has started several processes.
+    pub fn launched(&self) -> bool {
+        self.mpi || Launch::found().is_ok_and(|launch| launch.is_some_and(|launch| launch.size > 1))
+    }
+
     /// As the configuration file has it.
     pub fn timeout_s(&self) -> u64 {
         self.timeout

@@ -40,6 +40,9 @@ pub struct PresampleConfig {
     /// The edge column in-edges were drawn by; `None` where all were alike.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub draw_by: Option<String>,
+    /// Pairs that were drawn as no edges for each edge of a mini-batch; `None` where mini-batches are of vertices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negatives: Option<u32>,
 }
 
 impl Document for PresampleMeta {

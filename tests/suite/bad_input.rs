@@ -95,7 +95,7 @@ fn training_options_that_contradict_each_other_are_usage_errors() {
         let line = fails(folder, &[&["train", "ds"][..], args].concat(), 2);
         assert!(line.contains(words), "{line}");
     }
-    let line = fails(folder, &["train", "ds"], 1);
+    let line = fails(folder, &["train", "ds", "--ranks", "4"], 1);
     assert!(line.contains("gsplit partition ds --parts 4"), "{line}");
 }
 

@@ -1,47 +1,63 @@
-//! What README, its chapters and --help say is run: `sh` fences as a user runs them in a clone, and every subcommand's help.
+//! README, the pages of `docs/` and `--help` say what is true: `sh` fences run as printed in a clone, README's output is what they
+//! print, every option and every link exists, and README stays short.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 #[cfg(feature = "train")]
-use std::{path::Path, process::Command};
+use std::{collections::BTreeSet, process::Command};
 
 #[cfg(feature = "train")]
 use crate::support::{community, fails, json};
 use crate::support::{ok, root};
 
+/// Words of README, as `wc -w` counts them.
+const README_WORDS: usize = 900;
+
+/// The subcommands that `gsplit NAME.. --help` lists.
+fn subcommands(folder: &Path, of: &[&str]) -> Vec<String> {
+    let help = ok(folder, &[of, &["--help"]].concat());
+    let lines = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
+    let lines = lines.take_while(|line| line.starts_with("  ")).filter(|line| !line.starts_with("   "));
+    lines.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(str::to_string).collect()
+}
+
 #[test]
 fn every_subcommand_has_help_with_an_example() {
     let folder = tempfile::tempdir().unwrap();
-    let help = ok(folder.path(), &["--help"]);
-    let commands = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
-    let commands: Vec<String> = commands
-        .take_while(|line| line.starts_with("  "))
-        .filter_map(|line| line.split_whitespace().next().map(str::to_string))
-        .collect();
+    let commands = subcommands(folder.path(), &[]);
     assert!(commands.len() >= 7, "{commands:?}");
-    for name in commands.iter().filter(|name| *name != "help") {
-        let text = ok(folder.path(), &[name, "--help"]);
+    for name in commands {
+        let text = ok(folder.path(), &[&name, "--help"]);
         assert!(text.contains(&format!("gsplit {name}")) && text.contains("Example"), "{name}: {text}");
     }
 }
 
-/// README and its chapters.
-fn documents() -> Vec<PathBuf> {
-    let chapters = fs::read_dir(root().join("docs")).into_iter().flatten().map(|entry| entry.unwrap().path());
-    let mut chapters: Vec<_> = chapters.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
-    chapters.sort();
-    [vec![root().join("README.md")], chapters].concat()
+/// The Markdown files in `folder` of the repository, by name.
+fn markdown(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).into_iter().flatten().map(|entry| entry.unwrap().path());
+    let mut found: Vec<_> = entries.filter(|path| path.extension().is_some_and(|end| end == "md")).collect();
+    found.sort();
+    found
 }
 
-/// Their `sh` fences, README's first.
+/// README, then the pages of the manual: what is run.
+#[cfg(feature = "train")]
+fn documents() -> Vec<PathBuf> {
+    [vec![root().join("README.md")], markdown("docs")].concat()
+}
+
+/// The fences of `text` that are marked as `language`.
+#[cfg(feature = "train")]
+fn fences<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fences = text.split("```").skip(1).step_by(2);
+    fences.filter_map(|fence| fence.strip_prefix(language)?.strip_prefix('\n')).collect()
+}
+
+/// The `sh` fences of all documents, README's first.
 #[cfg(feature = "train")]
 fn scripts() -> Vec<String> {
-    let fences = |path: PathBuf| -> Vec<String> {
-        let text = fs::read_to_string(path).unwrap();
-        let fences = text.split("```").skip(1).step_by(2).filter_map(|fence| fence.strip_prefix("sh\n"));
-        fences.map(str::to_string).collect()
-    };
-    documents().into_iter().flat_map(fences).collect()
+    let texts = documents().into_iter().map(|path| fs::read_to_string(path).unwrap());
+    texts.flat_map(|text| fences(&text, "sh").into_iter().map(str::to_string).collect::<Vec<_>>()).collect()
 }
 
 /// Copies what a clone of the repository has into `folder`; returns whether git told what that is.
@@ -60,9 +76,16 @@ fn clone_into(folder: &Path) -> bool {
     true
 }
 
+/// `line` without what differs between two runs: numbers, and the room between columns.
+#[cfg(feature = "train")]
+fn shape(line: &str) -> String {
+    let words: String = line.chars().filter(|c| !c.is_ascii_digit() && !".,".contains(*c)).collect();
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(feature = "train")]
 #[test]
-fn the_blocks_of_the_readme_run_in_a_clone_and_the_model_learns() {
+fn the_commands_of_the_documents_run_in_a_clone_and_the_model_learns() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     if !clone_into(folder) {
@@ -70,19 +93,92 @@ fn the_blocks_of_the_readme_run_in_a_clone_and_the_model_learns() {
         return;
     }
     let scripts = scripts();
-    assert!(scripts.iter().map(|script| script.matches("gsplit ").count()).sum::<usize>() > 20, "{scripts:?}");
+    assert!(scripts.iter().map(|script| script.matches("gsplit ").count()).sum::<usize>() > 30, "{scripts:?}");
     let programs = Path::new(env!("CARGO_BIN_EXE_gsplit")).parent().unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let mut printed = BTreeSet::new();
     for script in scripts {
         let run = Command::new("sh").args(["-euc", &script]).env("PATH", &path).current_dir(folder).output().unwrap();
-        let errors = String::from_utf8_lossy(&run.stderr);
-        assert!(run.status.success(), "{script}\n{}\n{errors}", String::from_utf8_lossy(&run.stdout));
+        let (out, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        assert!(run.status.success(), "{script}\n{out}\n{errors}");
+        printed.extend(out.lines().chain(errors.lines()).map(shape));
     }
-    for log in ["split.jsonl", "single.jsonl"] {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let shown = fences(&readme, "console").into_iter().flat_map(str::lines);
+    for line in shown.filter(|line| !line.is_empty() && *line != "...") {
+        assert!(printed.contains(&shape(line)), "README shows a line that no command prints: {line}\n{printed:#?}");
+    }
+    for log in ["run.jsonl", "split.jsonl", "single.jsonl"] {
         let log = fs::read_to_string(folder.join(log)).unwrap();
         let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
-        assert!(last["test"].as_f64().unwrap() > 0.9, "{last}");
+        assert!(last["test"].as_f64().unwrap() > 0.95, "{last}");
     }
+}
+
+#[test]
+fn the_readme_is_short_and_says_first_what_was_not_tried() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let words = readme.split_whitespace().count();
+    assert!(words <= README_WORDS, "README.md has {words} words, at most {README_WORDS}: move some to docs/");
+    let first_screen = readme.lines().take(25).collect::<Vec<_>>().join(" ");
+    assert!(first_screen.contains("not run on a real GPU"), "{first_screen}");
+}
+
+#[test]
+fn the_index_of_the_manual_has_every_page() {
+    let index = fs::read_to_string(root().join("docs/README.md")).unwrap();
+    for page in markdown("docs") {
+        let name = page.file_name().unwrap().to_str().unwrap();
+        assert!(name == "README.md" || index.contains(&format!("]({name})")), "docs/README.md has no link to {name}");
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn the_documents_name_only_options_that_exist() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let options = |text: &str| -> BTreeSet<String> {
+        let words =
+            text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| word.starts_with("--"));
+        words.filter(|word| word.len() > 3).map(str::to_string).collect()
+    };
+    // Those of launchers, cargo, pip and docker.
+    let mut known = options(
+        "--no-python --nnodes --nproc-per-node --rdzv-backend --rdzv-endpoint --nodes --ntasks-per-node --gpus-per-node \
+         --kill-on-bad-exit --map-by --release --no-default-features --features --path --locked --test --lib --example --rm --help",
+    );
+    for name in subcommands(folder, &[]) {
+        known.extend(options(&ok(folder, &[&name, "--help"])));
+        for inner in subcommands(folder, &[&name]) {
+            known.extend(options(&ok(folder, &[&name, &inner, "--help"])));
+        }
+    }
+    for path in documents() {
+        let unknown: Vec<_> = options(&fs::read_to_string(&path).unwrap()).difference(&known).cloned().collect();
+        assert!(unknown.is_empty(), "{} names options that no subcommand has: {unknown:?}", path.display());
+    }
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn completions_and_man_pages_have_the_options_of_both_programs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ok(folder, &["completions", shell]);
+        for word in ["convert", "symmetrise", "train", "fanouts", "split-layers", "table3"] {
+            assert!(script.contains(word), "{shell} has no {word}");
+        }
+        assert!(!script.contains("outline"), "{shell} shows what is hidden");
+    }
+    ok(folder, &["man", "pages"]);
+    for (page, option) in [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-bench-table3", "rounds")] {
+        let text = fs::read_to_string(folder.join(format!("pages/{page}.1"))).unwrap();
+        assert!(text.contains(option), "{page}.1 has no {option}");
+    }
+    let train = fs::read_to_string(folder.join("pages/gsplit-train.1")).unwrap();
+    assert!(train.contains("fanouts") && train.contains("GraphSAGE with the mean aggregator"), "{train}");
 }
 
 #[cfg(feature = "train")]
@@ -111,9 +207,15 @@ fn logs_with_records_of_mini_batches_are_compared() {
     );
 }
 
+/// The name by which GitHub links to a heading.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-");
+    text.chars().filter(|c| c.is_alphanumeric() || "-_".contains(*c)).collect()
+}
+
 #[test]
 fn the_documents_name_only_files_that_are_there() {
-    for path in documents() {
+    for path in [markdown(""), markdown("docs"), markdown("python")].concat() {
         let text = fs::read_to_string(&path).unwrap();
         for part in text.split("](").skip(1) {
             let target = part.split(')').next().unwrap();
@@ -123,9 +225,7 @@ fn the_documents_name_only_files_that_are_there() {
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let linked = if file.is_empty() { path.clone() } else { path.with_file_name(file) };
             assert!(linked.exists(), "{} links to {target}", path.display());
-            let named = |line: &str| {
-                line.starts_with('#') && line.trim_matches(['#', ' ']).to_lowercase().replace(' ', "-") == heading
-            };
+            let named = |line: &str| line.starts_with('#') && anchor(line) == heading;
             let found = heading.is_empty() || fs::read_to_string(&linked).unwrap().lines().any(named);
             assert!(found, "{} links to {target}: no such heading", path.display());
         }

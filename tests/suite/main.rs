@@ -26,6 +26,8 @@ mod partitioners;
 mod pipeline;
 mod place;
 mod report;
+#[cfg(feature = "train")]
+mod run;
 mod shard;
 mod support;
 #[cfg(feature = "train")]

@@ -16,6 +16,7 @@ use crate::labels::Labels;
 use crate::metric::Metric;
 use crate::operator::Place;
 use crate::options::{FeatureStorage, RunOptions};
+use crate::partition;
 use crate::task::{LinkBatch, LinkSplit};
 use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
@@ -85,7 +86,7 @@ pub struct Job<'a> {
 impl Artifacts {
     /// Finds and opens the partition map that `config` needs, the weights of edges, and the split of the edges if links are learnt.
     pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
-        let partition = config.parallelism.needs_map().then(|| find_partition(dataset, config)).transpose()?;
+        let partition = config.parallelism.needs_map().then(|| partition::find(dataset, config)).transpose()?;
         let topology = dataset.topology();
         topology.check_indices()?;
         let whole = Graph::new(topology.indptr(), topology.indices())?;
@@ -273,57 +274,5 @@ impl Job<'_> {
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
         check_stop(self.stop)
-    }
-}
-
-/// The partition that was named, that a shard was cut by, or the only one with as many parts as ranks go by.
-pub(crate) fn find_partition(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
-    let (parts, groups) = (config.num_parts(), config.groups);
-    // Each server of a map is a group, where it has a part for every rank of all groups.
-    let servers = if parts > config.ranks_of_group() { groups } else { 1 };
-    let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
-    let cut_by = dataset.shard().map(|shard| &shard.partition.0);
-    if let Some(key) = config.partition.as_ref().or(cut_by) {
-        let map = PartitionMap::open(dataset, key)?;
-        if fits(&map) {
-            return Ok(map);
-        }
-        let (found, on) = (map.num_parts(), map.num_servers());
-        let needs = match groups {
-            1 => format!("the number of ranks is {parts}: pass --ranks {found}, or name another partition"),
-            _ if servers > 1 => format!("on {on} servers: {groups} groups need {parts}, on {groups} servers"),
-            groups => format!("each of {groups} groups has {parts} ranks: a rank of a group needs a part of its own"),
-        };
-        return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
-    }
-    let (mut fitting, mut unfit, mut refused) = (Vec::new(), Vec::new(), None);
-    for key in dataset.keys("partition")? {
-        match PartitionMap::open(dataset, &key) {
-            Ok(map) if fits(&map) => fitting.push(map),
-            Ok(map) => unfit.push(format!("{key} into {}", map.num_parts())),
-            Err(error) => refused = Some(error),
-        }
-    }
-    if fitting.len() > 1 {
-        let keys: Vec<&str> = fitting.iter().map(PartitionMap::key).collect();
-        let keys = keys.join(", ");
-        return Err(Error::Option(format!(
-            "several partitions have {parts} parts: choose with --partition among {keys}"
-        )));
-    }
-    match (fitting.pop(), refused) {
-        (Some(map), _) => Ok(map),
-        (None, Some(error)) => Err(error.into()),
-        (None, None) => {
-            let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
-            let path = dataset.path();
-            let (on, servers) = match servers {
-                1 => (String::new(), String::new()),
-                _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
-            };
-            let command = format!("gsplit partition {} --parts {parts}{servers}", path.display());
-            let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
-            Err(Error::Data { path: path.to_path_buf(), problem })
-        }
     }
 }

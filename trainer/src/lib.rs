@@ -53,6 +53,7 @@ pub mod model;
 pub mod operator;
 mod optimizer;
 mod options;
+mod partition;
 mod pass;
 mod pipeline;
 mod places;

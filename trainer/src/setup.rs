@@ -15,6 +15,7 @@ use crate::log::Logs;
 use crate::model::{Model, check_size};
 use crate::operator::Place;
 use crate::options::RunOptions;
+use crate::partition;
 use crate::places::places;
 use crate::source::{FeatureSource, pin, sources};
 use crate::strategy::columns_of;
@@ -129,7 +130,8 @@ pub fn with_run<R>(
             "note: a mini-batch may have {size}, there are {there} to train on: an epoch is one mini-batch"
         ));
     }
-    config.exchange_note(options.layer.is_some()).iter().for_each(|note| progress.note(note));
+    let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
+    notes.iter().chain(&config.exchange_note(options.layer.is_some())).for_each(|note| progress.note(note));
     check_size(config, job.features.dim(), job.outputs)?;
     let copied = Copied::default();
     let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;

@@ -68,6 +68,12 @@ impl Options {
             (None, Some(config)) => config.fanouts.parse()?,
             (None, None) => return Err(missing("--fanouts")),
         };
+        if let Some(presample) = presample.filter(|presample| presample.meta().config.negatives.is_some()) {
+            let key = presample.key();
+            return Err(Error::Option(format!(
+                "--presample {key}: is of edges, and mini-batches of vertices are measured: name another presample"
+            )));
+        }
         let batch_size = self.batch_size.or(config.map(|config| config.batch_size));
         let setting = Setting {
             fanouts,

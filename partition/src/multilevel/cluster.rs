@@ -15,7 +15,7 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::tally::{Pool, Sums, Tally};
+use super::tally::{InRuns, Pool, Tally};
 use crate::VertexWeights;
 use crate::scramble::scramble;
 
@@ -128,7 +128,7 @@ impl<G: Graph> Clustering<'_, G> {
     }
 
     /// The cluster that `v` would rather be in, as things stand: its own where there is none better.
-    fn choose(&self, state: &State, v: u32, seed: u64, tally: &mut Tally) -> u32 {
+    fn choose(&self, state: &State, v: u32, seed: u64, tally: &mut InRuns<Tally>) -> u32 {
         let own = state.labels[v as usize];
         self.gather(state, v, tally);
         let salt = (scramble(seed ^ u64::from(v)) >> 32) as u32;
@@ -147,17 +147,16 @@ impl<G: Graph> Clustering<'_, G> {
 
     /// Sums the arcs of `v` by cluster.
     #[inline]
-    fn gather(&self, state: &State, v: u32, tally: &mut Tally) {
+    fn gather(&self, state: &State, v: u32, tally: &mut InRuns<Tally>) {
         tally.clear(self.graph.degree(v), state.labels.len());
-        let mut runs = tally.in_runs();
-        match self.within {
+        tally.fill(|runs| match self.within {
             None => self.graph.for_each(v, |u, weight| runs.add(state.labels[u as usize], weight)),
             Some(parts) => self.graph.for_each(v, |u, weight| {
                 if parts[u as usize] == parts[v as usize] {
                     runs.add(state.labels[u as usize], weight);
                 }
             }),
-        }
+        });
     }
 
     fn load<'s>(&self, state: &'s State, label: u32) -> &'s [u32] {
@@ -175,10 +174,13 @@ impl<G: Graph> Clustering<'_, G> {
     /// Moves `v` if there is still room.
     fn join(&self, state: &mut State, v: u32, to: u32) -> bool {
         let from = state.labels[v as usize];
+        if from == to {
+            return false;
+        }
         // Whoever was there may have moved meanwhile, perhaps to the cluster of `v`: two that swap are still apart.
         let left = self.small && state.labels[to as usize] != to;
         let empty = left && self.load(state, to).iter().all(|&load| load == 0);
-        if from == to || empty || !self.fits(state, v, to) {
+        if empty || !self.fits(state, v, to) {
             return false;
         }
         let constraints = self.weights.constraints();
@@ -200,7 +202,7 @@ impl<G: Graph> Clustering<'_, G> {
             return;
         }
         let alone = |v: u32| sizes[state.labels[v as usize] as usize] == 1 && self.graph.degree(v) > 0;
-        let favourite = |tally: &mut Tally, v: u32| {
+        let favourite = |tally: &mut InRuns<Tally>, v: u32| {
             if !alone(v) {
                 return None;
             }
@@ -209,7 +211,7 @@ impl<G: Graph> Clustering<'_, G> {
             best.map(|(label, weight)| (weight, label)).max().map(|(_, label)| (label, v))
         };
         let vertices = (0..n as u32).into_par_iter().with_min_len(TASK);
-        let mut pairs: Vec<(u32, u32)> = vertices.map_init(Tally::default, favourite).flatten().collect();
+        let mut pairs: Vec<(u32, u32)> = vertices.map_init(InRuns::default, favourite).flatten().collect();
         pairs.par_sort_unstable();
         let mut open: Option<(u32, u32, u32)> = None;
         for (favourite, v) in pairs {

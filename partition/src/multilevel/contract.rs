@@ -13,7 +13,7 @@
 use rayon::prelude::*;
 
 use super::graph::{Coarse, Graph, Segment};
-use super::tally::{Pool, Sums};
+use super::tally::Pool;
 use crate::VertexWeights;
 use crate::scramble::scramble;
 
@@ -21,6 +21,8 @@ use crate::scramble::scramble;
 pub(super) const NONE: u32 = u32::MAX;
 /// Segments of a coarse graph, at least: enough to share unequal ones between threads.
 const SEGMENTS: usize = 128;
+/// Rows of a segment, at least: a task of fewer costs more than it saves.
+const LEAST_ROWS: usize = 256;
 
 /// One segment in this many is counted before pairs are sampled.
 const SEGMENTS_PER_PROBE: usize = 32;
@@ -59,7 +61,7 @@ pub(super) fn contract<G: Graph>(
 
 /// Rows of a segment, as a power of two, in a coarse graph of `rows` rows.
 pub(super) fn segment_log2(rows: usize) -> u32 {
-    (rows / SEGMENTS).max(1).ilog2()
+    (rows / SEGMENTS).max(LEAST_ROWS).ilog2()
 }
 
 /// What is contracted.
@@ -90,17 +92,17 @@ impl<G: Graph> Contraction<'_, G> {
         for cluster in first..self.num_clusters().min(first + (1 << self.rows_log2)) {
             let members = &self.members[self.starts[cluster] as usize..self.starts[cluster + 1] as usize];
             tally.clear(members.iter().map(|&v| self.graph.degree(v)).sum(), self.num_clusters());
-            let mut runs = tally.in_runs();
-            for (i, &v) in members.iter().enumerate() {
-                self.graph.fetch_ahead(members.get(i + 1).copied().unwrap_or(NONE), self.coarse_of);
-                self.graph.for_each(v, |u, weight| {
-                    let other = self.coarse_of[u as usize];
-                    if other != cluster as u32 {
-                        runs.add(other, weight);
-                    }
-                });
-            }
-            drop(runs);
+            tally.fill(|runs| {
+                for (i, &v) in members.iter().enumerate() {
+                    self.graph.fetch_ahead(members.get(i + 1).copied().unwrap_or(NONE), self.coarse_of);
+                    self.graph.for_each(v, |u, weight| {
+                        let other = self.coarse_of[u as usize];
+                        if other != cluster as u32 {
+                            runs.add(other, weight);
+                        }
+                    });
+                }
+            });
             match threshold {
                 1 => segment.arcs.extend(tally.iter()),
                 _ => segment.arcs.extend(tally.iter().filter_map(|arc| self.sample(cluster as u32, arc, threshold))),
@@ -157,7 +159,7 @@ fn number<G: Graph>(graph: &G, mut labels: Vec<u32>) -> (Vec<u32>, usize) {
         *number = next;
         next += 1;
     }
-    labels.par_iter_mut().for_each(|label| *label = number[*label as usize]);
+    labels.par_iter_mut().with_min_len(4096).for_each(|label| *label = number[*label as usize]);
     (labels, next as usize)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Input as for label propagation; the cut never grows, no part grows beyond its capacity, and no vertex leaves its server.
 //! Idea: always make the move that gains most, even if it loses, each vertex at most once; when nothing better was seen for
-//! a while go back to the best state. The next pass begins there. It climbs out of local optima that label propagation
+//! a while go back to the best state. The next pass begins there. A move into a full part waits until a vertex leaves it. It climbs out of local optima that label propagation
 //! stays in. Sequential, so it is kept for graphs with few vertices; how much of each vertex's arc weight leads to each part
 //! is kept in a table.
 //! Cost: O((n + moved arcs) · k) a pass, 8 · n · k bytes.
@@ -19,6 +19,9 @@ use crate::loads::Loads;
 const LEAST_PATIENCE: usize = 200;
 /// A pass ends after one vertex in this many moved without a better state.
 const PATIENCE: usize = 40;
+
+/// Vertices that are tried again when another leaves a part that they wait for.
+const LET_IN: usize = 4;
 
 /// Vertices that one task handles together.
 const ROWS_PER_TASK: usize = 512;
@@ -69,79 +72,162 @@ impl<'a, G: Graph> Fm<'a, G> {
 
     fn pass(&mut self) -> i64 {
         self.moved.fill(false);
-        let vertices = (0..self.parts.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
-        let moves = vertices.filter_map(|v| self.best(v).map(|(gain, _)| (gain, v)));
-        let mut queue = BinaryHeap::from(moves.collect::<Vec<_>>());
+        let mut queue = self.near_moves();
         // The most that an entry of each vertex promises: one that promises enough is put right when it is taken.
         let mut promised = vec![i64::MIN; self.parts.len()];
-        queue.iter().for_each(|&(gain, v)| promised[v as usize] = gain);
+        queue.iter().for_each(|entry| promised[entry.vertex() as usize] = entry.gain());
+        // Those that wait for room in each part.
+        let mut waiting = vec![BinaryHeap::new(); self.loads.num_parts()];
         let patience = LEAST_PATIENCE.max(self.parts.len() / PATIENCE);
         let (mut log, mut best, mut sum, mut best_sum) = (Vec::new(), 0, 0, 0);
-        while let Some((hoped, v)) = queue.pop() {
-            if self.moved[v as usize] {
+        while let Some(entry) = queue.pop() {
+            let (v, to) = (entry.vertex(), entry.part());
+            let from = self.parts[v as usize];
+            if self.moved[v as usize] || from == to || self.loads.sizes()[from as usize] <= 1 {
                 continue;
             }
-            promised[v as usize] = i64::MIN;
-            let Some((gain, to)) = self.best(v) else { continue };
-            if gain < hoped {
+            let gain = self.gain(v, to);
+            if gain < entry.gain() {
                 promised[v as usize] = gain;
-                queue.push((gain, v));
+                queue.push(Entry::new(gain, v, to));
                 continue;
             }
-            log.push((v, self.parts[v as usize]));
+            if !self.has_room(to, v) {
+                waiting[to as usize].push(Entry::new(gain, v, to));
+                promised[v as usize] = i64::MIN;
+                if let Some((gain, to)) = self.best(v, |part| self.has_room(part, v)) {
+                    promised[v as usize] = gain;
+                    queue.push(Entry::new(gain, v, to));
+                }
+                continue;
+            }
+            log.push((v, from));
             self.moved[v as usize] = true;
-            self.shift(v, to);
+            self.shift(v, to, |fm, u| {
+                if let Some((gain, part)) = fm.hope(u, from, to).filter(|&(gain, _)| gain > promised[u as usize]) {
+                    promised[u as usize] = gain;
+                    queue.push(Entry::new(gain, u, part));
+                }
+            });
+            self.let_in(from, &mut waiting[from as usize], &mut queue);
             sum += gain;
             if sum > best_sum {
                 (best_sum, best) = (sum, log.len());
             } else if log.len() > best + patience {
                 break;
             }
-            let graph = self.graph;
-            graph.for_each(v, |u, _| {
-                if !self.moved[u as usize]
-                    && let Some((gain, _)) = self.best(u)
-                    && gain > promised[u as usize]
-                {
-                    promised[u as usize] = gain;
-                    queue.push((gain, u));
-                }
-            });
         }
         for (v, from) in log.drain(best..).rev() {
-            self.shift(v, from);
+            self.shift(v, from, |_, _| {});
         }
         best_sum
     }
 
-    /// The best move of `v` that there is room for, and its gain.
-    fn best(&self, v: u32) -> Option<(i64, u16)> {
+    /// The best moves of vertices that are tied to another part at least half as much as to their own.
+    fn near_moves(&self) -> BinaryHeap<Entry> {
+        let vertices = (0..self.parts.len() as u32).into_par_iter().with_min_len(ROWS_PER_TASK);
+        let moves = vertices.filter_map(|v| {
+            let (gain, to) = self.best(v, |_| true)?;
+            let own = self.tie(v, self.parts[v as usize]);
+            (2 * (gain + own) >= own).then(|| Entry::new(gain, v, to))
+        });
+        BinaryHeap::from(moves.collect::<Vec<_>>())
+    }
+
+    /// Queues some of those that wait for room in `part`, which a vertex has left.
+    fn let_in(&self, part: u16, waiting: &mut BinaryHeap<Entry>, queue: &mut BinaryHeap<Entry>) {
+        let mut left = LET_IN;
+        while left > 0
+            && let Some(entry) = waiting.pop()
+        {
+            let v = entry.vertex();
+            if self.moved[v as usize] || self.parts[v as usize] == part {
+                continue;
+            }
+            let gain = self.gain(v, part);
+            let now = Entry::new(gain, v, part);
+            if gain < entry.gain() {
+                waiting.push(now);
+            } else if self.has_room(part, v) {
+                queue.push(now);
+                left -= 1;
+            } else {
+                waiting.push(now);
+                break;
+            }
+        }
+    }
+
+    fn has_room(&self, part: u16, v: u32) -> bool {
+        self.loads.has_room(part, self.weights.of(v), self.capacities)
+    }
+
+    /// Arc weight between `v` and a part.
+    fn tie(&self, v: u32, part: u16) -> i64 {
+        self.ties[v as usize * self.loads.num_parts() + part as usize]
+    }
+
+    fn gain(&self, v: u32, to: u16) -> i64 {
+        self.tie(v, to) - self.tie(v, self.parts[v as usize])
+    }
+
+    /// The best move of `v` to a part that is open, and its gain.
+    fn best(&self, v: u32, is_open: impl Fn(u16) -> bool) -> Option<(i64, u16)> {
         let k = self.loads.num_parts();
         let own = self.parts[v as usize];
         let ties = &self.ties[v as usize * k..(v as usize + 1) * k];
-        if self.loads.sizes()[own as usize] <= 1 {
-            return None;
+        let (mut most, mut best) = (0, own);
+        for part in self.loads.siblings(own) {
+            let tie = ties[part as usize];
+            if tie > most && part != own && is_open(part) {
+                (most, best) = (tie, part);
+            }
         }
-        let weight = self.weights.of(v);
-        let open =
-            |&(part, tie): &(u16, &i64)| *tie > 0 && part != own && self.loads.has_room(part, weight, self.capacities);
-        let rank = |&(part, tie): &(u16, &i64)| (*tie, std::cmp::Reverse(part));
-        let siblings = self.loads.siblings(own);
-        let here = siblings.start as usize..siblings.end as usize;
-        let (part, tie) = siblings.zip(&ties[here]).filter(open).max_by_key(rank)?;
-        Some((tie - ties[own as usize], part))
+        (best != own).then(|| (most - ties[own as usize], best))
     }
 
-    /// Moves `v`, and tells its neighbours.
-    fn shift(&mut self, v: u32, to: u16) {
+    /// What `u` may gain by a move, if a neighbour's move from one part to another may have let it gain more.
+    fn hope(&self, u: u32, from: u16, to: u16) -> Option<(i64, u16)> {
+        let own = self.parts[u as usize];
+        if self.moved[u as usize] || own == to || !self.loads.siblings(own).contains(&to) {
+            return None;
+        }
+        if own == from { self.best(u, |_| true) } else { Some((self.gain(u, to), to)) }
+    }
+
+    /// Moves `v`, and tells of each neighbour.
+    fn shift(&mut self, v: u32, to: u16, mut tell: impl FnMut(&Self, u32)) {
         let k = self.loads.num_parts();
         let from = std::mem::replace(&mut self.parts[v as usize], to);
         self.loads.move_weight(from, to, self.weights.of(v));
-        let ties = &mut self.ties;
-        self.graph.for_each(v, |u, weight| {
-            let row = &mut ties[u as usize * k..(u as usize + 1) * k];
+        let graph = self.graph;
+        graph.for_each(v, |u, weight| {
+            let row = &mut self.ties[u as usize * k..(u as usize + 1) * k];
             row[from as usize] -= i64::from(weight);
             row[to as usize] += i64::from(weight);
+            tell(self, u);
         });
+    }
+}
+
+/// A move as one number, so that moves are in the order of their gains, then of their vertices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry(i128);
+
+impl Entry {
+    fn new(gain: i64, v: u32, to: u16) -> Self {
+        Self(i128::from(gain) << 48 | i128::from(v) << 16 | i128::from(to))
+    }
+
+    fn gain(self) -> i64 {
+        (self.0 >> 48) as i64
+    }
+
+    fn vertex(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    fn part(self) -> u16 {
+        self.0 as u16
     }
 }

@@ -10,7 +10,7 @@
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::tally::Sums;
+use super::tally::{InRuns, Sums};
 use crate::VertexWeights;
 use crate::loads::Loads;
 
@@ -62,7 +62,7 @@ impl<G: Graph> Refinement<'_, G> {
     pub fn run(&self, parts: &mut [u16], loads: &mut Loads) -> u64 {
         let mut active = vec![true; parts.len()];
         let mut wanted = vec![false; BATCH.min(parts.len())];
-        let mut own = Ties::new(loads.num_parts());
+        let mut own = InRuns::new(Ties::new(loads.num_parts()));
         let mut gained = 0;
         for _ in 0..self.rounds {
             let before = gained;
@@ -72,7 +72,7 @@ impl<G: Graph> Refinement<'_, G> {
                 let (now, state, looked_at) = (&*loads, &*parts, &active[batch.clone()]);
                 let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
                 tasks.for_each_init(
-                    || Ties::new(now.num_parts()),
+                    || InRuns::new(Ties::new(now.num_parts())),
                     |ties, (task, (wanted, active))| {
                         for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
                             let v = (first + task * TASK + i) as u32;
@@ -99,11 +99,9 @@ impl<G: Graph> Refinement<'_, G> {
     }
 
     /// Where `v` would go, and by how much that lowers the cut.
-    fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut Ties) -> Option<(u16, u64)> {
+    fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut InRuns<Ties>) -> Option<(u16, u64)> {
         ties.clear();
-        let mut runs = ties.in_runs();
-        self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight));
-        drop(runs);
+        ties.fill(|runs| self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight)));
         let own = parts[v as usize];
         let inside = ties.sums[own as usize];
         let weight = self.weights.of(v);

@@ -20,9 +20,7 @@ use crate::{Layout, VertexWeights};
 /// How much work to do.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effort {
-    /// Rounds of clustering on levels of at most [`SMALL`] arcs.
-    small_cluster_rounds: usize,
-    /// Rounds of clustering on larger levels.
+    /// Rounds of clustering on each level.
     cluster_rounds: usize,
     /// Rounds of label propagation refinement on each level.
     refine_rounds: usize,
@@ -41,19 +39,16 @@ pub(super) struct Effort {
 impl Effort {
     pub fn of(quality: Quality) -> Self {
         let default = Self {
-            small_cluster_rounds: 3,
             cluster_rounds: 2,
             refine_rounds: 5,
-            tries: 4,
+            tries: 2,
             fm_size: 1 << 21,
             fm_arcs: 1 << 24,
             fm_passes: 2,
             cycles: 0,
         };
         match quality {
-            Quality::Fast => {
-                Self { small_cluster_rounds: 2, refine_rounds: 2, tries: 1, fm_size: 1 << 16, fm_passes: 1, ..default }
-            }
+            Quality::Fast => Self { refine_rounds: 2, tries: 1, fm_size: 1 << 16, fm_passes: 1, ..default },
             Quality::Default => default,
             Quality::High => Self {
                 cluster_rounds: 3,
@@ -68,7 +63,7 @@ impl Effort {
     }
 }
 
-/// Arcs of a small level, at most: it gets more rounds of clustering, and its vertices choose in the order of their degrees.
+/// Arcs of a small level, at most: its vertices choose in the order of their degrees.
 const SMALL: u64 = 1 << 23;
 /// A coarse graph keeps this many arcs, a GiB, or a quarter of the finer one's.
 const MAX_COARSE_ARCS: u64 = 1 << 27;
@@ -183,10 +178,7 @@ impl Scheme<'_> {
         enough: usize,
     ) -> Level {
         let small = graph.num_arcs() <= SMALL;
-        let (rounds, cluster_share) = match small {
-            true => (self.effort.small_cluster_rounds, SMALL_CLUSTER_SHARE),
-            false => (self.effort.cluster_rounds, CLUSTER_SHARE),
-        };
+        let cluster_share = if small { SMALL_CLUSTER_SHARE } else { CLUSTER_SHARE };
         // A cluster is a small share of a part, so that parts of equal weight can be made of them; and of a graph that
         // is small enough next time.
         let share = |&total: &u64| {
@@ -195,7 +187,8 @@ impl Scheme<'_> {
             (of_part.max(of_coarsest) as u64).clamp(1, u64::from(u32::MAX))
         };
         let limits = weights.totals().iter().map(share).collect();
-        let labels = Clustering { graph, weights, limits, rounds, small, seed, within }.run();
+        let labels =
+            Clustering { graph, weights, limits, rounds: self.effort.cluster_rounds, small, seed, within }.run();
         contract(graph, weights, labels, MAX_COARSE_ARCS.max(graph.num_arcs() / 4), seed)
     }
 
@@ -304,7 +297,7 @@ fn carry_down(parts: &[u16], level: &Level) -> Vec<u16> {
 /// The parts of the finer graph, which weighs `weights`; what has no coarse vertex is spread.
 pub(super) fn carry_up(layout: Layout, coarse_of: &[u32], weights: &VertexWeights, coarse: &[u16]) -> Vec<u16> {
     let part = |&of: &u32| if of == NONE { 0 } else { coarse[of as usize] };
-    let mut parts: Vec<u16> = coarse_of.par_iter().map(part).collect();
+    let mut parts: Vec<u16> = coarse_of.par_iter().with_min_len(4096).map(part).collect();
     let mut left: Vec<u32> = (0..).zip(coarse_of).filter(|&(_, &of)| of == NONE).map(|(v, _)| v).collect();
     if !left.is_empty() {
         let mut loads = Loads::empty(layout, weights);

@@ -86,24 +86,29 @@ impl Sums for Tally {
 pub(super) trait Sums {
     /// Adds `weight`, at least 1, to the sum of `label`.
     fn add(&mut self, label: u32, weight: u32);
-
-    /// Adds in runs: for labels that are read all over the memory.
-    #[inline]
-    fn in_runs(&mut self) -> Runs<'_, Self> {
-        Runs { sums: self, run: [(0, 0); RUN], length: 0 }
-    }
 }
 
-/// Items on their way into sums, some at a time. Whatever an addition branches on waits for the item's label; the labels of
-/// a run wait for nothing, so that the processor reads many of them at once.
-pub(super) struct Runs<'s, S: Sums + ?Sized> {
-    sums: &'s mut S,
+/// Sums that items are added to some at a time: for labels that are read all over the memory. Whatever an addition branches on waits
+/// for the item's label; the labels of a run wait for nothing, so that the processor reads many of them at once.
+pub(super) struct InRuns<S> {
+    sums: S,
     run: [(u32, u32); RUN],
     length: usize,
 }
 
-impl<S: Sums + ?Sized> Runs<'_, S> {
-    /// Adds `weight`, at least 1, to the sum of `label`, in the end.
+impl<S: Sums> InRuns<S> {
+    pub fn new(sums: S) -> Self {
+        Self { sums, run: [(0, 0); RUN], length: 0 }
+    }
+
+    /// Adds what `fill` hands to [`InRuns::add`].
+    #[inline]
+    pub fn fill(&mut self, fill: impl FnOnce(&mut Self)) {
+        fill(self);
+        self.flush();
+    }
+
+    /// Adds `weight`, at least 1, to the sum of `label`, before [`InRuns::fill`] ends.
     #[inline]
     pub fn add(&mut self, label: u32, weight: u32) {
         self.run[self.length % RUN] = (label, weight);
@@ -120,20 +125,33 @@ impl<S: Sums + ?Sized> Runs<'_, S> {
     }
 }
 
-impl<S: Sums + ?Sized> Drop for Runs<'_, S> {
-    #[inline]
-    fn drop(&mut self) {
-        self.flush();
+impl<S: Sums + Default> Default for InRuns<S> {
+    fn default() -> Self {
+        Self::new(S::default())
+    }
+}
+
+impl<S> Deref for InRuns<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.sums
+    }
+}
+
+impl<S> DerefMut for InRuns<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.sums
     }
 }
 
 /// Tallies that are used again: they keep the memory that a vertex of high degree once took.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Vec<Tally>>);
+pub(super) struct Pool(Mutex<Vec<InRuns<Tally>>>);
 
 /// A tally that goes back to its pool.
 pub(super) struct Lent<'a> {
-    tally: Tally,
+    tally: InRuns<Tally>,
     pool: &'a Pool,
 }
 
@@ -153,15 +171,15 @@ impl Drop for Lent<'_> {
 }
 
 impl Deref for Lent<'_> {
-    type Target = Tally;
+    type Target = InRuns<Tally>;
 
-    fn deref(&self) -> &Tally {
+    fn deref(&self) -> &InRuns<Tally> {
         &self.tally
     }
 }
 
 impl DerefMut for Lent<'_> {
-    fn deref_mut(&mut self) -> &mut Tally {
+    fn deref_mut(&mut self) -> &mut InRuns<Tally> {
         &mut self.tally
     }
 }

@@ -72,7 +72,14 @@ impl Fixture {
     }
 
     fn save_presample(&self, dataset: &Dataset, counters: Counters) -> Presample {
-        let config = PresampleConfig { fanouts: "5,5".into(), batch_size: 10, epochs: 1, seed: 0, draw_by: None };
+        let config = PresampleConfig {
+            fanouts: "5,5".into(),
+            batch_size: 10,
+            epochs: 1,
+            seed: 0,
+            draw_by: None,
+            negatives: None,
+        };
         Presample::save(dataset, "test", config, 10, &counters, true).unwrap()
     }
 }

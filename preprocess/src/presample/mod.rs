@@ -10,11 +10,12 @@
 //! Cost: that of sampling; 12 bytes a vertex and 4 an edge, and one batch. On a GPU (`gpu.rs`) the same counters.
 
 mod gpu;
+mod links;
 
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, Gpu, Graph, SampledCsc, Sampler};
+use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key};
 
@@ -30,8 +31,8 @@ pub struct Options {
     /// Seeds of a mini-batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..))]
     pub batch_size: u64,
-    /// Passes over the training vertices; GSplit found ten to be enough
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..1 << 31))]
+    /// Passes over the training vertices, or edges with --task link; GSplit found ten to be enough [default: 10, of edges 1]
+    #[arg(long, value_name = "N", default_value_t = 10, default_value_if("task", "link", "1"), hide_default_value = true, value_parser = clap::value_parser!(u32).range(1..1 << 31))]
     pub epochs: u32,
     /// Seed of all draws
     #[arg(long, default_value_t = 0)]
@@ -40,6 +41,22 @@ pub struct Options {
     /// [default: all alike]
     #[arg(long, value_name = "COLUMN")]
     pub draw_by: Option<String>,
+    /// What training will learn, and so what mini-batches are made of: training vertices, or the ends of edges and of pairs that are none
+    #[arg(long, value_enum, default_value_t = Task::Node)]
+    pub task: Task,
+    /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub negatives: u32,
+}
+
+/// What training learns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Task {
+    /// Labels of vertices
+    #[default]
+    Node,
+    /// Links: the dataset's own training links, else all edges
+    Link,
 }
 
 impl Options {
@@ -47,7 +64,8 @@ impl Options {
     pub fn default_key(&self) -> String {
         let fanouts = self.fanouts.to_string().replace(',', "-");
         let by = self.draw_by.as_ref().map(|column| format!("_by-{column}")).unwrap_or_default();
-        format!("f{fanouts}_b{}_e{}_s{}{by}", self.batch_size, self.epochs, self.seed)
+        let links = self.negatives().map(|negatives| format!("_links{negatives}")).unwrap_or_default();
+        format!("f{fanouts}_b{}_e{}_s{}{by}{links}", self.batch_size, self.epochs, self.seed)
     }
 
     /// These options as they are stored with the counters.
@@ -58,12 +76,18 @@ impl Options {
             epochs: self.epochs,
             seed: self.seed,
             draw_by: self.draw_by.clone(),
+            negatives: self.negatives(),
         }
     }
 
-    /// Seeds of a mini-batch of a split of `train` vertices, one at least.
-    fn batch_of(&self, train: usize) -> usize {
-        usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(train)
+    /// Pairs that are no edges for each edge, where edges are learnt.
+    fn negatives(&self) -> Option<u32> {
+        (self.task == Task::Link).then_some(self.negatives)
+    }
+
+    /// Seeds or edges of a mini-batch, of `items` in all.
+    fn batch_of(&self, items: usize) -> usize {
+        usize::try_from(self.batch_size).unwrap_or(usize::MAX).min(items)
     }
 
     fn check(&self) -> Result<()> {
@@ -97,8 +121,9 @@ pub fn presample(
     progress: &dyn Progress,
 ) -> Result<Outcome> {
     options.check()?;
-    if options.draw_by.is_some() && gpu.is_some() {
-        return Err(Error::Option("--draw-by is for --device cpu: leave one of them out".into()));
+    let on_host = [("--draw-by", options.draw_by.is_some()), ("--task link", options.task == Task::Link)];
+    if let (Some((option, _)), Some(_)) = (on_host.into_iter().find(|(_, given)| *given), gpu) {
+        return Err(Error::Option(format!("{option} is for --device cpu: leave one of them out")));
     }
     let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
@@ -135,11 +160,24 @@ fn count(
     gpu: Option<&Gpu>,
     progress: &dyn Progress,
 ) -> Result<(gsplit_store::Counters, u64)> {
-    let train = dataset.split(Split::Train)?;
-    if train.is_empty() {
-        let remedy = "its training split is empty; convert or generate it with a split that has some".to_string();
-        let what = "training vertices to pre-sample".to_string();
-        return Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into());
+    let missing = |what: &str, remedy: &str| {
+        let (what, remedy) = (what.to_string(), remedy.to_string());
+        Err(gsplit_store::Error::Missing { path: dataset.path().into(), what, remedy }.into())
+    };
+    let train = if options.task == Task::Node { dataset.split(Split::Train)?.to_vec() } else { Vec::new() };
+    let links = if options.task == Task::Link { dataset.links()? } else { None };
+    let items = match (options.task, &links) {
+        (Task::Node, _) => train.len(),
+        (Task::Link, None) => dataset.topology().num_edges() as usize,
+        (Task::Link, Some(links)) => links.pairs(Split::Train).len(),
+    };
+    if items == 0 && options.task == Task::Node {
+        return missing(
+            "training vertices to pre-sample",
+            "its training split is empty; convert or generate it with a split that has some, or presample edges with --task link",
+        );
+    } else if items == 0 {
+        return missing("edges to pre-sample", "it has none; convert or generate a graph that has some");
     }
     let topology = dataset.topology();
     topology.check_indices()?;
@@ -148,7 +186,7 @@ fn count(
     if let Some(weights) = &weights {
         graph = graph.with_weights(weights)?;
     }
-    let num_batches = train.len().div_ceil(options.batch_of(train.len())) as u64 * u64::from(options.epochs);
+    let num_batches = items.div_ceil(options.batch_of(items)) as u64 * u64::from(options.epochs);
 
     let placed = gpu.map(|gpu| Topology::choose(gpu, &graph).map(|topology| (gpu, topology))).transpose()?;
     if let Some((_, Topology::InHostMemory)) = placed {
@@ -157,6 +195,7 @@ fn count(
     let stage = progress.stage("pre-sampling", Some(num_batches), Unit::Items("batches"));
     let counts = match placed {
         Some((gpu, topology)) => gpu::count(gpu, &graph, topology, &train, options, &*stage)?,
+        None if options.task == Task::Link => links::count(&graph, links.as_ref(), options, &*stage)?,
         None => count_on_host(&graph, &train, options, &*stage)?,
     };
     let CounterParts { input, appear, work, edge } = counts;
@@ -169,19 +208,19 @@ fn count_on_host(graph: &Graph<'_>, train: &[u32], options: &Options, stage: &dy
     for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
         let seeds = epoch_seeds(train, options.seed, epoch)?;
         for (step, seeds) in (0..).zip(seeds.chunks(options.batch_of(train.len()))) {
-            count_batch(graph, options, (epoch, step), seeds, &mut sampler, &mut counters)?;
+            count_batch(graph, options, (epoch, step), (seeds, None), &mut sampler, &mut counters)?;
             stage.advance(1);
         }
     }
     Ok(counters.into_parts()?)
 }
 
-/// Samples and counts one mini-batch, layer by layer from its seeds down.
+/// Samples and counts one mini-batch, layer by layer from its seeds down, without the edges `excluded`.
 fn count_batch(
     graph: &Graph<'_>,
     options: &Options,
     (epoch, step): (u32, u32),
-    seeds: &[u32],
+    (seeds, excluded): (&[u32], Option<&ExcludedEdges>),
     sampler: &mut Sampler,
     counters: &mut Counters,
 ) -> Result<()> {
@@ -190,7 +229,8 @@ fn count_batch(
     sampler.start(seeds);
     for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
         let key = Step { seed: options.seed, epoch, step }.layer_key(depth);
-        sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Count(counters), &mut layer)?;
+        let draw = excluded.into_iter().fold(Draw::new(fanout), Draw::without);
+        sampler.layer(graph, &draw, &key, EdgeIds::Count(counters), &mut layer)?;
         sizes.push(sampler.mixed().len());
     }
     Ok(counters.count_vertices(sampler.mixed(), &sizes)?)

@@ -25,33 +25,76 @@ fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
 }
 
 fn options(fanouts: &str, batch_size: u64) -> Options {
-    Options { fanouts: fanouts.parse().unwrap(), batch_size, epochs: 3, seed: 5, draw_by: None }
+    Options {
+        fanouts: fanouts.parse().unwrap(),
+        batch_size,
+        epochs: 3,
+        seed: 5,
+        draw_by: None,
+        task: Task::Node,
+        negatives: 2,
+    }
 }
 
 fn counters(dataset: &Dataset, options: &Options) -> (gsplit_store::Counters, u64) {
     count(dataset, options, None, &NoProgress).unwrap()
 }
 
+/// Seeds of a mini-batch, and (source, target) pairs whose edges are not sampled.
+type Batch = (BTreeSet<u32>, BTreeSet<(u32, u32)>);
+
+/// The mini-batches of an epoch.
+fn batches(dataset: &Dataset, options: &Options, epoch: u32) -> Vec<Batch> {
+    let topology = dataset.topology();
+    let n = topology.num_vertices() as u32;
+    let epoch = FIRST_PRESAMPLE_EPOCH + epoch;
+    let batch_size = options.batch_size as usize;
+    if options.task == Task::Node {
+        let train = dataset.split(Split::Train).unwrap();
+        let seeds = epoch_seeds(&train, options.seed, epoch).unwrap();
+        return seeds.chunks(batch_size).map(|seeds| (seeds.iter().copied().collect(), BTreeSet::new())).collect();
+    }
+    let edges: Vec<(u32, u32)> =
+        (0..n).flat_map(|v| topology.in_neighbours(v).iter().map(move |&u| (u, v)).collect::<Vec<_>>()).collect();
+    let numbers: Vec<u32> = (0..edges.len() as u32).collect();
+    let order = epoch_seeds(&numbers, options.seed, epoch).unwrap();
+    let batch = |(step, batch): (usize, &[u32])| {
+        let key = Step { seed: options.seed, epoch, step: step as u32 }.key(gsplit_kernels::Stream::Negatives, 0);
+        let (mut seeds, mut excluded) = (BTreeSet::new(), BTreeSet::new());
+        for &edge in batch {
+            let (u, v) = edges[edge as usize];
+            if u != v {
+                let mut draws = gsplit_kernels::Draws::new(&key, edge);
+                seeds.extend([u, v]);
+                seeds.extend((0..options.negatives).map(|_| draws.below(n)));
+                excluded.extend([(u, v), (v, u)]);
+            }
+        }
+        (seeds, excluded)
+    };
+    order.chunks(batch_size).enumerate().map(batch).collect()
+}
+
 /// Counts with every in-neighbour, by sets and loops.
 fn oracle(dataset: &Dataset, options: &Options) -> gsplit_store::Counters {
-    let (topology, train) = (dataset.topology(), dataset.split(Split::Train).unwrap());
+    let topology = dataset.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
     let mut counts =
         gsplit_store::Counters { input: vec![0; n], appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
     for epoch in 0..options.epochs {
-        for seeds in epoch_seeds(&train, options.seed, FIRST_PRESAMPLE_EPOCH + epoch)
-            .unwrap()
-            .chunks(options.batch_size as usize)
-        {
-            let mut layer: BTreeSet<u32> = seeds.iter().copied().collect();
+        for (mut layer, excluded) in batches(dataset, options, epoch) {
             layer.iter().for_each(|&v| counts.appear[v as usize] += 1);
             for _ in 0..options.fanouts.len() {
                 let mut below = layer.clone();
                 for &v in &layer {
-                    let edges = topology.indptr()[v as usize] as usize..topology.indptr()[v as usize + 1] as usize;
-                    counts.work[v as usize] += edges.len() as u32;
-                    counts.edge[edges].iter_mut().for_each(|count| *count += 1);
-                    below.extend(topology.in_neighbours(v));
+                    for at in topology.indptr()[v as usize] as usize..topology.indptr()[v as usize + 1] as usize {
+                        let u = topology.indices()[at];
+                        if !excluded.contains(&(u, v)) {
+                            counts.work[v as usize] += 1;
+                            counts.edge[at] += 1;
+                            below.insert(u);
+                        }
+                    }
                 }
                 layer = below;
                 layer.iter().for_each(|&v| counts.appear[v as usize] += 1);
@@ -72,6 +115,20 @@ fn oracle_exact_counts_when_every_neighbour_is_taken() {
             let (counts, batches) = counters(&dataset, &options);
             assert!(counts == oracle(&dataset, &options), "seed {seed}, fanouts {fanouts}, batch size {batch_size}");
             assert_eq!(batches, 3 * 35u64.div_ceil(batch_size));
+        }
+    }
+}
+
+#[test]
+fn oracle_edges_are_counted_as_link_training_draws_them() {
+    let folder = tempfile::tempdir().unwrap();
+    for seed in 0..4 {
+        let dataset = dataset(&folder.path().join(seed.to_string()), seed, seed % 2 == 0, "0.05,0,0");
+        for (fanouts, batch_size) in [("all", 500), ("all,700", 3000), ("all,all", 1_000_000)] {
+            let options = Options { task: Task::Link, epochs: 1, seed, ..options(fanouts, batch_size) };
+            let (counts, batches) = counters(&dataset, &options);
+            assert!(counts == oracle(&dataset, &options), "seed {seed}, fanouts {fanouts}, batch size {batch_size}");
+            assert_eq!(batches, (dataset.topology().num_edges() as u64).div_ceil(batch_size));
         }
     }
 }

@@ -26,12 +26,9 @@ pub fn hottest(dataset: &Dataset, job: &Job<'_>, count: usize, progress: &dyn Pr
     })
 }
 
-/// The presample that was drawn as `config` draws, or the one that comes nearest; none where links are learnt. One that cannot
-/// be used is named.
+/// The presample that was drawn as `config` draws, or the one that comes nearest, among those of its task.
+/// One that cannot be used is named.
 pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Progress) -> Result<Option<Presample>> {
-    if config.task.kind == TaskKind::Link {
-        return Ok(None);
-    }
     let open = |key: String| match Presample::open(dataset, &key) {
         Ok(presample) => Some(presample),
         Err(error) => {
@@ -45,5 +42,7 @@ pub fn presample_like(dataset: &Dataset, config: &TrainConfig, progress: &dyn Pr
         let drawn = &presample.meta().config;
         (drawn.draw_by != config.draw_by, drawn.fanouts != fanouts, drawn.batch_size != batch_size)
     };
-    Ok(dataset.keys("presample")?.into_iter().filter_map(open).min_by_key(unlike))
+    let of_task =
+        |presample: &Presample| presample.meta().config.negatives.is_some() == (config.task.kind == TaskKind::Link);
+    Ok(dataset.keys("presample")?.into_iter().filter_map(open).filter(of_task).min_by_key(unlike))
 }

@@ -37,9 +37,10 @@ use gsplit_store::{Checksum, Dataset, FeatureDtype, FeatureTable, PartitionMap, 
 use serde::Serialize;
 
 use crate::config::TrainConfig;
-use crate::job::{Artifacts, Job, find_partition};
+use crate::job::{Artifacts, Job};
 use crate::operator::{Place, sharing};
 use crate::options::{RowPlacement, RunOptions};
+use crate::partition;
 use crate::{Error, Result};
 
 pub use counted::Counted;
@@ -262,7 +263,7 @@ fn row_bytes(features: &FeatureTable) -> u64 {
 fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<usize>) -> Result<(Lists, String)> {
     let map = match artifacts.partition() {
         Some(map) => map.clone(),
-        None => find_partition(dataset, job.config)?,
+        None => partition::find(dataset, job.config)?,
     };
     // Its numbers are not checked when it is opened.
     map.check_cache_order()?;

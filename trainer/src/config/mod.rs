@@ -48,8 +48,8 @@ fn one_group() -> usize {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct TrainConfig {
-    /// Who computes what
-    #[arg(long, value_enum, default_value = "split")]
+    /// Who computes what [default: single; split with several ranks, as with --ranks, --partition or several GPUs]
+    #[arg(long, value_enum, default_value = "split", hide_default_value = true)]
     pub parallelism: Parallelism,
     /// With split, how many layers are split, the lowest: their rows come from the ranks that own them. Above, each rank computes
     /// all that the seeds that it owns need, and no row moves. With 1 only feature rows move; losses are the same for any
@@ -62,7 +62,7 @@ pub struct TrainConfig {
     #[arg(long, value_enum, default_value = "rows")]
     #[serde(default)]
     pub exchange: ExchangeKind,
-    /// Number of ranks [default: 1 for single, else 4]
+    /// Number of ranks [default: one for each GPU; on the CPU 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
     /// With split, groups of ranks that follow each other: each group takes an equal share of every mini-batch and splits it over

@@ -99,8 +99,8 @@ pub struct ModelConfig {
     /// Kind of layers
     #[arg(id = "model", long, value_name = "KIND", value_enum, default_value = "sage")]
     pub kind: ModelKind,
-    /// Number of layers; one fanout is needed for each
-    #[arg(long, default_value_t = 3)]
+    /// Number of layers, each with its fanout [default: as many as --fanouts]
+    #[arg(long, default_value_t = 3, hide_default_value = true)]
     pub layers: usize,
     /// Width of the hidden layers
     #[arg(long, default_value_t = 256)]

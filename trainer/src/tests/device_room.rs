@@ -54,7 +54,14 @@ fn store_presample(dataset: &Dataset) {
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let work = (0..n as u32).map(|v| 3000 / (v + 1)).collect();
     let counters = Counters { input: vec![1; n], appear: vec![1; n], work, edge: vec![0; m] };
-    let config = PresampleConfig { fanouts: "2,2,1".into(), batch_size: 200, epochs: 1, seed: 0, draw_by: None };
+    let config = PresampleConfig {
+        fanouts: "2,2,1".into(),
+        batch_size: 200,
+        epochs: 1,
+        seed: 0,
+        draw_by: None,
+        negatives: None,
+    };
     Presample::save(dataset, "counted", config, 1, &counters, true).unwrap();
 }
 

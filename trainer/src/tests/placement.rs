@@ -24,7 +24,8 @@ fn store_presample(dataset: &Dataset, key: &str, (fanouts, draw_by): (&str, Opti
     let (n, m) = (dataset.num_vertices(), dataset.topology().num_edges());
     let counters = Counters { input, appear: vec![0; n], work: vec![0; n], edge: vec![0; m] };
     let draw_by = draw_by.map(String::from);
-    let config = PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0, draw_by };
+    let config =
+        PresampleConfig { fanouts: fanouts.into(), batch_size: 50, epochs: 1, seed: 0, draw_by, negatives: None };
     Presample::save(dataset, key, config, 1, &counters, true).unwrap();
 }
 

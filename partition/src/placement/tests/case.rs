@@ -82,7 +82,8 @@ impl Case {
 }
 
 pub fn save_presample(dataset: &Dataset, key: &str, batches: u64, input: &[u32]) -> Presample {
-    let config = PresampleConfig { fanouts: "5".into(), batch_size: 10, epochs: 1, seed: 0, draw_by: None };
+    let config =
+        PresampleConfig { fanouts: "5".into(), batch_size: 10, epochs: 1, seed: 0, draw_by: None, negatives: None };
     let zeros = vec![0; input.len()];
     let counters = Counters { input: input.to_vec(), appear: zeros.clone(), work: zeros, edge: Vec::new() };
     Presample::save(dataset, key, config, batches, &counters, true).unwrap()

@@ -1,0 +1,77 @@
+//! Mini-batches of edges, as link prediction trains on them.
+//!
+//! A mini-batch is a number of edges u → v, and for each some pairs u → v' with v' drawn from all vertices; its seeds are the ends of
+//! all of these, each once, and its own edges, with their reverses, are not sampled. The edges are the dataset's training links, else
+//! all edges but self-loops: training holds a few percent of those back, which counts are not about.
+
+use std::ops::Range;
+
+use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step};
+use gsplit_kernels::{
+    CounterParts, Counters, Draws, ExcludedEdges, Graph, Sampler, Stream, StreamKey, permute, unique,
+};
+use gsplit_store::{Links, Split, Stage};
+
+use super::{Options, count_batch};
+use crate::{Error, Result};
+
+/// Counts the mini-batches of `options`.
+pub(super) fn count(
+    graph: &Graph<'_>,
+    links: Option<&Links>,
+    options: &Options,
+    stage: &dyn Stage,
+) -> Result<CounterParts> {
+    let given = links.map(|links| links.pairs(Split::Train));
+    let items = given.map_or(graph.num_edges(), <[_]>::len);
+    let length = u32::try_from(items).map_err(|_| {
+        Error::Option(format!("--task link: {items} edges, expected at most {}: leave it out", u32::MAX))
+    })?;
+    let mut counters = Counters::new(graph.num_vertices(), graph.num_edges());
+    let mut sampler = Sampler::default();
+    for epoch in (0..options.epochs).map(|epoch| FIRST_PRESAMPLE_EPOCH + epoch) {
+        let order = permute(length, &StreamKey { epoch, ..StreamKey::new(options.seed, Stream::Shuffle) });
+        for (step, batch) in (0..).zip(order.chunks(options.batch_of(items))) {
+            let step = Step { seed: options.seed, epoch, step };
+            let ends =
+                batch.iter().map(|&item| (item, given.map_or_else(|| ends(graph, item), |given| given[item as usize])));
+            let (seeds, excluded) = draw(graph, options.negatives, ends.filter(|(_, [u, v])| u != v), step);
+            count_batch(graph, options, (epoch, step.step), (&seeds, Some(&excluded)), &mut sampler, &mut counters)?;
+            stage.advance(1);
+        }
+    }
+    Ok(counters.into_parts()?)
+}
+
+/// The seeds of a mini-batch of `edges`, each with its number, and the positions that are not sampled.
+fn draw(
+    graph: &Graph<'_>,
+    negatives: u32,
+    edges: impl Iterator<Item = (u32, [u32; 2])>,
+    step: Step,
+) -> (Vec<u32>, ExcludedEdges) {
+    let key = step.key(Stream::Negatives, 0);
+    let (mut seeds, mut excluded) = (Vec::new(), Vec::new());
+    for (edge, [source, target]) in edges {
+        let mut draws = Draws::new(&key, edge);
+        seeds.extend([source, target]);
+        seeds.extend((0..negatives).map(|_| draws.below(graph.num_vertices() as u32)));
+        excluded.extend(positions(graph, source, target).chain(positions(graph, target, source)));
+    }
+    (unique(&[&seeds]).0, ExcludedEdges::new(excluded))
+}
+
+/// Source and target of the edge at a position.
+fn ends(graph: &Graph<'_>, position: u32) -> [u32; 2] {
+    let target = graph.indptr.partition_point(|&start| start <= u64::from(position)) - 1;
+    [graph.indices[position as usize], target as u32]
+}
+
+/// The positions of the edges source → target, whose lists ascend.
+fn positions(graph: &Graph<'_>, source: u32, target: u32) -> Range<u64> {
+    let start = graph.indptr[target as usize];
+    let list = &graph.indices[start as usize..graph.indptr[target as usize + 1] as usize];
+    let first = list.partition_point(|&found| found < source);
+    let after = list.partition_point(|&found| found <= source);
+    start + first as u64..start + after as u64
+}

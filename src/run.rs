@@ -1,0 +1,425 @@
+//! `gsplit run`: every step from a raw graph to predictions.
+//!
+//! ```text
+//! words ─▶ routed to steps ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer
+//! ```
+//! A step is a command of gsplit's, run as a process of its own: whoever wants more says it in the step's own words. What a step
+//! finished before it takes over itself, as it does for everybody.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, bail};
+use clap::FromArgMatches;
+use gsplit::outputs::Outputs;
+use gsplit::ui::{Ui, usage};
+use gsplit::{convert, partition, presample};
+use gsplit_store::staging::{Staging, Target};
+use gsplit_store::{Dataset, Progress, Split};
+use gsplit_trainer::{Device, TaskKind, TrainConfig};
+use serde_json::{Value, json};
+
+use crate::child::finished;
+use crate::{infer, train};
+
+/// Take a raw graph to a trained model: convert, presample, partition, train and infer, in one command
+///
+/// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
+/// were finished before are reused, so the same command goes on after Ctrl-C. Every option of the steps can be given; one that several
+/// steps have goes to train, but --seed, --device, --gpus and --memory go to all that have them, and --presample-epochs is the
+/// --epochs of presample. Mini-batches are presampled as training draws them; one rank on the CPU needs no presample and no partition. Predictions are those of
+/// the best epoch on the valid split.
+///
+/// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl` and `predictions.parquet`, or for links
+/// `embeddings.parquet`.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit run ogbn_arxiv/ --out arxiv --symmetrise --fanouts 10,10 --epochs 20
+  gsplit run edges.csv --nodes nodes.csv --out run --random-split 0.6,0.2,0.2 --ranks 2
+  gsplit run friends.txt.gz --out friends --symmetrise --features fastrp:64 --task link
+  gsplit run products --out products-gat --model gat --hidden 128
+
+Options of the steps: gsplit convert --help, presample --help, partition --help, train --help, infer --help")]
+pub struct Args {
+    /// A raw graph as for `gsplit convert`, or a dataset directory
+    input: PathBuf,
+    /// Folder for what is made
+    #[arg(long, short, value_name = "DIR")]
+    out: PathBuf,
+    /// Only print the commands
+    #[arg(long)]
+    dry_run: bool,
+    #[arg(last = true, hide = true)]
+    options: Vec<String>,
+}
+
+/// A step, and what its command line has.
+struct Step {
+    name: &'static str,
+    command: clap::Command,
+    words: Vec<String>,
+}
+
+/// Options that every step takes which has them.
+const SHARED: [&str; 4] = ["seed", "device", "gpus", "memory"];
+/// Options of steps that `run` chooses.
+const CHOSEN: [&str; 13] = [
+    "out",
+    "force",
+    "plan",
+    "key",
+    "presample",
+    "parts",
+    "import",
+    "report",
+    "checkpoint",
+    "resume",
+    "log",
+    "print-config",
+    "help",
+];
+/// What DIR holds beside the steps' outputs: the commands that made them.
+const RECORD: &str = "run.json";
+
+/// Content of [`RECORD`]: the command line of each step that was run here.
+type Record = BTreeMap<String, Vec<String>>;
+
+/// The steps, without options.
+fn steps() -> [Step; 5] {
+    fn step<A: clap::Args>(name: &'static str) -> Step {
+        Step { name, command: A::augment_args(clap::Command::new(name)), words: Vec::new() }
+    }
+    [
+        step::<convert::Args>("convert"),
+        step::<presample::Args>("presample"),
+        step::<partition::Args>("partition"),
+        step::<train::Args>("train"),
+        step::<infer::Args>("infer"),
+    ]
+}
+
+impl Step {
+    /// Whether its option `flag` has a value, if it has that option.
+    fn takes_value(&self, flag: &str) -> Option<bool> {
+        let found = self.command.get_arguments().find(|arg| {
+            arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&flag))
+        });
+        found.map(|arg| arg.get_action().takes_values())
+    }
+}
+
+/// The indices of the steps that `--flag` is for, and its name there.
+fn receivers<'f>(steps: &[Step], flag: &'f str) -> (Vec<usize>, &'f str) {
+    for (at, step) in steps.iter().enumerate() {
+        let own = flag.strip_prefix(step.name).and_then(|rest| rest.strip_prefix('-'));
+        if let Some(own) = own.filter(|own| step.takes_value(own).is_some() && !CHOSEN.contains(own)) {
+            return (vec![at], own);
+        }
+    }
+    let having: Vec<usize> = (0..steps.len()).filter(|&at| steps[at].takes_value(flag).is_some()).collect();
+    let train = having.iter().copied().find(|&at| steps[at].name == "train");
+    let receivers = match (SHARED.contains(&flag), train.or(having.first().copied())) {
+        _ if CHOSEN.contains(&flag) => Vec::new(),
+        (true, _) => having,
+        (false, one) => one.into_iter().collect(),
+    };
+    (receivers, flag)
+}
+
+/// `line`, the command line, with the options of steps after a `--`, where [`Args`] looks for them; as it is if it is for another
+/// subcommand.
+pub fn sorted(line: Vec<OsString>) -> Vec<OsString> {
+    let steps = steps();
+    let (mut own, mut of_steps) = (Vec::new(), Vec::new());
+    let mut words = line.iter().cloned().peekable();
+    own.extend(words.next());
+    let mut is_run = false;
+    while let Some(word) = words.next() {
+        if !is_run
+            && word != "run"
+            && !word.as_encoded_bytes().starts_with(b"-")
+            && own.last().is_none_or(|last| last != "--threads")
+        {
+            return line;
+        }
+        is_run |= word == "run";
+        let text = word.to_string_lossy();
+        let flag =
+            text.strip_prefix("--").filter(|_| is_run).map(|flag| flag.split_once('=').map_or(flag, |(flag, _)| flag));
+        let (receivers, flag) = flag.map_or((Vec::new(), ""), |flag| receivers(&steps, flag));
+        let Some(&at) = receivers.first() else {
+            own.push(word);
+            continue;
+        };
+        let value =
+            steps[at].takes_value(flag).filter(|&takes| takes && !text.contains('=')).and_then(|_| words.next());
+        of_steps.push(word);
+        of_steps.extend(value);
+    }
+    if is_run && !of_steps.is_empty() {
+        own.push("--".into());
+        own.extend(of_steps);
+    }
+    own
+}
+
+/// The steps with `options`, which [`sorted`] has found.
+fn routed(options: &[String]) -> [Step; 5] {
+    let mut steps = steps();
+    let mut options = options.iter().peekable();
+    while let Some(word) = options.next() {
+        let (flag, value) =
+            word.split_once('=').map_or((word.as_str(), None), |(flag, value)| (flag, Some(value.to_string())));
+        let (receivers, flag) = receivers(&steps, flag.trim_start_matches("--"));
+        let takes = receivers.first().and_then(|&at| steps[at].takes_value(flag)) == Some(true);
+        let value = value.or_else(|| takes.then(|| options.next().cloned()).flatten());
+        for at in receivers {
+            steps[at]
+                .words
+                .push(value.as_ref().map_or_else(|| format!("--{flag}"), |value| format!("--{flag}={value}")));
+        }
+    }
+    steps
+}
+
+/// Runs the steps.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+    let [convert, presample, partition, train, infer] = routed(&args.options);
+    let is_dataset = args.input.join("dataset.json").is_file();
+    let dataset = if is_dataset { args.input.clone() } else { args.out.join("dataset") };
+    let [data, input, out] = [&dataset, &args.input, &args.out].map(|path| path.display().to_string());
+    let config = config(&train.words, &data)?;
+    // A mistyped option is told before a step has worked for hours; the others are checked as they will be given.
+    for (step, words) in [(&convert, vec![input.clone(), format!("--out={data}")]), (&presample, vec![data.clone()])] {
+        check(step, words)?;
+    }
+    check(&partition, vec![data.clone(), "--parts=1".into()])?;
+    check(&infer, vec![data.clone(), format!("--checkpoint={out}")])?;
+    if is_dataset && !convert.words.is_empty() {
+        return Err(usage(format!(
+            "{}: {input} is a dataset already, which is not converted: leave it out",
+            convert.words[0]
+        )));
+    }
+
+    let needs_map = config.parallelism.needs_map();
+    let mut line = Line::new(&args, ui)?;
+    if !is_dataset {
+        let own = line.replaces(&dataset, &convert.words)?;
+        line.step("convert", [vec![input], convert.words, vec![format!("--out={data}")], own].concat())?;
+    }
+    if !args.dry_run {
+        check_ready(&Dataset::open(&dataset)?, &config)?;
+    }
+    if needs_map || config.device == Device::Cuda {
+        let drawn = [
+            Some(format!("--fanouts={}", config.fanouts)),
+            Some(format!("--batch-size={}", config.batch_size)),
+            config.draw_by.as_ref().map(|column| format!("--draw-by={column}")),
+            (config.task.kind == TaskKind::Link).then(|| "--task=link".to_string()),
+            (config.task.kind == TaskKind::Link).then(|| format!("--negatives={}", config.task.negatives)),
+        ];
+        let words = [vec![data.clone()], presample.words, drawn.into_iter().flatten().collect()].concat();
+        let key = parsed::<presample::Args>(&presample.command, &words)?.key();
+        line.step("presample", words)?;
+        if needs_map {
+            let servers = if config.parallelism.cooperates() { config.groups } else { 1 };
+            let parts = vec![
+                format!("--parts={}", config.num_parts()),
+                format!("--servers={servers}"),
+                format!("--presample={key}"),
+            ];
+            line.step("partition", [vec![data.clone()], partition.words, parts].concat())?;
+        }
+    } else {
+        line.say("presample and partition: left out, one rank needs neither");
+    }
+    let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
+    line.step("train", [vec![data.clone()], train.words, vec![checkpoint.clone(), "--resume".into(), log]].concat())?;
+    let (option, file) = match config.task.kind {
+        TaskKind::Node => ("--out", "predictions.parquet"),
+        TaskKind::Link => ("--embeddings", "embeddings.parquet"),
+    };
+    let result = args.out.join(file);
+    if modified(&result) <= trained(&args.out.join("checkpoint")) {
+        let best = args.out.join("checkpoint/best");
+        let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
+        let words = vec![checkpoint, format!("{option}={}", result.display()), "--force".into()];
+        line.step("infer", [vec![data], infer.words, words].concat())?;
+    } else {
+        line.say(&format!("infer: {} is there, made since the last epoch", result.display()));
+    }
+    line.end(&dataset, &result);
+    Ok(())
+}
+
+/// The configuration that `gsplit train` takes from `words`.
+fn config(words: &[String], dataset: &str) -> anyhow::Result<TrainConfig> {
+    let line =
+        ["gsplit", "train"].map(String::from).into_iter().chain(words.iter().cloned()).chain([dataset.to_string()]);
+    match crate::completed(line.map(OsString::from).collect())?.command {
+        crate::Command::Train(args) => args.checked(),
+        _ => unreachable!("the line says train"),
+    }
+}
+
+/// Fails where `step` would not take its options.
+fn check(step: &Step, words: Vec<String>) -> anyhow::Result<()> {
+    let words = [vec![step.name.to_string()], words, step.words.clone()].concat();
+    let command = step.command.clone().bin_name(format!("gsplit {}", step.name));
+    command.try_get_matches_from(words).map(drop).unwrap_or_else(|error| error.exit());
+    Ok(())
+}
+
+/// The options of a step.
+fn parsed<A: FromArgMatches>(command: &clap::Command, words: &[String]) -> anyhow::Result<A> {
+    let line = std::iter::once(command.get_name().to_string()).chain(words.iter().cloned());
+    Ok(A::from_arg_matches(&command.clone().try_get_matches_from(line)?)?)
+}
+
+/// Fails with what to do where `dataset` lacks what training needs.
+fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
+    let path = dataset.path().display();
+    if dataset.features().is_err() {
+        bail!(
+            "{path}: has no features to learn from: pass --features fastrp:64, which makes them of the graph's structure"
+        );
+    }
+    if config.task.kind == TaskKind::Link {
+        return Ok(());
+    }
+    if dataset.manifest().num_classes.is_none() {
+        bail!(
+            "{path}: has no labels to learn: name a table of the vertices with --nodes, or learn its edges with --task link"
+        );
+    }
+    if dataset.split(Split::Train)?.is_empty() {
+        bail!("{path}: has no training vertices: pass --random-split 0.6,0.2,0.2");
+    }
+    Ok(())
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    path.metadata().and_then(|found| found.modified()).ok()
+}
+
+/// When the newest checkpoint in `folder` was written.
+fn trained(folder: &Path) -> Option<SystemTime> {
+    let entries = fs::read_dir(folder).ok()?;
+    entries
+        .flatten()
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| modified(&entry.path()))
+        .max()
+}
+
+/// The steps as they run, one after another.
+struct Line<'a> {
+    args: &'a Args,
+    ui: &'a Ui,
+    record: Record,
+    done: Vec<Value>,
+}
+
+impl<'a> Line<'a> {
+    /// Makes the folder, unless it is there and of somebody else's.
+    fn new(args: &'a Args, ui: &'a Ui) -> anyhow::Result<Self> {
+        let (out, file) = (&args.out, args.out.join(RECORD));
+        Outputs::new(false).reads("INPUT", &args.input).folder("--out", out)?;
+        let record = match fs::read_to_string(&file) {
+            Ok(text) => serde_json::from_str(&text)
+                .with_context(|| format!("{}: is not of gsplit run: choose another --out", file.display()))?,
+            Err(_) if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) => {
+                bail!("--out {}: is there, and not of gsplit run: choose another folder", out.display())
+            }
+            Err(_) => Record::default(),
+        };
+        if !args.dry_run {
+            fs::create_dir_all(out).map_err(gsplit_store::Error::io(out))?;
+        }
+        Ok(Self { args, ui, record, done: Vec::new() })
+    }
+
+    /// `--force` where the dataset was made here by other `words` than these: it may be replaced as long as nothing was trained on it.
+    fn replaces(&self, dataset: &Path, words: &[String]) -> anyhow::Result<Vec<String>> {
+        let Some(before) = self.record.get("convert").filter(|_| dataset.exists()) else { return Ok(Vec::new()) };
+        let own = |word: &&String| word.starts_with("--") && !word.starts_with("--out=") && *word != "--force";
+        if before.iter().filter(own).eq(words.iter()) {
+            return Ok(Vec::new());
+        }
+        let out = self.args.out.display();
+        if self.args.out.join("checkpoint").exists() {
+            let before = before.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+            return Err(usage(format!(
+                "--out {out}: holds a model of the dataset that `gsplit convert {before}` made: choose another folder, or give the \
+                 same options"
+            )));
+        }
+        Ok(vec!["--force".to_string()])
+    }
+
+    fn say(&self, line: &str) {
+        self.ui.note(line);
+    }
+
+    /// Runs a step, which takes over what it finished before.
+    fn step(&mut self, name: &'static str, words: Vec<String>) -> anyhow::Result<()> {
+        let shown = std::iter::once(format!("gsplit {name}")).chain(words.iter().map(|word| quoted(word)));
+        let shown = shown.collect::<Vec<_>>().join(" ");
+        if self.args.dry_run {
+            self.ui.say(&shown);
+            self.done.push(json!({ "step": name, "command": shown }));
+            return Ok(());
+        }
+        self.say(&format!("── {shown}"));
+        self.record.insert(name.to_string(), words.clone());
+        let file = self.args.out.join(RECORD);
+        let staging = Staging::begin(Target::file(&file), true)?;
+        fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
+            .map_err(gsplit_store::Error::io(&file))?;
+        staging.commit()?;
+        let program = std::env::current_exe().context("cannot find gsplit's own executable")?.with_file_name("gsplit");
+        let mut command = Command::new(program);
+        command.arg(name).args(words).args(self.ui.options());
+        if self.ui.is_json() {
+            command.stdout(Stdio::piped());
+        }
+        let started = Instant::now();
+        let output = finished(&mut command, "what steps have finished is kept; the same command goes on")?;
+        if !output.status.success() {
+            self.say(&format!("{name} failed: once it is mended, the same command goes on from here"));
+            // It has said why.
+            std::process::exit(output.status.code().unwrap_or(1));
+        }
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        self.done.push(
+            json!({ "step": name, "command": shown, "seconds": started.elapsed().as_secs_f64(), "result": result }),
+        );
+        Ok(())
+    }
+
+    fn end(&self, dataset: &Path, result: &Path) {
+        let out = self.args.out.display();
+        if !self.args.dry_run {
+            self.say(&format!("dataset {}, model {out}/checkpoint, {}", dataset.display(), result.display()));
+        }
+        self.ui.json(&json!({
+            "dataset": dataset, "checkpoint": format!("{out}/checkpoint"), "result": result, "steps": self.done,
+        }));
+    }
+}
+
+/// `word` as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,179 @@
+//! `gsplit run`: every step in one command.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{fails, gsplit, json, ok};
+
+/// A graph of two circles of vertices, without features or labels: edges.txt.
+fn raw(folder: &Path) {
+    let mut edges = String::new();
+    for v in 0..200 {
+        let circle = v / 100 * 100;
+        for step in 1..4 {
+            edges += &format!("{v} {}\n", circle + (v - circle + step) % 100);
+        }
+    }
+    fs::write(folder.join("edges.txt"), edges).unwrap();
+}
+
+fn steps(run: &serde_json::Value) -> Vec<&str> {
+    run["steps"].as_array().unwrap().iter().map(|step| step["step"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 600);
+    let words = [
+        "run",
+        "ds",
+        "--fanouts",
+        "5,5",
+        "--out",
+        "out",
+        "--epochs",
+        "3",
+        "--hidden=16",
+        "--ranks",
+        "2",
+        "--lr",
+        "0.01",
+    ];
+    let run = json(folder, &words);
+    assert_eq!(steps(&run), ["presample", "partition", "train", "infer"]);
+    let partition = &run["steps"][1]["result"];
+    assert_eq!(partition["presample"], "f5-5_b1024_e10_s0");
+    assert_eq!(run["steps"][2]["result"]["config"]["parallelism"], "split");
+    assert_eq!(run["steps"][2]["result"]["config"]["model"]["layers"], 2);
+    let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
+
+    let again = json(folder, &words);
+    assert_eq!(steps(&again), ["presample", "partition", "train"], "predictions are there");
+    assert_eq!(again["steps"][0]["result"]["reused"], true);
+    assert_eq!(again["steps"][1]["result"]["reused"], true);
+    assert_eq!(again["steps"][2]["result"]["summary"]["epochs"].as_array().unwrap().len(), 0);
+    assert_eq!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
+
+    // Each step as printed makes the same.
+    for step in run["steps"].as_array().unwrap() {
+        let words: Vec<&str> = step["command"].as_str().unwrap().split(' ').skip(1).collect();
+        ok(folder, &words);
+    }
+}
+
+#[test]
+fn raw_edges_are_converted_with_the_options_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raw(folder);
+    let words = [
+        "run",
+        "edges.txt",
+        "--symmetrise",
+        "--features=random:8",
+        "--task",
+        "link",
+        "--out",
+        "o",
+        "--epochs=1",
+        "--hidden",
+        "8",
+    ];
+    let dry = json(folder, &[&words[..], &["--dry-run"]].concat());
+    assert!(!folder.join("o").exists());
+    assert_eq!(dry["steps"][0]["command"], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
+    let run = json(folder, &words);
+    assert_eq!(steps(&run), ["convert", "train", "infer"]);
+    assert!(folder.join("o/embeddings.parquet").is_file());
+    // Ranks share edges by a map that mini-batches of edges have cut.
+    let two = json(
+        folder,
+        &["run", "o/dataset", "--out", "p", "--task=link", "--epochs=1", "--hidden=8", "--ranks=2", "--negatives=3"],
+    );
+    assert_eq!(steps(&two), ["presample", "partition", "train", "infer"]);
+    assert_eq!(two["steps"][1]["result"]["presample"], "f15-10-5_b1024_e1_s0_links3");
+    let line = fails(folder, &["evaluate", "o/dataset"], 2);
+    assert!(line.contains("f15-10-5_b1024_e1_s0_links3: is of edges"), "{line}");
+    let line = fails(folder, &[&words[..], &["--drop-self-loops"]].concat(), 2);
+    assert!(line.contains("--out o: holds a model of the dataset that `gsplit convert edges.txt"), "{line}");
+}
+
+#[test]
+fn what_is_missing_is_told_before_training() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raw(folder);
+    let at_first = |words: &[&str], code: i32, expected: &str| {
+        let line = fails(folder, words, code);
+        assert!(line.contains(expected), "{words:?}: {line}");
+    };
+    fs::create_dir(folder.join("mine")).unwrap();
+    fs::write(folder.join("mine/thesis"), "").unwrap();
+    at_first(&["run", "edges.txt", "--out", "mine"], 1, "--out mine: is there, and not of gsplit run");
+    assert_eq!(fs::read_dir(folder.join("mine")).unwrap().count(), 1);
+    let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--epochs", "many"]);
+    assert_eq!(output.status.code(), Some(2));
+    let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--random-split", "nonsense"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!folder.join("o").exists());
+    at_first(&["run", "edges.txt", "--out", "o"], 1, "has no features to learn from: pass --features fastrp:64");
+    at_first(
+        &["run", "edges.txt", "--out", "o", "--features=fastrp:8"],
+        1,
+        "has no labels to learn: name a table of the vertices",
+    );
+    at_first(&["run", "o/dataset", "--out", "p", "--symmetrise"], 2, "is a dataset already");
+}
+
+#[test]
+fn what_train_leaves_open_follows_from_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let chosen = |words: &str| {
+        let config =
+            json(folder, &[&["train", "--print-config"], &words.split_whitespace().collect::<Vec<_>>()[..]].concat());
+        let config = &config["config"];
+        format!("{} {} {}", config["parallelism"].as_str().unwrap(), config["ranks"], config["model"]["layers"])
+    };
+    assert_eq!(chosen(""), "single 1 3");
+    assert_eq!(chosen("--fanouts 10,5"), "single 1 2");
+    assert_eq!(chosen("--ranks 3"), "split 3 3");
+    assert_eq!(chosen("--ranks 1"), "single 1 3");
+    assert_eq!(chosen("--partition k"), "split 4 3");
+    assert_eq!(chosen("--preset dgl --ranks 2"), "data 2 3");
+    assert_eq!(chosen("--preset p3 --ranks 2"), "push-pull 2 2");
+    fs::write(folder.join("run.toml"), "ranks = 2\nfanouts = \"4\"\n").unwrap();
+    assert_eq!(chosen("--config run.toml"), "split 2 1");
+}
+
+#[test]
+fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 400);
+    for fanouts in ["3,3", "4,4"] {
+        ok(folder, &["presample", "ds", "--fanouts", fanouts, "--batch-size", "64", "--epochs", "2"]);
+    }
+    let keys = ["f3-3_b64_e2_s0", "f4-4_b64_e2_s0"];
+    let cut =
+        |presample: &str| json(folder, &["partition", "ds", "--parts", "2", "--presample", presample])["key"].clone();
+    assert_eq!(cut(keys[0]), "multilevel-presampled-k2");
+    assert_eq!(cut(keys[1]), format!("multilevel-presampled-k2-{}", keys[1]));
+    // The newest is neither.
+    ok(folder, &["partition", "ds", "--parts", "2", "--weights", "degree", "--presample", keys[0]]);
+    let notes = |fanouts: &str| {
+        let options = ["--batch-size", "64", "--epochs", "1", "--hidden", "8", "--ranks", "2", "--eval-every", "0"];
+        let output = gsplit(folder, &[&["train", "ds", "--fanouts", fanouts], &options[..]].concat());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(notes("3,3").contains("note: partition multilevel-presampled-k2; --partition names another"));
+    assert!(notes("4,4").contains("note: partition multilevel-presampled-k2-f4-4_b64_e2_s0; --partition"));
+    let unlike = notes("5,5");
+    assert!(
+        unlike.contains("was cut by mini-batches of 64 seeds and fanouts 4,4, which are not this run's"),
+        "{unlike}"
+    );
+    assert!(unlike.contains("`gsplit presample ds --fanouts 5,5 --batch-size 64`"), "{unlike}");
+}

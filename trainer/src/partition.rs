@@ -1,0 +1,108 @@
+//! Which partition map a run goes by.
+
+use std::time::SystemTime;
+
+use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig};
+
+use crate::config::{TaskKind, TrainConfig};
+use crate::{Error, Result};
+
+/// The partition that was named, that a shard was cut by, or the best of those with as many parts as ranks go by: one that was cut by
+/// mini-batches like those of `config`, else by mini-batches of another kind, else by none; of equals the newest.
+pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionMap> {
+    let (parts, groups) = (config.num_parts(), config.groups);
+    // Each server of a map is a group, where it has a part for every rank of all groups.
+    let servers = if parts > config.ranks_of_group() { groups } else { 1 };
+    let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
+    let cut_by = dataset.shard().map(|shard| &shard.partition.0);
+    if let Some(key) = config.partition.as_ref().or(cut_by) {
+        let map = PartitionMap::open(dataset, key)?;
+        if fits(&map) {
+            return Ok(map);
+        }
+        let (found, on) = (map.num_parts(), map.num_servers());
+        let needs = match groups {
+            1 => format!("the number of ranks is {parts}: pass --ranks {found}, or name another partition"),
+            _ if servers > 1 => format!("on {on} servers: {groups} groups need {parts}, on {groups} servers"),
+            groups => format!("each of {groups} groups has {parts} ranks: a rank of a group needs a part of its own"),
+        };
+        return Err(Error::Option(format!("--partition {key} has {found} parts, {needs}")));
+    }
+    let (mut fitting, mut unfit, mut refused) = (Vec::new(), Vec::new(), None);
+    for key in dataset.keys("partition")? {
+        match PartitionMap::open(dataset, &key) {
+            Ok(map) if fits(&map) => fitting.push(map),
+            Ok(map) => unfit.push(format!("{key} into {}", map.num_parts())),
+            Err(error) => refused = Some(error),
+        }
+    }
+    // The last of equals is the newest.
+    fitting.sort_by_key(|map| (suits(dataset, map, config), made_at(dataset, map)));
+    match (fitting.pop(), refused) {
+        (Some(map), _) => Ok(map),
+        (None, Some(error)) => Err(error.into()),
+        (None, None) => {
+            let there = if unfit.is_empty() { "none".to_string() } else { unfit.join(", ") };
+            let path = dataset.path();
+            let (on, servers) = match servers {
+                1 => (String::new(), String::new()),
+                _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
+            };
+            let command = format!("gsplit partition {} --parts {parts}{servers}", path.display());
+            let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
+            Err(Error::Data { path: path.to_path_buf(), problem })
+        }
+    }
+}
+
+/// How well `map` suits the mini-batches of `config`: what it was cut by, if it was, is of their kind, or of another.
+fn suits(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Option<bool> {
+    cut_by(dataset, map).map(|drawn| is_of(&drawn, config))
+}
+
+/// The mini-batches that `map` was cut by, where it was and their presample is still there.
+fn cut_by(dataset: &Dataset, map: &PartitionMap) -> Option<PresampleConfig> {
+    let meta = map.meta();
+    let by = matches!(meta.config.weights.as_str(), "presampled" | "vertex");
+    let (key, checksum) = meta.made_from.presample.as_ref().filter(|_| by)?;
+    let presample = Presample::open(dataset, key).ok()?;
+    (presample.checksum() == checksum).then(|| presample.meta().config.clone())
+}
+
+/// Whether mini-batches that were presampled are like those of `config`.
+fn is_of(drawn: &PresampleConfig, config: &TrainConfig) -> bool {
+    drawn.fanouts == config.fanouts.to_string()
+        && drawn.batch_size == config.batch_size as u64
+        && drawn.draw_by == config.draw_by
+        && drawn.negatives == negatives(config)
+}
+
+/// Pairs that are no edges for each edge of a mini-batch, where links are learnt.
+fn negatives(config: &TrainConfig) -> Option<u32> {
+    (config.task.kind == TaskKind::Link).then_some(config.task.negatives as u32)
+}
+
+/// When `map` was written.
+fn made_at(dataset: &Dataset, map: &PartitionMap) -> Option<SystemTime> {
+    PartitionMap::folder(dataset, map.key()).join("partition.json").metadata().and_then(|file| file.modified()).ok()
+}
+
+/// What to know of `map` before a run with it: which it is, if nobody named it, and that it was cut by mini-batches of another kind.
+pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Vec<String> {
+    let (key, path) = (map.key(), dataset.path().display());
+    let chosen = (config.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
+        .then(|| format!("note: partition {key}; --partition names another"));
+    let unlike = cut_by(dataset, map).filter(|drawn| !is_of(drawn, config)).map(|drawn| {
+        let by = config.draw_by.as_ref().map(|column| format!(" --draw-by {column}")).unwrap_or_default();
+        let task = negatives(config).map(|negatives| format!(" --task link --negatives {negatives}")).unwrap_or_default();
+        format!(
+            "note: partition {key} was cut by mini-batches of {} {} and fanouts {}, which are not this run's. To cut by its own: \
+             `gsplit presample {path} --fanouts {} --batch-size {}{by}{task}`, then `gsplit partition` with --presample",
+            drawn.batch_size,
+            if drawn.negatives.is_some() { "edges" } else { "seeds" },
+            drawn.fanouts,
+            config.fanouts, config.batch_size
+        )
+    });
+    chosen.into_iter().chain(unlike).collect()
+}
