@@ -224,7 +224,8 @@ fn is_compressed(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || head.starts_with(b"BZh")
 }
 
-/// Whether the first line is names: two or more fields, none of which is a number.
+/// Whether the first line is names: two or more fields, none of which is a number; or as pandas writes a table with its
+/// index, whose name is empty.
 fn has_header(head: &[u8]) -> bool {
     let line = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).split(|&byte| byte == b'\n').next().unwrap_or(&[]);
     let separator = if line.contains(&b'\t') { b'\t' } else { b',' };
@@ -233,7 +234,11 @@ fn has_header(head: &[u8]) -> bool {
         let text = std::str::from_utf8(field);
         text.is_ok_and(|text| !text.is_empty() && text.trim_matches('"').parse::<f64>().is_err())
     };
-    !line.starts_with(b"#") && fields.len() >= 2 && fields.iter().all(is_name)
+    match fields[..] {
+        [] | [_] => false,
+        [b"", _, _, ..] => true,
+        _ => !line.starts_with(b"#") && fields.iter().all(is_name),
+    }
 }
 
 /// The first line that is neither empty nor a comment.

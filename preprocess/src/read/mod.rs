@@ -93,7 +93,7 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
     };
     match catalog.has_rows() {
         true => catalog.attach(raw, options),
-        false => table::nodes(path, options, progress)?.attach(raw),
+        false => table::nodes(path, raw.edges.as_ref(), options, progress)?.attach(raw),
     }
 }
 

@@ -7,6 +7,7 @@
 //! frames   Parquet and Arrow files by groups of rows ──▶ columnar (ids and values, piece by piece) ──▶ EdgeSource
 //! csv      text by lines                                                                           ──▶ EdgeSource
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
+//!          roles (which column is what) ──▶ rows (cell by cell) ──▶ features (numbers, categories)
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
@@ -28,6 +29,7 @@ mod choice;
 mod column;
 mod columnar;
 mod csv;
+mod features;
 mod frames;
 mod ipc;
 mod line;
@@ -35,6 +37,8 @@ mod names;
 mod nodes;
 mod parquet;
 mod parts;
+mod roles;
+mod rows;
 mod sheet;
 
 pub(crate) use self::parquet::Shared;
@@ -60,7 +64,7 @@ pub fn open_as(path: &Path, unnamed: Option<Format>, options: &ReadOptions, prog
     if options.nodes.is_none()
         && let Some(path) = member(path, "nodes")?
     {
-        nodes(&path, options, progress)?.attach(&mut raw)?;
+        nodes(&path, raw.edges.as_ref(), options, progress)?.attach(&mut raw)?;
     }
     Ok(raw)
 }
@@ -90,19 +94,25 @@ fn open_edges(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progr
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == Format::Csv {
         let sheet = Sheet::open(path, &files)?;
-        let fields = sheet.fields();
+        let fields = without_index(sheet.fields());
         let choice = choose(path, &fields, options)?;
         say_choice(path, &fields, &choice, options, progress);
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
     let parts = frames::open(&files, format)?;
-    let fields = columnar::fields(&parts)?;
+    let fields = without_index(columnar::fields(&parts)?);
     let choice = choose(path, &fields, options)?;
     say_choice(path, &fields, &choice, options, progress);
     let ids = ids_of(path, choice.kind, options)?;
     let bytes = total_bytes(&files)?;
     Ok(Raw::of(Columnar::new(&parts, &choice.ids, &choice, bytes)?, ids, files))
+}
+
+/// The columns, where the index that pandas writes can be nothing.
+fn without_index(mut fields: Vec<Field>) -> Vec<Field> {
+    fields.iter_mut().filter(|field| field.is_index()).for_each(|field| (field.id, field.value) = (None, None));
+    fields
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
@@ -121,6 +131,7 @@ fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
 fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &ReadOptions, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.note(&format!("{}: edges from `{source}` to `{target}`", path.display()));
+    choice::note_index(path, fields, None, progress);
     if options.edge_columns.is_none() {
         let left_out = choice::left_out(fields, &choice.ids);
         note_left_out(path, &left_out, "which hold no numbers", progress);
