@@ -45,6 +45,7 @@ mod ogb_npz;
 mod pickle;
 pub mod raw;
 mod snap;
+mod sparse;
 mod splits;
 pub(crate) mod table;
 mod text;
