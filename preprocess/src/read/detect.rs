@@ -16,7 +16,7 @@
 //! | `mtx` | | `%%MatrixMarket` at the start |
 //! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
-//! | `csv` | the same with `.csv` or `.tsv` | called `.csv` or `.tsv`, with names in the first line |
+//! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | called `.csv` or `.tsv`, with names in the first line |
 //! | `snap` | | text whose first line of data is two or more integers |
 //!
 //! Text may be gzip, zstd or bzip2; its head is inflated to look at it, and `.gz`, `.zst` and `.bz2` behind a name do not
@@ -176,7 +176,11 @@ impl Looked {
             Format::Mtx => mtx::recognises(path, head),
             Format::Webgraph => webgraph::recognises(path, head),
             Format::Metis => metis::recognises(path, head),
-            Format::Csv => (self.called(table::Format::Csv) && has_header(head)) || self.only(table::Format::Csv),
+            Format::Csv => {
+                let edges = |name: &String| name.ends_with("_edges.csv");
+                let csv = table::Format::Csv;
+                (self.called(csv) && has_header(head)) || self.only(csv) || self.files.iter().any(edges)
+            }
             Format::Snap => first_data_line(head).is_some_and(|line| numbers_first(line) >= 2),
         }
     }

@@ -248,6 +248,44 @@ fn parquet_and_arrow_give_what_text_gives() {
 }
 
 #[test]
+fn a_folder_of_musae_is_one_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("musae_x_edges.csv", "node_1,node_2\n0,1\n1,2\n2,0\n");
+    write(
+        "musae_x_target.csv",
+        "id,x_id,page_name,page_type\n2,7,a b,tv\n1,8,\"c, d\",company\n0,9,e,tv\n3,5,f,company\n",
+    );
+    write("musae_x_features.json", r#"{"0": [0, 3], "2": [1], "1": [], "3": [3, 3]}"#);
+    write("README.txt", "MUSAE\n");
+    let (_out, dataset) = convert_new(folder.path(), &ConvertOptions::default()).unwrap();
+    let expected = [[1.0, 0.0, 0.0, 1.0], [0.0; 4], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]];
+    assert_eq!((rows(&dataset), labels(&dataset)), (expected.map(|row| row.to_vec()).to_vec(), vec![1, 0, 1, 0]));
+    assert_eq!(dataset.manifest().class_names, names(&["company", "tv"]));
+    assert_eq!(dataset.manifest().columns.keys().collect::<Vec<_>>(), ["x_id"]);
+    assert_eq!(dataset.manifest().provenance.sources.len(), 3);
+    let mut wrong = Wrong::default();
+    for (json, parts) in [
+        (r#"{"0": [0], "1": [1], "2": [1]}"#, &["musae_x_features.json", "has no list of vertex 3"][..]),
+        (r#"{"0": [0], "1": [1], "2": [1], "3": [-1]}"#, &["features.json", "line 1 column"]),
+        (
+            r#"{"0": [0], "1": [1], "2": [1], "3": [99999999]}"#,
+            &["100000000 features: expected numbers of features below"],
+        ),
+        (r#"{"0": [0], "0": [1]}"#, &["lists 0 and 1 are of one vertex"]),
+        (r#"{"0": [0], "a": [1], "2": [], "3": []}"#, &["vertex \"a\": expected an id"]),
+        (r#"{"0": [0], "1""#, &["features.json: expected {\"VERTEX\": [FEATURE, ...], ...}", "EOF"]),
+        ("[]", &["features.json: expected {\"VERTEX\": [FEATURE, ...], ...}"]),
+    ] {
+        write("musae_x_features.json", json);
+        wrong.expect(json, &message(folder.path(), &ConvertOptions::default()), parts);
+    }
+    write("musae_y_edges.csv", "node_1,node_2\n0,1\n");
+    wrong.expect("two", &message(folder.path(), &ConvertOptions::default()), &["holds 2 tables `edges`: expected one"]);
+    wrong.check();
+}
+
+#[test]
 fn bad_tables_and_options() {
     let mut wrong = Wrong::default();
     type Case<'a> = (&'a str, fn(&mut ReadOptions), &'a [&'a str]);
