@@ -222,7 +222,7 @@ impl Catalog {
         else {
             return Ok(None);
         };
-        let column = SparseColumn::new(indptr?, indices?, data?, &shape?)?;
+        let column = SparseColumn::new(indptr?, indices?, data?, &listed(&shape?)?)?;
         match (column.num_rows(), num_vertices) {
             (Some(rows), Some(n)) if rows != n => {
                 Err(Error::input(self.path(), format!("features have {rows} rows for {n} vertices: expected one each")))

@@ -29,7 +29,7 @@ use std::str::FromStr;
 
 use super::field::unsigned;
 use super::text::TextStream;
-use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, table, webgraph};
+use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, planetoid, table, webgraph};
 use crate::edges::Piece;
 use crate::{Error, Result};
 use gsplit_store::open_file;
@@ -71,6 +71,7 @@ formats! {
     Igb "igb" "IGB's homogeneous folder";
     Mag240m "mag240m" "MAG240M's papers and citations";
     Graphsaint "graphsaint" "GraphSAINT's folder";
+    Planetoid "planetoid" "Planetoid's folder of pickles";
     Graphbolt "graphbolt" "GraphBolt's raw dataset with metadata.yaml";
     Npy "npy" "NumPy arrays, a file or a folder";
     Npz "npz" "NumPy or SciPy archive";
@@ -165,6 +166,7 @@ impl Looked {
             Format::Igb => igb::recognises(path, head),
             Format::Mag240m => mag240m::recognises(path, head),
             Format::Graphsaint => graphsaint::recognises(path, head),
+            Format::Planetoid => planetoid::recognises(path, head),
             Format::Graphbolt => graphbolt::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
             Format::Npz => npz_graph::recognises(path, head),
@@ -349,6 +351,7 @@ mod tests {
             ("ogbn_arxiv", Format::Ogb),
             ("ogb-binary-amazon-computers", Format::Ogb),
             ("flickr_graphsaint", Format::Graphsaint),
+            ("planetoid-cora", Format::Planetoid),
             ("heterophilous-npz/tolokers.npz", Format::Npz),
             ("metis-graphs/4elt.graph", Format::Metis),
             ("mtx/bayer10.mtx", Format::Mtx),

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use gsplit_store::{Progress, Unit};
 
-use super::catalog::listed;
 use super::numbers::Numbers;
 use super::raw::Column;
 use crate::edges::ValueType;
@@ -28,10 +27,13 @@ pub struct SparseColumn {
 
 impl SparseColumn {
     /// The matrix of these arrays and this shape; fails when they do not fit.
-    pub fn new(indptr: Numbers, indices: Numbers, data: Numbers, shape: &Numbers) -> Result<Self> {
-        let (num_rows, width) = match listed(shape)?[..] {
+    pub fn new(indptr: Numbers, indices: Numbers, data: Numbers, shape: &[u64]) -> Result<Self> {
+        let (num_rows, width) = match *shape {
             [rows, width @ 1..=MAX_WIDTH] => (rows, width as usize),
-            ref other => return Err(shape.error(format!("{other:?}: expected rows, and columns up to {MAX_WIDTH}"))),
+            ref other => {
+                let problem = format!("a shape of {other:?}: expected rows, and columns up to {MAX_WIDTH}");
+                return Err(indptr.error(problem));
+            }
         };
         if num_rows.checked_add(1) != Some(indptr.len()) {
             let found = indptr.len();
@@ -59,16 +61,17 @@ impl SparseColumn {
         }
         Ok(())
     }
+}
 
-    fn values(&self, bytes: &[u8]) -> Result<Vec<f32>> {
-        let mut wide = Vec::new();
-        self.data.dtype().values(bytes, &mut wide).map_err(|(_, problem)| self.data.error(problem))?;
-        Ok(match self.data.dtype().value_type() {
-            ValueType::F32 => wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect(),
-            ValueType::F64 => wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect(),
-            ValueType::I64 => wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect(),
-        })
-    }
+/// The numbers of `array` in `bytes`, in single precision.
+pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
+    let mut wide = Vec::new();
+    array.dtype().values(bytes, &mut wide).map_err(|(_, problem)| array.error(problem))?;
+    Ok(match array.dtype().value_type() {
+        ValueType::F32 => wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect(),
+        ValueType::F64 => wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect(),
+        ValueType::I64 => wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect(),
+    })
 }
 
 impl Column for SparseColumn {
@@ -126,7 +129,7 @@ impl Column for SparseColumn {
             ids(&self.indices, &bytes, &mut places)?;
             bytes.clear();
             self.data.read_next(&mut *numbers, entries, &mut bytes)?;
-            let values = self.values(&bytes)?;
+            let values = as_f32(&self.data, &bytes)?;
             rows.clear();
             rows.resize(count as usize * self.width, 0f32);
             self.scatter(row, &bounds, &places, &values, &mut rows)?;

@@ -278,7 +278,7 @@ fn sparse_features_that_are_damaged() {
     let mut wrong = Wrong::default();
     for (name, shape, bytes, parts) in [
         ("attr_shape", "(2,)", i64s(&[4, 4]), &["attr_indptr", "4 numbers for 4 rows"][..]),
-        ("attr_shape", "(2,)", i64s(&[3, 0]), &["attr_shape", "expected rows, and columns up to"]),
+        ("attr_shape", "(2,)", i64s(&[3, 0]), &["attr_indptr", "a shape of [3, 0]: expected rows, and columns up to"]),
         ("attr_shape", "(2,)", i64s(&[3, 3]), &["attr_indices", "row 2: column 3, expected columns below 3"]),
         ("attr_indptr", "(4,)", i64s(&[0, 2, 1, 3]), &["attr_indptr", "row 1: entries 2 to 1 of 3"]),
         ("attr_indptr", "(4,)", i64s(&[0, 1, 1, 9]), &["attr_indptr", "row 2: entries 1 to 9 of 3"]),
