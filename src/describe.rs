@@ -49,6 +49,9 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         Some(classes) => format!("  labels    {classes} classes{}", counted("unlabelled", "vertices unlabelled")),
         None => "  labels    none".into(),
     });
+    if let Some(names) = &manifest.class_names {
+        ui.say(format_args!("  classes   {}", first_of(names)));
+    }
     say_columns(manifest, ui);
     let sizes: Vec<String> = splits.iter().map(|(split, size)| format!("{} {size}", split.name())).collect();
     ui.say(format!("  splits    {}", if sizes.is_empty() { "none".into() } else { sizes.join(", ") }));
@@ -76,6 +79,13 @@ pub fn describe_features(features: &FeatureInfo) -> String {
             )
         }
     }
+}
+
+/// The first of some names.
+fn first_of(names: &[String]) -> String {
+    const SHOWN: usize = 20;
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
 /// A positive number with two significant digits.
@@ -120,6 +130,7 @@ pub fn report(dataset: &Dataset, reused: bool, seconds: f64, ui: &Ui) -> anyhow:
         "num_vertices": manifest.num_vertices,
         "num_edges": manifest.num_edges,
         "num_classes": manifest.num_classes,
+        "class_names": manifest.class_names,
         "multi_label": manifest.multi_label,
         "features": manifest.features,
         "columns": manifest.columns,

@@ -42,6 +42,8 @@ pub(crate) struct Staged {
     pub(crate) num_edges: u64,
     pub(crate) features: Option<FeatureInfo>,
     pub(crate) num_classes: Option<u32>,
+    #[serde(default)]
+    pub(crate) class_names: Option<Vec<String>>,
     pub(crate) multi_label: bool,
     pub(crate) columns: Columns,
     pub(crate) edge_columns: Columns,
@@ -61,6 +63,7 @@ impl Staged {
             num_edges: self.num_edges,
             features: self.features,
             num_classes: self.num_classes,
+            class_names: self.class_names,
             multi_label: self.multi_label,
             columns: self.columns,
             edge_columns: self.edge_columns,

@@ -68,6 +68,9 @@ pub struct DatasetManifest {
     pub features: Option<FeatureInfo>,
     /// Number of classes, when there are labels.
     pub num_classes: Option<u32>,
+    /// What the input calls the classes, where it does not number them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<Vec<String>>,
     /// Whether a vertex can have several classes: `nodes/label.npy` is then a bit matrix.
     pub multi_label: bool,
     /// Node columns beyond features, labels and original ids: `nodes/<name>.npy`.

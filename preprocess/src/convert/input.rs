@@ -23,8 +23,8 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         ("--source-column", read.source_column.is_some() && !table, "is for tables of edges with named columns"),
         ("--target-column", read.target_column.is_some() && !table, "is for tables of edges with named columns"),
         (
-            "--id-column",
-            read.id_column.is_some() && raw.node_ids.is_none(),
+            read.for_node_table().unwrap_or(""),
+            read.for_node_table().is_some() && raw.node_ids.is_none(),
             "is for a table of vertices, as --nodes names one",
         ),
         (
@@ -70,9 +70,14 @@ impl Input {
                 format
             }
         };
-        let mut raw = read::open(path, format, &options.read, options.random_split.is_none(), progress)?;
-        if let Some(nodes) = &options.read.nodes {
-            read::attach_nodes(nodes, &mut raw, &options.read, progress)?;
+        let mut read = options.read.clone();
+        if options.features.is_some() && read.feature_columns.is_none() && read.encode.is_none() {
+            // Numbers of vertices are kept as columns where features are generated.
+            read.feature_columns = Some(vec!["none".into()]);
+        }
+        let mut raw = read::open(path, format, &read, options.random_split.is_none(), progress)?;
+        if let Some(nodes) = &read.nodes {
+            read::attach_nodes(nodes, &mut raw, &read, progress)?;
         }
         raw.columns.retain(|column| {
             let reserved = ["feat", "label", "original_id"].contains(&column.name());

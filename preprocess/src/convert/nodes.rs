@@ -29,6 +29,9 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
         None if raw.links.is_some() => {}
         None => progress.note("note: no labels in the input; training needs them"),
     }
+    if let Some(names) = &raw.class_names {
+        writer.name_classes(names)?;
+    }
     for column in &raw.columns {
         let mut out = writer.node_column_writer(column.name(), column.descr(), column.width())?;
         rows.read(column.as_ref(), &mut |bytes| Ok(out.push(bytes)?))?;

@@ -5,13 +5,14 @@
 //! | --- | --- |
 //! | edges, (2, E) or (E, 2) | `edge_index`, `edges` |
 //! | edges, two arrays (E,) | `row` + `col`, `src` + `dst` |
-//! | edges, CSR: row u lists the targets of u -> v | `indptr` + `indices`, `csr_indptr` + `csr_indices` |
+//! | edges, CSR: row u lists the targets of u -> v | `indptr` + `indices`, `csr_indptr` + `csr_indices`, `adj_indptr` + `adj_indices` |
 //! | edges, CSC: column v lists the sources of u -> v | `csc_indptr` + `csc_indices` |
-//! | features (n, d) | `feat`, `feats`, `features`, `node_feat`, `node_feats`, `node_features`, `x` |
+//! | features (n, d) | `feat`, `feats`, `features`, `node_feat`, `node_feats`, `node_features`, `x`, `attr_matrix` |
+//! | features, CSR | `attr_indptr` + `attr_indices` + `attr_data` + `attr_shape` |
 //! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_labels`, `y` |
 //! | splits: ids | `train`, `train_idx`; `valid`, `val`, `valid_idx`, `val_idx`; `test`, `test_idx` |
 //! | splits: masks (n,), (n, k) or (k, n) | `train_mask(s)`; `val_mask(s)`, `valid_mask(s)`; `test_mask(s)` |
-//! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight` |
+//! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
 //! Of several lists of edges the first in this order counts, and a note says so. Of anything else there may be one. Of k
@@ -25,10 +26,11 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use super::arrays::ArrayEdges;
+use super::arrays::{ArrayEdges, all_ones};
 use super::npz::Npz;
 use super::numbers::{Numbers, NumbersColumn};
-use super::raw::{Ids, Raw, ReadOptions};
+use super::raw::{Column, Ids, Raw, ReadOptions};
+use super::sparse::SparseColumn;
 use crate::edges::{EdgeColumn, EdgeSource};
 use crate::{Error, Result};
 
@@ -42,14 +44,19 @@ pub enum Catalog {
 
 const INDEX: [&str; 2] = ["edge_index", "edges"];
 /// Names of two arrays that make edges together.
-const PAIRS: [([&str; 2], Kind); 5] = [
+const PAIRS: [([&str; 2], Kind); 6] = [
     (["row", "col"], Kind::Coordinates),
     (["src", "dst"], Kind::Coordinates),
     (["indptr", "indices"], Kind::Csr),
     (["csr_indptr", "csr_indices"], Kind::Csr),
     (["csc_indptr", "csc_indices"], Kind::Csc),
+    // As Shchur et al. (2018) store their benchmark, and others after them.
+    (["adj_indptr", "adj_indices"], Kind::Csr),
 ];
-const FEATURES: [&str; 7] = ["feat", "feats", "features", "node_feat", "node_feats", "node_features", "x"];
+const FEATURES: [&str; 8] =
+    ["feat", "feats", "features", "node_feat", "node_feats", "node_features", "x", "attr_matrix"];
+/// Names of the arrays of a sparse matrix of features.
+const SPARSE: [&str; 4] = ["attr_indptr", "attr_indices", "attr_data", "attr_shape"];
 const LABELS: [&str; 5] = ["label", "labels", "node_label", "node_labels", "y"];
 const WEIGHTS: [&str; 3] = ["edge_weight", "edge_weights", "weight"];
 const EDGE_FEATURES: [&str; 3] = ["edge_feat", "edge_feats", "edge_attr"];
@@ -152,6 +159,13 @@ impl Catalog {
                 edges = edges.with_values(name, numbers)?;
             }
         }
+        if self.edge_lists().first() == Some(&"adj_indptr")
+            && keeps(options, "weight")
+            && let Some(data) = self.get("adj_data")?
+            && !all_ones(&data)?
+        {
+            edges = edges.with_values("weight", data)?;
+        }
         self.rest(edges, options)
     }
 
@@ -185,7 +199,7 @@ impl Catalog {
 
     /// Whether there is an array that comes with the vertices.
     pub fn has_rows(&self) -> bool {
-        let mut names = FEATURES.iter().chain(&LABELS).chain(SPLITS.into_iter().flatten());
+        let mut names = FEATURES.iter().chain(&LABELS).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
         names.any(|name| self.contains(name))
     }
 
@@ -196,7 +210,25 @@ impl Catalog {
         let labels = labels.transpose()?;
         let stated = num_vertices.map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
-        Ok(Rows { num_vertices, features, labels, splits: self.splits(num_vertices, options)? })
+        let splits = self.splits(num_vertices, options)?;
+        let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
+        let sparse = if dense.is_none() { self.sparse(num_vertices)? } else { None };
+        Ok(Rows { num_vertices, features: dense.or(sparse), labels, splits })
+    }
+
+    /// Features in a sparse matrix.
+    fn sparse(&mut self, num_vertices: Option<u64>) -> Result<Option<Box<dyn Column>>> {
+        let [Some(indptr), Some(indices), Some(data), Some(shape)] = SPARSE.map(|name| self.get(name).transpose())
+        else {
+            return Ok(None);
+        };
+        let column = SparseColumn::new(indptr?, indices?, data?, &listed(&shape?)?)?;
+        match (column.num_rows(), num_vertices) {
+            (Some(rows), Some(n)) if rows != n => {
+                Err(Error::input(self.path(), format!("features have {rows} rows for {n} vertices: expected one each")))
+            }
+            _ => Ok(Some(Box::new(column))),
+        }
     }
 
     fn splits(&mut self, num_vertices: Option<u64>, options: &ReadOptions) -> Result<Option<[Vec<u64>; 3]>> {
@@ -219,7 +251,7 @@ impl Catalog {
             Self::Folder(folder) => {
                 let pairs = PAIRS.iter().flat_map(|(names, _)| names);
                 let known = INDEX.iter().chain(pairs).chain(&FEATURES).chain(&LABELS).chain(&WEIGHTS);
-                let known = known.chain(&EDGE_FEATURES).chain(SPLITS.into_iter().flatten());
+                let known = known.chain(&EDGE_FEATURES).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
                 let paths = known.map(|name| folder.join(format!("{name}.npy")));
                 Ok(paths.filter(|path| path.exists()).collect())
             }
@@ -230,7 +262,7 @@ impl Catalog {
 /// What comes with the vertices.
 struct Rows {
     num_vertices: Option<u64>,
-    features: Option<NumbersColumn>,
+    features: Option<Box<dyn Column>>,
     labels: Option<NumbersColumn>,
     splits: Option<[Vec<u64>; 3]>,
 }
@@ -239,7 +271,7 @@ impl Rows {
     fn attach(self, raw: &mut Raw) {
         // What the input has itself stays where there is nothing else.
         if let Some(column) = self.features {
-            raw.features = Some(Box::new(column));
+            raw.features = Some(column);
         }
         if let Some(column) = self.labels {
             raw.labels = Some(Box::new(column));
@@ -262,6 +294,7 @@ pub fn with_columns(
     };
     let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
     raw.columns = further.into_iter().map(|column| Box::new(column) as _).collect();
+    let features = features.map(|column| Box::new(column) as _);
     Rows { num_vertices, features, labels, splits: None }.attach(&mut raw);
     raw
 }
@@ -291,7 +324,6 @@ pub fn agreed_rows<'a>(
     known: Option<(&'a Path, u64)>,
     columns: impl IntoIterator<Item = &'a NumbersColumn>,
 ) -> Result<Option<u64>> {
-    use super::raw::Column;
     let mut agreed = known;
     for column in columns {
         let Some(rows) = column.num_rows() else { continue };

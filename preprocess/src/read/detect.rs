@@ -16,7 +16,7 @@
 //! | `mtx` | | `%%MatrixMarket` at the start |
 //! | `webgraph` | `.graph` beside `.properties` of BVGraph | `.graph` beside `.properties` of BVGraph, either of them or their common name |
 //! | `metis` | | called `.graph` or `.metis`, a header of METIS in the first line of numbers |
-//! | `csv` | the same with `.csv` or `.tsv` | called `.csv` or `.tsv`, with names in the first line |
+//! | `csv` | the same with `.csv` or `.tsv`, or a `*_edges.csv` among other files | called `.csv` or `.tsv`, with names in the first line |
 //! | `snap` | | text whose first line of data is two or more integers |
 //!
 //! Text may be gzip, zstd or bzip2; its head is inflated to look at it, and `.gz`, `.zst` and `.bz2` behind a name do not
@@ -29,7 +29,7 @@ use std::str::FromStr;
 
 use super::field::unsigned;
 use super::text::TextStream;
-use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, table, webgraph};
+use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, planetoid, table, webgraph};
 use crate::edges::Piece;
 use crate::{Error, Result};
 use gsplit_store::open_file;
@@ -71,6 +71,7 @@ formats! {
     Igb "igb" "IGB's homogeneous folder";
     Mag240m "mag240m" "MAG240M's papers and citations";
     Graphsaint "graphsaint" "GraphSAINT's folder";
+    Planetoid "planetoid" "Planetoid's folder of pickles";
     Graphbolt "graphbolt" "GraphBolt's raw dataset with metadata.yaml";
     Npy "npy" "NumPy arrays, a file or a folder";
     Npz "npz" "NumPy or SciPy archive";
@@ -165,6 +166,7 @@ impl Looked {
             Format::Igb => igb::recognises(path, head),
             Format::Mag240m => mag240m::recognises(path, head),
             Format::Graphsaint => graphsaint::recognises(path, head),
+            Format::Planetoid => planetoid::recognises(path, head),
             Format::Graphbolt => graphbolt::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
             Format::Npz => npz_graph::recognises(path, head),
@@ -176,7 +178,11 @@ impl Looked {
             Format::Mtx => mtx::recognises(path, head),
             Format::Webgraph => webgraph::recognises(path, head),
             Format::Metis => metis::recognises(path, head),
-            Format::Csv => (self.called(table::Format::Csv) && has_header(head)) || self.only(table::Format::Csv),
+            Format::Csv => {
+                let edges = |name: &String| name.ends_with("_edges.csv");
+                let csv = table::Format::Csv;
+                (self.called(csv) && has_header(head)) || self.only(csv) || self.files.iter().any(edges)
+            }
             Format::Snap => first_data_line(head).is_some_and(|line| numbers_first(line) >= 2),
         }
     }
@@ -224,7 +230,8 @@ fn is_compressed(head: &[u8]) -> bool {
     head.starts_with(&[0x1f, 0x8b]) || head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || head.starts_with(b"BZh")
 }
 
-/// Whether the first line is names: two or more fields, none of which is a number.
+/// Whether the first line is names: two or more fields, none of which is a number; or as pandas writes a table with its
+/// index, whose name is empty.
 fn has_header(head: &[u8]) -> bool {
     let line = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).split(|&byte| byte == b'\n').next().unwrap_or(&[]);
     let separator = if line.contains(&b'\t') { b'\t' } else { b',' };
@@ -233,7 +240,11 @@ fn has_header(head: &[u8]) -> bool {
         let text = std::str::from_utf8(field);
         text.is_ok_and(|text| !text.is_empty() && text.trim_matches('"').parse::<f64>().is_err())
     };
-    !line.starts_with(b"#") && fields.len() >= 2 && fields.iter().all(is_name)
+    match fields[..] {
+        [] | [_] => false,
+        [b"", _, _, ..] => true,
+        _ => !line.starts_with(b"#") && fields.iter().all(is_name),
+    }
 }
 
 /// The first line that is neither empty nor a comment.
@@ -340,6 +351,7 @@ mod tests {
             ("ogbn_arxiv", Format::Ogb),
             ("ogb-binary-amazon-computers", Format::Ogb),
             ("flickr_graphsaint", Format::Graphsaint),
+            ("planetoid-cora", Format::Planetoid),
             ("heterophilous-npz/tolokers.npz", Format::Npz),
             ("metis-graphs/4elt.graph", Format::Metis),
             ("mtx/bayer10.mtx", Format::Mtx),

@@ -4,6 +4,7 @@
 //! ```text
 //! ogb (ogb_csv, ogb_npz), snap, mtx, metis           ──▶ text (whole lines of plain or compressed files), field
 //! links (splits of pairs, for ogb)                    ──▶ pickle (arrays in .pt files), npz, text
+//! planetoid                                          ──▶ pickle, sparse
 //! npy, npz_graph                                     ──▶ catalog (arrays by name) ─┐
 //! igb, mag240m, graphsaint, graphbolt                ──────────────────────────────┴─▶ numbers, dtype ──▶ arrays
 //! table (Parquet, Arrow, CSV with a header)
@@ -43,8 +44,10 @@ mod ogb;
 mod ogb_csv;
 mod ogb_npz;
 mod pickle;
+mod planetoid;
 pub mod raw;
 mod snap;
+mod sparse;
 mod splits;
 pub(crate) mod table;
 mod text;
@@ -77,6 +80,7 @@ pub fn open(
         Format::Npz => npz_graph::open(path, options, progress),
         Format::Igb => igb::open(path, options, progress),
         Format::Mag240m => mag240m::open(path, options, progress),
+        Format::Planetoid => planetoid::open(path, options, progress),
         Format::Graphsaint => graphsaint::open(path, options, progress),
         Format::Mtx => mtx::open(path, options, progress),
         Format::Metis => metis::open(path, options, progress),
@@ -93,7 +97,7 @@ pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress:
     };
     match catalog.has_rows() {
         true => catalog.attach(raw, options),
-        false => table::nodes(path, options, progress)?.attach(raw),
+        false => table::nodes(path, raw.edges.as_ref(), options, progress)?.attach(raw),
     }
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use gsplit_store::Progress;
+use serde::{Serialize, Serializer};
 
 use super::links::RawLinks;
 use crate::edges::EdgeSource;
@@ -22,6 +24,8 @@ pub struct Raw {
     pub features: Option<Box<dyn Column>>,
     /// Labels: one number a vertex (a class, negative or NaN for unlabelled), or a row of zeros and ones (multi-label).
     pub labels: Option<Box<dyn Column>>,
+    /// Names of the classes, where the labels are places among them.
+    pub class_names: Option<Vec<String>>,
     /// Further numbers of every vertex.
     pub columns: Vec<Box<dyn Column>>,
     /// Training, validation and test vertices, by the ids of the input.
@@ -53,6 +57,7 @@ impl Raw {
             node_ids: None,
             features: None,
             labels: None,
+            class_names: None,
             columns: Vec::new(),
             splits: None,
             links: None,
@@ -119,7 +124,118 @@ pub struct ReadOptions {
     /// v-th smallest id, or id v with --keep-ids
     #[arg(long, value_name = "PATH")]
     pub nodes: Option<PathBuf>,
-    /// The table of vertices' column of ids [default: id, node_id, ... or the first]
+    /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the ids of the edges]
     #[arg(long, value_name = "COLUMN")]
     pub id_column: Option<String>,
+    /// The table of vertices' column of classes, numbers or strings, or none [default: label, class, target or y, else the
+    /// only column of strings with few values]
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_column: Option<String>,
+    /// The table of vertices' column that holds train, valid, test or nothing [default: split]
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_column: Option<String>,
+    /// The table of vertices' columns that become features, as 'f*,age', or none [default: a list called feat, features, x
+    /// ..., else all numbers that are not ids, labels or splits]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feature_columns: Option<Vec<String>>,
+    /// Columns of categories that become features too: city=onehot has a number for each of its values, city=code one number
+    /// in all, the place among its values in order
+    #[arg(long, value_name = "COLUMN=onehot|code,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encode: Option<Vec<Encode>>,
+    /// What stands for a missing number among features: a number, or mean. Missing categories become -1, or zeros where they
+    /// are one-hot [default: refused]
+    #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Fill>,
+}
+
+impl ReadOptions {
+    /// The first option given that only a table of vertices obeys.
+    pub fn for_node_table(&self) -> Option<&'static str> {
+        let given = [
+            ("--id-column", self.id_column.is_some()),
+            ("--label-column", self.label_column.is_some()),
+            ("--split-column", self.split_column.is_some()),
+            ("--feature-columns", self.feature_columns.is_some()),
+            ("--encode", self.encode.is_some()),
+            ("--fill", self.fill.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+}
+
+/// How categories become numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Categories {
+    /// One number: the place among the values in order.
+    Code,
+    /// A number for each value, one of which is 1.
+    OneHot,
+}
+
+/// A column of categories, and how it becomes features.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encode {
+    /// Its name; `*` and `?` stand for any text and any character.
+    pub column: String,
+    /// How.
+    pub how: Categories,
+}
+
+impl FromStr for Encode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let how = |how| match how {
+            "code" => Some(Categories::Code),
+            "onehot" => Some(Categories::OneHot),
+            _ => None,
+        };
+        let parts = text.rsplit_once('=').and_then(|(column, name)| Some((column, how(name)?)));
+        match parts {
+            Some((column, how)) if !column.is_empty() => Ok(Self { column: column.into(), how }),
+            _ => Err(format!("`{text}`: expected COLUMN=onehot or COLUMN=code")),
+        }
+    }
+}
+
+impl Serialize for Encode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let how = if self.how == Categories::Code { "code" } else { "onehot" };
+        serializer.collect_str(&format_args!("{}={how}", self.column))
+    }
+}
+
+/// What stands for a missing number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// Always the same.
+    Value(f32),
+    /// The mean of its column.
+    Mean,
+}
+
+impl FromStr for Fill {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<f32>() {
+            _ if text == "mean" => Ok(Self::Mean),
+            Ok(value) if value.is_finite() => Ok(Self::Value(value)),
+            _ => Err(format!("`{text}`: expected a finite number, or mean")),
+        }
+    }
+}
+
+impl Serialize for Fill {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Value(value) => serializer.collect_str(value),
+            Self::Mean => serializer.serialize_str("mean"),
+        }
+    }
 }

@@ -129,6 +129,17 @@ impl DatasetWriter {
         Ok(())
     }
 
+    /// Names the classes of the labels, which are written: one for each.
+    pub fn name_classes(&mut self, names: &[String]) -> Result<()> {
+        let staged = &mut self.journal.staged;
+        if staged.num_classes.map(|classes| classes as usize) != Some(names.len()) {
+            let (found, classes) = (names.len(), staged.num_classes.unwrap_or(0));
+            return Err(Error::Invalid(format!("{found} names for {classes} classes: expected one each")));
+        }
+        staged.class_names = Some(names.to_vec());
+        Ok(())
+    }
+
     /// Opens the multi-label targets of `num_classes` classes; hand the writer back to
     /// [`DatasetWriter::add_multi_labels`].
     pub fn multi_label_writer(&self, num_classes: u32) -> Result<MultiLabelWriter> {

@@ -105,6 +105,7 @@ impl DatasetWriter {
         let staged = &mut self.journal.staged;
         (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
         (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
+        staged.class_names.clone_from(&manifest.class_names);
         (staged.features, staged.links) = (manifest.features.clone(), manifest.links.clone());
         (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
         self.name = manifest.name.clone();

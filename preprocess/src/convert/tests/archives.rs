@@ -234,3 +234,65 @@ fn counts_that_would_exhaust_memory() {
     let message = self::message(&path, &options);
     assert!(message.contains("edges.txt: 4000000001 vertices and only 1 edges"), "{message}");
 }
+
+/// As Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, of which most are zero.
+fn benchmark() -> Vec<Array<'static>> {
+    vec![
+        array("adj_indptr", "<i8", "(4,)", i64s(&[0, 2, 3, 3])),
+        array("adj_indices", "<i8", "(3,)", i64s(&[1, 2, 0])),
+        array("adj_data", "<f4", "(3,)", f32s(&[1.0, 1.0, 1.0])),
+        array("adj_shape", "<i8", "(2,)", i64s(&[3, 3])),
+        array("attr_indptr", "<i8", "(4,)", i64s(&[0, 1, 1, 3])),
+        array("attr_indices", "<i8", "(3,)", i64s(&[2, 3, 0])),
+        array("attr_data", "<f4", "(3,)", f32s(&[0.5, 2.0, -1.0])),
+        array("attr_shape", "<i8", "(2,)", i64s(&[3, 4])),
+        array("labels", "<i8", "(3,)", i64s(&[1, 0, 1])),
+    ]
+}
+
+fn file(arrays: &[Array<'_>]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cora.npz");
+    std::fs::write(&path, npz(arrays, CompressionMethod::Deflated)).unwrap();
+    (folder, path)
+}
+
+#[test]
+fn sparse_features_of_a_benchmark() {
+    let (_folder, path) = file(&benchmark());
+    let (_out, dataset) = convert_new(&path, &ConvertOptions::default()).unwrap();
+    let features = dataset.features().unwrap();
+    let rows = [0, 1, 2].map(|v| features.row::<f32>(v).to_vec());
+    assert_eq!(rows, [[0.0, 0.0, 0.5, 0.0], [0.0; 4], [-1.0, 0.0, 0.0, 2.0]]);
+    assert_eq!(dataset.labels().unwrap()[..], [1, 0, 1]);
+    assert_eq!((dataset.manifest().num_edges, dataset.manifest().edge_columns.len()), (3, 0));
+    let mut weighted = benchmark();
+    weighted[2].bytes = f32s(&[1.0, 2.0, 1.0]);
+    let (_folder, path) = file(&weighted);
+    let (_out, dataset) = convert_new(&path, &ConvertOptions::default()).unwrap();
+    assert_eq!(dataset.manifest().edge_columns.keys().collect::<Vec<_>>(), ["weight"]);
+}
+
+#[test]
+fn sparse_features_that_are_damaged() {
+    let mut wrong = Wrong::default();
+    for (name, shape, bytes, parts) in [
+        ("attr_shape", "(2,)", i64s(&[4, 4]), &["attr_indptr", "4 numbers for 4 rows"][..]),
+        ("attr_shape", "(2,)", i64s(&[3, 0]), &["attr_indptr", "a shape of [3, 0]: expected rows, and columns up to"]),
+        ("attr_shape", "(2,)", i64s(&[3, 3]), &["attr_indices", "row 2: column 3, expected columns below 3"]),
+        ("attr_indptr", "(4,)", i64s(&[0, 2, 1, 3]), &["attr_indptr", "row 1: entries 2 to 1 of 3"]),
+        ("attr_indptr", "(4,)", i64s(&[0, 1, 1, 9]), &["attr_indptr", "row 2: entries 1 to 9 of 3"]),
+        ("attr_indptr", "(4,)", i64s(&[0, 1, 1, 2]), &["attr_indptr", "of 3 entries: damaged"]),
+        ("attr_indices", "(2,)", i64s(&[0, 1]), &["attr_data", "3 numbers for 2 entries"]),
+        ("attr_indices", "(3,)", i64s(&[0, -1, 1]), &["attr_indices", "-1"]),
+        ("attr_data", "(3,)", f32s(&[1.0, f32::NAN, 1.0]), &["expected a finite"]),
+        ("labels", "(2,)", i64s(&[0, 1]), &["2 rows for 3 vertices"]),
+    ] {
+        let mut arrays = benchmark();
+        let at = arrays.iter().position(|array| array.name == name).unwrap();
+        (arrays[at].shape, arrays[at].bytes) = (shape, bytes);
+        let (_folder, path) = file(&arrays);
+        wrong.expect(format!("{name} {shape}"), &message(&path, &ConvertOptions::default()), parts);
+    }
+    wrong.check();
+}

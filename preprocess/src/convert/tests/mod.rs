@@ -4,6 +4,7 @@ mod golden;
 mod links;
 mod real_files;
 mod reuse;
+mod tables;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

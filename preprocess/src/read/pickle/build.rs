@@ -27,6 +27,12 @@ pub enum Global {
     Dtype,
     /// `_codecs.encode`.
     Encode,
+    /// SciPy's `csr_matrix`, which is a dict of its arrays.
+    Csr,
+    /// `collections.defaultdict`.
+    DefaultDict,
+    /// `list`, which makes the values that a defaultdict lacks.
+    List,
 }
 
 /// An array: its shape, and where its bytes are.
@@ -82,6 +88,9 @@ impl Global {
             ("numpy", "ndarray") => Ok(Self::NdArray),
             ("numpy", "dtype") => Ok(Self::Dtype),
             ("_codecs", "encode") => Ok(Self::Encode),
+            ("scipy.sparse.csr" | "scipy.sparse._csr", "csr_matrix") => Ok(Self::Csr),
+            ("collections", "defaultdict") => Ok(Self::DefaultDict),
+            ("__builtin__" | "builtins", "list") => Ok(Self::List),
             _ => Err(format!(
                 "{}.{}, which this reader does not run: it knows arrays of NumPy and torch in dicts and lists alone",
                 module.escape_debug(),
@@ -113,6 +122,9 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
     match (function, arguments) {
         (Global::Tensor, [storage, first, size, stride, ..]) => tensor(heap, [*storage, *first, *size, *stride]),
         (Global::OrderedDict, []) => Ok(Node::Dict(Vec::new())),
+        (Global::DefaultDict, [class]) if matches!(heap.node(*class), Node::Global(Global::List)) => {
+            Ok(Node::Dict(Vec::new()))
+        }
         (Global::Reconstruct, [class, ..]) if matches!(heap.node(*class), Node::Global(Global::NdArray)) => {
             Ok(Node::Unfilled)
         }
@@ -127,13 +139,26 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
             }
             _ => Err("_codecs.encode of something else than text as latin1".into()),
         },
-        (Global::NdArray | Global::Storage(_), _) => Err("a type that is called like a function".into()),
+        (Global::NdArray | Global::Storage(_) | Global::Csr | Global::List, _) => {
+            Err("a type that is called like a function".into())
+        }
         (function, _) => Err(format!("a call of {function:?} with other arguments than arrays have")),
+    }
+}
+
+/// An object of `class` before it gets its state.
+pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
+    match (heap.node(class), heap.tuple(arguments)) {
+        (Node::Global(Global::Csr), Some([])) => Ok(Node::Unfilled),
+        (class, _) => Err(format!("an object of {}: expected a csr_matrix", class.what())),
     }
 }
 
 /// What `object` becomes by its `state`.
 pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
+    if let (Node::Unfilled, Node::Dict(pairs)) = (heap.node(object), heap.node(state)) {
+        return Ok(Node::Dict(pairs.clone()));
+    }
     let entries = heap.tuple(state);
     match (heap.node(object), entries) {
         (Node::Unfilled, Some([_, shape, dtype, order, bytes] | [shape, dtype, order, bytes])) => {

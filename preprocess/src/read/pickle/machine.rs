@@ -369,6 +369,11 @@ impl<R: Read> Run<'_, R> {
                 let storage = build::storage(self.heap, id)?;
                 self.push(storage)?;
             }
+            0x81 => {
+                let (arguments, class) = (self.pop()?, self.pop()?);
+                let made = build::new(self.heap, class, arguments)?;
+                self.push(made)?;
+            }
             b'R' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
                 let made = build::call(self.heap, function, arguments)?;
@@ -378,6 +383,9 @@ impl<R: Read> Run<'_, R> {
                 let state = self.pop()?;
                 let object = self.top()?;
                 let made = build::fill(self.heap, object, state)?;
+                if let Node::Dict(pairs) = &made {
+                    self.heap.count(pairs.len())?;
+                }
                 self.heap.set(object, made);
             }
             code => {

@@ -8,6 +8,8 @@
 //! torch._utils._rebuild_tensor_v2      a tensor: a part of a storage, which lies outside of the pickle
 //! collections.OrderedDict              the hooks of a tensor, of which there are none
 //! numpy's _reconstruct, _frombuffer, ndarray, dtype      an array, whose bytes lie in the pickle
+//! scipy's csr_matrix                   a dict of its arrays
+//! collections.defaultdict of list      a dict
 //! _codecs.encode                       bytes as protocol 2 writes them: a string of the characters 0 to 255
 //! ```
 //!
@@ -90,6 +92,24 @@ impl<'a> Item<'a> {
     pub fn keys(self) -> Option<Vec<&'a str>> {
         let Node::Dict(pairs) = self.node() else { return None };
         Some(pairs.iter().filter_map(|&(key, _)| self.file.heap.text(key)).collect())
+    }
+
+    /// The keys and values of a dict, in their order; `None` if it is no dict.
+    pub fn pairs(self) -> Option<Vec<(Self, Self)>> {
+        let Node::Dict(pairs) = self.node() else { return None };
+        let item = |at| Self { file: self.file, at };
+        Some(pairs.iter().map(|&(key, value)| (item(key), item(value))).collect())
+    }
+
+    /// The entries of a list or tuple; `None` if it is neither.
+    pub fn list(self) -> Option<Vec<Self>> {
+        let (Node::List(entries) | Node::Tuple(entries)) = self.node() else { return None };
+        Some(entries.iter().map(|&at| Self { file: self.file, at }).collect())
+    }
+
+    /// The integer that it is.
+    pub fn int(self) -> Option<i64> {
+        self.file.heap.int(self.at)
     }
 
     /// The value of the text key `name` in a dict; of several the last, as in Python.

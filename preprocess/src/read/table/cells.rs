@@ -10,6 +10,7 @@ use half::f16;
 
 use super::choice::{Field, IdKind};
 use super::names::Names;
+use super::rows;
 use crate::edges::ValueType;
 
 /// What is wrong in a row.
@@ -145,6 +146,37 @@ pub fn descr(value: &DataType) -> Option<&'static str> {
         DataType::Float64 => "<f8",
         _ => return None,
     })
+}
+
+fn text(text: &str) -> rows::Cell<'_> {
+    if text.is_empty() { rows::Cell::Missing } else { rows::Cell::Text(text) }
+}
+
+/// The cell in `row` of a column of numbers or strings.
+pub fn cell(array: &dyn Array, row: usize) -> Result<rows::Cell<'_>, String> {
+    if array.is_null(row) {
+        return Ok(rows::Cell::Missing);
+    }
+    match array.data_type() {
+        DataType::Boolean => {
+            let flag = array.as_boolean().value(row);
+            Ok(rows::Cell::Number(flag.into(), flag.into(), Some(flag.into())))
+        }
+        DataType::Utf8 => Ok(text(array.as_string::<i32>().value(row))),
+        DataType::LargeUtf8 => Ok(text(array.as_string::<i64>().value(row))),
+        DataType::Utf8View => Ok(text(array.as_string_view().value(row))),
+        DataType::Dictionary(_, _) => {
+            let dictionary = array.as_any_dictionary();
+            let keys = dictionary.keys();
+            let key = as_integers!(keys, keys => keys.value(row).id(), None);
+            let place = key.and_then(|key| usize::try_from(key).ok()).filter(|&key| key < dictionary.values().len());
+            cell(dictionary.values(), place.ok_or("has a key beyond its dictionary: damaged")?)
+        }
+        _ => as_numbers!(array, numbers => {
+            let number = numbers.value(row);
+            Ok(rows::Cell::Number(number.f32(), number.f64(), number.i64()))
+        }, Err(format!("is of type {}: expected numbers or strings", array.data_type()))),
+    }
 }
 
 /// Type of the items of a list, and its width where the type fixes it.

@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use gsplit_store::Progress;
+
 use crate::edges::{EdgeColumn, ValueType};
 use crate::read::raw::ReadOptions;
 use crate::{Error, Result};
@@ -30,6 +32,46 @@ pub struct Field {
     pub value: Option<(ValueType, usize)>,
     /// Whether a row holds a list of them.
     pub list: bool,
+}
+
+impl Field {
+    /// Whether it is the index that pandas writes: a first column without a name.
+    pub fn is_index(&self) -> bool {
+        self.name.is_empty() || self.name.starts_with("Unnamed: 0") || self.name == "__index_level_0__"
+    }
+}
+
+/// Says that the index that pandas writes is no column of the table, but for `used`.
+pub fn note_index(path: &Path, fields: &[Field], used: Option<usize>, progress: &dyn Progress) {
+    let index = fields.iter().enumerate().find(|(at, field)| field.is_index() && Some(*at) != used);
+    if let Some((_, field)) = index {
+        let name = if field.name.is_empty() { "without a name" } else { &field.name };
+        progress.note(&format!("{}: left out the column {name}: the index that pandas writes", path.display()));
+    }
+}
+
+/// Whether `name` is what `pattern` says: `*` is any text, `?` any character.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
+    // Where the last star stands, and the character that it has reached.
+    let (mut at, mut in_name, mut star) = (0, 0, None);
+    while in_name < name.len() {
+        match pattern.get(at) {
+            Some('*') => {
+                star = Some((at, in_name));
+                at += 1;
+            }
+            Some(&c) if c == '?' || c == name[in_name] => (at, in_name) = (at + 1, in_name + 1),
+            _ => match &mut star {
+                Some((place, reached)) => {
+                    *reached += 1;
+                    (at, in_name) = (*place + 1, *reached);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at..].iter().all(|&c| c == '*')
 }
 
 /// The columns to read, by their places in the table.
@@ -182,7 +224,8 @@ pub fn file_name(name: &str) -> String {
 
 /// The columns that are neither ids nor kept and hold no numbers, for a note to the user.
 pub fn left_out(fields: &[Field], used: &[usize]) -> Vec<String> {
-    let unused = fields.iter().enumerate().filter(|(at, field)| !used.contains(at) && field.value.is_none());
+    let unused = fields.iter().enumerate();
+    let unused = unused.filter(|(at, field)| !used.contains(at) && field.value.is_none() && !field.is_index());
     unused.map(|(_, field)| field.name.clone()).collect()
 }
 

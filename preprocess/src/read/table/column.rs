@@ -6,8 +6,8 @@ use std::sync::Arc;
 use gsplit_store::{Progress, Unit};
 
 use super::cells::{self, append_raw, each_row};
-use super::columnar::{ROWS_PER_PIECE, at_row};
-use super::frames::{Frames, place};
+use super::columnar::at_row;
+use super::frames::{self, Frames};
 use super::line::fields;
 use super::sheet::{Sheet, is_missing, write_number};
 use crate::edges::{Piece, ValueType};
@@ -88,28 +88,14 @@ impl Column for FrameColumn {
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let stage = progress.stage(&format!("reading {}", self.name), self.num_rows(), Unit::Items("rows"));
         let mut out = Vec::new();
-        for part in &self.parts {
-            let column = place(part.as_ref(), &self.column)?;
-            let mut before = 0;
-            for (group, &rows) in part.groups().iter().enumerate() {
-                let mut start = 0;
-                while start < rows {
-                    let end = rows.min(start.saturating_add(ROWS_PER_PIECE));
-                    part.read(group, start..end, &[column], &mut |first, batch| {
-                        let Some(array) = batch.columns().first() else { return Ok(()) };
-                        out.clear();
-                        self.append(array, &mut out).map_err(|(row, problem)| {
-                            at_row(part.path(), before + first + row as u64, &self.column, &problem)
-                        })?;
-                        stage.advance(batch.num_rows() as u64);
-                        take(&out)
-                    })?;
-                    start = end;
-                }
-                before += rows;
-            }
-        }
-        Ok(())
+        frames::scan(&self.parts, std::slice::from_ref(&self.column), &mut |path, first, arrays| {
+            let Some(array) = arrays.first() else { return Ok(()) };
+            out.clear();
+            self.append(array, &mut out)
+                .map_err(|(row, problem)| at_row(path, first + row as u64, &self.column, &problem))?;
+            stage.advance(array.len() as u64);
+            take(&out)
+        })
     }
 }
 

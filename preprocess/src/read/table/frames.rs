@@ -6,10 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::RecordBatch;
+use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, SchemaRef};
 
 use super::cells;
+use super::columnar::ROWS_PER_PIECE;
 use super::ipc::IpcFile;
 use super::parquet::ParquetFile;
 use super::parts::Format;
@@ -46,6 +47,33 @@ pub fn open(files: &[PathBuf], format: Format) -> Result<Vec<Arc<dyn Frames>>> {
         });
     }
     Ok(opened)
+}
+
+/// Takes some rows of a part: its path, the number of the first of them in it, and the columns that were asked for.
+pub type TakeRows<'a> = &'a mut dyn FnMut(&Path, u64, &[ArrayRef]) -> Result<()>;
+
+/// Hands over the columns called `names` of all `parts`, in order and some rows at a time.
+pub fn scan(parts: &[Arc<dyn Frames>], names: &[String], take: TakeRows<'_>) -> Result<()> {
+    for part in parts {
+        let places: Vec<usize> = names.iter().map(|name| place(part.as_ref(), name)).collect::<Result<_>>()?;
+        let mut read = places.clone();
+        read.sort_unstable();
+        read.dedup();
+        let mut before = 0;
+        for (group, &rows) in part.groups().iter().enumerate() {
+            let mut start = 0;
+            while start < rows {
+                let end = rows.min(start.saturating_add(ROWS_PER_PIECE));
+                part.read(group, start..end, &read, &mut |first, batch| {
+                    let among = |at: &usize| batch.column(read.partition_point(|other| other < at)).clone();
+                    take(part.path(), before + first, &places.iter().map(among).collect::<Vec<_>>())
+                })?;
+                start = end;
+            }
+            before += rows;
+        }
+    }
+    Ok(())
 }
 
 /// Width of column `at` of the table, when it holds lists of numbers: that of the type, or of the first row.

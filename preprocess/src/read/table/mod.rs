@@ -7,6 +7,8 @@
 //! frames   Parquet and Arrow files by groups of rows ──▶ columnar (ids and values, piece by piece) ──▶ EdgeSource
 //! csv      text by lines                                                                           ──▶ EdgeSource
 //! nodes    the same for a table of vertices: ids, features, labels, splits, columns
+//!          multi_hot (lists of features in JSON)
+//!          roles (which column is what) ──▶ rows (cell by cell) ──▶ features (numbers, categories)
 //! ```
 //!
 //! A row is an edge. Ids are integers, or strings that are hashed with XXH3-64. Of Parquet's and Arrow's types, floats
@@ -28,13 +30,17 @@ mod choice;
 mod column;
 mod columnar;
 mod csv;
+mod features;
 mod frames;
 mod ipc;
 mod line;
+mod multi_hot;
 mod names;
 mod nodes;
 mod parquet;
 mod parts;
+mod roles;
+mod rows;
 mod sheet;
 
 pub(crate) use self::parquet::Shared;
@@ -45,28 +51,51 @@ pub use parts::{Format, by_name};
 use choice::{Choice, Field, IdKind, choose};
 use columnar::Columnar;
 use csv::Text;
+use multi_hot::MultiHot;
 use sheet::Sheet;
 
 /// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables, `edges` and, where there is
-/// one, `nodes`, each a file or a folder. `--nodes` is for the caller, and wins over the table in the folder.
+/// one, `nodes`, each a file or a folder; or `NAME_edges.csv`, `NAME_target.csv` and `NAME_features.json` of MUSAE. `--nodes` is for the caller, and wins over the table in the folder.
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     open_as(path, None, options, progress)
 }
 
 /// As [`open`], where files are `unnamed` whose content and name say nothing.
 pub fn open_as(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-    let Some(edges) = member(path, "edges")? else { return open_edges(path, unnamed, options, progress) };
+    let Some(edges) = member(path, &["edges"], false)? else { return open_edges(path, unnamed, options, progress) };
     let mut raw = open_edges(&edges, unnamed, options, progress)?;
-    if options.nodes.is_none()
-        && let Some(path) = member(path, "nodes")?
-    {
-        nodes(&path, options, progress)?.attach(&mut raw)?;
+    if options.nodes.is_some() {
+        return Ok(raw);
+    }
+    let lists = member(path, &["features"], true)?;
+    let Some(table) = member(path, &["nodes", "target"], false)? else {
+        return match lists {
+            None => Ok(raw),
+            Some(lists) => {
+                Err(Error::input(lists, "features without a table of vertices: expected *nodes.* or *target.*"))
+            }
+        };
+    };
+    let mut read = options.clone();
+    if lists.is_some() && read.feature_columns.is_none() && read.encode.is_none() {
+        read.feature_columns = Some(vec!["none".into()]);
+    }
+    nodes(&table, raw.edges.as_ref(), &read, progress)?.attach(&mut raw)?;
+    if let (Some(lists), Some(ids)) = (lists, &raw.node_ids) {
+        if raw.features.is_some() {
+            let problem = "--feature-columns and --encode: the features are those of";
+            return Err(Error::Option(format!("{problem} {}: leave both out, or move it away", lists.display())));
+        }
+        raw.features = Some(Box::new(MultiHot::open(&lists, ids.as_ref())?));
+        // The table stays the last: messages on rows name it.
+        raw.files.insert(0, lists);
     }
     Ok(raw)
 }
 
-/// The table `name` in the folder at `path`: `edges`, or `edges.parquet`, `edges.csv.gz` and the like.
-fn member(path: &Path, name: &str) -> Result<Option<PathBuf>> {
+/// The table in the folder at `path` with one of these `names`: `edges`, or `edges.parquet`, `edges.csv.gz` and the like, or
+/// `NAME_edges.csv`; or else, `as_json`, the document `NAME_edges.json`.
+fn member(path: &Path, names: &[&str], as_json: bool) -> Result<Option<PathBuf>> {
     if !path.is_dir() {
         return Ok(None);
     }
@@ -74,14 +103,23 @@ fn member(path: &Path, name: &str) -> Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(path).map_err(Error::io(path))? {
         let entry = entry.map_err(Error::io(path))?.path();
         let file = entry.file_name().map(|file| file.to_string_lossy().into_owned()).unwrap_or_default();
-        let is_table = file == name && entry.is_dir() || file.split_once('.').is_some_and(|(stem, _)| stem == name);
-        if is_table {
+        let (stem, ending) = file.split_once('.').unwrap_or((&file, ""));
+        let named = names.iter().any(|name| {
+            let table = stem == *name && (entry.is_dir() || file.contains('.'));
+            let prefixed = stem.strip_suffix(name).is_some_and(|stem| stem.ends_with('_')) && by_name(&entry).is_some();
+            if as_json { stem.ends_with(name) && ending == "json" } else { ending != "json" && (table || prefixed) }
+        });
+        if named {
             found.push(entry);
         }
     }
+    found.sort();
     match found.len() {
         0 | 1 => Ok(found.pop()),
-        _ => Err(Error::input(path, format!("holds {} tables `{name}`: expected one; name its path", found.len()))),
+        count => {
+            let problem = format!("holds {count} tables `{}`: expected one; name its path", names.join("` or `"));
+            Err(Error::input(path, problem))
+        }
     }
 }
 
@@ -90,19 +128,25 @@ fn open_edges(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progr
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == Format::Csv {
         let sheet = Sheet::open(path, &files)?;
-        let fields = sheet.fields();
+        let fields = without_index(sheet.fields());
         let choice = choose(path, &fields, options)?;
         say_choice(path, &fields, &choice, options, progress);
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
     let parts = frames::open(&files, format)?;
-    let fields = columnar::fields(&parts)?;
+    let fields = without_index(columnar::fields(&parts)?);
     let choice = choose(path, &fields, options)?;
     say_choice(path, &fields, &choice, options, progress);
     let ids = ids_of(path, choice.kind, options)?;
     let bytes = total_bytes(&files)?;
     Ok(Raw::of(Columnar::new(&parts, &choice.ids, &choice, bytes)?, ids, files))
+}
+
+/// The columns, where the index that pandas writes can be nothing.
+fn without_index(mut fields: Vec<Field>) -> Vec<Field> {
+    fields.iter_mut().filter(|field| field.is_index()).for_each(|field| (field.id, field.value) = (None, None));
+    fields
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
@@ -121,6 +165,7 @@ fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
 fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &ReadOptions, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.note(&format!("{}: edges from `{source}` to `{target}`", path.display()));
+    choice::note_index(path, fields, None, progress);
     if options.edge_columns.is_none() {
         let left_out = choice::left_out(fields, &choice.ids);
         note_left_out(path, &left_out, "which hold no numbers", progress);

@@ -1,29 +1,34 @@
 //! Tables of vertices: the id of every row, and features, labels, splits and further numbers beside it.
 //!
-//! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ...; else the first that can be
-//! * features: a list column `feat`, `features`, `x` or `embedding`
-//! * labels: `label`, `y` or `target`, a number (nothing for unlabelled) or a list of zeros and ones
+//! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ...; else the one that holds the
+//!   ids of the first edges, each once
+//! * labels: the column that `--label-column` names; else `label`, `class`, `target` or `y`; else the only column of strings
+//!   with few values. Class numbers from 0 (nothing or -1 for unlabelled), a list of zeros and ones, or strings and other
+//!   numbers, which become the places of their classes in ascending order
 //! * splits: strings `train`, `valid`, `test` in a column `split`, or flags in `train_mask`, `val_mask`, `test_mask`
-//! * all other numbers: columns
+//! * features: what `--feature-columns` and `--encode` name; else a list column `feat`, `features`, `x` or `embedding`; else
+//!   all other numbers
+//! * all numbers that are none of these: columns
 //!
 //! Rows stay in the file's order. Each column is a pass over the table that reads no other column (text has to be read
-//! whole). In memory are the ids of the splits, and else a few thousand rows of one column.
+//! whole), and so are all features together. In memory are the ids of the splits, categories, and else a few thousand rows.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::choice::{self, Choice, Field, IdKind};
-use super::column::{FrameColumn, TextColumn};
-use super::columnar::{self, Columnar};
-use super::csv::Text;
-use super::frames::{self, Frames};
+use super::choice::{self, Field};
+use super::columnar;
+use super::features::{Encoded, EncodedColumn, Encoding, MOST_CODES, MOST_ONE_HOT, Seen, survey};
+use super::frames;
 use super::parts::{self, Format};
+use super::roles::{self, Features, Roles};
+use super::rows::Table;
 use super::sheet::Sheet;
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
-use crate::read::raw::{Column, Raw, ReadOptions};
+use crate::edges::{EdgeBatch, EdgeSource, Piece};
+use crate::read::raw::{Categories, Column, Fill, Raw, ReadOptions};
 use crate::{Error, Result};
 
 /// What a table of vertices holds.
@@ -34,6 +39,8 @@ pub struct NodeTable {
     pub features: Option<Box<dyn Column>>,
     /// Labels.
     pub labels: Option<Box<dyn Column>>,
+    /// Names of the classes, where the labels are not their numbers.
+    pub class_names: Option<Vec<String>>,
     /// Further numbers.
     pub columns: Vec<Box<dyn Column>>,
     /// Training, validation and test vertices, by their ids.
@@ -60,6 +67,7 @@ impl NodeTable {
         raw.node_ids = Some(self.ids);
         raw.features = self.features;
         raw.labels = self.labels;
+        raw.class_names = self.class_names;
         raw.columns = self.columns;
         raw.splits = self.splits.or(raw.splits.take());
         raw.files.extend(self.files);
@@ -67,18 +75,13 @@ impl NodeTable {
     }
 }
 
-const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];
-const FEATURE_NAMES: [&str; 7] = ["feat", "feats", "features", "feature", "x", "embedding", "emb"];
-const LABEL_NAMES: [&str; 4] = ["label", "labels", "y", "target"];
-/// Names of the flags of each split.
-const MASK_NAMES: [&[&str]; 3] = [&["trainmask"], &["valmask", "validmask", "validationmask"], &["testmask"]];
 /// Strings of each split, and those of no split.
 const SPLIT_NAMES: [&[&str]; 3] =
     [&["train", "training"], &["valid", "val", "validation", "dev"], &["test", "testing"]];
 const NO_SPLIT: [&str; 5] = ["", "none", "None", "unlabeled", "unlabelled"];
 
-/// Opens the table of vertices at `path`, a file or a folder of parts.
-pub fn nodes(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<NodeTable> {
+/// Opens the table of vertices at `path`, a file or a folder of parts, for a graph of these `edges`.
+pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progress: &dyn Progress) -> Result<NodeTable> {
     let (files, format) = parts::parts(path, None)?;
     let bytes = super::total_bytes(&files)?;
     let table = match format {
@@ -86,125 +89,111 @@ pub fn nodes(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Res
         _ => Table::Frames(frames::open(&files, format)?, bytes),
     };
     let fields = table.fields()?;
-    let plan = plan(path, &fields, options)?;
-    let kind = choice::id_kind(path, &fields[plan.id])?;
+    let mut roles = roles::of(path, &fields, options)?;
+    let id = match roles.id {
+        Some(id) => id,
+        None => roles::find_ids(path, &table, &fields, &roles, edges, progress)?,
+    };
+    roles.take_id(id);
+    let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
-    let splits = match (&plan.masks, plan.split) {
+    let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
-        ([None, None, None], Some(split)) => {
+        (_, Some(split)) => {
             let names = table.source_of_names(split)?;
-            Some(splits_by_name(path, source(&[plan.id], kind, &[])?.as_ref(), names.as_ref())?)
+            Some(splits_by_name(path, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
         }
-        (masks, _) => {
+        (masks, None) => {
             let flags: Vec<usize> = masks.iter().flatten().copied().collect();
-            Some(splits_by_flag(source(&[plan.id], kind, &flags)?.as_ref(), masks)?)
+            Some(splits_by_flag(source(&[id], kind, &flags)?.as_ref(), masks)?)
         }
     };
-    let columns: Vec<_> = plan.columns.iter().map(|&at| (at, choice::file_name(&fields[at].name))).collect();
+    let seen = survey(&table, &fields, &roles.to_survey(&fields, options), progress)?;
+    roles.guess_label(&seen);
+    let (labels, class_names) = labels(path, &table, &fields, &roles, &seen, options)?;
+    let features: Option<Box<dyn Column>> = match &roles.features {
+        Features::None => None,
+        Features::List(at) => Some(table.column(&fields, *at, "feat", false)),
+        Features::Scalars(columns) => {
+            let encode = |&(at, how)| encoded(path, &fields, at, how, options.fill, seen.get(&at));
+            let columns = columns.iter().map(encode).collect::<Result<Vec<_>>>()?;
+            Some(Box::new(EncodedColumn::new(&table, path, "feat", columns)))
+        }
+    };
+    let columns = roles.columns(&fields);
+    let columns: Vec<_> = columns.into_iter().map(|at| (at, choice::file_name(&fields[at].name))).collect();
     choice::check_distinct(path, columns.iter().map(|(_, name)| name.as_str()))?;
-    say_plan(path, &fields, &plan, progress);
+    roles.say(path, &fields, class_names.as_deref(), progress);
     Ok(NodeTable {
-        ids: source(&[plan.id], kind, &[])?,
-        features: plan.features.map(|at| table.column(&fields, at, "feat", false)),
-        labels: plan.labels.map(|at| table.column(&fields, at, "label", true)),
+        ids: source(&[id], kind, &[])?,
+        features,
+        labels,
+        class_names,
         columns: columns.iter().map(|(at, name)| table.column(&fields, *at, name, false)).collect(),
         splits,
         files,
     })
 }
 
-/// The table, opened.
-enum Table {
-    Frames(Vec<Arc<dyn Frames>>, u64),
-    Text(Sheet),
-}
-
-impl Table {
-    fn fields(&self) -> Result<Vec<Field>> {
-        match self {
-            Self::Frames(parts, _) => columnar::fields(parts),
-            Self::Text(sheet) => Ok(sheet.fields()),
+/// The column of the labels, and the names of the classes where it holds something else than their numbers.
+#[expect(clippy::type_complexity, reason = "a column and the names that belong to it")]
+fn labels(
+    path: &Path,
+    table: &Table,
+    fields: &[Field],
+    roles: &Roles,
+    seen: &HashMap<usize, Seen>,
+    options: &ReadOptions,
+) -> Result<(Option<Box<dyn Column>>, Option<Vec<String>>)> {
+    let Some(at) = roles.label else { return Ok((None, None)) };
+    let as_numbers = || Ok((Some(table.column(fields, at, "label", true)), None));
+    let Some(seen) = seen.get(&at) else { return as_numbers() };
+    let (field, mut names) = (&fields[at], seen.categories());
+    if field.value.is_some() {
+        // Text becomes numbers in the order of numbers, so the last is the largest.
+        names.retain(|name| name != "-1");
+        let numbers: Option<Vec<i64>> = names.iter().map(|name| name.parse().ok()).collect();
+        let first_and_last = numbers.as_ref().and_then(|all| Some((*all.first()?, *all.last()?)));
+        match first_and_last {
+            Some((0.., last)) if last < 2 * names.len() as i64 => return as_numbers(),
+            Some(_) if !seen.many => {}
+            // Fractions, or nothing: refused where they are read, with their row.
+            _ => return as_numbers(),
         }
+    } else if seen.many {
+        let problem = format!(
+            "column `{}` has more than {MOST_CODES} different strings: expected those of a class; pass --label-column",
+            field.name
+        );
+        return Err(Error::input(path, problem));
     }
-
-    /// Ids, and the numbers at `values` as integers.
-    fn source(&self, fields: &[Field], ids: &[usize], kind: IdKind, values: &[usize]) -> Result<Box<dyn EdgeSource>> {
-        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::I64, width: 1 };
-        let columns = values.iter().map(column).collect();
-        let choice = Choice { ids: [0; 2], kind, values: values.to_vec(), columns };
-        Ok(match self {
-            Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, ids, &choice, *bytes)?),
-            Self::Text(sheet) => Box::new(Text::new(sheet.clone(), ids, &choice)),
-        })
-    }
-
-    /// The strings of a column, which may be missing, as hashes.
-    fn source_of_names(&self, at: usize) -> Result<Box<dyn EdgeSource>> {
-        let choice = Choice { ids: [0; 2], kind: IdKind::Text, values: vec![], columns: vec![] };
-        Ok(match self {
-            Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, &[at], &choice, *bytes)?.with_nulls()),
-            Self::Text(sheet) => Box::new(Text::new(sheet.clone(), &[at], &choice).with_nulls()),
-        })
-    }
-
-    fn column(&self, fields: &[Field], at: usize, name: &str, label: bool) -> Box<dyn Column> {
-        let (value, width) = fields[at].value.unwrap_or((ValueType::F32, 1));
-        match self {
-            Self::Frames(parts, _) => Box::new(FrameColumn::new(parts.clone(), at, name, width, label)),
-            Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, value, label)),
-        }
-    }
+    let places = Encoding::Class(Encoding::places(names.clone()));
+    let column = Encoded::new(at, field, places, options.fill, None);
+    Ok((Some(Box::new(EncodedColumn::new(table, path, "label", vec![column]))), Some(names)))
 }
 
-/// Which columns are what, by their places.
-#[derive(Debug)]
-struct Plan {
-    id: usize,
-    features: Option<usize>,
-    labels: Option<usize>,
-    masks: [Option<usize>; 3],
-    split: Option<usize>,
-    columns: Vec<usize>,
-}
-
-fn plan(path: &Path, fields: &[Field], options: &ReadOptions) -> Result<Plan> {
-    let plain: Vec<String> = fields.iter().map(|field| choice::plain(&field.name)).collect();
-    let find = |names: &[&str], suits: &dyn Fn(&Field) -> bool| {
-        names.iter().find_map(|name| (0..fields.len()).find(|&at| plain[at] == *name && suits(&fields[at])))
+/// What becomes of the feature column at `at`.
+fn encoded(
+    path: &Path,
+    fields: &[Field],
+    at: usize,
+    how: Option<Categories>,
+    fill: Option<Fill>,
+    seen: Option<&Seen>,
+) -> Result<Encoded> {
+    let field = &fields[at];
+    let places = |most: usize, remedy: &str| {
+        let seen = seen.filter(|seen| !seen.many && seen.keys.len() <= most);
+        let places = seen.map(|seen| Encoding::places(seen.categories()));
+        let many = format!("--encode: column `{}` has more than {most} different values: {remedy}", field.name);
+        places.ok_or_else(|| Error::input(path, many))
     };
-    let can_be_id = |field: &Field| field.id.is_some();
-    let id = choice::named(path, fields, options.id_column.as_deref(), "--id-column")?;
-    let id = id.or_else(|| find(&ID_NAMES, &can_be_id)).or_else(|| fields.iter().position(can_be_id));
-    let none = || {
-        Error::input(
-            path,
-            format!("expected a column of ids, integers or strings. There are {}", choice::names(fields)),
-        )
+    let encoding = match how {
+        None => Encoding::Number,
+        Some(Categories::Code) => Encoding::Code(places(MOST_CODES, "leave it out")?),
+        Some(Categories::OneHot) => Encoding::OneHot(places(MOST_ONE_HOT, "encode it as code, or leave it out")?),
     };
-    let id = id.ok_or_else(none)?;
-    let features = find(&FEATURE_NAMES, &|field| field.list);
-    let labels = find(&LABEL_NAMES, &|field| field.value.is_some()).filter(|&at| at != id);
-    let masks = MASK_NAMES.map(|names| find(names, &|field| field.value == Some((ValueType::I64, 1))));
-    let split = find(&["split"], &|field| field.id == Some(IdKind::Text)).filter(|&at| at != id);
-    let taken: Vec<usize> = [Some(id), features, labels].into_iter().chain(masks).flatten().collect();
-    let columns = (0..fields.len()).filter(|at| fields[*at].value.is_some() && !taken.contains(at)).collect();
-    Ok(Plan { id, features, labels, masks, split, columns })
-}
-
-fn say_plan(path: &Path, fields: &[Field], plan: &Plan, progress: &dyn Progress) {
-    let name = |at: usize| format!("`{}`", fields[at].name);
-    let mut said = vec![format!("ids from {}", name(plan.id))];
-    said.extend(plan.features.map(|at| format!("features from {}", name(at))));
-    said.extend(plan.labels.map(|at| format!("labels from {}", name(at))));
-    let splits: Vec<String> = plan.masks.into_iter().flatten().map(name).collect();
-    match (splits.is_empty(), plan.split) {
-        (false, _) => said.push(format!("splits from {}", splits.join(", "))),
-        (true, Some(split)) => said.push(format!("splits from {}", name(split))),
-        (true, None) => {}
-    }
-    progress.note(&format!("{}: {}", path.display(), said.join(", ")));
-    let used: Vec<usize> = [Some(plan.id), plan.split].into_iter().flatten().collect();
-    super::note_left_out(path, &choice::left_out(fields, &used), "which hold no numbers", progress);
+    Ok(Encoded::new(at, field, encoding, fill, seen))
 }
 
 /// Calls `take` with every piece of `source`, and of `beside`, whose pieces are of the same rows.
@@ -243,7 +232,7 @@ fn splits_by_flag(source: &dyn EdgeSource, masks: &[Option<usize>; 3]) -> Result
     Ok(found)
 }
 
-fn splits_by_name(path: &Path, ids: &dyn EdgeSource, names: &dyn EdgeSource) -> Result<[Vec<u64>; 3]> {
+fn splits_by_name(path: &Path, column: &str, ids: &dyn EdgeSource, names: &dyn EdgeSource) -> Result<[Vec<u64>; 3]> {
     let hash = |name: &&str| xxh3_64(name.as_bytes());
     let hashes = SPLIT_NAMES.map(|names| names.iter().map(hash).collect::<Vec<u64>>());
     let none = NO_SPLIT.map(|name| hash(&name));
@@ -257,7 +246,7 @@ fn splits_by_name(path: &Path, ids: &dyn EdgeSource, names: &dyn EdgeSource) -> 
                     let text = names.names.iter().find(|(hash, _)| hash == name).map_or("", |(_, text)| text.as_str());
                     let shown = crate::read::field::shown(text.as_bytes());
                     let problem = format!("{shown}: expected train, valid, val, test or nothing");
-                    return Err(columnar::at_row(path, row, "split", &problem));
+                    return Err(columnar::at_row(path, row, column, &problem));
                 }
             }
             row += 1;

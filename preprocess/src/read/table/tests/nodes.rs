@@ -7,6 +7,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::*;
 use crate::read::raw::Column;
 
+/// The table at `path`, for a graph whose ids are integers.
+fn nodes(path: &Path, options: &ReadOptions) -> Result<crate::read::table::nodes::NodeTable> {
+    let edges = open(&fixture("edges.csv"), &ReadOptions::default(), &NoProgress)?.edges;
+    super::nodes(path, edges.as_ref(), options, &NoProgress)
+}
+
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];
 
 fn bytes(column: &dyn Column) -> Vec<u8> {
@@ -31,7 +37,7 @@ const LABELS: [i64; 6] = [1, -1, 0, 0, 1, 2];
 #[test]
 fn every_writer_gives_the_same_vertices() {
     for name in ["nodes.parquet", "nodes.arrow", "nodes.tsv"] {
-        let table = nodes(&fixture(name), &ReadOptions::default(), &NoProgress).unwrap();
+        let table = nodes(&fixture(name), &ReadOptions::default()).unwrap();
         let strings = table.ids.has_string_ids();
         assert_eq!(strings, name == "nodes.arrow");
         let names = ["zero", "one", "two", "three", "four", "five"];
@@ -54,22 +60,27 @@ fn every_writer_gives_the_same_vertices() {
         }
         let split = table.splits.unwrap();
         assert_eq!(split, [vec![id(0), id(3)], vec![id(1)], vec![id(4), id(5)]], "{name}");
-        if name != "nodes.tsv" {
-            let found = table.features.unwrap();
+        let found = table.features.unwrap();
+        let columns: Vec<_> = table.columns.iter().map(|column| column.name()).collect();
+        if name == "nodes.tsv" {
+            // Without a list of features, numbers are features.
+            assert_eq!((found.descr(), found.width(), columns.len()), ("<f4", 1, 0));
+            let years: Vec<u8> = ORDER.iter().flat_map(|&v| (2000.0 + v as f32).to_le_bytes()).collect();
+            assert_eq!(bytes(found.as_ref()), years);
+        } else {
             assert_eq!((found.descr(), found.width(), found.name()), ("<f4", 3, "feat"));
             assert_eq!(bytes(found.as_ref()), features());
             assert_eq!(table.columns[0].descr(), "<i2");
             let years: Vec<u8> = ORDER.iter().flat_map(|&v| (2000 + v as i16).to_le_bytes()).collect();
             assert_eq!(bytes(table.columns[0].as_ref()), years);
+            assert_eq!(columns, ["year"], "{name}");
         }
-        let columns: Vec<_> = table.columns.iter().map(|column| column.name()).collect();
-        assert_eq!(columns, ["year"], "{name}");
     }
 }
 
 #[test]
 fn masks_lists_and_several_labels() {
-    let table = nodes(&fixture("masks.parquet"), &ReadOptions::default(), &NoProgress).unwrap();
+    let table = nodes(&fixture("masks.parquet"), &ReadOptions::default()).unwrap();
     assert_eq!(read(table.ids.as_ref()).unwrap().sources, ORDER);
     assert_eq!(table.splits.unwrap(), [vec![0, 3], vec![1], vec![4, 5]]);
     let (features, labels) = (table.features.unwrap(), table.labels.unwrap());
@@ -106,8 +117,12 @@ fn bad_tables_are_named() {
         ("id,a b,a/b\n1,2,3\n", None, "two columns become `a_b`"),
     ] {
         fs::write(&path, text).unwrap();
-        let options = ReadOptions { id_column: options.map(Into::into), ..ReadOptions::default() };
-        let message = nodes(&path, &options, &NoProgress).err().unwrap().to_string();
+        let options = ReadOptions {
+            id_column: options.map(Into::into),
+            feature_columns: Some(vec!["none".into()]),
+            ..ReadOptions::default()
+        };
+        let message = nodes(&path, &options).err().unwrap().to_string();
         assert!(message.contains("nodes.csv") && message.contains(expected), "{message}");
     }
     let graph = folder.path().join("graph");

@@ -1,0 +1,316 @@
+//! Planetoid's files (Yang et al., ICML 2016), as of Cora, CiteSeer and PubMed: pickles that are read without running them.
+//!
+//! ```text
+//! DIR/ind.NAME.graph        {vertex: [neighbour, ...], ...}
+//! DIR/ind.NAME.allx, .tx    features (CSR) of the vertices from 0 on, and of those that test.index lists
+//! DIR/ind.NAME.ally, .ty    their classes, one-hot
+//! DIR/ind.NAME.y            as many rows as there are training vertices, from 0 on; the next 500 are for validation
+//! DIR/ind.NAME.test.index   a vertex a line
+//! ```
+//! Vertices without a row, which CiteSeer has, have no features and no class. `x` is a part of `allx`, and is not read. Graph
+//! and classes are held in memory, as their pickles are.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use gsplit_store::Progress;
+
+use super::catalog::check_wanted;
+use super::numbers::Numbers;
+use super::pickle::{Item, Pickled};
+use super::raw::{Column, Ids, Raw, ReadOptions};
+use super::sparse::{SparseColumn, as_f32};
+use super::splits::vertex;
+use super::text::{lines, read_pieces};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
+use crate::{Error, Result};
+
+/// Vertices for validation.
+const VALID: u64 = 500;
+
+/// Whether `path` is a folder with `ind.NAME.graph`.
+pub fn recognises(path: &Path, _head: &[u8]) -> bool {
+    name_in(path).is_some()
+}
+
+/// The part of the files' names before their endings, `DIR/ind.NAME`.
+fn name_in(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let mut names: Vec<String> = entries.filter(|name| name.starts_with("ind.") && name.ends_with(".graph")).collect();
+    names.sort();
+    Some(path.join(names.first()?.strip_suffix(".graph")?))
+}
+
+/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
+pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
+    let file = |end: &str| PathBuf::from(format!("{}.{end}", name.display()));
+    let edges = graph(&file("graph"))?;
+    check_wanted(path, options, edges.columns())?;
+    let test = test_index(&file("test.index"), progress)?;
+    let (all, tested) = (matrix(&file("allx"))?, matrix(&file("tx"))?);
+    let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
+    if found != test.len() as u64 || all.width() != tested.width() {
+        let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
+        let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: expected as many");
+        return Err(Error::input(file("tx"), problem));
+    }
+    let mut order: Vec<u64> = (0..known).chain(test.iter().copied()).collect();
+    let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
+    let num_vertices = largest.map_or(0, |&largest| largest + 1);
+    super::check_size(&file("graph"), usize::try_from(num_vertices).unwrap_or(usize::MAX), edges.sources.len() as u64)?;
+    let mut seen = vec![false; num_vertices as usize];
+    order.iter().for_each(|&vertex| seen[vertex as usize] = true);
+    let rows = order.len();
+    order.extend((0..num_vertices).filter(|&vertex| !seen[vertex as usize]));
+    let zeros = order.len() - rows;
+    let mut labels = classes(&file("ally"))?;
+    labels.extend(classes(&file("ty"))?);
+    if labels.len() != rows {
+        let problem =
+            format!("{} classes with those of ty, for {rows} rows of features: expected as many", labels.len());
+        return Err(Error::input(file("ally"), problem));
+    }
+    labels.resize(order.len(), -1);
+    let train = classes(&file("y"))?.len() as u64;
+    let files = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"].map(file).to_vec();
+    let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), files);
+    raw.node_ids = Some(Box::new(Listed::new(order, Vec::new())));
+    raw.features = Some(Box::new(Stacked { parts: [all, tested], zeros }));
+    raw.labels = Some(Box::new(Classes { path: file("ally"), labels }));
+    raw.splits = Some([(0..train).collect(), (train..train + VALID).collect(), test]);
+    Ok(raw)
+}
+
+/// The edges of the dict of lists at `path`.
+fn graph(path: &Path) -> Result<Listed> {
+    let pickled = Pickled::open(path)?;
+    let wrong = |what: &str| Error::input(path, format!("found {what}: expected {{vertex: [vertex, ...], ...}}"));
+    let vertex = |item: Item<'_>| item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()));
+    let root = pickled.root();
+    let (mut sources, mut targets) = (Vec::new(), Vec::new());
+    for (source, list) in root.pairs().ok_or_else(|| wrong(root.what()))? {
+        let source = vertex(source)?;
+        for target in list.list().ok_or_else(|| wrong(list.what()))? {
+            targets.push(vertex(target)?);
+            sources.push(source);
+        }
+    }
+    Ok(Listed::new(sources, targets))
+}
+
+fn array(pickled: &Pickled, item: Option<Item<'_>>, name: &str) -> Result<Numbers> {
+    let found = item.map(|item| item.numbers(name)).transpose()?.flatten();
+    found.ok_or_else(|| Error::input(pickled.path(), format!("expected an array {name} in it")))
+}
+
+/// The CSR matrix at `path`.
+fn matrix(path: &Path) -> Result<SparseColumn> {
+    let pickled = Pickled::open(path)?;
+    let root = pickled.root();
+    let of = |name: &str| array(&pickled, root.get(name), name);
+    let shape = root.get("_shape").or(root.get("shape")).and_then(Item::list);
+    let shape: Option<Vec<u64>> =
+        shape.and_then(|all| all.into_iter().map(|item| item.int().and_then(|n| u64::try_from(n).ok())).collect());
+    let shape = shape.ok_or_else(|| Error::input(path, "expected a csr_matrix with its shape"))?;
+    SparseColumn::new(of("indptr")?, of("indices")?, of("data")?, &shape)
+}
+
+/// The class of every row of the one-hot array at `path`; -1 where none is 1.
+fn classes(path: &Path) -> Result<Vec<i64>> {
+    let pickled = Pickled::open(path)?;
+    let numbers = array(&pickled, Some(pickled.root()), "of classes")?;
+    let (_, width) = numbers.rows()?;
+    let mut bytes = Vec::new();
+    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
+    let values = as_f32(&numbers, &bytes)?;
+    let class = |row: &[f32]| row.iter().position(|&value| value == 1.0).map_or(-1, |class| class as i64);
+    Ok(values.chunks_exact(width.max(1)).map(class).collect())
+}
+
+/// The vertices that the file at `path` lists, one a line.
+fn test_index(path: &Path, progress: &dyn Progress) -> Result<Vec<u64>> {
+    let parse = |piece: &Piece| {
+        let fields =
+            lines(piece).map(|(line, field)| (line, field.trim_ascii())).filter(|(_, field)| !field.is_empty());
+        fields
+            .map(|(line, field)| vertex(path, line, field, u32::MAX as usize).map(u64::from))
+            .collect::<Result<Vec<_>>>()
+    };
+    let mut all = Vec::new();
+    read_pieces(path, progress, parse, |vertices| {
+        all.extend(vertices);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Pairs of vertices, or vertices, in memory.
+struct Listed {
+    sources: Vec<u64>,
+    /// None of them where there are vertices only.
+    targets: Vec<u64>,
+    next: Mutex<usize>,
+}
+
+impl Listed {
+    fn new(sources: Vec<u64>, targets: Vec<u64>) -> Self {
+        Self { sources, targets, next: Mutex::new(0) }
+    }
+}
+
+impl EdgeSource for Listed {
+    fn rewind(&self) -> Result<()> {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        Ok(())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = *next;
+        *next = self.sources.len().min(start + EDGES_PER_PIECE);
+        (piece.start, piece.end) = (start as u64, *next as u64);
+        Ok(start < *next)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        let range = piece.start as usize..piece.end as usize;
+        batch.sources.extend(&self.sources[range.clone()]);
+        batch.targets.extend(self.targets.get(range).unwrap_or(&[]));
+        Ok(())
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        let largest = self.sources.iter().chain(&self.targets).max();
+        let vertices = largest.map_or(0, |&largest| largest + 1);
+        Ok(Estimate { edges: self.sources.len() as u64, vertices, bytes: 16 * self.sources.len() as u64 })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        16 * *self.next.lock().unwrap_or_else(PoisonError::into_inner) as u64
+    }
+}
+
+/// Rows of one matrix after the other, and then rows of zeros.
+struct Stacked {
+    parts: [SparseColumn; 2],
+    zeros: usize,
+}
+
+impl Column for Stacked {
+    fn path(&self) -> &Path {
+        self.parts[0].path()
+    }
+
+    fn name(&self) -> &str {
+        "features"
+    }
+
+    fn descr(&self) -> &'static str {
+        "<f4"
+    }
+
+    fn width(&self) -> usize {
+        self.parts[0].width()
+    }
+
+    fn num_rows(&self) -> Option<u64> {
+        Some(self.parts.iter().filter_map(Column::num_rows).sum::<u64>() + self.zeros as u64)
+    }
+
+    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.parts.iter().try_for_each(|part| part.read(progress, take))?;
+        let zeros = vec![0; 4 * self.width()];
+        (0..self.zeros).try_for_each(|_| take(&zeros))
+    }
+}
+
+/// The class of every row.
+struct Classes {
+    path: PathBuf,
+    labels: Vec<i64>,
+}
+
+impl Column for Classes {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn name(&self) -> &str {
+        "labels"
+    }
+
+    fn descr(&self) -> &'static str {
+        "<i8"
+    }
+
+    fn width(&self) -> usize {
+        1
+    }
+
+    fn num_rows(&self) -> Option<u64> {
+        Some(self.labels.len() as u64)
+    }
+
+    fn read(&self, _progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        take(bytemuck::cast_slice(&self.labels))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::NoProgress;
+
+    use super::super::golden::{numbers, read_edges, real};
+    use super::*;
+
+    #[test]
+    fn real_citations() {
+        for (name, vertices, entries, features, classes, test, unknown) in
+            [("cora", 2708, 10_858, 1433, 7, 1000, 0), ("citeseer", 3327, 9464, 3703, 6, 1000, 15)]
+        {
+            let Some(path) = real(&format!("planetoid-{name}")) else { continue };
+            assert!(recognises(&path, &[]));
+            let raw = open(&path, &ReadOptions::default(), &NoProgress).unwrap();
+            assert_eq!(raw.ids, Ids::Dense(Some(vertices)));
+            let (edges, _) = read_edges(&*raw.edges).unwrap();
+            assert_eq!(edges.len(), entries, "{name}");
+            let (found, labels) = (raw.features.unwrap(), numbers(&*raw.labels.unwrap()));
+            assert_eq!((found.width(), found.num_rows()), (features, Some(vertices)));
+            assert!(numbers(&*found).iter().all(|&value| value == 0.0 || value == 1.0));
+            assert_eq!(labels.iter().filter(|&&label| label < 0.0).count(), unknown);
+            assert!(labels.iter().all(|&label| label < f64::from(classes)));
+            assert_eq!(raw.splits.unwrap().map(|split| split.len()), [20 * classes as usize, 500, test]);
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_named() {
+        let Some(path) = real("planetoid-cora") else { return };
+        let ends = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"];
+        let copied = |folder: &tempfile::TempDir| {
+            ends.iter().for_each(|end| {
+                let name = format!("ind.cora.{end}");
+                std::fs::copy(path.join(&name), folder.path().join(name)).unwrap();
+            });
+        };
+        for end in ends {
+            for cut in [0, 100, 2000] {
+                let folder = tempfile::tempdir().unwrap();
+                copied(&folder);
+                let file = folder.path().join(format!("ind.cora.{end}"));
+                let bytes = std::fs::read(&file).unwrap();
+                std::fs::write(&file, &bytes[..cut]).unwrap();
+                let message = open(folder.path(), &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+                assert_eq!(message.lines().count(), 1, "{message}");
+                assert!(message.contains("ind.cora.") && !message.contains('\u{0}'), "{message}");
+            }
+        }
+        // A program that is no array.
+        let folder = tempfile::tempdir().unwrap();
+        copied(&folder);
+        std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.").unwrap();
+        let message = open(folder.path(), &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+        assert!(message.contains("ind.cora.y: posix.system, which this reader does not run"), "{message}");
+    }
+}

@@ -1,0 +1,166 @@
+//! Rows of a table, whatever its format, cell by cell: what the encoders of [`super::features`] and the search for ids look at.
+
+use std::sync::Arc;
+
+use gsplit_store::{Progress, Unit};
+
+use super::cells;
+use super::choice::{Choice, Field, IdKind};
+use super::column::{FrameColumn, TextColumn};
+use super::columnar::{self, Columnar, at_row};
+use super::csv::Text;
+use super::frames::{self, Frames};
+use super::line;
+use super::sheet::{Sheet, is_missing};
+use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
+use crate::read::field::shown;
+use crate::read::raw::Column;
+use crate::read::text::{lines, read_pieces};
+use crate::{Error, Result};
+
+/// One cell of a table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// Null, nothing, or one of the words that pandas writes for it.
+    Missing,
+    /// A number of a typed column, in single and double precision, and as an integer where it is one.
+    Number(f32, f64, Option<i64>),
+    /// A string, or a number as it is written.
+    Text(&'a str),
+}
+
+/// A table, opened.
+#[derive(Clone)]
+pub enum Table {
+    /// Parquet or Arrow, and its bytes.
+    Frames(Vec<Arc<dyn Frames>>, u64),
+    /// Text.
+    Text(Sheet),
+}
+
+impl Table {
+    /// Its columns.
+    pub fn fields(&self) -> Result<Vec<Field>> {
+        match self {
+            Self::Frames(parts, _) => columnar::fields(parts),
+            Self::Text(sheet) => Ok(sheet.fields()),
+        }
+    }
+
+    /// Number of rows, where the files say it.
+    pub fn num_rows(&self) -> Option<u64> {
+        match self {
+            Self::Frames(parts, _) => {
+                parts.iter().flat_map(|part| part.groups()).try_fold(0u64, |all, &rows| all.checked_add(rows))
+            }
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Ids, and the numbers at `values` as integers.
+    pub fn source(
+        &self,
+        fields: &[Field],
+        ids: &[usize],
+        kind: IdKind,
+        values: &[usize],
+    ) -> Result<Box<dyn EdgeSource>> {
+        let column = |&at: &usize| EdgeColumn { name: fields[at].name.clone(), value: ValueType::I64, width: 1 };
+        let columns = values.iter().map(column).collect();
+        let choice = Choice { ids: [0; 2], kind, values: values.to_vec(), columns };
+        Ok(match self {
+            Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, ids, &choice, *bytes)?),
+            Self::Text(sheet) => Box::new(Text::new(sheet.clone(), ids, &choice)),
+        })
+    }
+
+    /// The strings of a column, which may be missing, as hashes.
+    pub fn source_of_names(&self, at: usize) -> Result<Box<dyn EdgeSource>> {
+        let choice = Choice { ids: [0; 2], kind: IdKind::Text, values: vec![], columns: vec![] };
+        Ok(match self {
+            Self::Frames(parts, bytes) => Box::new(Columnar::new(parts, &[at], &choice, *bytes)?.with_nulls()),
+            Self::Text(sheet) => Box::new(Text::new(sheet.clone(), &[at], &choice).with_nulls()),
+        })
+    }
+
+    /// Column `at` as it is stored.
+    pub fn column(&self, fields: &[Field], at: usize, name: &str, label: bool) -> Box<dyn Column> {
+        let (value, width) = fields[at].value.unwrap_or((ValueType::F32, 1));
+        match self {
+            Self::Frames(parts, _) => Box::new(FrameColumn::new(parts.clone(), at, name, width, label)),
+            Self::Text(sheet) => Box::new(TextColumn::new(sheet.clone(), at, name, value, label)),
+        }
+    }
+
+    /// Reads all rows, some at a time. `cell` adds the cell of `columns[slot]` to what is made of these rows, in the order
+    /// of `columns`, which ascend; `take` gets what was made of all rows, in their order.
+    pub fn for_rows<T: Default + Send>(
+        &self,
+        columns: &[usize],
+        progress: &dyn Progress,
+        cell: impl Fn(&mut T, usize, Cell<'_>) -> Result<(), String> + Sync,
+        take: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        match self {
+            Self::Frames(parts, _) => {
+                let Some(first) = parts.first() else { return Ok(()) };
+                let names: Vec<String> = columns.iter().map(|&at| first.schema().field(at).name().clone()).collect();
+                let stage = progress.stage("reading rows", self.num_rows(), Unit::Items("rows"));
+                frames::scan(parts, &names, &mut |path, first, arrays| {
+                    let (mut made, rows) = (T::default(), arrays.first().map_or(0, |array| array.len()));
+                    for row in 0..rows {
+                        for (slot, array) in arrays.iter().enumerate() {
+                            let added = cells::cell(array, row).and_then(|found| cell(&mut made, slot, found));
+                            added.map_err(|problem| at_row(path, first + row as u64, &names[slot], &problem))?;
+                        }
+                    }
+                    stage.advance(rows as u64);
+                    take(made)
+                })
+            }
+            Self::Text(sheet) => {
+                let mut slots = vec![None; sheet.columns.len()];
+                columns.iter().enumerate().for_each(|(slot, &at)| slots[at] = Some(slot));
+                for file in &sheet.files {
+                    let parse = |piece: &Piece| {
+                        let mut made = T::default();
+                        for (number, line) in lines(piece).filter(|(_, line)| !line.trim_ascii().is_empty()) {
+                            let parsed = match number {
+                                1 => sheet.check_header(line),
+                                _ => row_of_text(sheet, &slots, line, |slot, found| cell(&mut made, slot, found)),
+                            };
+                            parsed.map_err(|problem| Error::line(file, number, problem))?;
+                        }
+                        Ok(made)
+                    };
+                    read_pieces(file, progress, parse, &mut *take)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Calls `take` with the cells of `line` that have a slot.
+fn row_of_text(
+    sheet: &Sheet,
+    slots: &[Option<usize>],
+    line: &[u8],
+    mut take: impl FnMut(usize, Cell<'_>) -> Result<(), String>,
+) -> Result<(), String> {
+    let (mut count, mut wrong) = (0, None);
+    line::fields(line, sheet.delimiter, |place, bytes| {
+        count = place + 1;
+        if let Some(slot) = slots.get(place).copied().flatten() {
+            let bytes = bytes.trim_ascii();
+            let taken = match std::str::from_utf8(bytes) {
+                _ if is_missing(bytes) => take(slot, Cell::Missing),
+                Ok(text) => take(slot, Cell::Text(text)),
+                Err(_) => Err(format!("{}: expected UTF-8", shown(bytes))),
+            };
+            wrong = taken.err().map(|problem| format!("column `{}`: {problem}", sheet.columns[place].0));
+        }
+        wrong.is_none()
+    })?;
+    wrong.map_or_else(|| sheet.check_count(count), Err)
+}
