@@ -48,7 +48,7 @@ enum Command {
     Partition(partition::Args),
     Evaluate(evaluate::Args),
     Shard(shard::Args),
-    /// Take a raw graph to a trained model: convert, presample, partition, train and infer, in one command
+    /// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
     #[cfg(feature = "train")]
     Run,
     /// Train a graph neural network on a dataset

@@ -1,7 +1,7 @@
-//! `gsplit run`: every step from a raw graph to predictions.
+//! `gsplit run`: every step from a raw graph to predictions and a report.
 //!
 //! ```text
-//! words ─▶ routed to steps ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer
+//! words ─▶ routed to steps ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
 //! ```
 //! A step is a command of gsplit's, run as a process of its own: whoever wants more says it in the step's own words. What a step
 //! finished before it takes over itself, as it does for everybody.
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use crate::child::finished;
 use crate::{infer, train};
 
-/// Take a raw graph to a trained model: convert, presample, partition, train and infer, in one command
+/// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
 ///
 /// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
 /// were finished before are reused, so the same command goes on after Ctrl-C. Every option of the steps can be given; one that several
@@ -34,8 +34,8 @@ use crate::{infer, train};
 /// --epochs of presample. Mini-batches are presampled as training draws them; one rank on the CPU needs no presample and no partition. Predictions are those of
 /// the best epoch on the valid split.
 ///
-/// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl` and `predictions.parquet`, or for links
-/// `embeddings.parquet`.
+/// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
+/// `embeddings.parquet`, and `report.html`, the page of `gsplit report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -254,6 +254,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     } else {
         line.say(&format!("infer: {} is there, made since the last epoch", result.display()));
     }
+    line.step("report", vec![out.clone(), format!("--out={out}/report.html")])?;
     line.end(&dataset, &result);
     Ok(())
 }

@@ -42,7 +42,7 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
         "0.01",
     ];
     let run = json(folder, &words);
-    assert_eq!(steps(&run), ["presample", "partition", "train", "infer"]);
+    assert_eq!(steps(&run), ["presample", "partition", "train", "infer", "report"]);
     let partition = &run["steps"][1]["result"];
     assert_eq!(partition["presample"], "f5-5_b1024_e10_s0");
     assert_eq!(run["steps"][2]["result"]["config"]["parallelism"], "split");
@@ -50,7 +50,7 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
 
     let again = json(folder, &words);
-    assert_eq!(steps(&again), ["presample", "partition", "train"], "predictions are there");
+    assert_eq!(steps(&again), ["presample", "partition", "train", "report"], "predictions are there");
     assert_eq!(again["steps"][0]["result"]["reused"], true);
     assert_eq!(again["steps"][1]["result"]["reused"], true);
     assert_eq!(again["steps"][2]["result"]["summary"]["epochs"].as_array().unwrap().len(), 0);
@@ -85,14 +85,14 @@ fn raw_edges_are_converted_with_the_options_given() {
     assert!(!folder.join("o").exists());
     assert_eq!(dry["steps"][0]["command"], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
     let run = json(folder, &words);
-    assert_eq!(steps(&run), ["convert", "train", "infer"]);
-    assert!(folder.join("o/embeddings.parquet").is_file());
+    assert_eq!(steps(&run), ["convert", "train", "infer", "report"]);
+    assert!(folder.join("o/embeddings.parquet").is_file() && folder.join("o/report.html").is_file());
     // Ranks share edges by a map that mini-batches of edges have cut.
     let two = json(
         folder,
         &["run", "o/dataset", "--out", "p", "--task=link", "--epochs=1", "--hidden=8", "--ranks=2", "--negatives=3"],
     );
-    assert_eq!(steps(&two), ["presample", "partition", "train", "infer"]);
+    assert_eq!(steps(&two), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(two["steps"][1]["result"]["presample"], "f15-10-5_b1024_e1_s0_links3");
     let line = fails(folder, &["evaluate", "o/dataset"], 2);
     assert!(line.contains("f15-10-5_b1024_e1_s0_links3: is of edges"), "{line}");

@@ -168,7 +168,7 @@ fn count(
     let links = if options.task == Task::Link { dataset.links()? } else { None };
     let items = match (options.task, &links) {
         (Task::Node, _) => train.len(),
-        (Task::Link, None) => dataset.topology().num_edges() as usize,
+        (Task::Link, None) => dataset.topology().num_edges(),
         (Task::Link, Some(links)) => links.pairs(Split::Train).len(),
     };
     if items == 0 && options.task == Task::Node {
