@@ -4,7 +4,6 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::CommandFactory;
 use clap_complete::Shell;
 
 use gsplit::manual;
@@ -39,7 +38,7 @@ pub struct ManArgs {
 
 /// Writes the pages of this program, then those of `gsplit-train`.
 pub fn man(args: ManArgs) -> anyhow::Result<()> {
-    manual::write_pages(crate::Cli::command(), true, &args.folder)?;
+    manual::write_pages(crate::command(), true, &args.folder)?;
     #[cfg(feature = "train")]
     crate::delegate::ask_trainer(&["man".as_ref(), args.folder.as_os_str()])?;
     Ok(())
@@ -48,10 +47,10 @@ pub fn man(args: ManArgs) -> anyhow::Result<()> {
 #[cfg(feature = "train")]
 fn of_both_programs() -> anyhow::Result<clap::Command> {
     let told = crate::delegate::ask_trainer(&["outline".as_ref()])?;
-    Ok(manual::with_outline(crate::Cli::command(), &serde_json::from_slice(&told)?))
+    Ok(manual::with_outline(crate::command(), &serde_json::from_slice(&told)?))
 }
 
 #[cfg(not(feature = "train"))]
 fn of_both_programs() -> anyhow::Result<clap::Command> {
-    Ok(crate::Cli::command())
+    Ok(crate::command())
 }

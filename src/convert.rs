@@ -9,6 +9,7 @@ use gsplit_preprocess::memory::shown;
 use serde_json::json;
 
 use crate::describe::report;
+use crate::headings;
 use crate::outputs::Outputs;
 use crate::ui::{self, Ui};
 
@@ -39,6 +40,28 @@ pub struct Args {
     /// Replace the dataset at --out, its presamples and partitions included
     #[arg(long)]
     force: bool,
+}
+
+/// `command`, convert's own, with its options under headings.
+pub fn grouped(command: clap::Command) -> clap::Command {
+    const COMMON: [&str; 10] = [
+        "out",
+        "nodes",
+        "symmetrise",
+        "features",
+        "label-column",
+        "feature-columns",
+        "random-split",
+        "memory",
+        "plan",
+        "force",
+    ];
+    headings::grouped(command, &COMMON, |flag| match flag {
+        "id-column" | "split-column" | "encode" | "fill" => "Tables of vertices",
+        "drop-self-loops" | "keep-duplicates" | "sum-weights" => "Edges",
+        "feature-dtype" | "seed" => "Features and splits",
+        _ => "Reading",
+    })
 }
 
 /// Runs the subcommand.

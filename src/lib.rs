@@ -8,6 +8,7 @@ pub mod chart;
 pub mod convert;
 pub mod describe;
 pub mod evaluate;
+pub mod headings;
 pub mod launch;
 pub mod manual;
 pub mod outputs;

@@ -6,7 +6,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::{arguments, convert, describe, evaluate, partition, presample, ui};
 use gsplit_store::Allocator;
 
@@ -76,12 +76,18 @@ enum Command {
     Man(completions::ManArgs),
 }
 
+/// The command line, with options under headings.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("convert", convert::grouped).mut_subcommand("partition", partition::grouped)
+}
+
 fn main() -> ExitCode {
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
         return code;
     }
-    let cli = Cli::parse_from(arguments::given());
+    let given = command().get_matches_from(arguments::given());
+    let cli = Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit());
     ui::guard(cli.output, |ui| match cli.command {
         Command::Convert(args) => convert::run(args, ui),
         Command::Generate(args) => generate::run(args, ui),

@@ -7,13 +7,13 @@ use anyhow::Result;
 use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partitioned, assess, partition};
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
-    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key,
+    Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key, other_option,
 };
 use serde_json::json;
 
 use crate::ui::{self, Ui};
 
-use crate::{capture, evaluate};
+use crate::{capture, evaluate, headings};
 
 /// Cut the graph into parts, one for each rank that will train
 ///
@@ -56,6 +56,17 @@ pub struct Args {
     /// Partition again where a partition of that name is there already
     #[arg(long)]
     force: bool,
+}
+
+/// `command`, partition's own, with its options under headings.
+pub fn grouped(command: clap::Command) -> clap::Command {
+    const COMMON: [&str; 9] =
+        ["parts", "weights", "presample", "quality", "epsilon", "servers", "key", "report", "force"];
+    headings::grouped(command, &COMMON, |flag| match flag {
+        "import" | "refine" => "Beginning with another partition",
+        "load" | "balance" => "What is balanced",
+        _ => "Partitioner",
+    })
 }
 
 /// Runs the subcommand.
@@ -243,12 +254,23 @@ fn reuse(
     if args.force || !folder.exists() {
         return Ok(None);
     }
-    let mut made_from = MadeFrom::dataset(dataset);
-    made_from.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
+    let mut made_from_now = MadeFrom::dataset(dataset);
+    made_from_now.presample = presample.map(|used| (used.key().to_string(), used.checksum().clone()));
     let same_import = |map: &PartitionMap| imported.is_none_or(|imported| imported.assignment == map.assignment());
     match PartitionMap::open(dataset, key) {
-        Ok(map) if map.meta().config == *config && map.meta().made_from == made_from && same_import(&map) => {
+        Ok(map) if map.meta().config == *config && map.meta().made_from == made_from_now && same_import(&map) => {
             Ok(Some(map))
+        }
+        Ok(map) => {
+            let presample =
+                |made: &MadeFrom| made.presample.as_ref().map_or("none".to_string(), |(key, _)| key.clone());
+            let [was, now] = [presample(&map.meta().made_from), presample(&made_from_now)];
+            let difference = match other_option(&json!(map.meta().config), &json!(config)) {
+                Some(difference) => difference,
+                None if was != now => format!("it was made with presample {was} and is asked for with {now}"),
+                None => "it was made from other input".to_string(),
+            };
+            Err(gsplit_store::Error::Differs { path: folder, difference }.into())
         }
         _ => Err(gsplit_store::Error::Exists(folder).into()),
     }

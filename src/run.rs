@@ -395,6 +395,7 @@ impl<'a> Line<'a> {
         if !output.status.success() {
             self.say(&format!("{name} failed: once it is mended, the same command goes on from here"));
             // It has said why.
+            self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
             std::process::exit(output.status.code().unwrap_or(1));
         }
         let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();

@@ -1,10 +1,11 @@
 //! `gsplit train`: a model from a dataset and its partition map.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
 use clap::parser::ValueSource;
-use clap::{ArgMatches, ValueEnum};
+use clap::{ArgMatches, Args as _, FromArgMatches, ValueEnum};
 use gsplit_kernels::CudaSurvey;
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
@@ -18,6 +19,7 @@ use crate::environment;
 use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::{Places, to_toml};
+use gsplit::headings;
 use gsplit::outputs::{Known, Outputs};
 use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
@@ -33,8 +35,8 @@ const OF_SEVERAL_RANKS: [&str; 4] = ["partition", "groups", "split-layers", "exc
 
 /// Train a graph neural network on a dataset
 ///
-/// One line an epoch tells loss, accuracy, where the time went (sampling, loading, computing, exchanging), and the
-/// edges computed, feature rows loaded and rows exchanged by all ranks together. The loss is the mean over the global
+/// One line an epoch tells loss, accuracy (* where valid is the best so far), where the time went (sampling, loading, computing,
+/// exchanging), and the edges computed, feature rows loaded and rows exchanged by all ranks together. The loss is the mean over the global
 /// mini-batch whatever the parallelism: single, data, owned and split print the same losses up to rounding.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -134,6 +136,39 @@ pub struct Args {
     /// Replace what is in the place of a log, whoever made it; an earlier log of gsplit's is replaced without
     #[arg(long)]
     force: bool,
+}
+
+/// `command`, train's own, with its options under the headings of the configuration file.
+pub fn grouped(command: clap::Command) -> clap::Command {
+    const COMMON: [&str; 14] = [
+        "ranks",
+        "parallelism",
+        "device",
+        "model",
+        "layers",
+        "fanouts",
+        "hidden",
+        "batch-size",
+        "epochs",
+        "lr",
+        "task",
+        "checkpoint",
+        "resume",
+        "log",
+    ];
+    let defaults = TrainConfig::augment_args(clap::Command::new("train")).try_get_matches_from(["train"]);
+    let defaults = defaults.and_then(|given| TrainConfig::from_arg_matches(&given));
+    let options = defaults.map(|config| config.options()).unwrap_or_default();
+    headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {
+        None => "Around the run: files, processes, memory, placement ([run])",
+        Some(None) => "Sharing and sampling",
+        Some(Some("model")) => "Model ([model])",
+        Some(Some("optimizer")) => "Optimizer ([optimizer])",
+        Some(Some("schedule")) => "Learning rate ([schedule])",
+        Some(Some("task")) => "Task and scores ([task])",
+        Some(Some("draw")) => "Draws ([draw])",
+        Some(Some(_)) => "Mini-batches that are made once ([cooperative])",
+    })
 }
 
 impl Args {
@@ -279,7 +314,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         check_outputs(&args, dataset)?;
     }
     let dataset = Dataset::open(dataset)?;
-    ui.say(format_args!(
+    ui.table(format_args!(
         "{}: {} vertices, {} edges; {:?} with {} layers of {} on {} ranks{}, {}",
         dataset.name(),
         dataset.num_vertices(),
@@ -291,7 +326,6 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         if config.groups > 1 { format!(" in {} groups", config.groups) } else { String::new() },
         config.parallelism,
     ));
-    ui.say(header());
     let size = args.cache.and_then(CacheRoom::size);
     let cache =
         size.map(|size| dataset.features().map(|features| size.bytes(features.num_bytes() as u64))).transpose()?;
@@ -325,7 +359,19 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     {
         ui.note("--dtype bf16 saves no time on this processor: products are those of f32, of rounded factors (gsplit doctor)");
     }
-    let summary = train(&dataset, config, &options, ui, &|epoch| ui.say(row(epoch))).map_err(in_place)?;
+    // The header comes when nothing is left that could be refused before the first epoch.
+    let shown = Mutex::new(None);
+    let show = |epoch: &EpochReport| {
+        let mut best = shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if best.is_none() {
+            ui.table(header());
+        }
+        let before = best.unwrap_or(f64::NEG_INFINITY);
+        let is_best = epoch.valid.is_some_and(|valid| valid > before);
+        *best = Some(epoch.valid.unwrap_or(before).max(before));
+        ui.table(format_args!("{}{}", row(epoch), if is_best { " *" } else { "" }));
+    };
+    let summary = train(&dataset, config, &options, ui, &show).map_err(in_place)?;
     if let Some(line) = ending(&summary, config) {
         ui.say(line);
     }

@@ -65,6 +65,11 @@ impl Command {
     }
 }
 
+/// The command line, with options under headings.
+fn command() -> clap::Command {
+    Cli::command().mut_subcommand("train", train::grouped)
+}
+
 fn main() -> ExitCode {
     let line = run::sorted(arguments::given());
     let (Cli { output, .. }, given) = parsed(&line);
@@ -81,10 +86,10 @@ fn main() -> ExitCode {
                 Ok(())
             }
             Command::Outline => {
-                ui.say(manual::outline(&Cli::command()));
+                ui.say(manual::outline(&command()));
                 Ok(())
             }
-            Command::Man { folder } => Ok(manual::write_pages(Cli::command(), false, &folder)?),
+            Command::Man { folder } => Ok(manual::write_pages(command(), false, &folder)?),
         }),
         Err(error) => ui::guard(output, |_| Err(error)),
     }
@@ -97,7 +102,7 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<Cli> {
     let (Command::Train(args), Some(matches)) = (&cli.command, given.subcommand_matches("train")) else {
         return Ok(cli);
     };
-    let mut command = Cli::command();
+    let mut command = command();
     command.build();
     let train = command.find_subcommand("train");
     let file = train.map(|train| args.read_file(train, matches)).transpose()?.flatten();
@@ -116,7 +121,7 @@ fn completed(mut line: Vec<OsString>) -> anyhow::Result<Cli> {
 }
 
 fn parsed(line: &[OsString]) -> (Cli, ArgMatches) {
-    let given = Cli::command().get_matches_from(line);
+    let given = command().get_matches_from(line);
     (Cli::from_arg_matches(&given).unwrap_or_else(|error| error.exit()), given)
 }
 

@@ -21,10 +21,10 @@ use progress::{Bar, Lines, Timed, Times};
 /// Options of every subcommand.
 #[derive(clap::Args, Clone, Copy)]
 pub struct Output {
-    /// Print results only: no progress, no notes
+    /// Print results only: no progress, no notes, no line for each epoch
     #[arg(long, short, global = true, help_heading = "Every subcommand")]
     quiet: bool,
-    /// Print the result as one JSON object on standard output, and no progress
+    /// Print the result as one JSON object on standard output, and no progress; of a failure {"error": ..., "exit": 1 or 2}
     #[arg(long, global = true, help_heading = "Every subcommand")]
     json: bool,
     /// Open artifacts without a check for damage. Else files are checked against their checksums when they are first opened
@@ -185,8 +185,12 @@ pub fn guard(output: Output, run: impl FnOnce(&Ui) -> anyhow::Result<()>) -> Exi
             // Damage explains other failures.
             let damage = check::sound_so_far().err().filter(|_| !error.is::<UsageError>());
             let error = damage.map_or(error, Into::into);
-            complain(&format!("error: {error:#}"));
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+            let (exit, told) = (if error.is::<UsageError>() { 2 } else { 1 }, format!("{error:#}"));
+            complain(&format!("error: {told}"));
+            if output.json {
+                ui.print(json!({ "error": told, "exit": exit }));
+            }
+            ExitCode::from(exit)
         }
         Err(_) => {
             match check::settled() {
@@ -286,6 +290,13 @@ impl Ui {
     pub fn say(&self, line: impl std::fmt::Display) {
         if !self.output.json {
             self.print(visible(&line.to_string()));
+        }
+    }
+
+    /// Prints one line of what is told on the way to the result; nothing with `--json` or `--quiet`.
+    pub fn table(&self, line: impl std::fmt::Display) {
+        if !self.output.quiet {
+            self.say(line);
         }
     }
 

@@ -2,14 +2,14 @@
 //!
 //! Options are those that the subcommand has today: a recorded one that is left at its default, or is no option, is left out.
 
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 use gsplit_store::Dataset;
 use serde_json::Value;
 
 /// The command line that makes `dataset` again in its place; of a subcommand that is not known, its recorded name.
 pub fn command_line(dataset: &Dataset) -> String {
     let provenance = &dataset.manifest().provenance;
-    let mut root = crate::Cli::command();
+    let mut root = crate::command();
     root.build();
     let subcommand = provenance.command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word));
     let mut words = vec!["gsplit".to_string(), provenance.command.clone()];
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn options_come_back_as_they_were_given() {
-        let mut root = crate::Cli::command();
+        let mut root = crate::command();
         root.build();
         let words = |command: &str, recorded: &str| {
             let command = command.split(' ').try_fold(&root, |command, word| command.find_subcommand(word)).unwrap();

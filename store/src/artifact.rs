@@ -1,9 +1,10 @@
 //! What every artifact says about its files and its origin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::dataset::check_lengths;
 use crate::document::{self, Document};
@@ -151,4 +152,27 @@ impl std::fmt::Display for MadeFrom {
         }
         f.write_str(")")
     }
+}
+
+/// The first option that differs between how something `was` made and how it would be made `now`, both as objects of options by name:
+/// as `it was made with --seed 1 and is asked for with --seed 2`.
+pub fn other_option(was: &Value, now: &Value) -> Option<String> {
+    let keys =
+        |options: &Value| options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>();
+    let all: BTreeSet<String> = [was, now].into_iter().flat_map(keys).collect();
+    let key = all.into_iter().find(|key| was.get(key) != now.get(key))?;
+    let words = |value: Option<&Value>| match (key.as_str(), value.unwrap_or(&Value::Null)) {
+        ("input", Value::String(path)) => format!("from {path}"),
+        ("found", Value::String(format)) => format!("from {format}"),
+        (option, value) => {
+            let option = option.replace('_', "-");
+            match value {
+                Value::Null | Value::Bool(false) => format!("without --{option}"),
+                Value::Bool(true) => format!("with --{option}"),
+                Value::String(text) => format!("with --{option} {text}"),
+                value => format!("with --{option} {value}"),
+            }
+        }
+    };
+    Some(format!("it was made {} and is asked for {}", words(was.get(&key)), words(now.get(&key))))
 }

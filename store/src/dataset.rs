@@ -147,7 +147,7 @@ impl Dataset {
             let remedy = "its vertices can have several classes: a bit matrix".to_string();
             return Err(Error::Missing { path, what, remedy });
         }
-        let remedy = "labels come with the raw graph; training needs them";
+        let remedy = "convert with a table of the vertices (--nodes), or learn the edges (train --task link)";
         let labels = Column::open(self.part("nodes/label.npy", "labels", remedy)?)?;
         self.check_rows("nodes/label.npy", labels.len())?;
         Ok(labels)

@@ -41,6 +41,14 @@ pub enum Error {
     /// A finished artifact stands where another is to be written.
     #[error("{}: already there, made with other input or options: choose another path or key, or pass --force to rebuild it", .0.display())]
     Exists(PathBuf),
+    /// A finished artifact that was made otherwise stands where another is to be written.
+    #[error("{}: already there, but {difference}: choose another path or key, or pass --force to rebuild it", path.display())]
+    Differs {
+        /// The artifact.
+        path: PathBuf,
+        /// What is different, as a clause.
+        difference: String,
+    },
     /// Something that gsplit did not make stands where it would write.
     #[error("{}: is {found}, and not gsplit's own: gsplit does not touch it; move it elsewhere, or name another path", path.display())]
     Foreign {

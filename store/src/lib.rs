@@ -65,7 +65,7 @@ mod verify;
 mod weights;
 mod writer;
 
-pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key};
+pub use artifact::{FileRecord, Files, MadeFrom, SourceFile, artifact_key, other_option};
 pub use checksum::{Checksum, HashingWriter, checksum_file, checksum_stream};
 pub use dataset::Dataset;
 pub use error::{Error, Result};

@@ -32,6 +32,22 @@ fn every_subcommand_has_help_with_an_example() {
     }
 }
 
+#[cfg(feature = "train")]
+#[test]
+fn short_help_has_the_common_options_and_long_help_has_headings() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, common, other, heading) in [
+        ("convert", "--symmetrise", "--ignore-header", "\nReading:\n"),
+        ("partition", "--parts", "--order", "\nPartitioner:\n"),
+        ("train", "--epochs", "--jumping-knowledge", "\nModel ([model]):\n"),
+    ] {
+        let [short, long] = ["-h", "--help"].map(|help| ok(folder.path(), &[name, help]));
+        assert!(short.contains(common) && !short.contains(other), "{name}: {short}");
+        assert!(long.contains(common) && long.contains(other) && long.contains(heading), "{name}: {long}");
+        assert!(long.find(common) < long.find(other), "{name}: {long}");
+    }
+}
+
 /// The Markdown files in `folder` of the repository, by name.
 fn markdown(folder: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).into_iter().flatten().map(|entry| entry.unwrap().path());

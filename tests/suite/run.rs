@@ -177,3 +177,29 @@ fn training_takes_the_partition_that_was_cut_by_its_own_mini_batches() {
     );
     assert!(unlike.contains("`gsplit presample ds --fanouts 5,5 --batch-size 64`"), "{unlike}");
 }
+
+#[test]
+fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 300);
+    let error = |words: &[&str]| {
+        let output = gsplit(folder, words);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["exit"].as_i64(), output.status.code().map(i64::from));
+        told["error"].as_str().unwrap().to_string()
+    };
+    assert!(error(&["inspect", "none", "--json"]).contains("none: not a gsplit dataset"));
+    assert!(error(&["train", "ds", "--json", "--hidden", "0"]).contains("--hidden 0: expected 1 to"));
+    assert!(error(&["run", "none", "--json", "--out", "o"]).contains("none: No such file"));
+    ok(folder, &["presample", "ds", "--key", "p", "--epochs", "1"]);
+    let differs = error(&["presample", "ds", "--key", "p", "--epochs", "2", "--json"]);
+    assert!(differs.contains("it was made with --epochs 1 and is asked for with --epochs 2"), "{differs}");
+    ok(folder, &["partition", "ds", "--parts", "2", "--key", "k"]);
+    let differs = error(&["partition", "ds", "--parts", "3", "--key", "k", "--json"]);
+    assert!(differs.contains("made with --parts 2 and is asked for with --parts 3"), "{differs}");
+    let train = ["train", "ds", "--epochs", "2", "--hidden", "8", "--fanouts", "3"];
+    let (told, quiet) = (ok(folder, &train), ok(folder, &[&train[..], &["--quiet"]].concat()));
+    assert!(told.contains("epoch     loss") && told.lines().any(|line| line.ends_with(" *")), "{told}");
+    assert!(!quiet.contains("epoch     loss") && quiet.contains("best: epoch"), "{quiet}");
+}

@@ -8,13 +8,12 @@
 //! The checksums are computed on a thread of its own while the graph is built. It reads the files in order, as the readers
 //! do, so that what fits the memory is read from the disk once.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{panic, thread};
 
-use gsplit_store::{Checksum, Progress, Provenance, SourceFile, Unit, checksum_stream};
+use gsplit_store::{Checksum, Progress, Provenance, SourceFile, Unit, checksum_stream, other_option};
 use serde_json::Value;
 
 use crate::{Error, Result};
@@ -50,27 +49,6 @@ pub fn difference(files: &[PathBuf], was: &Provenance, now: &mut Provenance) -> 
         }
     }
     Ok(None)
-}
-
-fn other_option(was: &Value, now: &Value) -> Option<String> {
-    let keys =
-        |options: &Value| options.as_object().into_iter().flat_map(|map| map.keys().cloned()).collect::<Vec<_>>();
-    let all: BTreeSet<String> = [was, now].into_iter().flat_map(keys).collect();
-    let key = all.into_iter().find(|key| was.get(key) != now.get(key))?;
-    let words = |value: Option<&Value>| match (key.as_str(), value.unwrap_or(&Value::Null)) {
-        ("input", Value::String(path)) => format!("from {path}"),
-        ("found", Value::String(format)) => format!("from {format}"),
-        (option, value) => {
-            let option = option.replace('_', "-");
-            match value {
-                Value::Null | Value::Bool(false) => format!("without --{option}"),
-                Value::Bool(true) => format!("with --{option}"),
-                Value::String(text) => format!("with --{option} {text}"),
-                value => format!("with --{option} {value}"),
-            }
-        }
-    };
-    Some(format!("it was made {} and is asked for {}", words(was.get(&key)), words(now.get(&key))))
 }
 
 fn other_content(path: &Path, was: &SourceFile, now: &mut SourceFile) -> Result<Option<String>> {

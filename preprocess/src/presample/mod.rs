@@ -17,7 +17,8 @@ use std::time::Instant;
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{CounterParts, Counters, Draw, EdgeIds, ExcludedEdges, Gpu, Graph, SampledCsc, Sampler};
 use gsplit_store::staging::{self, Staging};
-use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key};
+use gsplit_store::{Dataset, Presample, PresampleConfig, Progress, Split, Stage, Unit, artifact_key, other_option};
+use serde_json::json;
 
 use crate::{Error, Result};
 use gpu::Topology;
@@ -148,6 +149,10 @@ fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Res
         let presample = Presample::open(dataset, key)?;
         if presample.meta().config == options.config() {
             return Ok(Some(presample));
+        }
+        let [was, now] = [&presample.meta().config, &options.config()].map(|config| json!(config));
+        if let Some(difference) = other_option(&was, &now) {
+            return Err(gsplit_store::Error::Differs { path: folder, difference }.into());
         }
     }
     Err(gsplit_store::Error::Exists(folder).into())

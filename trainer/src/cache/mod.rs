@@ -243,7 +243,7 @@ fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Res
     let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
     match options.cache {
         Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
-            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, or leave it out"
+            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, as 4GiB or 20% (of all rows), or leave it out"
         ))),
         Some(bytes) => Ok(vec![rows(bytes); ranks]),
         None => {
