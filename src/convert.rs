@@ -6,6 +6,7 @@ use std::time::Instant;
 use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, Outcome, Plan, convert, plan};
 use gsplit_preprocess::memory::shown;
+use gsplit_store::{Dataset, Progress, Split};
 use serde_json::json;
 
 use crate::describe::report;
@@ -82,7 +83,53 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     }
     outputs.artifact("--out", &args.out)?;
     let (dataset, outcome) = convert(&args.input, &args.out, &args.options, args.force, ui).map_err(usage)?;
+    if outcome != Outcome::Reused {
+        one_way_note(&dataset, &args).into_iter().chain(lacks_note(&dataset)).for_each(|note| ui.note(&note));
+    }
     report(&dataset, outcome == Outcome::Reused, start.elapsed().as_secs_f64(), ui)
+}
+
+/// Runs of edges whose reverse is looked for, and edges of a run: few, for each touches other pages of the mapped graph.
+const RUNS: usize = 16;
+const RUN: usize = 8;
+/// A graph with fewer reciprocal edges, of a hundred, may be an undirected one that lists each edge once.
+const FEW_RECIPROCAL: usize = 2;
+
+/// What to know of a graph with hardly any edge in both directions.
+fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
+    let topology = dataset.topology();
+    let (indptr, indices) = (topology.indptr(), topology.indices());
+    let runs = (0..indices.len()).step_by(indices.len().div_ceil(RUNS).max(RUN));
+    let positions: Vec<usize> = runs.flat_map(|run| run..(run + RUN).min(indices.len())).collect();
+    let sampled = positions.len();
+    let reciprocal = |&at: &usize| {
+        let target = indptr.partition_point(|&start| start <= at as u64) - 1;
+        // Lists ascend.
+        topology.in_neighbours(indices[at]).binary_search(&(target as u32)).is_ok()
+    };
+    let found = positions.iter().filter(|at| reciprocal(at)).count();
+    (found * 100 < sampled * FEW_RECIPROCAL).then(|| {
+        let (input, out) = (args.input.display(), args.out.display());
+        format!(
+            "note: {} % of {sampled} edges looked at have a reverse. If the graph is undirected, convert it again: `gsplit convert {input} --out {out} \
+             --symmetrise --force`, with the options given now",
+            found * 100 / sampled
+        )
+    })
+}
+
+/// What training will miss.
+fn lacks_note(dataset: &Dataset) -> Option<String> {
+    let manifest = dataset.manifest();
+    let labelled = manifest.num_classes.is_some();
+    let has_train = dataset.split(Split::Train).is_ok_and(|train| !train.is_empty());
+    let lacks = [
+        (manifest.features.is_none(), "features (--features fastrp:64 makes them of the structure)"),
+        (!labelled && manifest.links.is_none(), "labels (--nodes TABLE; or learn the edges: train --task link)"),
+        (labelled && !has_train, "a training split (--random-split 0.6,0.2,0.2 draws one)"),
+    ];
+    let lacks: Vec<&str> = lacks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, what)| what).collect();
+    (!lacks.is_empty()).then(|| format!("note: to be trained on it lacks {}", lacks.join(" and ")))
 }
 
 fn show(plan: &Plan, ui: &Ui) {

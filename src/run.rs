@@ -134,35 +134,25 @@ fn receivers<'f>(steps: &[Step], flag: &'f str) -> (Vec<usize>, &'f str) {
 /// `line`, the command line, with the options of steps after a `--`, where [`Args`] looks for them; as it is if it is for another
 /// subcommand.
 pub fn sorted(line: Vec<OsString>) -> Vec<OsString> {
+    let is_subcommand = |at: usize| !line[at].as_encoded_bytes().starts_with(b"-") && line[at - 1] != "--threads";
+    let Some(at) = (1..line.len()).find(|&at| is_subcommand(at)).filter(|&at| line[at] == "run") else { return line };
     let steps = steps();
-    let (mut own, mut of_steps) = (Vec::new(), Vec::new());
-    let mut words = line.iter().cloned().peekable();
-    own.extend(words.next());
-    let mut is_run = false;
+    let (mut own, mut of_steps) = (line[..=at].to_vec(), vec![OsString::from("--")]);
+    let mut words = line[at + 1..].iter().cloned();
     while let Some(word) = words.next() {
-        if !is_run
-            && word != "run"
-            && !word.as_encoded_bytes().starts_with(b"-")
-            && own.last().is_none_or(|last| last != "--threads")
-        {
-            return line;
-        }
-        is_run |= word == "run";
         let text = word.to_string_lossy();
-        let flag =
-            text.strip_prefix("--").filter(|_| is_run).map(|flag| flag.split_once('=').map_or(flag, |(flag, _)| flag));
+        let flag = text.strip_prefix("--").map(|flag| flag.split_once('=').map_or(flag, |(flag, _)| flag));
         let (receivers, flag) = flag.map_or((Vec::new(), ""), |flag| receivers(&steps, flag));
-        let Some(&at) = receivers.first() else {
-            own.push(word);
-            continue;
-        };
-        let value =
-            steps[at].takes_value(flag).filter(|&takes| takes && !text.contains('=')).and_then(|_| words.next());
-        of_steps.push(word);
-        of_steps.extend(value);
+        let takes = receivers.first().map(|&at| steps[at].takes_value(flag) == Some(true) && !text.contains('='));
+        match takes {
+            None => own.push(word),
+            Some(takes) => {
+                of_steps.push(word);
+                of_steps.extend(takes.then(|| words.next()).flatten());
+            }
+        }
     }
-    if is_run && !of_steps.is_empty() {
-        own.push("--".into());
+    if of_steps.len() > 1 {
         own.extend(of_steps);
     }
     own
@@ -200,11 +190,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     }
     check(&partition, vec![data.clone(), "--parts=1".into()])?;
     check(&infer, vec![data.clone(), format!("--checkpoint={out}")])?;
-    if is_dataset && !convert.words.is_empty() {
-        return Err(usage(format!(
-            "{}: {input} is a dataset already, which is not converted: leave it out",
-            convert.words[0]
-        )));
+    let shared = |word: &&String| SHARED.iter().any(|flag| word.starts_with(&format!("--{flag}")));
+    if let Some(word) = convert.words.iter().find(|word| is_dataset && !shared(word)) {
+        return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
     }
 
     let needs_map = config.parallelism.needs_map();
@@ -286,7 +274,7 @@ fn parsed<A: FromArgMatches>(command: &clap::Command, words: &[String]) -> anyho
 /// Fails with what to do where `dataset` lacks what training needs.
 fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
     let path = dataset.path().display();
-    if dataset.features().is_err() {
+    if dataset.manifest().features.is_none() {
         bail!(
             "{path}: has no features to learn from: pass --features fastrp:64, which makes them of the graph's structure"
         );
@@ -299,7 +287,7 @@ fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
             "{path}: has no labels to learn: name a table of the vertices with --nodes, or learn its edges with --task link"
         );
     }
-    if dataset.split(Split::Train)?.is_empty() {
+    if dataset.split(Split::Train).is_ok_and(|train| train.is_empty()) {
         bail!("{path}: has no training vertices: pass --random-split 0.6,0.2,0.2");
     }
     Ok(())

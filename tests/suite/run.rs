@@ -26,25 +26,12 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     crate::support::community(folder, 600);
-    let words = [
-        "run",
-        "ds",
-        "--fanouts",
-        "5,5",
-        "--out",
-        "out",
-        "--epochs",
-        "3",
-        "--hidden=16",
-        "--ranks",
-        "2",
-        "--lr",
-        "0.01",
-    ];
+    let words = "run ds --fanouts 5,5 --out out --epochs 3 --hidden=16 --ranks 2 --lr 0.01 --seed 3";
+    let words: Vec<&str> = words.split(' ').collect();
     let run = json(folder, &words);
     assert_eq!(steps(&run), ["presample", "partition", "train", "infer", "report"]);
     let partition = &run["steps"][1]["result"];
-    assert_eq!(partition["presample"], "f5-5_b1024_e10_s0");
+    assert_eq!(partition["presample"], "f5-5_b1024_e10_s3");
     assert_eq!(run["steps"][2]["result"]["config"]["parallelism"], "split");
     assert_eq!(run["steps"][2]["result"]["config"]["model"]["layers"], 2);
     let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
@@ -202,4 +189,25 @@ fn failures_are_json_for_scripts_and_quiet_training_has_no_table() {
     let (told, quiet) = (ok(folder, &train), ok(folder, &[&train[..], &["--quiet"]].concat()));
     assert!(told.contains("epoch     loss") && told.lines().any(|line| line.ends_with(" *")), "{told}");
     assert!(!quiet.contains("epoch     loss") && quiet.contains("best: epoch"), "{quiet}");
+}
+
+#[test]
+fn what_will_bite_is_told_when_a_graph_is_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raw(folder);
+    let notes = |words: &[&str]| {
+        let output = gsplit(folder, &[&["convert", "edges.txt"], words].concat());
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let directed = notes(&["--out", "directed"]);
+    assert!(directed.contains("note: 0 % of 128 edges looked at have a reverse"), "{directed}");
+    assert!(
+        directed.contains("it lacks features (--features fastrp:64") && directed.contains("and labels (--nodes"),
+        "{directed}"
+    );
+    let whole = notes(&["--out", "whole", "--symmetrise", "--features", "random:4"]);
+    assert!(!whole.contains("reverse") && whole.contains("it lacks labels"), "{whole}");
+    assert!(!notes(&["--out", "directed"]).contains("note:"), "it is there already");
 }
