@@ -31,8 +31,8 @@ use crate::{infer, train};
 /// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
 /// were finished before are reused, so the same command goes on after Ctrl-C. Every option of the steps can be given; one that several
 /// steps have goes to train, but --seed, --device, --gpus and --memory go to all that have them, and --presample-epochs is the
-/// --epochs of presample. Mini-batches are presampled as training draws them; one rank on the CPU needs no presample and no partition. Predictions are those of
-/// the best epoch on the valid split.
+/// --epochs of presample. Mini-batches are presampled as training draws them; one rank on the CPU needs no presample and no partition.
+/// Predictions are those of the best epoch on the valid split.
 ///
 /// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
 /// `embeddings.parquet`, and `report.html`, the page of `gsplit report`.
@@ -86,7 +86,7 @@ const CHOSEN: [&str; 13] = [
 /// What DIR holds beside the steps' outputs: the commands that made them.
 const RECORD: &str = "run.json";
 
-/// Content of [`RECORD`]: the command line of each step that was run here.
+/// Content of [`RECORD`]: the words of each step that has finished here.
 type Record = BTreeMap<String, Vec<String>>;
 
 /// The steps, without options.
@@ -198,8 +198,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let needs_map = config.parallelism.needs_map();
     let mut line = Line::new(&args, ui)?;
     if !is_dataset {
-        let own = line.replaces(&dataset, &convert.words)?;
-        line.step("convert", [vec![input], convert.words, vec![format!("--out={data}")], own].concat())?;
+        let words = [vec![input], convert.words, vec![format!("--out={data}")]].concat();
+        let force = line.replaces(&dataset, &words)?;
+        line.step("convert", words, force)?;
     }
     if !args.dry_run {
         check_ready(&Dataset::open(&dataset)?, &config)?;
@@ -214,7 +215,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         ];
         let words = [vec![data.clone()], presample.words, drawn.into_iter().flatten().collect()].concat();
         let key = parsed::<presample::Args>(&presample.command, &words)?.key();
-        line.step("presample", words)?;
+        line.step("presample", words, false)?;
         if needs_map {
             let servers = if config.parallelism.cooperates() { config.groups } else { 1 };
             let parts = vec![
@@ -222,27 +223,30 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
                 format!("--servers={servers}"),
                 format!("--presample={key}"),
             ];
-            line.step("partition", [vec![data.clone()], partition.words, parts].concat())?;
+            line.step("partition", [vec![data.clone()], partition.words, parts].concat(), false)?;
         }
     } else {
         line.say("presample and partition: left out, one rank needs neither");
     }
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
-    line.step("train", [vec![data.clone()], train.words, vec![checkpoint.clone(), "--resume".into(), log]].concat())?;
+    let words = [vec![data.clone()], train.words, vec![checkpoint.clone(), "--resume".into(), log]].concat();
+    line.step("train", words, false)?;
     let (option, file) = match config.task.kind {
         TaskKind::Node => ("--out", "predictions.parquet"),
         TaskKind::Link => ("--embeddings", "embeddings.parquet"),
     };
     let result = args.out.join(file);
-    if modified(&result) <= trained(&args.out.join("checkpoint")) {
-        let best = args.out.join("checkpoint/best");
-        let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
-        let words = vec![checkpoint, format!("{option}={}", result.display()), "--force".into()];
-        line.step("infer", [vec![data], infer.words, words].concat())?;
-    } else {
+    let best = args.out.join("checkpoint/best");
+    let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
+    let words = [vec![data], infer.words, vec![checkpoint, format!("{option}={}", result.display())]].concat();
+    let before = line.record.get("infer");
+    if before == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
         line.say(&format!("infer: {} is there, made since the last epoch", result.display()));
+    } else {
+        let force = before.is_some();
+        line.step("infer", words, force)?;
     }
-    line.step("report", vec![out.clone(), format!("--out={out}/report.html")])?;
+    line.step("report", vec![out.clone(), format!("--out={out}/report.html")], false)?;
     line.end(&dataset, &result);
     Ok(())
 }
@@ -334,47 +338,36 @@ impl<'a> Line<'a> {
         Ok(Self { args, ui, record, done: Vec::new() })
     }
 
-    /// `--force` where the dataset was made here by other `words` than these: it may be replaced as long as nothing was trained on it.
-    fn replaces(&self, dataset: &Path, words: &[String]) -> anyhow::Result<Vec<String>> {
-        let Some(before) = self.record.get("convert").filter(|_| dataset.exists()) else { return Ok(Vec::new()) };
-        let own = |word: &&String| word.starts_with("--") && !word.starts_with("--out=") && *word != "--force";
-        if before.iter().filter(own).eq(words.iter()) {
-            return Ok(Vec::new());
-        }
-        let out = self.args.out.display();
+    /// Whether the dataset was made here by other `words` than these: then it may be replaced, as long as nothing was trained on it.
+    fn replaces(&self, dataset: &Path, words: &[String]) -> anyhow::Result<bool> {
+        let Some(before) = self.record.get("convert").filter(|before| dataset.exists() && *before != words) else {
+            return Ok(false);
+        };
         if self.args.out.join("checkpoint").exists() {
-            let before = before.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+            let (out, before) = (self.args.out.display(), shown("convert", before));
             return Err(usage(format!(
-                "--out {out}: holds a model of the dataset that `gsplit convert {before}` made: choose another folder, or give the \
-                 same options"
+                "--out {out}: holds a model of the dataset that `{before}` made: choose another folder, or give the same options"
             )));
         }
-        Ok(vec!["--force".to_string()])
+        Ok(true)
     }
 
     fn say(&self, line: &str) {
         self.ui.note(line);
     }
 
-    /// Runs a step, which takes over what it finished before.
-    fn step(&mut self, name: &'static str, words: Vec<String>) -> anyhow::Result<()> {
-        let shown = std::iter::once(format!("gsplit {name}")).chain(words.iter().map(|word| quoted(word)));
-        let shown = shown.collect::<Vec<_>>().join(" ");
+    /// Runs a step, which takes over what it finished before; with `force` it replaces what it made here by other words.
+    fn step(&mut self, name: &'static str, words: Vec<String>, force: bool) -> anyhow::Result<()> {
+        let shown = shown(name, &words);
         if self.args.dry_run {
             self.ui.say(&shown);
             self.done.push(json!({ "step": name, "command": shown }));
             return Ok(());
         }
         self.say(&format!("── {shown}"));
-        self.record.insert(name.to_string(), words.clone());
-        let file = self.args.out.join(RECORD);
-        let staging = Staging::begin(Target::file(&file), true)?;
-        fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
-            .map_err(gsplit_store::Error::io(&file))?;
-        staging.commit()?;
         let program = std::env::current_exe().context("cannot find gsplit's own executable")?.with_file_name("gsplit");
         let mut command = Command::new(program);
-        command.arg(name).args(words).args(self.ui.options());
+        command.arg(name).args(&words).args(force.then_some("--force")).args(self.ui.options());
         if self.ui.is_json() {
             command.stdout(Stdio::piped());
         }
@@ -386,6 +379,13 @@ impl<'a> Line<'a> {
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
             std::process::exit(output.status.code().unwrap_or(1));
         }
+        // Only now: what lies where a step was about to write is not of its making.
+        self.record.insert(name.to_string(), words);
+        let file = self.args.out.join(RECORD);
+        let staging = Staging::begin(Target::file(&file), true)?;
+        fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
+            .map_err(gsplit_store::Error::io(&file))?;
+        staging.commit()?;
         let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         self.done.push(
             json!({ "step": name, "command": shown, "seconds": started.elapsed().as_secs_f64(), "result": result }),
@@ -402,6 +402,12 @@ impl<'a> Line<'a> {
             "dataset": dataset, "checkpoint": format!("{out}/checkpoint"), "result": result, "steps": self.done,
         }));
     }
+}
+
+/// The command line of a step.
+fn shown(step: &str, words: &[String]) -> String {
+    let words = words.iter().map(|word| quoted(word));
+    std::iter::once(format!("gsplit {step}")).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// `word` as a shell takes it.

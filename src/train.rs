@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
-use clap::parser::ValueSource;
-use clap::{ArgMatches, Args as _, FromArgMatches, ValueEnum};
-use gsplit_kernels::CudaSurvey;
+use clap::{ArgMatches, ValueEnum};
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
-    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
-    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
+    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, RowPlacement, RunOptions, Summary,
+    TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -19,19 +17,17 @@ use crate::environment;
 use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::{Places, to_toml};
-use gsplit::headings;
 use gsplit::outputs::{Known, Outputs};
 use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::ConfigFile;
+pub use open::grouped;
 
 mod cache_room;
 mod config_file;
+mod open;
 mod processes;
-
-/// Options that are for several ranks, so that a run with one of them is split if it does not say what it is.
-const OF_SEVERAL_RANKS: [&str; 4] = ["partition", "groups", "split-layers", "exchange"];
 
 /// Train a graph neural network on a dataset
 ///
@@ -138,81 +134,12 @@ pub struct Args {
     force: bool,
 }
 
-/// `command`, train's own, with its options under the headings of the configuration file.
-pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 14] = [
-        "ranks",
-        "parallelism",
-        "device",
-        "model",
-        "layers",
-        "fanouts",
-        "hidden",
-        "batch-size",
-        "epochs",
-        "lr",
-        "task",
-        "checkpoint",
-        "resume",
-        "log",
-    ];
-    let defaults = TrainConfig::augment_args(clap::Command::new("train")).try_get_matches_from(["train"]);
-    let defaults = defaults.and_then(|given| TrainConfig::from_arg_matches(&given));
-    let options = defaults.map(|config| config.options()).unwrap_or_default();
-    headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {
-        None => "Around the run: files, processes, memory, placement ([run])",
-        Some(None) => "Sharing and sampling",
-        Some(Some("model")) => "Model ([model])",
-        Some(Some("optimizer")) => "Optimizer ([optimizer])",
-        Some(Some("schedule")) => "Learning rate ([schedule])",
-        Some(Some("task")) => "Task and scores ([task])",
-        Some(Some("draw")) => "Draws ([draw])",
-        Some(Some(_)) => "Mini-batches that are made once ([cooperative])",
-    })
-}
-
 impl Args {
     /// Reads the file that --config names, if it does, for the options that `given`, the matches of `command`, a built
     /// `gsplit train`, leaves to it. Returns the arguments that stand for it.
     pub fn read_file(&self, command: &clap::Command, given: &ArgMatches) -> anyhow::Result<Option<ConfigFile>> {
         let places = || Places::new(command, &self.config);
         self.file.as_deref().map(|path| ConfigFile::read(path, &places(), given)).transpose()
-    }
-
-    /// The arguments that stand for --preset, where `given`, the matches of the command line and the file, leaves them open.
-    pub fn of_preset(&self, given: &ArgMatches) -> Vec<String> {
-        let options = self.preset.map(|system| system.options(&self.config)).unwrap_or_default();
-        let open = options.into_iter().filter(|(flag, _)| is_open(given, flag));
-        open.map(|(flag, value)| format!("--{flag}={value}")).collect()
-    }
-
-    /// The arguments that follow from others, where `given` leaves them open: a layer for each fanout, one rank on the CPU, one for each
-    /// GPU, one for each process that a launcher has started.
-    pub fn that_follow(&self, given: &ArgMatches) -> Vec<String> {
-        let config = &self.config;
-        let mut follow = Vec::new();
-        if is_open(given, "layers") && !is_open(given, "fanouts") {
-            follow.push(format!("--layers={}", config.fanouts.len()));
-        }
-        let gpus = match (config.device, &self.gpus) {
-            (Device::Cpu, _) => None,
-            (Device::Cuda, Some(named)) => Some(named.0.len()),
-            (Device::Cuda, None) => CudaSurvey::new().gpus.ok().map(|gpus| gpus.len()),
-        };
-        let launched = self.processes.launched();
-        let ranks = if launched { None } else { config.ranks.or(gpus.filter(|&gpus| gpus > 0)) };
-        let several = launched
-            || ranks.is_some_and(|ranks| ranks != 1)
-            || OF_SEVERAL_RANKS.iter().any(|flag| !is_open(given, flag));
-        if is_open(given, "parallelism") {
-            follow.push(format!("--parallelism={}", if several { Parallelism::Split } else { Parallelism::Single }));
-        } else if config.parallelism == Parallelism::Single {
-            return follow;
-        }
-        if let (true, Some(ranks)) = (is_open(given, "ranks"), ranks) {
-            follow.push(format!("--ranks={ranks}"));
-        }
-        follow
     }
 
     /// The configuration, free of contradictions.
@@ -262,11 +189,6 @@ impl Args {
         around.insert("topology".to_string(), topology.into());
         around
     }
-}
-
-/// Whether `given` has no value for the option `flag` that somebody chose.
-fn is_open(given: &ArgMatches, flag: &str) -> bool {
-    given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine)
 }
 
 /// Trains, and prints one line an epoch.

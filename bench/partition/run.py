@@ -44,11 +44,23 @@ def generated(kind, vertices, edges):
     return ("generate", kind, "--vertices", str(vertices), "--edges", str(edges), *few_features)
 
 
+def real(*path):
+    """A small real graph, which has no training split to presample."""
+    return Graph(path[-1].split(".")[0], ("convert", REAL.joinpath(*path), "--symmetrise"), ("unit",), 2)
+
+
 BOTH = ("unit", "presampled")
 DBLP_SPLIT = ("--random-split", "0.1,0.05,0.05")
+SMALL = (
+    *(("soc-Slashdot0902", "soc-Slashdot0902.txt.gz"), ("bv-cnr-2000-java",), ("flickr_graphsaint",), ("ogb-binary-amazon-computers",)),
+    *(("wiki-Vote", "wiki-Vote.txt"), ("p2p-Gnutella31", "p2p-Gnutella31.txt"), ("ogb-layout-tolokers",)),
+    *(("facebook_combined", "facebook_combined.txt.gz"), ("metis-graphs", "4elt.graph"), ("metis-graphs", "wing.graph")),
+    ("email-Eu-core", "email-Eu-core.txt"),
+)
 GRAPHS = (
     Graph("ogbn-arxiv", ("convert", REAL / "ogbn_arxiv", "--symmetrise"), BOTH, 3),
     Graph("com-dblp", ("convert", REAL / "com-dblp" / "dblp.csv.gz", "--symmetrise", *DBLP_SPLIT), BOTH, 3),
+    *(real(*path) for path in SMALL),
     Graph("community-15M", generated("community", 1_000_000, 15_000_000), BOTH, 1),
     # Unit weights leave an R-MAT graph no good cut.
     Graph("rmat-16M", generated("rmat", 1 << 20, 16_000_000), ("presampled",), 1),

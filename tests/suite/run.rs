@@ -43,10 +43,25 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     assert_eq!(again["steps"][2]["result"]["summary"]["epochs"].as_array().unwrap().len(), 0);
     assert_eq!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
 
+    // Other options of a step do it again; a file of somebody else's stays.
+    let again = json(folder, &[&words[..], &["--predict", "probabilities"]].concat());
+    assert_eq!(steps(&again), ["presample", "partition", "train", "infer", "report"]);
+    assert_ne!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
+    fs::create_dir(folder.join("other")).unwrap();
+    fs::write(folder.join("other/run.json"), "{}").unwrap();
+    fs::write(folder.join("other/predictions.parquet"), "mine").unwrap();
+    let other: Vec<&str> = words.iter().map(|word| if *word == "out" { "other" } else { *word }).collect();
+    for _ in 0..2 {
+        let output = gsplit(folder, &other);
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(fs::read(folder.join("other/predictions.parquet")).unwrap(), b"mine");
+    }
+
     // Each step as printed makes the same.
     for step in run["steps"].as_array().unwrap() {
         let words: Vec<&str> = step["command"].as_str().unwrap().split(' ').skip(1).collect();
-        ok(folder, &words);
+        // What run replaces of its own, others replace by --force.
+        ok(folder, &if step["step"] == "infer" { [&words[..], &["--force"]].concat() } else { words });
     }
 }
 

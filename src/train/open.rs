@@ -1,0 +1,88 @@
+//! What a command line of `gsplit train` leaves open and other options tell; and the headings that its options stand under.
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _, FromArgMatches};
+use gsplit::headings;
+use gsplit_kernels::CudaSurvey;
+use gsplit_trainer::{Device, Parallelism, TrainConfig};
+
+use super::Args;
+
+/// Options that are for several ranks, so that a run with one of them is split if it does not say what it is.
+const OF_SEVERAL_RANKS: [&str; 4] = ["partition", "groups", "split-layers", "exchange"];
+
+/// `command`, train's own, with its options under the headings of the configuration file.
+pub fn grouped(command: clap::Command) -> clap::Command {
+    const COMMON: [&str; 14] = [
+        "ranks",
+        "parallelism",
+        "device",
+        "model",
+        "layers",
+        "fanouts",
+        "hidden",
+        "batch-size",
+        "epochs",
+        "lr",
+        "task",
+        "checkpoint",
+        "resume",
+        "log",
+    ];
+    let defaults = TrainConfig::augment_args(clap::Command::new("train")).try_get_matches_from(["train"]);
+    let defaults = defaults.and_then(|given| TrainConfig::from_arg_matches(&given));
+    let options = defaults.map(|config| config.options()).unwrap_or_default();
+    headings::grouped(command, &COMMON, |flag| match options.get(flag).map(|option| option.table.as_deref()) {
+        None => "Around the run: files, processes, memory, placement ([run])",
+        Some(None) => "Sharing and sampling",
+        Some(Some("model")) => "Model ([model])",
+        Some(Some("optimizer")) => "Optimizer ([optimizer])",
+        Some(Some("schedule")) => "Learning rate ([schedule])",
+        Some(Some("task")) => "Task and scores ([task])",
+        Some(Some("draw")) => "Draws ([draw])",
+        Some(Some(_)) => "Mini-batches that are made once ([cooperative])",
+    })
+}
+
+impl Args {
+    /// The arguments that stand for --preset, where `given`, the matches of the command line and the file, leaves them open.
+    pub fn of_preset(&self, given: &ArgMatches) -> Vec<String> {
+        let options = self.preset.map(|system| system.options(&self.config)).unwrap_or_default();
+        let open = options.into_iter().filter(|(flag, _)| is_open(given, flag));
+        open.map(|(flag, value)| format!("--{flag}={value}")).collect()
+    }
+
+    /// The arguments that follow from others, where `given` leaves them open: a layer for each fanout, one rank on the CPU, one for each
+    /// GPU, one for each process that a launcher has started.
+    pub fn that_follow(&self, given: &ArgMatches) -> Vec<String> {
+        let config = &self.config;
+        let mut follow = Vec::new();
+        if is_open(given, "layers") && !is_open(given, "fanouts") {
+            follow.push(format!("--layers={}", config.fanouts.len()));
+        }
+        let gpus = match (config.device, &self.gpus) {
+            (Device::Cpu, _) => None,
+            (Device::Cuda, Some(named)) => Some(named.0.len()),
+            (Device::Cuda, None) => CudaSurvey::new().gpus.ok().map(|gpus| gpus.len()),
+        };
+        let launched = self.processes.launched();
+        let ranks = if launched { None } else { config.ranks.or(gpus.filter(|&gpus| gpus > 0)) };
+        let several = launched
+            || ranks.is_some_and(|ranks| ranks != 1)
+            || OF_SEVERAL_RANKS.iter().any(|flag| !is_open(given, flag));
+        if is_open(given, "parallelism") {
+            follow.push(format!("--parallelism={}", if several { Parallelism::Split } else { Parallelism::Single }));
+        } else if config.parallelism == Parallelism::Single {
+            return follow;
+        }
+        if let (true, Some(ranks)) = (is_open(given, "ranks"), ranks) {
+            follow.push(format!("--ranks={ranks}"));
+        }
+        follow
+    }
+}
+
+/// Whether `given` has no value for the option `flag` that somebody chose.
+fn is_open(given: &ArgMatches, flag: &str) -> bool {
+    given.value_source(&flag.replace('-', "_")) != Some(ValueSource::CommandLine)
+}
