@@ -32,13 +32,17 @@ pub fn say_content(dataset: &Dataset, splits: &[(Split, usize)], ui: &Ui) {
         manifest.num_vertices,
         manifest.num_edges
     ));
-    if let (Some(shard), Some(owned)) = (dataset.shard(), dataset.owned()) {
+    if let Some(shard) = dataset.shard() {
         let origin = dataset.fingerprint();
-        ui.say(format!(
-            "  shard     of host {} of {}, cut by partition {}",
-            shard.host, shard.hosts, shard.partition.0
-        ));
-        ui.say(format!("            features and labels of {} vertices; the whole dataset is {origin}", owned.len()));
+        let held = match (dataset.owned(), shard.columns()) {
+            (Some(owned), _) => format!("features and labels of {} vertices", owned.len()),
+            (None, columns) => {
+                let (held, dim) = columns.unwrap_or_default();
+                format!("columns {} to {} of {dim} of the features", held.start, held.end.saturating_sub(1))
+            }
+        };
+        ui.say(format!("  shard     {}", shard.to_string().trim_start_matches("the shard ")));
+        ui.say(format!("            {held}; the whole dataset is {origin}"));
     }
     ui.say(match &manifest.features {
         Some(features) => format!("  features  {}", describe_features(features)),

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use gsplit_store::{Dataset, PartitionMap, Provenance, artifact_key, write_shards};
+use clap::ArgGroup;
+use gsplit_store::{Dataset, PartitionMap, Provenance, ShardInfo, artifact_key, write_shards};
 use serde_json::json;
 
 use gsplit::outputs::Outputs;
@@ -11,26 +12,33 @@ use gsplit::ui::{self, Ui, bytes};
 
 /// Cut a dataset into one dataset for each host that will train
 ///
-/// Each has the whole graph, its splits and the partition, and the feature rows and labels of the host's own parts alone. `gsplit
-/// train --parallelism split` trains on them, a process for each part, with the losses of the whole dataset: copy DIR/host-0 to the
-/// host of the first ranks, host-1 to that of the next. What needs the rows of all vertices refuses a shard.
+/// With --partition each has the whole graph, its splits and the partition, and the feature rows and labels of the host's own parts
+/// alone: `gsplit train --parallelism split` trains on them, a process for each part. With --columns each has all labels, and of every
+/// feature row the host's columns alone: `gsplit train --parallelism push-pull` trains on them, a process for each rank. Losses are
+/// those of the whole dataset. Copy DIR/host-0 to the host of the first ranks, host-1 to that of the next. What needs whole rows of
+/// all vertices refuses a shard.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   gsplit partition products --parts 4
   gsplit shard products --partition multilevel-presampled-k4 --out shards
-  gsplit shard products --partition multilevel-presampled-k4 --hosts 2 --out shards")]
+  gsplit shard products --partition multilevel-presampled-k4 --hosts 2 --out shards
+  gsplit shard products --columns --hosts 2 --out shards")]
+#[command(group(ArgGroup::new("by").required(true).args(["partition", "columns"])))]
 pub struct Args {
     /// Dataset directory
     dataset: PathBuf,
     /// The partition that says which vertices a host owns
     #[arg(long, value_name = "KEY", value_parser = artifact_key)]
-    partition: String,
+    partition: Option<String>,
+    /// Cut feature rows by columns: each host has as many
+    #[arg(long, requires = "hosts")]
+    columns: bool,
     /// Folder for the shards, which are called host-0, host-1 ...
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
-    /// Number of hosts, which divides the number of parts: each has parts that follow each other, as ranks do on hosts
-    /// [default: the partition's servers, where it was made for several, else one for each part]
+    /// Number of hosts, which divides the number of parts or of ranks: each has parts that follow each other, as ranks do on hosts
+    /// [default with --partition: its servers, where it was made for several, else one for each part]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     hosts: Option<u32>,
     /// Replace the shards in --out, with what was derived from them
@@ -44,11 +52,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
     outputs.folder("--out", &args.out)?;
     let dataset = Dataset::open(&args.dataset)?;
-    let map = PartitionMap::open(&dataset, &args.partition)?;
-    let (parts, servers) = (map.num_parts() as u32, map.num_servers() as u32);
-    let hosts = args.hosts.unwrap_or(if servers > 1 { servers } else { parts });
-    if !parts.is_multiple_of(hosts) {
-        let key = &args.partition;
+    let map = args.partition.as_deref().map(|key| PartitionMap::open(&dataset, key)).transpose()?;
+    let parts = map.as_ref().map(|map| map.num_parts() as u32);
+    let of_map = |map: &PartitionMap| if map.num_servers() > 1 { map.num_servers() } else { map.num_parts() } as u32;
+    let hosts = args.hosts.or(map.as_ref().map(of_map)).unwrap_or(1);
+    if let (Some(key), Some(parts)) = (&args.partition, parts.filter(|parts| !parts.is_multiple_of(hosts))) {
         return Err(ui::usage(format!(
             "--hosts {hosts}: partition {key} has {parts} parts, and each host takes as many: give a number that divides {parts}"
         )));
@@ -57,21 +65,30 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let provenance = Provenance {
         tool_version: env!("CARGO_PKG_VERSION").into(),
         command: "shard".into(),
-        options: json!({ "partition": args.partition, "hosts": hosts }),
+        options: match &args.partition {
+            Some(key) => json!({ "partition": key, "hosts": hosts }),
+            None => json!({ "columns": true, "hosts": hosts }),
+        },
         sources: Vec::new(),
         facts: Default::default(),
     };
-    let shards = write_shards((&dataset, &map), hosts, &args.out, args.force, &provenance, ui)?;
+    let shards = write_shards((&dataset, map.as_ref()), hosts, &args.out, args.force, &provenance, ui)?;
     let seconds = started.elapsed().as_secs_f64();
     let mut listed = Vec::new();
     for shard in &shards {
         let path = shard.path().display();
-        let rows = shard.owned().map_or(0, <[u32]>::len);
+        let rows = shard.owned().map_or(shard.num_vertices(), <[u32]>::len);
         let total: u64 = shard.manifest().files.values().map(|record| record.bytes).sum();
-        ui.say(format_args!("{path}: rows of {rows} of {} vertices, {}", shard.num_vertices(), bytes(total)));
-        listed.push(json!({ "path": path.to_string(), "rows": rows, "bytes": total }));
+        let columns = shard.shard().and_then(ShardInfo::columns);
+        ui.say(match &columns {
+            Some((held, dim)) => format!("{path}: {} of {dim} columns of all rows, {}", held.len(), bytes(total)),
+            None => format!("{path}: rows of {rows} of {} vertices, {}", shard.num_vertices(), bytes(total)),
+        });
+        let columns = columns.map(|(held, _)| [held.start, held.end]);
+        listed.push(json!({ "path": path.to_string(), "rows": rows, "columns": columns, "bytes": total }));
     }
-    ui.say(format_args!("parts of each host: {}; written in {seconds:.1} s", parts / hosts));
+    let of_each = parts.map_or(String::new(), |parts| format!("parts of each host: {}; ", parts / hosts));
+    ui.say(format_args!("{of_each}written in {seconds:.1} s"));
     ui.json(&json!({
         "origin": dataset.fingerprint(), "partition": args.partition, "parts": parts, "hosts": hosts, "shards": listed,
         "seconds": seconds,

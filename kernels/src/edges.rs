@@ -14,7 +14,7 @@ pub use symmetric::{symmetric, symmetric_on_device};
 /// Edges in the order of their targets (CSC): those into target `t` are `sources[indptr[t]..indptr[t + 1]]`. Sources are
 /// positions in a matrix of `num_sources` rows; target `t` is row `t` of it too where an operator says so.
 #[derive(Debug)]
-pub struct Edges {
+pub struct HostEdges {
     indptr: Vec<u32>,
     sources: Vec<u32>,
     num_sources: usize,
@@ -32,7 +32,7 @@ pub struct BySource {
     pub edges: Vec<u32>,
 }
 
-impl Edges {
+impl HostEdges {
     /// Checks the arrays. Cost: one pass over them.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Edges {
         &self.sources
     }
 
-    /// The edges of `target`, as positions in [`Edges::sources`].
+    /// The edges of `target`, as positions in [`HostEdges::sources`].
     ///
     /// # Panics
     /// If there is no such target.
@@ -218,7 +218,7 @@ mod tests {
                 indptr.push(indptr[indptr.len() - 1] + draws.below(degree + 1));
             }
             let list: Vec<u32> = (0..indptr[targets]).map(|_| draws.below(sources)).collect();
-            let edges = Edges::new(indptr, list, sources as usize).unwrap();
+            let edges = HostEdges::new(indptr, list, sources as usize).unwrap();
             let mut expected = Vec::new();
             for target in 0..targets {
                 expected.extend(edges.of(target).map(|edge| (edges.sources()[edge], target as u32, edge as u32)));
@@ -258,11 +258,11 @@ mod tests {
     #[test]
     fn what_is_no_topology_is_refused() {
         let topology = |result| matches!(result, Err(KernelError::Topology { .. }));
-        assert!(topology(Edges::new(vec![], vec![], 1)));
-        assert!(topology(Edges::new(vec![1, 1], vec![0], 1)));
-        assert!(topology(Edges::new(vec![0, 2], vec![0], 1)));
-        assert!(topology(Edges::new(vec![0, 2, 1], vec![0], 1)));
-        let beyond = Edges::new(vec![0, 1], vec![3], 3);
+        assert!(topology(HostEdges::new(vec![], vec![], 1)));
+        assert!(topology(HostEdges::new(vec![1, 1], vec![0], 1)));
+        assert!(topology(HostEdges::new(vec![0, 2], vec![0], 1)));
+        assert!(topology(HostEdges::new(vec![0, 2, 1], vec![0], 1)));
+        let beyond = HostEdges::new(vec![0, 1], vec![3], 3);
         assert!(matches!(beyond, Err(KernelError::RowOutOfRange { position: 3, rows: 3 })));
     }
 }

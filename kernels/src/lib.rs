@@ -58,7 +58,7 @@ pub use cuda::{
     Link, MappedHost, NcclId, backend, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, DeviceEdges, DeviceSegments, Edges, symmetric, symmetric_on_device};
+pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,

@@ -99,6 +99,11 @@ impl Step {
     pub fn layer_key(self, depth: u8) -> StreamKey {
         self.key(Stream::Sample, depth)
     }
+
+    /// The key of its draws and the fanout of each layer, from the seeds' layer down.
+    pub fn layers(self, fanouts: &Fanouts) -> impl Iterator<Item = (StreamKey, Fanout)> {
+        (0..).map(move |depth| self.layer_key(depth)).zip(fanouts.iter())
+    }
 }
 
 #[cfg(test)]

@@ -16,14 +16,14 @@ pub struct ClassCount {
 /// The class of each vertex, -1 for none, where a vertex has one class at most and all rows are here.
 pub fn labels(dataset: &Dataset) -> Result<Option<Column<i32>>> {
     let manifest = dataset.manifest();
-    let has = manifest.num_classes.is_some() && !manifest.multi_label && dataset.owned().is_none();
+    let has = manifest.num_classes.is_some() && !manifest.multi_label && dataset.shard().is_none();
     has.then(|| dataset.labels()).transpose()
 }
 
 /// The classes that occur, ascending; `None` without labels, and of a shard. Where a vertex can have several it counts in each.
 pub fn count_classes(dataset: &Dataset) -> Result<Option<Vec<ClassCount>>> {
     let manifest = dataset.manifest();
-    if manifest.num_classes.is_none() || dataset.owned().is_some() {
+    if manifest.num_classes.is_none() || dataset.shard().is_some() {
         return Ok(None);
     }
     if let Some(labels) = labels(dataset)? {

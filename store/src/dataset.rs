@@ -53,7 +53,7 @@ impl Dataset {
             return Err(Error::corrupt(document, problem));
         }
         let mut dataset = Self { path, manifest, topology, checked, owned: None };
-        if dataset.shard().is_some() {
+        if dataset.shard().is_some_and(|shard| shard.partition().is_some()) {
             let path = dataset.part(OWNED, "list of its own vertices", "cut it again")?;
             let owned = Column::<u32>::open(&path)?;
             let index = RowIndex::new(dataset.num_vertices(), &owned);
@@ -102,7 +102,7 @@ impl Dataset {
         self.topology.num_vertices()
     }
 
-    /// The vertices whose rows a shard holds, ascending; `None` for a whole dataset, which holds all.
+    /// The vertices whose rows a shard holds, ascending; `None` where it holds those of all, as a whole dataset does.
     pub fn owned(&self) -> Option<&[u32]> {
         self.owned.as_ref().map(|(owned, _)| &owned[..])
     }

@@ -23,7 +23,7 @@
 //!   placement/<key>/               placement.json and the arrays of [`Placement`]
 //! ```
 //!
-//! * A dataset may be a shard, which holds the rows of some vertices alone ([`ShardInfo`]).
+//! * A dataset may be a shard, which holds the rows of some vertices, or some columns of the rows, alone ([`ShardInfo`]).
 //! * Each of the four JSON documents holds the checksum of every file beside it and its own ([`document`]).
 //! * Who opens a file has it checked against that checksum, once after it was made or moved; `.verified`, beside the documents,
 //!   notes what was sound ([`check`]).
@@ -86,7 +86,7 @@ pub use placement::{
 pub use presample::{Counters, Presample, PresampleConfig, PresampleMeta};
 pub use progress::{NoProgress, Notes, Progress, Stage, Unit};
 pub use rows::RowIndex;
-pub use shard::ShardInfo;
+pub use shard::{Cut, ShardInfo, columns_of};
 pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};

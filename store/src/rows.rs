@@ -29,6 +29,11 @@ impl RowIndex {
         Ok(Self(words.into()))
     }
 
+    /// No vertex has a row.
+    pub fn none() -> Self {
+        Self(Arc::from([]))
+    }
+
     /// The row of vertex `v`; `None` where it has none.
     #[inline]
     pub fn row_of(&self, v: u32) -> Option<usize> {

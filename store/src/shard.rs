@@ -11,15 +11,19 @@
 //!   partition/<key>/        the partition that says who owns what, byte for byte
 //! ```
 //!
+//! A shard cut by columns has no `unlabelled.npy`, `owned.npy` and partition. Its `feat.arrow` has a row for each vertex with the values of
+//! the host's columns, `label.npy` is that of the whole dataset.
+//!
 //! Left out are original ids, other node columns, presamples and placements. [`Dataset::features`], [`Dataset::labels`] and whatever
-//! else promises a row for each vertex refuse a shard; who reads rows of the host's own vertices alone asks for
-//! [`Dataset::held_features`] and its like. These know which row is whose, and have none for other vertices.
+//! else promises a whole row for each vertex refuse a shard; who reads what the host has asks for [`Dataset::held_features`] and its
+//! like. These know which row is whose and which columns there are, and have no row of others.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::labels::ClassLabels;
+use crate::writer::FEATURES;
 use crate::{Checksum, Column, Dataset, Error, FeatureTable, Files, MultiLabels, PartitionMap, Result};
 
 /// The vertices whose rows a shard holds.
@@ -33,15 +37,50 @@ pub(crate) const UNLABELLED: &str = "splits/unlabelled.npy";
 pub struct ShardInfo {
     /// The files of the whole dataset.
     pub origin: Files,
-    /// Key of the partition that it was cut by, and the digest of its assignment.
-    pub partition: (String, Checksum),
+    /// What of the rows it holds.
+    pub by: Cut,
     /// The host that it is for, from 0.
     pub host: u32,
-    /// Number of hosts. With p parts, host h has the parts from h · p / hosts on, p / hosts of them.
+    /// Number of hosts. With p parts, host h has the parts from h · p / hosts on, p / hosts of them; of columns those of
+    /// [`columns_of`].
     pub hosts: u32,
 }
 
+/// What of a dataset's rows its shards hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cut {
+    /// Rows of the host's own vertices: key of the partition that says which these are, and the digest of its assignment.
+    Partition(String, Checksum),
+    /// Of every feature row the values of the host's columns; a whole row has so many.
+    Columns(u32),
+}
+
+/// The columns of rows of `features` values that the `i`-th of `n` has: of ranks, or of the hosts of as many ranks each. None for some
+/// where there are fewer columns.
+pub fn columns_of(features: usize, i: usize, n: usize) -> Range<usize> {
+    features * i / n..features * (i + 1) / n
+}
+
 impl ShardInfo {
+    /// The partition that it was cut by, and the digest of its assignment.
+    pub fn partition(&self) -> Option<(&str, &Checksum)> {
+        match &self.by {
+            Cut::Partition(key, assignment) => Some((key, assignment)),
+            Cut::Columns(_) => None,
+        }
+    }
+
+    /// The columns that it holds, and the number of columns of a whole row; `None` where it holds whole rows.
+    pub fn columns(&self) -> Option<(Range<usize>, usize)> {
+        match self.by {
+            Cut::Partition(..) => None,
+            Cut::Columns(dim) => {
+                Some((columns_of(dim as usize, self.host as usize, self.hosts.max(1) as usize), dim as usize))
+            }
+        }
+    }
+
     /// The parts of the host, of `parts`.
     pub fn parts(&self, parts: usize) -> Range<usize> {
         let each = parts / (self.hosts as usize).max(1);
@@ -52,7 +91,11 @@ impl ShardInfo {
 
 impl std::fmt::Display for ShardInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the shard of host {} of {}, cut by partition {}", self.host, self.hosts, self.partition.0)
+        write!(f, "the shard of host {} of {}, cut by ", self.host, self.hosts)?;
+        match &self.by {
+            Cut::Partition(key, _) => write!(f, "partition {key}"),
+            Cut::Columns(_) => write!(f, "columns"),
+        }
     }
 }
 
@@ -86,12 +129,17 @@ impl Dataset {
         Checksum::combine(self.whole_files().values().map(|record| &record.checksum))
     }
 
-    /// As [`Dataset::features`], of a shard too: the rows of its own vertices.
+    /// As [`Dataset::features`], of a shard too: the rows of its own vertices, or rows of which it has some columns
+    /// ([`FeatureTable::columns`]).
     ///
     /// # Errors
     /// [`Error::Missing`] without features; [`Error::Corrupt`].
     pub fn held_features(&self) -> Result<FeatureTable> {
-        Ok(self.stored_features()?.indexed(self.index().cloned()))
+        let stored = self.stored_features()?;
+        match self.shard().and_then(ShardInfo::columns) {
+            Some((held, dim)) => Ok(stored.within(held, dim)),
+            None => Ok(stored.indexed(self.index().cloned())),
+        }
     }
 
     /// As [`Dataset::labels`], of a shard too: the classes of its own vertices.
@@ -132,19 +180,30 @@ impl Dataset {
 
     /// Fails unless a shard holds what it says: the vertices of its parts, and of the whole dataset's files those that are not cut down.
     pub(crate) fn check_shard(&self, shard: &ShardInfo) -> Result<()> {
-        let map = PartitionMap::open(self, &shard.partition.0)?;
         let corrupt = |problem: String| Err(Error::corrupt(self.path().join("dataset.json"), problem));
-        if map.assignment_checksum() != Some(&shard.partition.1) {
-            return corrupt(format!("was cut by another partition than `{}` is now", map.key()));
+        if let Some((key, assignment)) = shard.partition() {
+            let map = PartitionMap::open(self, key)?;
+            if map.assignment_checksum() != Some(assignment) {
+                return corrupt(format!("was cut by another partition than `{key}` is now"));
+            }
+            if shard.host >= shard.hosts || !map.num_parts().is_multiple_of(shard.hosts as usize) {
+                let parts = map.num_parts();
+                return corrupt(format!("host {} of {}, with {parts} parts", shard.host, shard.hosts));
+            }
+            if self.owned() != Some(&map.vertices_of(shard)) {
+                return Err(Error::corrupt(self.path().join(OWNED), "expected the vertices of the host's parts"));
+            }
+        } else if let Some((held, dim)) = shard.columns() {
+            let stored = self.manifest().features.as_ref().map(|features| features.dim as usize);
+            if shard.host >= shard.hosts || stored != Some(held.len()) {
+                let stored = stored.unwrap_or(0);
+                return corrupt(format!("host {} of {} has {stored} of {dim} columns", shard.host, shard.hosts));
+            }
         }
-        if shard.host >= shard.hosts || !map.num_parts().is_multiple_of(shard.hosts as usize) {
-            let parts = map.num_parts();
-            return corrupt(format!("host {} of {}, with {parts} parts", shard.host, shard.hosts));
-        }
-        if self.owned() != Some(&map.vertices_of(shard)) {
-            return Err(Error::corrupt(self.path().join(OWNED), "expected the vertices of the host's parts"));
-        }
-        let cut = |name: &str| name.starts_with("nodes/") || name == UNLABELLED;
+        let cut = |name: &str| match shard.by {
+            Cut::Partition(..) => name.starts_with("nodes/") || name == UNLABELLED,
+            Cut::Columns(_) => name == FEATURES,
+        };
         let files = &self.manifest().files;
         match files.iter().find(|(name, record)| !cut(name) && shard.origin.get(*name) != Some(record)) {
             None => Ok(()),

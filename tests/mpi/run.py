@@ -121,6 +121,26 @@ def on_shards(folder):
     print("the shard of another host: ends with its reason")
 
 
+def on_columns(folder):
+    """Processes that each see their columns of the features alone train as on the whole dataset."""
+    alone = folder / "alone-columns"
+    outcome = run(folder, GSPLIT, "shard", "ds", "--columns", "--hosts", "2", "--out", alone / "all")
+    assert outcome.returncode == 0, outcome.stderr
+    for rank in range(2):
+        (alone / f"rank-{rank}").mkdir()
+        (alone / "all" / f"host-{rank}").rename(alone / f"rank-{rank}" / "ds")
+    wrapped = alone / "alone.sh"
+    wrapped.write_text(f'#!/bin/sh\ncd {alone}/rank-$OMPI_COMM_WORLD_RANK && exec {GSPLIT} "$@"\n')
+    wrapped.chmod(0o755)
+    by_columns = [*TRAIN, "--parallelism", "push-pull", "--eval-every", "0", "--epochs", "2", "--json", "--mpi"]
+    whole = losses(mpirun(folder, 2, GSPLIT, *by_columns))
+    (folder / "ds").rename(folder / "hidden")
+    found = losses(mpirun(folder, 2, wrapped, *by_columns))
+    (folder / "hidden").rename(folder / "ds")
+    assert found == whole, (found, whole)
+    print("2 processes, each with half the columns: push-pull")
+
+
 def fails_as_one(folder):
     broken = folder / "one-fails.sh"
     broken.write_text(f'#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 2 ] && cd /\nexec {GSPLIT} "$@"\n')
@@ -166,6 +186,7 @@ def main():
         groups_are_data_parallel(folder)
         goes_on(folder)
         on_shards(folder)
+        on_columns(folder)
         fails_as_one(folder)
         waits_no_longer(folder)
 

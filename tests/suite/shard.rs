@@ -31,12 +31,17 @@ fn shards_are_datasets_that_verify_inspect_and_pack() {
             ok(folder, &["verify", path]);
             let inspected = json(folder, &["inspect", path]);
             let info = &inspected["dataset"]["shard"];
-            assert!(info["hosts"] == expected && info["partition"][0] == partition, "{inspected}");
+            assert!(info["hosts"] == expected && info["by"]["partition"][0] == partition, "{inspected}");
         }
     }
     assert!(content(&folder.join("ds")) == before);
     let said = ok(folder, &words("inspect s-2/host-1"));
     assert!(said.contains("shard     of host 1 of 2, cut by partition servers"), "{said}");
+    let cut = json(folder, &words("shard ds --columns --hosts 3 --out columns"));
+    assert!(cut["shards"].as_array().unwrap().iter().all(|shard| shard["rows"] == 600), "{cut}");
+    ok(folder, &["verify", "columns/host-2"]);
+    let said = ok(folder, &words("inspect columns/host-2"));
+    assert!(said.contains("shard     of host 2 of 3, cut by columns") && said.contains("of the features"), "{said}");
     ok(folder, &words("pack s-2/host-1 --out packed"));
     ok(folder, &words("unpack packed --out back"));
     assert!(content(&folder.join("back")) == content(&folder.join("s-2/host-1")));
@@ -66,6 +71,9 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
         ("shard ds --partition two --hosts 4 --out x", 2, "--hosts 4: partition two has 2 parts"),
         ("shard ds --partition two --hosts 0 --out x", 2, "--help"),
         ("shard ds --out x", 2, "--help"),
+        ("shard ds --columns --out x", 2, "--help"),
+        ("shard ds --columns --partition two --out x", 2, "--help"),
+        ("shard ds --columns --hosts 4000 --out x", 1, "4000 hosts for "),
         ("shard ds --partition two --out shards", 1, "shards/host-0: already there"),
         ("shard ds --partition two --out mine", 1, "mine/host-1: already there"),
         ("shard ds --partition two --out mine --force", 1, "even --force will not replace it"),

@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use gsplit_kernels::{Aggregation, Draws, Edges, Reduce, Stream, StreamKey, gather_rows};
+use gsplit_kernels::{Aggregation, Draws, HostEdges, Reduce, Stream, StreamKey, gather_rows};
 use gsplit_trainer::Dtype;
 use gsplit_trainer::operator::{Engine, Finish, Place, Products, linear};
 use rayon::prelude::*;
@@ -83,7 +83,7 @@ fn rows() -> Result<(), Box<dyn std::error::Error>> {
     };
     let vertices = draws(SOURCES, TABLE);
     let indptr: Vec<u32> = (0..=TARGETS as u32).map(|target| 5 * target).collect();
-    let edges = Edges::new(indptr, draws(5 * TARGETS, SOURCES), SOURCES)?;
+    let edges = HostEdges::new(indptr, draws(5 * TARGETS, SOURCES), SOURCES)?;
     let op = Aggregation { edges: &edges, reduce: Reduce::Mean, weights: None, beside_own: true };
     let row = |v: u32| &table[v as usize * DIM..][..DIM];
     let [mut gathered, mut copied, mut reused] = [(); 3].map(|()| vec![0f32; SOURCES * DIM]);

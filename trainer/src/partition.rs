@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig};
+use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo};
 
 use crate::config::{TaskKind, TrainConfig};
 use crate::{Error, Result};
@@ -14,8 +14,8 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
     // Each server of a map is a group, where it has a part for every rank of all groups.
     let servers = if parts > config.ranks_of_group() { groups } else { 1 };
     let fits = |map: &PartitionMap| map.num_parts() == parts && (servers == 1 || map.num_servers() == servers);
-    let cut_by = dataset.shard().map(|shard| &shard.partition.0);
-    if let Some(key) = config.partition.as_ref().or(cut_by) {
+    let cut_by = dataset.shard().and_then(ShardInfo::partition).map(|(key, _)| key);
+    if let Some(key) = config.partition.as_deref().or(cut_by) {
         let map = PartitionMap::open(dataset, key)?;
         if fits(&map) {
             return Ok(map);

@@ -6,7 +6,7 @@ use std::thread;
 
 use gsplit_kernels::Communicator;
 use gsplit_store::staging::FolderLock;
-use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit};
+use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
 use crate::cache::{Caches, Counted};
 use crate::checkpoint::{self, Inputs, Resume};
@@ -18,7 +18,6 @@ use crate::options::RunOptions;
 use crate::partition;
 use crate::places::places;
 use crate::source::{FeatureSource, pin, sources};
-use crate::strategy::columns_of;
 use crate::topology::{Copied, DeviceRoom, Topology};
 use crate::{Error, Result, TrainConfig, shard};
 

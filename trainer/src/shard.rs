@@ -1,10 +1,11 @@
 //! Runs on hosts that hold their part of a dataset alone (`gsplit shard`), and whether ranks train on the same one.
 //!
-//! A rank may load the feature rows and labels of the vertices that it owns, and no others. So a map has to say who loads each row, it
-//! has to be the one that the shard was cut by, and the shard has to be the one of this rank's host.
+//! On a shard cut by a partition a rank may load the feature rows and labels of the vertices that it owns, and no others. So a map has
+//! to say who loads each row, it has to be the one that the shard was cut by, and the shard has to be the one of this rank's host. On one
+//! cut by columns a rank computes with its columns of every row, and no others.
 
 use gsplit_kernels::{Communicator, all_gather_v};
-use gsplit_store::{Dataset, PartitionMap};
+use gsplit_store::{Dataset, PartitionMap, ShardInfo, columns_of};
 
 use crate::config::{TaskKind, TrainConfig};
 use crate::options::{RowPlacement, RunOptions};
@@ -21,14 +22,17 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
         Err(Error::Data { path: dataset.path().to_path_buf(), problem: format!("is {shard}: {problem}") })
     };
     let (parallelism, origin) = (config.parallelism, dataset.name());
+    let Some((key, assignment)) = shard.partition() else {
+        return check_columns(dataset, shard, config, options).map_or(Ok(()), refuse);
+    };
     let Some(map) = map.filter(|_| config.split_layers() > 0 && !parallelism.cooperates()) else {
         let how = if map.is_some() && config.split_layers.is_some() { " with --split-layers 0" } else { "" };
         return refuse(format!(
             "--parallelism {parallelism}{how} loads rows of other hosts: pass --parallelism split, or train on the whole `{origin}`"
         ));
     };
-    if map.assignment_checksum() != Some(&shard.partition.1) {
-        let (key, other) = (&shard.partition.0, map.key());
+    if map.assignment_checksum() != Some(assignment) {
+        let other = map.key();
         return refuse(format!("partition {other} gives its vertices to other ranks: pass --partition {key}"));
     }
     let (parts, held) = (map.num_parts(), shard.parts(map.num_parts()));
@@ -53,6 +57,36 @@ pub fn check(dataset: &Dataset, config: &TrainConfig, map: Option<&PartitionMap>
         ));
     }
     Ok(())
+}
+
+/// What is wrong with a run on a `shard` that was cut by columns.
+fn check_columns(dataset: &Dataset, shard: &ShardInfo, config: &TrainConfig, options: &RunOptions) -> Option<String> {
+    let (held, dim) = shard.columns()?;
+    let (parallelism, origin, ranks) = (config.parallelism, dataset.name(), config.num_ranks());
+    if !parallelism.slices_columns() {
+        return Some(format!(
+            "--parallelism {parallelism} reads whole rows: pass --parallelism push-pull, or train on the whole `{origin}`"
+        ));
+    }
+    for rank in options.ranks_here(ranks) {
+        let needs = columns_of(dim, rank, ranks);
+        if !needs.is_empty() && (needs.start < held.start || needs.end > held.end) {
+            let host = rank * shard.hosts as usize / ranks;
+            return Some(format!(
+                "rank {rank} of {ranks} has columns {} to {}, it holds {} to {}: give that rank the shard of host {host}, or a process of \
+                 its own",
+                needs.start,
+                needs.end - 1,
+                held.start,
+                held.end - 1
+            ));
+        }
+    }
+    (config.eval_every > 0).then(|| {
+        format!(
+            "scores need whole rows: pass --eval-every 0 and score the checkpoint with infer on the whole `{origin}`, or train on that"
+        )
+    })
 }
 
 /// Fails on all ranks where one of `comm` trains on other data, or by another partition, than the first. Collective.

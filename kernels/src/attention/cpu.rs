@@ -1,13 +1,13 @@
 //! Attention forwards, on the host.
 //!
-//! Returns: the weighted sums, and the shares for backward. Input: checked [`Edges`], matrices of matching sizes. Idea: one
+//! Returns: the weighted sums, and the shares for backward. Input: checked [`HostEdges`], matrices of matching sizes. Idea: one
 //! task owns a range of targets and does all of it for a target while its scores are in the nearest cache. Cost: one
 //! read of a row for each edge, one exponential for each edge and head.
 
 use rayon::prelude::*;
 
 use crate::dropout::RowMask;
-use crate::edges::{Edges, Part, for_balanced_rows};
+use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::gather::StoredRow;
 use crate::philox::StreamKey;
@@ -18,7 +18,7 @@ use crate::simd::{Prefetch, ahead, dot, vectorised};
 #[derive(Clone, Copy, Debug)]
 pub struct Attention<'a> {
     /// The edges.
-    pub edges: &'a Edges,
+    pub edges: &'a HostEdges,
     /// Number of heads.
     pub heads: usize,
     /// Width of a head.
@@ -29,7 +29,7 @@ pub struct Attention<'a> {
     pub self_loops: bool,
     /// Vertices of the targets, rate and key of the dropout of shares.
     pub dropout: Option<(&'a [u32], f32, StreamKey)>,
-    /// How often each edge counts, in the order of [`Edges::sources`]; 1 when `None`. A share is in proportion to it: its logarithm is
+    /// How often each edge counts, in the order of [`HostEdges::sources`]; 1 when `None`. A share is in proportion to it: its logarithm is
     /// added to the score, so the gradients are what they are without. A self-loop counts once.
     pub factors: Option<&'a [f32]>,
 }

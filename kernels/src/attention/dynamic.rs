@@ -1,7 +1,7 @@
 //! Dynamic attention (Brody, Alon and Yahav, ICLR 2022, "GATv2", equation 7) on the host, forwards and backwards.
 //!
 //! Returns: the weighted sums, and the shares for backward; backwards, the gradients of the sources' rows, the targets' rows and
-//! the vector. Input: checked [`Edges`](crate::Edges), matrices of matching sizes. A score is the product of a vector with
+//! the vector. Input: checked [`HostEdges`](crate::HostEdges), matrices of matching sizes. A score is the product of a vector with
 //! LeakyReLU(source's row + target's row) for each head, so here every edge needs both rows, but what is kept of
 //! an edge is one number a head: LeakyReLU's argument is added up again backwards. A pass over the targets gives the
 //! gradients of the scores, the targets and the vector; one over the sources, with the edges grouped by source, that of the

@@ -6,7 +6,7 @@ mod dropout;
 mod dynamic;
 
 use super::*;
-use crate::edges::Edges;
+use crate::edges::HostEdges;
 use crate::error::KernelError;
 use crate::philox::{Stream, StreamKey};
 use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
@@ -166,7 +166,7 @@ fn oracle_products_of_heads() {
 
 #[test]
 fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
-    let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
+    let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
     let op =
         Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
     let (mut out, mut shares) = ([f32::NAN; 4], [f32::NAN; 1]);
@@ -179,7 +179,7 @@ fn a_target_without_edges_gets_zeros_and_wrong_sizes_are_refused() {
     assert!(length(op.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut [])));
     let unfit = Attention { factors: Some(&[1.0; 2]), ..op };
     assert!(length(unfit.forward(&[1.0; 4], [&[0.0; 2], &[0.0; 2]], &mut out, &mut shares)));
-    let few = Edges::new(vec![0, 0, 1], vec![0], 1).unwrap();
+    let few = HostEdges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let looped = Attention { edges: &few, self_loops: true, ..op };
     let refused = looped.forward(&[1.0; 2], [&[0.0; 1], &[0.0; 2]], &mut out, &mut [0.0; 3]);
     assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));

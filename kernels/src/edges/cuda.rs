@@ -1,12 +1,12 @@
 //! A layer's edges on a GPU, and how sums over them are launched.
 //!
 //! Returns: [`DeviceEdges`], which finds out what operators need of them when it is first asked for. Input: a CSC that kernels
-//! made, or [`Edges`] to copy; of arrays on a device the host checks the lengths alone. Cost: the target of each edge is found
+//! made, or [`HostEdges`] to copy; of arrays on a device the host checks the lengths alone. Cost: the target of each edge is found
 //! by bisection, the order of the sources by a stable counting sort; the host never waits.
 
 use std::sync::OnceLock;
 
-use super::Edges;
+use super::HostEdges;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
 use crate::group::{Grouped, group_by_key};
@@ -18,7 +18,7 @@ pub(crate) const THREADS: u32 = 256;
 /// Edges of a piece, as in `rows.cuh`.
 const PIECE: usize = 512;
 
-/// [`Edges`] on a GPU.
+/// [`HostEdges`] on a GPU.
 #[derive(Debug)]
 pub struct DeviceEdges {
     rows: DeviceSegments,
@@ -53,7 +53,7 @@ impl DeviceEdges {
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`].
-    pub fn upload(gpu: &Gpu, edges: &Edges) -> Result<Self, GpuError> {
+    pub fn upload(gpu: &Gpu, edges: &HostEdges) -> Result<Self, GpuError> {
         Self::new(gpu.upload(edges.indptr())?, gpu.upload(edges.sources())?, edges.num_sources())
     }
 

@@ -11,7 +11,7 @@
 //! over uniform draws is the sum over all in-edges.
 
 use super::cuda::{MODULE, THREADS};
-use super::{DeviceEdges, Edges};
+use super::{DeviceEdges, HostEdges};
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
 use crate::error::KernelError;
 
@@ -22,11 +22,11 @@ use crate::error::KernelError;
 /// [`KernelError::Length`] unless there is a degree for each target and for each source, a factor for each edge, and a source for each
 /// target; [`KernelError::TooManyEdges`].
 pub fn symmetric(
-    edges: &Edges,
+    edges: &HostEdges,
     degrees: &[u64],
     with_loops: &[f32],
     factors: Option<&[f32]>,
-) -> Result<(Edges, Vec<f32>), KernelError> {
+) -> Result<(HostEdges, Vec<f32>), KernelError> {
     let (targets, total) = (edges.num_targets(), check([edges.num_targets(), edges.num_sources(), edges.num_edges()])?);
     KernelError::check_len("degrees of the targets", targets, degrees.len())?;
     KernelError::check_len("degrees of the sources", edges.num_sources(), with_loops.len())?;
@@ -47,7 +47,7 @@ pub fn symmetric(
         }
         indptr.push(sources.len() as u32);
     }
-    Ok((Edges::new(indptr, sources, edges.num_sources())?, weights))
+    Ok((HostEdges::new(indptr, sources, edges.num_sources())?, weights))
 }
 
 /// [`symmetric`] on a GPU; the weights are written to `weights`, `edges + targets` of them. A source that is no row gets a weight that is no number.
@@ -96,19 +96,19 @@ mod tests {
     use crate::philox::{Draws, Stream, StreamKey};
 
     /// Edges into `targets` of `sources` rows, up to `most` each.
-    fn random(seed: u32, targets: usize, sources: u32, most: u32) -> Edges {
+    fn random(seed: u32, targets: usize, sources: u32, most: u32) -> HostEdges {
         let mut draws = Draws::new(&StreamKey::new(9, Stream::Generate), seed);
         let (mut indptr, mut list) = (vec![0u32], Vec::new());
         for _ in 0..targets {
             list.extend((0..draws.below(most + 1)).map(|_| draws.below(sources)));
             indptr.push(list.len() as u32);
         }
-        Edges::new(indptr, list, sources as usize).unwrap()
+        HostEdges::new(indptr, list, sources as usize).unwrap()
     }
 
     #[test]
     fn oracle_the_formula() {
-        let edges = Edges::new(vec![0, 2, 2, 5], vec![1, 4, 0, 3, 4], 5).unwrap();
+        let edges = HostEdges::new(vec![0, 2, 2, 5], vec![1, 4, 0, 3, 4], 5).unwrap();
         let degrees = [3u64, 4, 5, 2, 0];
         let factors = [0.5f32, 2.0, 0.0, 1.0, 0.25];
         for (weighted, factors) in
@@ -171,7 +171,7 @@ mod tests {
         let there = DeviceEdges::upload(&gpu, &edges).unwrap();
         let total = edges.num_edges() + 4;
         let length = |error| matches!(error, Err(KernelError::Length { .. }));
-        let on_host = |edges: &Edges, degrees: usize, sources: usize, factors: usize| {
+        let on_host = |edges: &HostEdges, degrees: usize, sources: usize, factors: usize| {
             symmetric(edges, &vec![1; degrees], &vec![2.0; sources], Some(&vec![1.0; factors])).map(|_| ())
         };
         let count = edges.num_edges();

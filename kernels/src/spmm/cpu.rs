@@ -1,11 +1,11 @@
 //! Sums and means of rows on the host.
 //!
-//! Returns: one row a target; backwards, one row a source or one value an edge. Input: checked [`Edges`], matrices of
+//! Returns: one row a target; backwards, one row a source or one value an edge. Input: checked [`HostEdges`], matrices of
 //! matching sizes. Idea: forwards a task owns a range of targets, backwards a range of sources with the edges grouped by
 //! source, so nothing is scattered and nothing is atomic; ranges have equal numbers of edges. Rows are fetched a few
 //! edges ahead. Cost: one read of a row for each edge, one write of each output row.
 
-use crate::edges::{Edges, Part, for_balanced_rows};
+use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::gather::StoredRow;
 use crate::simd::{Prefetch, ahead, dot, vectorised};
@@ -23,10 +23,10 @@ pub enum Reduce {
 #[derive(Clone, Copy, Debug)]
 pub struct Aggregation<'a> {
     /// The edges.
-    pub edges: &'a Edges,
+    pub edges: &'a HostEdges,
     /// Sum or mean.
     pub reduce: Reduce,
-    /// A factor for the row of each edge, in the order of [`Edges::sources`]; 1 when `None`.
+    /// A factor for the row of each edge, in the order of [`HostEdges::sources`]; 1 when `None`.
     pub weights: Option<&'a [f32]>,
     /// Whether the target's own row comes first: output rows are then twice as wide. Row `t` of the sources is target
     /// `t`'s own.

@@ -4,7 +4,7 @@
 //! to that edge's source, so a source that is drawn twice is not counted twice. A NaN wins. Cost: as a sum, with one
 //! `u32` more written for each value, and read again for each edge.
 
-use crate::edges::{Edges, Part, for_balanced_rows};
+use crate::edges::{HostEdges, Part, for_balanced_rows};
 use crate::error::KernelError;
 use crate::simd::{Prefetch, ahead, vectorised};
 
@@ -17,7 +17,7 @@ const NONE: u32 = u32::MAX;
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length.
 pub fn aggregate_max(
-    edges: &Edges,
+    edges: &HostEdges,
     rows: &[f32],
     dim: usize,
     out: &mut [f32],
@@ -70,7 +70,7 @@ fn raise(best: &mut [f32], picked: &mut [u32], row: &[f32], edge: u32) {
 /// # Errors
 /// [`KernelError::Length`] if a buffer has not the right length.
 pub fn aggregate_max_backward(
-    edges: &Edges,
+    edges: &HostEdges,
     picked: &[u32],
     gradient: &[f32],
     dim: usize,

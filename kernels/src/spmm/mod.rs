@@ -1,4 +1,4 @@
-//! Aggregation: for each target of a layer's [`Edges`](crate::Edges) the sum, mean or maximum of its sources' rows, and
+//! Aggregation: for each target of a layer's [`HostEdges`](crate::HostEdges) the sum, mean or maximum of its sources' rows, and
 //! the gradients of all three.
 //!
 //! Contract, on every device: matrices are row-major. Rows are added in the order of the edges, forwards within a target

@@ -6,13 +6,13 @@ pub mod device;
 use half::{bf16, f16};
 
 use super::*;
-use crate::edges::Edges;
+use crate::edges::HostEdges;
 use crate::error::KernelError;
 use crate::gather::{DeviceRow, ScaledRow, Widen};
 use crate::philox::{Draws, Stream, StreamKey};
 
 /// Random edges: in-degrees from 0 to `degree`, and `hub` edges into target 0 and out of source 0.
-pub fn edges(seed: u32, targets: usize, sources: usize, degree: u32, hub: u32) -> Edges {
+pub fn edges(seed: u32, targets: usize, sources: usize, degree: u32, hub: u32) -> HostEdges {
     let mut draws = Draws::new(&StreamKey::new(1, Stream::Generate), seed);
     let (mut indptr, mut list) = (vec![0u32], Vec::new());
     for target in 0..targets {
@@ -21,7 +21,7 @@ pub fn edges(seed: u32, targets: usize, sources: usize, degree: u32, hub: u32) -
         list.extend(if hub > 0 { Some(0) } else { None });
         indptr.push(list.len() as u32);
     }
-    Edges::new(indptr, list, sources).unwrap()
+    HostEdges::new(indptr, list, sources).unwrap()
 }
 
 /// A type of hidden rows on a GPU.
@@ -89,7 +89,7 @@ pub fn on_any_threads<T: PartialEq + std::fmt::Debug + Send>(body: impl Fn() -> 
 }
 
 /// The shapes that operators are tested on: edges and width.
-pub fn cases() -> Vec<(String, Edges, usize)> {
+pub fn cases() -> Vec<(String, HostEdges, usize)> {
     let mut cases = Vec::new();
     for (targets, sources, degree, hub) in
         [(1, 1, 0, 0), (3, 7, 0, 0), (40, 90, 6, 0), (40, 40, 2, 0), (300, 900, 9, 4000), (1, 2, 0, 5)]
@@ -100,8 +100,8 @@ pub fn cases() -> Vec<(String, Edges, usize)> {
             cases.push((name, edges(seed, targets, sources, degree, hub), dim));
         }
     }
-    cases.push(("no targets".into(), Edges::new(vec![0], vec![], 3).unwrap(), 4));
-    cases.push(("no rows".into(), Edges::new(vec![0], vec![], 0).unwrap(), 4));
+    cases.push(("no targets".into(), HostEdges::new(vec![0], vec![], 3).unwrap(), 4));
+    cases.push(("no rows".into(), HostEdges::new(vec![0], vec![], 0).unwrap(), 4));
     cases.push(("no columns".into(), edges(9, 3, 5, 3, 0), 0));
     cases
 }
@@ -249,7 +249,7 @@ fn oracle_maxima_and_their_gradients() {
 
 #[test]
 fn the_first_of_equals_and_any_nan_is_the_maximum() {
-    let edges = Edges::new(vec![0, 3, 6, 7], vec![0, 1, 1, 1, 2, 0, 2], 3).unwrap();
+    let edges = HostEdges::new(vec![0, 3, 6, 7], vec![0, 1, 1, 1, 2, 0, 2], 3).unwrap();
     let (mut out, mut picked) = ([0.0; 3], [0; 3]);
     aggregate_max(&edges, &[4.0, 4.0, f32::NAN], 1, &mut out, &mut picked).unwrap();
     assert_eq!((out[0], picked), (4.0, [0, 4, 6]));
@@ -287,7 +287,7 @@ fn stored_rows_are_aggregated_where_they_lie() {
 
 #[test]
 fn wrong_sizes_are_refused() {
-    let edges = Edges::new(vec![0, 1, 2], vec![0, 0], 1).unwrap();
+    let edges = HostEdges::new(vec![0, 1, 2], vec![0, 0], 1).unwrap();
     let op = Aggregation { edges: &edges, reduce: Reduce::Sum, weights: None, beside_own: false };
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
     let row = |_| &[1.0f32, 2.0][..];

@@ -49,8 +49,8 @@ impl MiniBatch {
     ) -> Result<Self> {
         let mut layers: Vec<Layer> = Vec::with_capacity(fanouts.len());
         sampler.start(seeds);
-        for (depth, fanout) in (0..).zip(fanouts.iter()) {
-            let (key, mut csc) = (step.layer_key(depth), SampledCsc::default());
+        for (key, fanout) in step.layers(fanouts) {
+            let mut csc = SampledCsc::default();
             sampler.layer(graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut csc)?;
             layers.push(Layer { csc, mixed: sampler.mixed().to_vec() });
         }

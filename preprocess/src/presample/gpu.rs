@@ -85,8 +85,7 @@ fn count_from(
             let seeds = seeds.slice().part(from, train.len().min(from + batch_size))?;
             let mut sizes = vec![seeds.len()];
             sampler.start(seeds)?;
-            for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
-                let key = Step { seed: options.seed, epoch, step }.layer_key(depth);
+            for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
                 let edges = DeviceEdgeIds::Count(&mut counters);
                 sampler.layer(graph, &DeviceDraw::new(fanout), &key, edges)?;
                 sizes.push(sampler.mixed().len());

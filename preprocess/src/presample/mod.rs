@@ -232,8 +232,7 @@ fn count_batch(
     let mut sizes = vec![seeds.len()];
     let mut layer = SampledCsc::default();
     sampler.start(seeds);
-    for (depth, fanout) in (0..).zip(options.fanouts.iter()) {
-        let key = Step { seed: options.seed, epoch, step }.layer_key(depth);
+    for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
         let draw = excluded.into_iter().fold(Draw::new(fanout), Draw::without);
         sampler.layer(graph, &draw, &key, EdgeIds::Count(counters), &mut layer)?;
         sizes.push(sampler.mixed().len());

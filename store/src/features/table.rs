@@ -30,6 +30,8 @@ pub struct FeatureTable {
     whole: Option<(Buffer, Buffer)>,
     /// Which row is a vertex's, where not all vertices have one.
     index: Option<RowIndex>,
+    /// Which columns are stored, where others are not.
+    held: Option<Range<usize>>,
 }
 
 impl FeatureTable {
@@ -43,9 +45,9 @@ impl FeatureTable {
         let (dtype, dim) = described(&file.schema).ok_or_else(|| {
             format!("expected one FixedSizeList column of f32, f16, bf16 or i8, found {}", file.schema)
         })?;
-        let (stride, first, index) = (dim, 0, None);
+        let (stride, first, index, held) = (dim, 0, None, None);
         let (batches, scales) = (Vec::new(), Vec::new());
-        let mut table = Self { dtype, dim, stride, first, rows: 0, batches, scales, whole: None, index };
+        let mut table = Self { dtype, dim, stride, first, rows: 0, batches, scales, whole: None, index, held };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
@@ -58,6 +60,12 @@ impl FeatureTable {
     /// The same rows, which `index` says whose they are.
     pub(crate) fn indexed(self, index: Option<RowIndex>) -> Self {
         Self { index, ..self }
+    }
+
+    /// The columns `held` of rows of `dim` values are what this table stores. No row is whole: [`FeatureTable::columns`] has rows of the
+    /// columns that are there.
+    pub(crate) fn within(self, held: Range<usize>, dim: usize) -> Self {
+        Self { dim, held: Some(held), index: Some(RowIndex::none()), ..self }
     }
 
     /// Where the row of vertex `v` is stored.
@@ -83,10 +91,18 @@ impl FeatureTable {
         Some(())
     }
 
-    /// The values at positions `columns` of every row, where they lie; clipped to those that there are.
+    /// The values at positions `columns` of every row, where they lie; clipped to those that there are. Of a shard that does not hold
+    /// them all it has no row.
     pub fn columns(&self, columns: Range<usize>) -> Self {
         let (start, end) = (columns.start.min(self.dim), columns.end.min(self.dim));
-        Self { dim: end.saturating_sub(start), first: self.first + start, whole: None, ..self.clone() }
+        let part = Self { dim: end.saturating_sub(start), whole: None, ..self.clone() };
+        match &self.held {
+            None => Self { first: self.first + start, ..part },
+            Some(held) if held.start <= start && end <= held.end => {
+                Self { first: start - held.start, index: None, held: None, ..part }
+            }
+            Some(_) => Self { held: None, ..part },
+        }
     }
 
     /// Bytes of all rows.
@@ -102,6 +118,9 @@ impl FeatureTable {
     /// # Errors
     /// If there is not that much memory.
     pub fn in_memory(&self) -> std::io::Result<Self> {
+        if let Some(held) = &self.held {
+            return Ok(self.columns(held.clone()).in_memory()?.within(held.clone(), self.dim));
+        }
         let row_bytes = self.dim * self.dtype.bytes();
         let bytes_of = |rows: usize| (rows * row_bytes).next_multiple_of(ALIGN);
         let rows_of = |batch: &Buffer| batch.len() / (self.stride * self.dtype.bytes()).max(1);
@@ -144,7 +163,7 @@ impl FeatureTable {
         let whole = Some((piece(&batches), piece(&scales)));
         let index = self.index.clone();
         let (batches, scales) = (parts(batches), parts(scales));
-        Ok(Self { stride: self.dim, first: 0, batches, scales, whole, index, ..*self })
+        Ok(Self { stride: self.dim, first: 0, batches, scales, whole, index, held: None, ..*self })
     }
 
     /// The values of all rows, one row after the other, where they lie in one piece: after [`FeatureTable::in_memory`]. `T`

@@ -69,7 +69,7 @@ fn partition(dataset: &Dataset, key: &str, part: impl Fn(u32) -> u16) -> Partiti
 
 fn cut(dataset: &Dataset, hosts: u32, out: &Path, replace: bool) -> Result<Vec<Dataset>> {
     let map = PartitionMap::open(dataset, "four")?;
-    write_shards((dataset, &map), hosts, out, replace, &provenance(), &NoProgress)
+    write_shards((dataset, Some(&map)), hosts, out, replace, &provenance(), &NoProgress)
 }
 
 fn problems(path: &Path) -> Vec<String> {
@@ -154,9 +154,11 @@ fn shards_that_contradict_themselves_are_found() {
     type Damage = fn(&Path, &mut DatasetManifest);
     let cases: [(&str, Damage); 6] = [
         ("was cut by another partition", |_, manifest| {
-            manifest.shard.as_mut().unwrap().partition.1 = Checksum::of(b"another");
+            manifest.shard.as_mut().unwrap().by = Cut::Partition("four".into(), Checksum::of(b"another"));
         }),
-        ("has no partition `gone`", |_, manifest| manifest.shard.as_mut().unwrap().partition.0 = "gone".into()),
+        ("has no partition `gone`", |_, manifest| {
+            manifest.shard.as_mut().unwrap().by = Cut::Partition("gone".into(), Checksum::of(b"another"));
+        }),
         ("the vertices of the host's parts", |_, manifest| manifest.shard.as_mut().unwrap().host = 1),
         ("host 3 of 3, with 4 parts", |_, manifest| {
             let shard = manifest.shard.as_mut().unwrap();
@@ -214,4 +216,60 @@ fn nothing_is_made_of_what_cannot_be_cut_and_nothing_of_others_is_replaced() {
     cut(&origin, 2, &out, false).unwrap();
     assert!(matches!(cut(&origin, 2, &out, false), Err(Error::Exists(_))));
     cut(&origin, 2, &out, true).unwrap();
+}
+
+#[test]
+fn shards_cut_by_columns_hold_their_columns_of_every_row_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    for (dtype, several) in [(FeatureDtype::F32, false), (FeatureDtype::F16, true), (FeatureDtype::I8, false)] {
+        let (ds, out) = (folder.path().join(dtype.to_string()), folder.path().join(format!("of-{dtype}")));
+        let origin = whole(&ds, dtype, several);
+        let features = origin.features().unwrap();
+        for hosts in 1..=3u32 {
+            let shards = write_shards((&origin, None), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+            for (host, shard) in shards.iter().enumerate() {
+                assert_eq!(problems(shard.path()), Vec::<String>::new());
+                let shard = Dataset::open(shard.path()).unwrap();
+                assert_eq!(
+                    (shard.name(), shard.fingerprint(), shard.owned()),
+                    (origin.name(), origin.fingerprint(), None)
+                );
+                let (held, table) = (columns_of(3, host, hosts as usize), shard.held_features().unwrap());
+                assert_eq!(table.dim(), 3);
+                for table in [table.clone(), table.in_memory().unwrap()] {
+                    for columns in [0..3, 0..1, 1..2, 1..3, 2..3, 2..2] {
+                        let is_held = held.start <= columns.start && columns.end <= held.end;
+                        let (found, expected) = (table.columns(columns.clone()), features.columns(columns));
+                        for v in [0, 1, N / 2, N - 1] {
+                            let expected = if is_held { expected.row::<u8>(v) } else { &[] };
+                            assert_eq!(found.row::<u8>(v), expected, "{dtype}, host {host} of {hosts}, {v}");
+                            assert!(!is_held || found.scale(v) == features.scale(v));
+                        }
+                    }
+                    assert!(table.row::<u8>(0).is_empty(), "no row is whole");
+                }
+                match several {
+                    true => {
+                        assert_eq!(shard.held_multi_labels().unwrap().row(7), origin.multi_labels().unwrap().row(7))
+                    }
+                    false => assert_eq!(shard.held_labels().unwrap().stored(), &origin.labels().unwrap()[..]),
+                }
+                for refused in [shard.features().map(drop), shard.labels().map(drop)] {
+                    let message = refused.unwrap_err().to_string();
+                    assert!(message.contains("the shard of host") && message.contains("cut by columns"), "{message}");
+                }
+            }
+        }
+        for hosts in [0, 4] {
+            let made = write_shards((&origin, None), hosts, &out, true, &provenance(), &NoProgress);
+            assert!(made.unwrap_err().to_string().contains("expected from 1 to 3"));
+        }
+    }
+    // A shard that says it is another host's.
+    let place = folder.path().join("of-f32/host-0/dataset.json");
+    let (mut manifest, _) = document::read::<DatasetManifest>(&place).unwrap();
+    (manifest.shard.as_mut().unwrap().host, manifest.shard.as_mut().unwrap().hosts) = (1, 2);
+    document::write(&place, &manifest).unwrap();
+    let found = problems(place.parent().unwrap());
+    assert!(found.iter().any(|problem| problem.contains("host 1 of 2 has 1 of 3 columns")), "{found:?}");
 }

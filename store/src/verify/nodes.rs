@@ -92,7 +92,8 @@ pub(super) fn described_files(manifest: &DatasetManifest) -> BTreeSet<String> {
     names.extend(manifest.columns.keys().map(|name| Axis::Nodes.file(name)));
     names.extend(manifest.edge_columns.keys().map(|name| Axis::Edges.file(name)));
     names.extend(Split::ALL.map(Split::file));
-    names.extend(manifest.shard.iter().flat_map(|_| [OWNED, UNLABELLED].map(str::to_string)));
+    let of_vertices = manifest.shard.as_ref().is_some_and(|shard| shard.partition().is_some());
+    names.extend([OWNED, UNLABELLED].into_iter().filter(|_| of_vertices).map(str::to_string));
     names.extend(manifest.links.iter().flat_map(|links| LinkFile::all(links.negatives)).map(LinkFile::name));
     names.into_iter().collect()
 }

@@ -21,6 +21,7 @@ mod shard;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use columns::FEATURES;
 pub use shard::write_shards;
 
 /// Folder of the writer's own files, below the staging folder.

@@ -12,21 +12,22 @@ use super::columns::{FEATURES, LABELS};
 use crate::shard::{OWNED, UNLABELLED};
 use crate::staging::{Staging, commit_all};
 use crate::{
-    Dataset, Error, FeatureWriter, FileRecord, HashingWriter, PartitionMap, Progress, Provenance, ROWS_PER_BATCH,
-    Result, ShardInfo, Split, Stage, Unit, open_file,
+    Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, PartitionMap, Progress, Provenance,
+    ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
 };
 
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
 
-/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are dealt. All become
-/// visible together. `replace` allows datasets that stand there to be replaced; `provenance` is that of each.
+/// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are dealt; without a map
+/// the columns of its features. All become visible together. `replace` allows datasets that stand there to be replaced; `provenance` is
+/// that of each.
 ///
 /// # Errors
-/// [`Error::Invalid`] unless `hosts` divides the number of parts; [`Error::Missing`] for a shard; [`Error::Exists`] and its like;
-/// [`Error::Corrupt`] where a file is not what its record says.
+/// [`Error::Invalid`] unless `hosts` divides the number of parts, or where there are fewer columns; [`Error::Missing`] for a shard;
+/// [`Error::Exists`] and its like; [`Error::Corrupt`] where a file is not what its record says.
 pub fn write_shards(
-    (dataset, map): (&Dataset, &PartitionMap),
+    (dataset, map): (&Dataset, Option<&PartitionMap>),
     hosts: u32,
     out: &Path,
     replace: bool,
@@ -34,13 +35,10 @@ pub fn write_shards(
     progress: &dyn Progress,
 ) -> Result<Vec<Dataset>> {
     dataset.expect_whole("rows")?;
-    let parts = map.num_parts();
-    if hosts == 0 || !parts.is_multiple_of(hosts as usize) {
-        return Err(Error::Invalid(format!("{hosts} hosts for {parts} parts: expected a number that divides it")));
-    }
-    let assignment = map.assignment_checksum().cloned();
-    let assignment = assignment.ok_or_else(|| Error::Invalid(format!("partition {}: has no assignment", map.key())))?;
-    let partition = (map.key().to_string(), assignment);
+    let by = match map {
+        Some(map) => by_partition(map, hosts)?,
+        None => by_columns(dataset, hosts)?,
+    };
     let places = (0..hosts).map(|host| out.join(format!("host-{host}")));
     // All are locked before the first is written.
     let writers = places.map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
@@ -48,7 +46,7 @@ pub fn write_shards(
     let mut stagings = Vec::new();
     for (host, writer) in (0..hosts).zip(writers) {
         let origin = dataset.manifest().files.clone();
-        let shard = ShardInfo { origin, partition: partition.clone(), host, hosts };
+        let shard = ShardInfo { origin, by: by.clone(), host, hosts };
         stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
     }
     drop(stage);
@@ -56,40 +54,87 @@ pub fn write_shards(
     (0..hosts).map(|host| Dataset::open_unchecked(out.join(format!("host-{host}")))).collect()
 }
 
+/// The parts of `map`, as many for each host.
+fn by_partition(map: &PartitionMap, hosts: u32) -> Result<Cut> {
+    let (key, parts) = (map.key(), map.num_parts());
+    if hosts == 0 || !parts.is_multiple_of(hosts as usize) {
+        return Err(Error::Invalid(format!("{hosts} hosts for {parts} parts: expected a number that divides it")));
+    }
+    let assignment = map.assignment_checksum().cloned();
+    let assignment = assignment.ok_or_else(|| Error::Invalid(format!("partition {key}: has no assignment")))?;
+    Ok(Cut::Partition(key.to_string(), assignment))
+}
+
+/// At least a column of the features of `dataset` for each host.
+fn by_columns(dataset: &Dataset, hosts: u32) -> Result<Cut> {
+    let columns = dataset.features()?.dim();
+    match hosts > 0 && hosts as usize <= columns {
+        true => Ok(Cut::Columns(columns as u32)),
+        false => Err(Error::Invalid(format!(
+            "{hosts} hosts for {columns} columns of features: expected from 1 to {columns}"
+        ))),
+    }
+}
+
 /// Bytes that the shards take, but for the numbers of their vertices.
-fn total_bytes(dataset: &Dataset, map: &PartitionMap, hosts: u32) -> u64 {
+fn total_bytes(dataset: &Dataset, map: Option<&PartitionMap>, hosts: u32) -> u64 {
     let files = dataset.manifest().files.iter();
-    let of_each = |name: &str| if name.starts_with("nodes/") { 1 } else { u64::from(hosts) };
+    let is_cut = |name: &str| if map.is_some() { name.starts_with("nodes/") } else { name == FEATURES };
+    let of_each = |name: &str| if is_cut(name) { 1 } else { u64::from(hosts) };
     let kept = files.filter(|(name, _)| !name.starts_with("nodes/") || [FEATURES, LABELS].contains(&name.as_str()));
-    let partition: u64 = map.meta().files.values().map(|record| record.bytes).sum();
+    let partition: u64 = map.iter().flat_map(|map| map.meta().files.values()).map(|record| record.bytes).sum();
     kept.map(|(name, record)| record.bytes * of_each(name)).sum::<u64>() + partition * u64::from(hosts)
 }
 
 impl DatasetWriter {
-    /// Writes `shard` of `dataset`, cut by `map`; it is to be made visible.
+    /// Writes `shard` of `dataset`, cut by `map` or by columns; it is to be made visible.
     fn cut(
         mut self,
-        (dataset, map): (&Dataset, &PartitionMap),
+        (dataset, map): (&Dataset, Option<&PartitionMap>),
         shard: ShardInfo,
         provenance: Provenance,
         stage: &dyn Stage,
     ) -> Result<Staging> {
         let manifest = dataset.manifest();
-        for (name, record) in manifest.files.iter().filter(|(name, _)| !name.starts_with("nodes/")) {
-            copy(&dataset.path().join(name), &self.place(name)?, record, stage)?;
-            self.record(name, record.clone());
-        }
-        let owned = map.vertices_of(&shard);
-        self.add(OWNED, &owned)?;
-        if let Some(info) = &manifest.features {
-            let table = dataset.features()?;
-            let mut out = FeatureWriter::create(self.place(FEATURES)?, info.dtype, info.dim as usize)?;
-            for rows in owned.chunks(ROWS_PER_BATCH) {
-                out.copy_rows(&table, rows)?;
-                stage.advance((rows.len() * table.dim() * table.dtype().bytes()) as u64);
+        let all_labels = |name: &str| map.is_none() && name == LABELS;
+        for (name, record) in &manifest.files {
+            if !name.starts_with("nodes/") || all_labels(name) {
+                copy(&dataset.path().join(name), &self.place(name)?, record, stage)?;
+                self.record(name, record.clone());
             }
-            let written = out.finish()?;
-            self.record(FEATURES, written.record);
+        }
+        let mut features = manifest.features.clone();
+        if let Some(map) = map {
+            self.cut_rows(dataset, &map.vertices_of(&shard), stage)?;
+        } else if let (Some(info), Some((held, _))) = (&mut features, shard.columns()) {
+            info.dim = held.len() as u32;
+            let every: Vec<u32> = (0..dataset.num_vertices() as u32).collect();
+            self.cut_features(&dataset.features()?.columns(held), &every, stage)?;
+        }
+        let staged = &mut self.journal.staged;
+        (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
+        (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
+        staged.class_names.clone_from(&manifest.class_names);
+        (staged.features, staged.links) = (features, manifest.links.clone());
+        (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
+        self.name = manifest.name.clone();
+        let staging = self.seal(provenance)?;
+        if let Some(map) = map {
+            let (from, key) = (PartitionMap::folder(dataset, map.key()), map.key());
+            for (name, record) in &map.meta().files {
+                copy(&from.join(name), &staging.path(&format!("partition/{key}/{name}")), record, stage)?;
+            }
+            crate::document::write(&staging.path(&format!("partition/{key}/partition.json")), map.meta())?;
+        }
+        Ok(staging)
+    }
+
+    /// Writes the feature rows and labels of the vertices `owned`, and which these are.
+    fn cut_rows(&mut self, dataset: &Dataset, owned: &[u32], stage: &dyn Stage) -> Result<()> {
+        let manifest = dataset.manifest();
+        self.add(OWNED, owned)?;
+        if manifest.features.is_some() {
+            self.cut_features(&dataset.features()?, owned, stage)?;
         }
         if let (Some(classes), true) = (manifest.num_classes, manifest.multi_label) {
             let (labels, mut out) = (dataset.multi_labels()?, self.multi_label_writer(classes)?);
@@ -102,20 +147,18 @@ impl DatasetWriter {
             let train = train.iter().flat_map(|train| train.iter().copied());
             self.add(UNLABELLED, &train.filter(|&v| labels[v as usize] < 0).collect::<Vec<u32>>())?;
         }
-        let staged = &mut self.journal.staged;
-        (staged.num_vertices, staged.num_edges) = (manifest.num_vertices, manifest.num_edges);
-        (staged.num_classes, staged.multi_label) = (manifest.num_classes, manifest.multi_label);
-        staged.class_names.clone_from(&manifest.class_names);
-        (staged.features, staged.links) = (manifest.features.clone(), manifest.links.clone());
-        (staged.edge_columns, staged.shard) = (manifest.edge_columns.clone(), Some(shard));
-        self.name = manifest.name.clone();
-        let staging = self.seal(provenance)?;
-        let (from, key) = (PartitionMap::folder(dataset, map.key()), map.key());
-        for (name, record) in &map.meta().files {
-            copy(&from.join(name), &staging.path(&format!("partition/{key}/{name}")), record, stage)?;
+        Ok(())
+    }
+
+    /// Writes the rows of `vertices` as `table` has them.
+    fn cut_features(&mut self, table: &FeatureTable, vertices: &[u32], stage: &dyn Stage) -> Result<()> {
+        let mut out = FeatureWriter::create(self.place(FEATURES)?, table.dtype(), table.dim())?;
+        for rows in vertices.chunks(ROWS_PER_BATCH) {
+            out.copy_rows(table, rows)?;
+            stage.advance((rows.len() * table.dim() * table.dtype().bytes()) as u64);
         }
-        crate::document::write(&staging.path(&format!("partition/{key}/partition.json")), map.meta())?;
-        Ok(staging)
+        self.record(FEATURES, out.finish()?.record);
+        Ok(())
     }
 }
 

@@ -83,12 +83,11 @@ pub fn sample<'a>(
     let excluded = seeds.excluded.map(|edges| sampler.exclude(edges)).transpose()?;
     let mut frontier = sampler.seeds(seeds.local)?;
     let mut layers = Vec::with_capacity(fanouts.len());
-    for (depth, fanout) in fanouts.iter().enumerate() {
+    for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
         // The mixed frontier that the sampler holds is the next local frontier only where nothing is exchanged.
         if depth == 0 || frontiers.at(depth).map().is_some() {
             sampler.start(&frontier)?;
         }
-        let key = step.layer_key(depth as u8);
         let (layer, below) = sampler.layer(frontier, fanout, excluded.as_ref(), &key, (frontiers, depth), comm)?;
         layers.push(layer);
         frontier = below;

@@ -20,7 +20,7 @@ use std::iter::repeat_n;
 use std::sync::{Arc, OnceLock};
 
 use gsplit_kernels::{
-    Aggregation, Communicator, Edges, Graph, Reduce, SampledCsc, Split, all_to_all_v, split_by_owner,
+    Aggregation, Communicator, Graph, HostEdges, Reduce, SampledCsc, Split, all_to_all_v, split_by_owner,
 };
 
 use super::{Counts, Exchange, Index, Product, Shuffle, Shuffled, own_and_others};
@@ -33,7 +33,7 @@ pub const NO_VERTEX: u32 = u32::MAX;
 /// P where some of its rows are sums: for each row that is sent, the rows of the local frontier that are in it.
 #[derive(Debug)]
 pub(super) struct PartialSums {
-    edges: Edges,
+    edges: HostEdges,
     weights: Option<Vec<f32>>,
 }
 
@@ -93,7 +93,7 @@ impl Exchange {
         let product = match asked.sums {
             false => Product::Gather(positions.into()),
             true => {
-                let edges = Edges::new(asked.indptr, positions, rows)?;
+                let edges = HostEdges::new(asked.indptr, positions, rows)?;
                 Product::Sums(Box::new(PartialSums { edges, weights: asked.weights }))
             }
         };

@@ -107,7 +107,7 @@ struct Aggregating {
 }
 
 impl Aggregating {
-    fn on_host<'a>(self, edges: &'a gsplit_kernels::Edges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
+    fn on_host<'a>(self, edges: &'a gsplit_kernels::HostEdges, weights: Option<&'a [f32]>) -> Aggregation<'a> {
         Aggregation { edges, reduce: self.reduce, weights, beside_own: self.beside_own }
     }
 

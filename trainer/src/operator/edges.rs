@@ -12,7 +12,7 @@ use crate::operator::Place;
 pub struct Edges {
     place: Place,
     /// Of edges that were made on a GPU, a copy that is made when it is first asked for.
-    host: OnceLock<gsplit_kernels::Edges>,
+    host: OnceLock<gsplit_kernels::HostEdges>,
     device: Option<DeviceEdges>,
     /// Factor of each edge, if they are not all 1.
     factors: Option<Vec<f32>>,
@@ -28,11 +28,11 @@ impl Edges {
     /// [`Error::Kernel`](crate::Error::Kernel) if `indptr` and `sources` do not fit together or into the matrix,
     /// [`Error::Gpu`](crate::Error::Gpu) where the place has no room.
     pub fn new(place: &Place, indptr: Vec<u32>, sources: Vec<u32>, num_sources: usize) -> Result<Self> {
-        Self::of_host(place, gsplit_kernels::Edges::new(indptr, sources, num_sources)?)
+        Self::of_host(place, gsplit_kernels::HostEdges::new(indptr, sources, num_sources)?)
     }
 
     /// `host`, at `place`.
-    pub(crate) fn of_host(place: &Place, host: gsplit_kernels::Edges) -> Result<Self> {
+    pub(crate) fn of_host(place: &Place, host: gsplit_kernels::HostEdges) -> Result<Self> {
         let device = place.gpu().map(|gpu| DeviceEdges::upload(gpu, &host)).transpose()?;
         let (targets, sources, edges) = (host.num_targets(), host.num_sources(), host.num_edges());
         Ok(Self { place: place.clone(), host: host.into(), device, factors: None, targets, sources, edges })
@@ -88,11 +88,11 @@ impl Edges {
     ///
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
-    pub fn on_host(&self) -> Result<&gsplit_kernels::Edges> {
+    pub fn on_host(&self) -> Result<&gsplit_kernels::HostEdges> {
         if let (None, Some((gpu, _, there))) = (self.host.get(), self.on_device()) {
             let lists = [there.indptr().to_vec(gpu)?, there.sources().to_vec(gpu)?];
             let [indptr, sources] = lists;
-            let host = gsplit_kernels::Edges::new(indptr, sources, self.sources)?;
+            let host = gsplit_kernels::HostEdges::new(indptr, sources, self.sources)?;
             return Ok(self.host.get_or_init(|| host));
         }
         self.host.get().ok_or_else(|| super::mismatch("edges that are nowhere".into()))

@@ -19,4 +19,4 @@ pub use drawn::drawn;
 #[cfg(test)]
 pub use drawn::prepare;
 pub use prepared::Prepared;
-pub use push_pull::{PushPull, columns_of};
+pub use push_pull::PushPull;

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gsplit_kernels::{Communicator, Graph, all_gather_v, all_to_all_v};
-use gsplit_store::FeatureTable;
+use gsplit_store::{FeatureTable, columns_of};
 use tch::{Kind, Tensor};
 
 use crate::autograd::{self, values};
@@ -32,11 +32,6 @@ use crate::model::{Input, LayerEdges, Model};
 use crate::operator::{Edges, Rows, filled};
 use crate::source::FeatureSource;
 use crate::{Error, Result};
-
-/// The columns of `features` that rank `rank` of `ranks` holds: none for some ranks where there are fewer columns.
-pub fn columns_of(features: usize, rank: usize, ranks: usize) -> Range<usize> {
-    features * rank / ranks..features * (rank + 1) / ranks
-}
 
 /// The bottom layers of all ranks, as one rank computes its columns of them.
 pub struct PushPull<'a> {

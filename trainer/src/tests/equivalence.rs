@@ -4,7 +4,7 @@ use std::slice::from_ref;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Sampler, Solo};
-use gsplit_store::{Dataset, NoProgress};
+use gsplit_store::{Dataset, NoProgress, columns_of};
 
 use super::fixture::{
     CLASSES, Cut, SEVERAL_CLASSES, changed, config, dataset, models, on_groups, on_ranks, several_labels,
@@ -26,7 +26,6 @@ use crate::report::StepReport;
 use crate::source::FeatureSource;
 use crate::source::load;
 use crate::step::train_step;
-use crate::strategy::columns_of;
 use crate::strategy::prepare;
 use crate::topology::DeviceRoom;
 use crate::topology::{Copied, Topology};

@@ -17,7 +17,11 @@ use crate::{Metric, RunOptions, Summary, train};
 fn cut(fixture: &Fixture, key: &str, hosts: u32, to: &Path) -> Vec<Dataset> {
     let map = PartitionMap::open(&fixture.dataset, key).unwrap();
     let out = fixture.folder.path().join("shards");
-    let shards = write_shards((&fixture.dataset, &map), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+    alone(write_shards((&fixture.dataset, Some(&map)), hosts, &out, true, &provenance(), &NoProgress).unwrap(), to)
+}
+
+/// Each of `shards` in a folder of its own below `to`.
+fn alone(shards: Vec<Dataset>, to: &Path) -> Vec<Dataset> {
     let alone = |shard: Dataset| {
         let place = to.join(format!("only-{}", shard.shard().unwrap().host)).join("ds");
         fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -214,4 +218,41 @@ fn links_are_learnt_on_shards_and_one_host_may_hold_all() {
         assert!((found.2.unwrap() - expected.2.unwrap()).abs() < 1e-6, "{found:?}, {expected:?}");
     }
     assert!(whole.split(Split::Valid).unwrap().len() > CLASSES);
+}
+
+#[test]
+fn processes_with_their_columns_alone_train_as_on_the_whole_dataset() {
+    let to = tempfile::tempdir().unwrap();
+    let cases = [
+        (FeatureDtype::F32, ModelKind::Sage, 4, 2),
+        (FeatureDtype::I8, ModelKind::Gatv2, 2, 2),
+        (FeatureDtype::F16, ModelKind::Gcn, 3, 1),
+    ];
+    for (i, (dtype, kind, ranks, hosts)) in cases.into_iter().enumerate() {
+        let fixture = stored_as(dtype, 99, 200, 5, 6);
+        let config = changed(&config(kind, Parallelism::PushPull, ranks), |config| config.eval_every = 0);
+        let options = RunOptions { prefetch: i % 2, threads: Some(1), ..RunOptions::default() };
+        let expected = losses(&on_processes(&fixture, &config, &options)[0]);
+        let out = fixture.folder.path().join("shards");
+        let shards = write_shards((&fixture.dataset, None), hosts, &out, true, &provenance(), &NoProgress).unwrap();
+        let shards = alone(shards, &to.path().join(i.to_string()));
+        fs::rename(fixture.dataset.path(), fixture.folder.path().join("hidden")).unwrap();
+        for summary in outcomes(&config, &options, |rank| &shards[rank * hosts as usize / ranks]) {
+            assert_eq!(losses(&summary.unwrap()), expected, "{kind:?}, {ranks} ranks on {hosts} hosts");
+        }
+        let first = &shards[0];
+        let scored = changed(&config, |config| config.eval_every = 1);
+        refused(
+            &[first; 4][..ranks],
+            &changed(&scored, |c| c.parallelism = Parallelism::Data),
+            &options,
+            "reads whole rows: pass --parallelism push-pull",
+        );
+        if hosts == 1 {
+            refused(&[first; 4][..ranks], &scored, &options, "pass --eval-every 0 and score the checkpoint with infer");
+            continue;
+        }
+        let words = format!("rank {} of {ranks} has columns", ranks / 2);
+        refused(&[first; 4][..ranks], &config, &options, &words);
+    }
 }

@@ -6,13 +6,13 @@ use crate::{DynamicGradient, DynamicRows};
 const COUNTS: [f32; 4] = [2.0, 1.0, 3.0, 0.0];
 
 /// `few` with each edge as often as it counts, by its number.
-fn repeated(few: &Edges, count: impl Fn(usize) -> usize) -> Edges {
+fn repeated(few: &HostEdges, count: impl Fn(usize) -> usize) -> HostEdges {
     let (mut indptr, mut sources) = (vec![0], Vec::new());
     for target in 0..few.num_targets() {
         few.of(target).for_each(|edge| sources.extend(vec![few.sources()[edge]; count(edge)]));
         indptr.push(sources.len() as u32);
     }
-    Edges::new(indptr, sources, few.num_sources()).unwrap()
+    HostEdges::new(indptr, sources, few.num_sources()).unwrap()
 }
 
 /// What static attention returns, and its gradients.

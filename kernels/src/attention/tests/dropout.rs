@@ -2,17 +2,17 @@
 
 use super::device::on_device;
 use super::{KEY, forward, vertices};
-use crate::edges::Edges;
+use crate::edges::HostEdges;
 use crate::philox::StreamKey;
 use crate::spmm::tests::values;
 use crate::{Attention, AttentionGradient, DeviceEdges, DynamicRows, Gpu, GpuError, KernelError, MAX_DROPOUT_DIM};
 
 /// Three targets: without edges, with two, with two parallel ones.
-fn few() -> Edges {
-    Edges::new(vec![0, 0, 2, 4], vec![3, 4, 1, 1], 5).unwrap()
+fn few() -> HostEdges {
+    HostEdges::new(vec![0, 0, 2, 4], vec![3, 4, 1, 1], 5).unwrap()
 }
 
-fn over<'a>(edges: &'a Edges, dropout: Option<(&'a [u32], f32, StreamKey)>) -> Attention<'a> {
+fn over<'a>(edges: &'a HostEdges, dropout: Option<(&'a [u32], f32, StreamKey)>) -> Attention<'a> {
     Attention { edges, heads: 2, head_dim: 3, slope: 0.2, self_loops: true, dropout, factors: None }
 }
 
@@ -64,7 +64,7 @@ fn where_all_is_dropped_rows_and_gradients_are_zero() {
 #[test]
 fn a_target_of_more_shares_than_a_sequence_has_goes_on() {
     let edges = MAX_DROPOUT_DIM as u32 / 8 + 100;
-    let host = Edges::new(vec![0, edges, edges + 2], vec![0; edges as usize + 2], 1).unwrap();
+    let host = HostEdges::new(vec![0, edges, edges + 2], vec![0; edges as usize + 2], 1).unwrap();
     let ids = vertices(2);
     let op = Attention {
         edges: &host,

@@ -1,7 +1,7 @@
 //! The same for dynamic attention.
 
 use super::{KEY, SLOPE, factors, slopes, vertices};
-use crate::edges::Edges;
+use crate::edges::HostEdges;
 use crate::error::KernelError;
 use crate::spmm::tests::{assert_close, edges, on_any_threads, values, wide};
 use crate::{Attention, DynamicGradient, DynamicRows};
@@ -113,7 +113,7 @@ fn oracle_gradients_are_the_finite_differences_of_the_formula() {
 
 #[test]
 fn wrong_sizes_are_refused() {
-    let edges = Edges::new(vec![0, 0, 1], vec![0], 2).unwrap();
+    let edges = HostEdges::new(vec![0, 0, 1], vec![0], 2).unwrap();
     let op =
         Attention { edges: &edges, heads: 1, head_dim: 2, slope: 0.2, self_loops: false, dropout: None, factors: None };
     let length = |result: Result<(), KernelError>| matches!(result, Err(KernelError::Length { .. }));
@@ -131,7 +131,7 @@ fn wrong_sizes_are_refused() {
     assert!(length(op.forward_dynamic(good, &mut out[1..], &mut shares)));
     assert!(length(op.forward_dynamic(good, &mut out, &mut [])));
     assert!(length(Attention { factors: Some(&[1.0; 2]), ..op }.forward_dynamic(good, &mut out, &mut shares)));
-    let few = Edges::new(vec![0, 0, 1], vec![0], 1).unwrap();
+    let few = HostEdges::new(vec![0, 0, 1], vec![0], 1).unwrap();
     let looped = Attention { edges: &few, self_loops: true, ..op };
     let refused = looped.forward_dynamic(DynamicRows { sources: &[0.0; 2], ..good }, &mut out, &mut [0.0; 3]);
     assert_eq!(refused, Err(KernelError::RowOutOfRange { position: 1, rows: 1 }));

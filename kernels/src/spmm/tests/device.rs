@@ -5,12 +5,12 @@ use half::{bf16, f16};
 use super::{Rounded, assert_close, bits, cases, edges, kinds, rounded, values, wide, widened};
 use crate::gather::ScaledRow;
 use crate::{
-    Aggregation, DeviceAggregation, DeviceEdges, DeviceRows, Edges, Gpu, GpuError, KernelError, Reduce, aggregate_max,
-    aggregate_max_backward, aggregate_max_backward_on_device, aggregate_max_on_device,
+    Aggregation, DeviceAggregation, DeviceEdges, DeviceRows, Gpu, GpuError, HostEdges, KernelError, Reduce,
+    aggregate_max, aggregate_max_backward, aggregate_max_backward_on_device, aggregate_max_on_device,
 };
 
 /// [`cases`], a source of many edges, and rows wider than a warp that are no multiple of it.
-fn device_cases() -> Vec<(String, Edges, usize)> {
+fn device_cases() -> Vec<(String, HostEdges, usize)> {
     let mut cases = cases();
     for dim in [3, 47, 64, 300] {
         cases.push((format!("a busy source, width {dim}"), edges(77, 700, 50, 2, 600), dim));
