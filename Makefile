@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-plan bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -33,7 +33,7 @@ test: setup ## run the tests, and check that the preparation tools build without
 	cargo test --workspace
 
 test-all: setup ## run every test in every combination (make test has representatives of the longest)
-	GSPLIT_WATCH=1 cargo test --workspace -- --include-ignored --skip write_the_seeds
+	GSPLIT_WATCH=1 GSPLIT_MUTATIONS=500 cargo test --workspace -- --include-ignored --skip write_the_seeds
 
 test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks in threads
 	@:$(call need,mpirun,install an MPI (Debian and Ubuntu: sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev))
@@ -94,6 +94,9 @@ bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk,
 
 bench-split: $(if $(GSPLIT),,build) ## time split parallelism beside data parallelism and one rank (4 GB of disk, 6 GB of memory, 60 minutes)
 	@python3 bench/split/run.py $(ARGS)
+
+bench-plan: $(if $(GSPLIT),,build) ## train every system that plan ranks on five graphs, and compare (1 GB of disk, 4 GB of memory, 40 minutes)
+	@python3 bench/plan/run.py $(ARGS)
 
 bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
 	@python3 bench/accuracy/run.py $(ARGS)

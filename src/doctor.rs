@@ -2,7 +2,7 @@
 
 mod advice;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{fs, thread};
 
@@ -11,9 +11,11 @@ use gsplit_kernels::{
     CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_amx, has_avx512, has_bf16, pinned_copy_speed, processor,
 };
 use gsplit_preprocess::memory::{machine, shown};
+use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
 use gsplit::launch::Launch;
+use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
 use advice::{advice, little_shm};
@@ -24,11 +26,24 @@ use advice::{advice, little_shm};
 /// speed of copies from pinned memory, shared memory, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
 /// code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  gsplit doctor\n  gsplit doctor --json")]
-pub struct Args {}
+#[command(after_help = "Examples:\n  gsplit doctor\n  gsplit doctor --json\n  gsplit doctor --profile here.toml")]
+pub struct Args {
+    /// Measure this machine's CPU, in some seconds, and write what it can do into this file, for gsplit plan
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// Replace what is at --profile, whoever made it
+    #[arg(long, requires = "profile")]
+    force: bool,
+}
+
+/// The first words of a profile.
+const PROFILE: &str = "about = ";
 
 /// Runs the subcommand.
-pub fn run(_args: Args, ui: &Ui) -> Result<()> {
+pub fn run(args: Args, ui: &Ui) -> Result<()> {
+    if let Some(path) = &args.profile {
+        Outputs::new(args.force).file("--profile", path, Some(|line| line.starts_with(PROFILE)))?;
+    }
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
     let gpus: Vec<OnGpu> = survey.gpus.iter().flatten().enumerate().map(|(at, facts)| OnGpu::look(at, facts)).collect();
     let launch = Launch::found();
@@ -75,10 +90,29 @@ pub fn run(_args: Args, ui: &Ui) -> Result<()> {
         "links": links.iter().map(|row| row.iter().map(|link| link_name(*link)).collect()).collect::<Vec<Vec<_>>>(),
         "advice": advice,
     }));
+    if let (Some(path), Training::Works(_)) = (&args.profile, &training) {
+        write_profile(path, ui)?;
+    }
     match training {
+        Training::NotBuilt if args.profile.is_some() => {
+            anyhow::bail!("--profile: this gsplit was built without training, whose kernels are measured")
+        }
         Training::Fails(reason) => anyhow::bail!("training does not work: {reason}"),
         Training::Works(_) | Training::NotBuilt => Ok(()),
     }
+}
+
+/// Has `gsplit-train` measure this machine, and keeps what it says.
+fn write_profile(path: &Path, ui: &Ui) -> Result<()> {
+    let mut command = Command::new(trainer()?);
+    command.args(ui.threads().map(|threads| format!("--threads={threads}"))).arg("profile");
+    let measured = command.output()?;
+    let said = String::from_utf8_lossy(&measured.stderr);
+    anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
+    let staging = Staging::begin(Target::file(path), true)?;
+    fs::write(staging.file(), measured.stdout)?;
+    ui.say(format_args!("profile written to {}: gsplit plan DATASET --profile {0}", staging.commit()?.display()));
+    Ok(())
 }
 
 /// Processors and memory.

@@ -1,6 +1,6 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
 //!
-//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare` and `bench` are handed over:
+//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare`, `bench` and `plan` are handed over:
 //! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
 #![forbid(unsafe_code)]
 
@@ -63,6 +63,9 @@ enum Command {
     /// Time training systems side by side
     #[cfg(feature = "train")]
     Bench,
+    /// Tell which training system is fastest on given hardware, and why
+    #[cfg(feature = "train")]
+    Plan,
     Export(export::Args),
     Inspect(inspect::Args),
     Report(report::Args),
@@ -96,7 +99,7 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args, ui),
         Command::Shard(args) => shard::run(args, ui),
         #[cfg(feature = "train")]
-        Command::Run | Command::Train | Command::Infer | Command::Compare | Command::Bench => {
+        Command::Run | Command::Train | Command::Infer | Command::Compare | Command::Bench | Command::Plan => {
             unreachable!("was handed over above")
         }
         Command::Export(args) => export::run(args, ui),

@@ -71,6 +71,13 @@ const P3: &[(&str, &str)] =
 const GRANNDIS: &[(&str, &str)] =
     &[("model", "resgcn"), ("layers", "28"), ("hidden", "64"), ("lr", "0.01"), ("dropout", "0.5")];
 
+impl Choices {
+    /// Where feature rows lie beside the host's memory, with GPUs.
+    pub fn rows(&self) -> &RowPlacement {
+        &self.rows
+    }
+}
+
 impl System {
     /// Its row.
     pub fn choices(self) -> Choices {

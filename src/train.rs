@@ -8,12 +8,13 @@ use clap::{ArgMatches, ValueEnum};
 use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
-    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, RowPlacement, RunOptions, Summary,
-    TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
+    CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
+    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
 };
 use serde_json::{Map, Value, json};
 
 use crate::environment;
+use crate::plan;
 use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::{Places, to_toml};
@@ -274,6 +275,11 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         stop: Some(stop_gently()),
         ..RunOptions::default()
     };
+    let chosen = match config.parallelism {
+        Parallelism::Auto => Some(plan::choose(&dataset, config, &options, ui)?),
+        _ => None,
+    };
+    let config = chosen.as_ref().unwrap_or(config);
     if config.device == Device::Cpu
         && config.model.dtype == Dtype::Bf16
         && options.products.is_none()

@@ -18,6 +18,7 @@ mod child;
 mod compare;
 mod environment;
 mod infer;
+mod plan;
 mod run;
 mod system;
 mod train;
@@ -42,6 +43,10 @@ enum Command {
     Infer(infer::Args),
     Compare(Box<compare::Args>),
     Bench(bench::Args),
+    Plan(Box<plan::Args>),
+    /// Measures this machine's CPU and prints its profile, as TOML: for gsplit doctor
+    #[command(hide = true)]
+    Profile,
     /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
@@ -80,6 +85,11 @@ fn main() -> ExitCode {
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
             Command::Bench(args) => bench::run(args, ui),
+            Command::Plan(args) => plan::run(*args, ui),
+            Command::Profile => {
+                plan::measure()?.text()?.lines().for_each(|line| ui.say(line));
+                Ok(())
+            }
             Command::Products => {
                 let found = [Dtype::F32, Dtype::Bf16].map(calibrated);
                 ui.json(&serde_json::json!({ "products": found }));

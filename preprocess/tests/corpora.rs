@@ -20,8 +20,8 @@ mod input;
 #[path = "corpora/mutations.rs"]
 mod mutations;
 
-/// Mutations of the files of a target, in all.
-const MUTATIONS: usize = 500;
+/// Mutations of the files of a target, in all (`make test-all` has 500).
+const MUTATIONS: usize = 120;
 
 /// Resident memory is the process's, so one conversion runs at a time.
 fn alone() -> MutexGuard<'static, ()> {

@@ -17,6 +17,7 @@ mod sweep;
 mod table3;
 
 pub use chart::{MAKER, chart};
+pub use setting::Setting;
 pub use side_by_side::{Found, SideBySide, header};
 
 /// Time training systems side by side

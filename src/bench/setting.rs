@@ -5,7 +5,7 @@ use gsplit_kernels::Gpu;
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::presample::Options;
-use gsplit_store::{Dataset, PartitionMap};
+use gsplit_store::{Dataset, PartitionMap, Presample};
 use gsplit_trainer::{Device, ExchangeKind, FeatureStorage, GpuList, ModelConfig, RowPlacement, TrainConfig};
 use serde_json::{Value, json};
 
@@ -64,6 +64,24 @@ pub type Chosen = (Vec<System>, Vec<(System, String)>);
 pub type WithMap = (System, Option<PartitionMap>);
 
 impl Setting {
+    /// That of all systems on `ranks` ranks of the CPU, for what is counted and not run.
+    pub fn counted(model: ModelConfig, (fanouts, batch_size): (Fanouts, usize), ranks: usize, seed: u64) -> Self {
+        Self {
+            systems: Vec::new(),
+            model,
+            fanouts,
+            batch_size,
+            ranks,
+            groups: 1,
+            device: Device::Cpu,
+            gpus: None,
+            cache: None,
+            load_features: FeatureStorage::default(),
+            presample_epochs: 10,
+            seed,
+        }
+    }
+
     /// Sorts the systems that were asked for, or all. `config` is a run of one, `unfit` says why it has no row in this table.
     ///
     /// # Errors
@@ -146,6 +164,20 @@ impl Setting {
         .collect()
     }
 
+    /// Finds or makes the presample that weighs the maps and ranks the rows.
+    pub fn presample(&self, dataset: &Dataset, gpu: Option<&Gpu>, ui: &Ui) -> anyhow::Result<Presample> {
+        let options = Options {
+            fanouts: self.fanouts.clone(),
+            batch_size: self.batch_size as u64,
+            epochs: self.presample_epochs,
+            seed: self.seed,
+            draw_by: None,
+            task: Default::default(),
+            negatives: 1,
+        };
+        presampled(dataset, &options, gpu, ui)
+    }
+
     /// Finds or makes the maps that `systems` need, for each in turn.
     pub fn prepare(&self, dataset: &Dataset, systems: &[System], ui: &Ui) -> anyhow::Result<Vec<WithMap>> {
         let gpu = match self.device {
@@ -157,17 +189,7 @@ impl Setting {
         };
         let caches = |system: &System| system.placement(self.device).is_some_and(|rows| rows != RowPlacement::Host);
         let needs = |system: &System| system.choices().parallelism.needs_map() || caches(system);
-        let options = Options {
-            fanouts: self.fanouts.clone(),
-            batch_size: self.batch_size as u64,
-            epochs: self.presample_epochs,
-            seed: self.seed,
-            draw_by: None,
-            task: Default::default(),
-            negatives: 1,
-        };
-        let presample =
-            systems.iter().any(needs).then(|| presampled(dataset, &options, gpu.as_ref(), ui)).transpose()?;
+        let presample = systems.iter().any(needs).then(|| self.presample(dataset, gpu.as_ref(), ui)).transpose()?;
         let with_map = |&system: &System| {
             let config = self.config(system, 1);
             let map = match (system.map(config.num_parts() as u32, config.groups as u32, self.seed), &presample) {

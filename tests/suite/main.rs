@@ -25,6 +25,8 @@ mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;
 mod place;
+#[cfg(feature = "train")]
+mod plan;
 mod report;
 #[cfg(feature = "train")]
 mod run;

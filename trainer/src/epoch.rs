@@ -57,7 +57,8 @@ pub fn train_epoch(
     match batches {
         Source::Drawn(sampler) => {
             let order = epoch_seeds(&job.train, config.seed, epoch)?;
-            for_each(job, drawn((job, features), sampler, epoch, &order, sampling), count, comms, train)?;
+            let order = &order[..order.len().min(count * config.batch_size)];
+            for_each(job, drawn((job, features), sampler, epoch, order, sampling), count, comms, train)?;
         }
         Source::Made(made) => for_each(job, made.epoch((job, features), epoch, sampling)?, count, comms, train)?,
     }

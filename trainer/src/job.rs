@@ -81,6 +81,8 @@ pub struct Job<'a> {
     pub exact_phases: bool,
     /// Becomes true when the run is to stop.
     pub stop: Option<&'static AtomicBool>,
+    /// Mini-batches after which an epoch ends, where a run is on trial.
+    pub trial: Option<usize>,
 }
 
 impl Artifacts {
@@ -151,6 +153,7 @@ impl<'a> Job<'a> {
                 sample_threads: options.sample_threads,
                 exact_phases: options.exact_phases,
                 stop: options.stop,
+                trial: options.trial,
                 frontiers,
                 parts,
             });
@@ -177,6 +180,7 @@ impl<'a> Job<'a> {
             sample_threads: options.sample_threads,
             exact_phases: options.exact_phases,
             stop: options.stop,
+            trial: options.trial,
             frontiers,
             parts,
         })
@@ -228,7 +232,10 @@ impl Job<'_> {
     pub fn num_steps(&self) -> u64 {
         match self.config.parallelism.cooperates() {
             true => self.config.cooperative.batches() as u64,
-            false => self.train.len().div_ceil(self.config.batch_size) as u64,
+            false => {
+                let all = self.train.len().div_ceil(self.config.batch_size);
+                self.trial.map_or(all, |trial| all.min(trial)) as u64
+            }
         }
     }
 

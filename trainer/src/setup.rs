@@ -10,6 +10,7 @@ use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
 
 use crate::cache::{Caches, Counted};
 use crate::checkpoint::{self, Inputs, Resume};
+use crate::config::Parallelism;
 use crate::job::{Artifacts, Job};
 use crate::log::Logs;
 use crate::model::{Model, check_size};
@@ -102,6 +103,9 @@ pub fn with_run<R>(
     work: impl FnOnce(&Run<'_>) -> Result<R>,
 ) -> Result<R> {
     config.check()?;
+    if config.parallelism == Parallelism::Auto {
+        return Err(Error::Option("--parallelism auto: is to be chosen before training begins".into()));
+    }
     let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
     options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
     let ranks = options.ranks_here(config.num_ranks()).len();

@@ -39,7 +39,7 @@ use crate::{Layout, Result};
 
 pub use expectation::Expectation;
 pub use options::{Options, Setting};
-pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, MapEvaluation, Volume};
+pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Volume, Work};
 pub use spread::Spread;
 
 /// A partition to be measured.

@@ -65,6 +65,8 @@ pub struct MapEvaluation {
     pub split: Volume,
     /// What data parallelism does on as many ranks.
     pub data: Volume,
+    /// The same by layer.
+    pub data_work: Work,
     /// Data parallelism over split parallelism (GSplit's Table 1).
     pub redundancy: Volume,
     /// What `--split-layers` does in a mini-batch, all ranks together: of 0 (`--parallelism owned`) to all layers.
@@ -99,13 +101,61 @@ pub struct Volume {
 }
 
 /// Work of a mini-batch over all ranks with some layers split, as means.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPart {
     /// What is done, and several times if at all.
     #[serde(flatten)]
     pub volume: Volume,
     /// Rows that ranks receive from others in one forward pass.
     pub rows_exchanged: f64,
+    /// The same by layer.
+    pub work: Work,
+}
+
+/// Work of a mini-batch over all ranks by layer, as means.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Work {
+    /// From the seeds' layer downwards.
+    pub layers: Vec<LayerWork>,
+    /// Feature rows loaded.
+    pub rows_loaded: f64,
+    /// Most edges that a rank computes over the mean.
+    pub edge_imbalance: f64,
+    /// Most feature rows that a rank loads over the mean.
+    pub row_imbalance: f64,
+}
+
+/// Work of a layer over all ranks, as means.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LayerWork {
+    /// Vertices computed.
+    pub vertices: f64,
+    /// Edges computed.
+    pub edges: f64,
+    /// Rows that ranks receive from others in one forward pass.
+    pub rows_exchanged: f64,
+}
+
+impl Work {
+    /// Means of what `of` tells of each record, of `parts` ranks.
+    fn of(records: &[Record], parts: u32, of: &dyn Fn(&Record) -> &Counts) -> Self {
+        let mean = |each: &dyn Fn(&Counts) -> u64| {
+            ratio(records.iter().map(|record| each(of(record))).sum(), records.len() as u64, 0.0)
+        };
+        let over = |most: f64, all: f64| if all > 0.0 { most * f64::from(parts) / all } else { 1.0 };
+        let layers = records.first().map_or(0, |record| record.layers.len());
+        let layer = |layer: usize| LayerWork {
+            vertices: mean(&|counts| counts.layers[layer].vertices),
+            edges: mean(&|counts| counts.layers[layer].edges),
+            rows_exchanged: mean(&|counts| counts.layers[layer].exchanged),
+        };
+        Self {
+            layers: (0..layers).map(layer).collect(),
+            rows_loaded: mean(&|counts| counts.rows),
+            edge_imbalance: over(mean(&|counts| counts.most_edges), mean(&Counts::edges)),
+            row_imbalance: over(mean(&|counts| counts.most_rows), mean(&|counts| counts.rows)),
+        }
+    }
 }
 
 /// Averages `measured`; `expected` is of the same candidates.
@@ -146,7 +196,7 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
     let volume = |[rows, edges]: [f64; 2]| Volume { rows_loaded: rows, edges };
     let (split, data) = (
         [sum(&|record| record.input), sum(&Record::edges)],
-        [sum(&|record| record.data[i].rows), sum(&|record| record.data[i].edges)],
+        [sum(&|record| record.data[i].rows), sum(&|record| record.data[i].edges())],
     );
     let mean = |sum: u64| ratio(sum, records.len() as u64, 0.0);
     MapEvaluation {
@@ -175,12 +225,14 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
         input_imbalance: over(&|record| imbalance(record.split[i].max_input, record.input, parts)),
         split: volume(split.map(mean)),
         data: volume(data.map(mean)),
+        data_work: Work::of(records, parts, &|record| &record.data[i]),
         split_layers: (0..=setting.fanouts.len())
             .map(|layers| {
                 let mean_of = |of: &dyn Fn(&Counts) -> u64| mean(sum(&|record| of(&record.in_part[i][layers])));
                 InPart {
-                    volume: volume([mean_of(&|counts| counts.rows), mean_of(&|counts| counts.edges)]),
-                    rows_exchanged: mean_of(&|counts| counts.exchanged),
+                    volume: volume([mean_of(&|counts| counts.rows), mean_of(&Counts::edges)]),
+                    rows_exchanged: mean_of(&Counts::exchanged),
+                    work: Work::of(records, parts, &|record| &record.in_part[i][layers]),
                 }
             })
             .collect(),

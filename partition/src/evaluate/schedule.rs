@@ -106,7 +106,7 @@ fn zeros(parts: u32) -> Vec<AtomicU64> {
 }
 
 fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>]) -> Record {
-    let (mut split, mut data, mut in_part) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut split, mut data, mut in_part) = (Vec::new(), Vec::<Counts>::new(), Vec::new());
     for (i, candidate) in candidates.iter().enumerate() {
         let (counts, edges) = split_parallel(batch, &candidate.assignment, candidate.layout);
         for (sum, edges) in work[i].iter().zip(edges) {
@@ -115,7 +115,7 @@ fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>
         split.push(counts);
         let parts = candidate.layout.parts();
         let same = candidates[..i].iter().position(|earlier| earlier.layout.parts() == parts);
-        data.push(same.map_or_else(|| volume::count(batch, parts, Sharing::Equal), |earlier| data[earlier]));
+        data.push(same.map_or_else(|| volume::count(batch, parts, Sharing::Equal), |earlier| data[earlier].clone()));
         let of = |split_layers| volume::count(batch, parts, Sharing::Owned(&candidate.assignment, split_layers));
         in_part.push((0..=batch.layers.len()).map(of).collect());
     }

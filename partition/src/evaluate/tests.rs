@@ -8,7 +8,7 @@ use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
 use super::schedule::{Size, measure};
 use super::split::{SplitCounts, SplitLayer};
-use super::volume::Counts;
+use super::volume::{Counts, LayerCounts};
 use super::*;
 use crate::tests::{Fixture, communities, options, random_graph};
 use crate::{Error, Method, Weights, partition};
@@ -90,12 +90,17 @@ fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16], layout: Layo
 
 /// Every rank samples its share of the seeds on its own.
 fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts, step: Step) -> Counts {
-    let mut counts = Counts::default();
+    let mut counts = Counts { layers: vec![LayerCounts::default(); fanouts.len()], ..Counts::default() };
     for rank in 0..ranks {
         let mine = &seeds[seeds.len() * rank / ranks..seeds.len() * (rank + 1) / ranks];
         let (layers, input) = sets(graph, mine, fanouts, step);
         counts.rows += input.len() as u64;
-        counts.edges += layers.iter().map(|layer| layer.1.len() as u64).sum::<u64>();
+        counts.most_rows = counts.most_rows.max(input.len() as u64);
+        counts.most_edges = counts.most_edges.max(layers.iter().map(|layer| layer.1.len() as u64).sum());
+        for (sums, layer) in counts.layers.iter_mut().zip(&layers) {
+            sums.vertices += layer.0.len() as u64;
+            sums.edges += layer.1.len() as u64;
+        }
     }
     counts
 }
@@ -108,23 +113,29 @@ fn oracle_in_part(
 ) -> Counts {
     let is_own = |v: u32, rank: u32| u32::from(part[v as usize]) == rank;
     let own = |rank: u32| seeds.iter().copied().filter(|&v| is_own(v, rank)).collect();
-    let (mut counts, mut frontiers) = (Counts::default(), (0..ranks).map(own).collect::<Vec<BTreeSet<u32>>>());
-    for (depth, fanout) in (0..).zip(fanouts.iter()) {
-        let key = step.layer_key(depth);
-        for frontier in &mut frontiers {
+    let mut frontiers = (0..ranks).map(own).collect::<Vec<BTreeSet<u32>>>();
+    let (mut counts, mut edges_of_rank) = (Counts::default(), vec![0; ranks as usize]);
+    for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
+        let mut sums = LayerCounts::default();
+        for (frontier, of_rank) in frontiers.iter_mut().zip(&mut edges_of_rank) {
             let edges = edges_of(graph, frontier, fanout, &key);
-            counts.edges += edges.len() as u64;
+            sums.vertices += frontier.len() as u64;
+            sums.edges += edges.len() as u64;
+            *of_rank += edges.len() as u64;
             frontier.extend(edges.iter().map(|edge| edge.0));
         }
-        if fanouts.len() - usize::from(depth) <= split_layers {
+        if fanouts.len() - depth <= split_layers {
             let asked = (0..).zip(&frontiers).flat_map(|(rank, all)| all.iter().filter(move |&&v| !is_own(v, rank)));
-            counts.exchanged += asked.count() as u64;
+            sums.exchanged += asked.count() as u64;
             let needed: BTreeSet<u32> = frontiers.iter().flatten().copied().collect();
             let own = |rank| needed.iter().copied().filter(|&v| is_own(v, rank)).collect();
             frontiers = (0..ranks).map(own).collect();
         }
+        counts.layers.push(sums);
     }
     counts.rows = frontiers.iter().map(|frontier| frontier.len() as u64).sum();
+    counts.most_rows = frontiers.iter().map(|frontier| frontier.len() as u64).max().unwrap_or(0);
+    counts.most_edges = edges_of_rank.into_iter().max().unwrap_or(0);
     counts
 }
 
@@ -165,10 +176,10 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
             );
             let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, step);
             assert_eq!(record.data[c], data, "{what}");
-            for (split_layers, &found) in record.in_part[c].iter().enumerate() {
+            for (split_layers, found) in record.in_part[c].iter().enumerate() {
                 let sharing = (&*candidate.assignment, candidate.layout.parts(), split_layers);
                 let expected = oracle_in_part((&graph, seeds, &setting.fanouts), sharing, step);
-                assert_eq!(found, expected, "{what}, {split_layers} layers split");
+                assert_eq!(*found, expected, "{what}, {split_layers} layers split");
             }
             for edge in layers.iter().flat_map(|layer| &layer.1) {
                 work[c][candidate.assignment[edge.1 as usize] as usize] += 1;
@@ -212,7 +223,10 @@ fn one_part_has_nothing_to_exchange_and_is_even() {
         }
         assert_eq!(map.input_imbalance, even);
         assert_eq!((map.split, map.redundancy), (map.data, Volume { rows_loaded: 1.0, edges: 1.0 }));
-        assert!(map.split_layers.iter().all(|part| *part == InPart { volume: map.split, rows_exchanged: 0.0 }));
+        for part in &map.split_layers {
+            assert_eq!((part.volume, part.rows_exchanged, &part.work), (map.split, 0.0, &map.data_work));
+            assert_eq!((part.work.edge_imbalance, part.work.row_imbalance), (1.0, 1.0));
+        }
         assert_eq!(map.split.rows_loaded, evaluation.batch.input_rows.mean);
     }
 }

@@ -1,6 +1,7 @@
 //! What all ranks together do with a mini-batch, where they may do some of it several times.
 //!
-//! Returns: rows loaded, edges computed and rows exchanged, summed over the ranks. Idea: a vertex draws the same in-edges on every
+//! Returns: rows loaded, and for each layer vertices and edges computed and rows exchanged, summed over the ranks; and what the busiest rank
+//! has of them. Idea: a vertex draws the same in-edges on every
 //! rank, as in `gsplit train`, so what a rank computes is what its seeds reach in the mini-batch. Every vertex carries the set of
 //! ranks that have it, as bits of a word, 64 ranks at a time, and passes it on to its sampled in-neighbours; where the layer is
 //! split its owner alone keeps it, and sends its row to the others. Draws of each rank's own, as in DGL, have the same expectation: a
@@ -20,23 +21,58 @@ pub(super) enum Sharing<'a> {
 }
 
 /// Sums over the ranks of one mini-batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
+    /// From the seeds' layer downwards.
+    pub layers: Vec<LayerCounts>,
     /// Feature rows loaded: distinct input vertices of each rank.
     pub rows: u64,
+    /// Most edges that a rank computes over all layers.
+    pub most_edges: u64,
+    /// Most feature rows that a rank loads.
+    pub most_rows: u64,
+}
+
+/// Sums over the ranks of one layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LayerCounts {
+    /// Vertices computed.
+    pub vertices: u64,
     /// Edges computed.
     pub edges: u64,
     /// Rows that ranks receive from others in one forward pass.
     pub exchanged: u64,
 }
 
+impl Counts {
+    /// Edges computed over all layers.
+    pub fn edges(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.edges).sum()
+    }
+
+    /// Rows that ranks receive from others in one forward pass, over all layers.
+    pub fn exchanged(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.exchanged).sum()
+    }
+}
+
+/// The positions of the bits of `word`.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.wrapping_sub(1);
+        (bit < 64).then_some(bit)
+    })
+}
+
 /// Counts `batch` on `ranks` ranks.
 pub(super) fn count(batch: &MiniBatch, ranks: u32, sharing: Sharing<'_>) -> Counts {
-    let mut counts = Counts::default();
+    let mut counts = Counts { layers: vec![LayerCounts::default(); batch.layers.len()], ..Counts::default() };
     for first in (0..ranks).step_by(64) {
         let here = first..ranks.min(first + 64);
         let bit_of = |owner: u16| if here.contains(&owner.into()) { 1u64 << (u32::from(owner) - first) } else { 0 };
         let mut having = vec![0u64; batch.num_seeds()];
+        let (mut edges, mut rows) = ([0u64; 64], [0u64; 64]);
         match sharing {
             Sharing::Equal => {
                 let from = |rank: u32| (having.len() as u64 * u64::from(rank) / u64::from(ranks)) as usize;
@@ -48,20 +84,22 @@ pub(super) fn count(batch: &MiniBatch, ranks: u32, sharing: Sharing<'_>) -> Coun
                 having = seeds.collect();
             }
         }
-        for (depth, layer) in batch.layers.iter().enumerate() {
+        for (depth, (layer, sums)) in batch.layers.iter().zip(&mut counts.layers).enumerate() {
             // What a vertex is given at this layer it computes at the next one only.
             let mut below = having.clone();
             below.resize(layer.mixed.len(), 0);
             for (i, &ranks) in having.iter().enumerate() {
                 let sources = layer.sources_of(i);
-                counts.edges += sources.len() as u64 * u64::from(ranks.count_ones());
+                sums.vertices += u64::from(ranks.count_ones());
+                sums.edges += sources.len() as u64 * u64::from(ranks.count_ones());
+                bits(ranks).for_each(|rank| edges[rank] += sources.len() as u64);
                 sources.iter().for_each(|&u| below[u as usize] |= ranks);
             }
             match sharing {
                 Sharing::Owned(map, split_layers) if depth + split_layers >= batch.layers.len() => {
                     for (ranks, &v) in below.iter_mut().zip(&layer.mixed) {
                         let owner = bit_of(map[v as usize]);
-                        counts.exchanged += u64::from((*ranks & !owner).count_ones());
+                        sums.exchanged += u64::from((*ranks & !owner).count_ones());
                         *ranks = owner;
                     }
                 }
@@ -69,7 +107,11 @@ pub(super) fn count(batch: &MiniBatch, ranks: u32, sharing: Sharing<'_>) -> Coun
             }
             having = below;
         }
-        counts.rows += having.iter().map(|ranks| u64::from(ranks.count_ones())).sum::<u64>();
+        having.iter().for_each(|&ranks| bits(ranks).for_each(|rank| rows[rank] += 1));
+        counts.rows += rows.iter().sum::<u64>();
+        let most = |of: &[u64]| of.iter().copied().max().unwrap_or(0);
+        counts.most_edges = counts.most_edges.max(most(&edges));
+        counts.most_rows = counts.most_rows.max(most(&rows));
     }
     counts
 }

@@ -25,6 +25,8 @@ pub enum Parallelism {
     Cooperative,
     /// One rank does everything
     Single,
+    /// The fastest of these on this machine's CPU: planned for (gsplit plan), and the best three tried on a few mini-batches
+    Auto,
 }
 
 /// A row of the table.
@@ -81,6 +83,7 @@ impl Parallelism {
             Self::Data => row("data", Shared::Nothing),
             Self::PushPull => Row { bottom: Bottom::Columns, ..row("push-pull", Shared::Nothing) },
             Self::Cooperative => Row { batches: Batches::Made, ..row("cooperative", Shared::Layers) },
+            Self::Auto => row("auto", Shared::Nothing),
             Self::Single => Row { several: false, ..row("single", Shared::Nothing) },
         }
     }

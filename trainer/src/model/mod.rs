@@ -72,6 +72,7 @@ pub use columns::ByColumns;
 pub use edges::LayerEdges;
 use head::Head;
 pub use input::Input;
+pub use order::{Order, order_of};
 pub use parameters::{Named, Parameters};
 #[cfg(test)]
 pub use score::dot;

@@ -26,10 +26,12 @@ pub fn cheaper(edges: &Edges, mixed: Rows<'_>, out: usize, own_product: bool) ->
     let (sources, width) = mixed.shape()?;
     let own_rows = if own_product { edges.num_targets() } else { 0 };
     let shape = [edges.num_targets(), own_rows, sources, edges.num_edges()];
-    Ok(choose(shape, [width, out], mixed.requires_grad()))
+    Ok(order_of(shape, [width, out], mixed.requires_grad()))
 }
 
-fn choose(
+/// The cheaper order for so many targets, own rows that a product of their own takes, sources and edges, from rows of `input` values to
+/// rows of `output`.
+pub fn order_of(
     [targets, own_rows, sources, edges]: [usize; 4],
     [input, output]: [usize; 2],
     input_needs_gradient: bool,
@@ -51,11 +53,11 @@ mod tests {
     fn wide_rows_are_narrowed_before_they_are_aggregated() {
         // A sampled layer has several times more sources than targets, a full one as many.
         let (sampled, full) = ([1_000, 1_000, 9_000, 10_000], [1_000, 1_000, 1_000, 50_000]);
-        assert_eq!(choose(sampled, [256, 256], true), Order::AggregateFirst);
-        assert_eq!(choose(sampled, [100, 256], false), Order::AggregateFirst);
-        assert_eq!(choose(full, [256, 256], true), Order::AggregateFirst);
-        assert_eq!(choose(full, [256, 47], true), Order::TransformFirst);
-        assert_eq!(choose(full, [1433, 16], false), Order::TransformFirst);
-        assert_eq!(choose([5, 5, 5, 0], [1433, 16], false), Order::AggregateFirst);
+        assert_eq!(order_of(sampled, [256, 256], true), Order::AggregateFirst);
+        assert_eq!(order_of(sampled, [100, 256], false), Order::AggregateFirst);
+        assert_eq!(order_of(full, [256, 256], true), Order::AggregateFirst);
+        assert_eq!(order_of(full, [256, 47], true), Order::TransformFirst);
+        assert_eq!(order_of(full, [1433, 16], false), Order::TransformFirst);
+        assert_eq!(order_of([5, 5, 5, 0], [1433, 16], false), Order::AggregateFirst);
     }
 }

@@ -69,6 +69,8 @@ pub struct RunOptions {
     /// [`CommError::Timeout`](gsplit_kernels::CommError::Timeout); without limit when `None`. Those that are processes were given
     /// theirs. Evaluation and checkpoints, for which the others wait for rank 0, do not count.
     pub timeout: Option<Duration>,
+    /// Mini-batches after which an epoch ends, to try how fast a run would be; all when `None`.
+    pub trial: Option<usize>,
     /// What ends the program when one rank has failed and another does not return within ten seconds: a thread that hangs
     /// cannot be ended, and the run cannot return before it. The run waits for it when `None`.
     pub abandon: Option<Abandon>,

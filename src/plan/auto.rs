@@ -1,0 +1,109 @@
+//! `train --parallelism auto`: the plan for this machine, its best three tried on a few mini-batches.
+
+use std::fs;
+use std::path::Path;
+
+use gsplit_store::{Dataset, NoProgress, Progress};
+use gsplit_trainer::{Device, Parallelism, RunOptions, TaskKind, TrainConfig, train};
+use serde_json::Value;
+
+use super::candidates::{Candidate, Question};
+use super::measure;
+use crate::train::as_usage;
+use gsplit::ui::{Ui, usage};
+
+/// How many are tried, how often, and on how many mini-batches.
+const TRIED: usize = 3;
+const ROUNDS: usize = 2;
+const STEPS: usize = 6;
+
+/// `config` with the fastest parallelism, ranks, split layers and partition for `dataset` on this machine; of a run that goes on, those it
+/// began with. Says why.
+///
+/// # Errors
+/// Of usage, where it cannot choose; those of planning and training.
+pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui: &Ui) -> anyhow::Result<TrainConfig> {
+    if config.device == Device::Cuda {
+        return Err(usage(
+            "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan --profile NAME), and name the parallelism",
+        ));
+    }
+    if config.task.kind == TaskKind::Link || options.process.is_some() {
+        return Err(usage("--parallelism auto is for vertices, with ranks that are threads: name the parallelism"));
+    }
+    if let Some(begun) = options.checkpoint.as_deref().filter(|_| options.resume).and_then(begun) {
+        let was = TrainConfig { epochs: config.epochs, ..config.clone() };
+        return Ok(TrainConfig {
+            parallelism: begun.parallelism,
+            ranks: begun.ranks,
+            split_layers: begun.split_layers,
+            partition: begun.partition,
+            ..was
+        });
+    }
+    let profile = measure()?;
+    let ranks = config.ranks.unwrap_or(profile.ranks).max(2);
+    let question = Question {
+        model: config.model.clone(),
+        fanouts: config.fanouts.clone(),
+        batch_size: config.batch_size,
+        ranks: vec![ranks as u32],
+        device: config.device,
+        cache: None,
+        batches: 20,
+        partitions: config.partition.iter().cloned().collect(),
+        seed: config.seed,
+    };
+    question.check().map_err(as_usage)?;
+    let found = question.candidates(dataset, ui)?;
+    let ranked = found.rank(&profile);
+    let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
+    for row in &ranked {
+        // Systems that differ by the placement of rows alone do the same on a CPU.
+        if best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate)) {
+            best.push((row.candidate, row.epoch_s, f64::INFINITY));
+        }
+    }
+    for _ in 0..ROUNDS {
+        for (candidate, _, measured) in &mut best {
+            let config = TrainConfig { epochs: 1, eval_every: 0, patience: None, ..candidate.applied(config) };
+            let around = RunOptions { trial: Some(STEPS), ..aside(options) };
+            let epoch = train(dataset, &config, &around, &NoProgress, &|_| {})?.epochs;
+            let seconds = epoch.first().map_or(f64::INFINITY, |epoch| epoch.seconds);
+            *measured = measured.min(seconds * found.steps as f64 / STEPS.min(found.steps).max(1) as f64);
+        }
+    }
+    for (candidate, predicted, measured) in &best {
+        let (name, ranks) = (&candidate.name, candidate.ranks);
+        ui.note(&format!(
+            "auto: {name}, ranks {ranks}: {predicted:.2} s an epoch predicted, {measured:.2} s by {STEPS} mini-batches"
+        ));
+    }
+    let chosen = best.iter().min_by(|a, b| a.2.total_cmp(&b.2)).map(|(candidate, ..)| *candidate);
+    let chosen = chosen.ok_or_else(|| anyhow::anyhow!("--parallelism auto: no system fits this machine; name one"))?;
+    ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));
+    Ok(chosen.applied(config))
+}
+
+/// `options` without what is written or read beside the dataset.
+fn aside(options: &RunOptions) -> RunOptions {
+    RunOptions {
+        checkpoint: None,
+        resume: false,
+        log: None,
+        log_csv: None,
+        tensorboard: None,
+        log_every: 0,
+        ..options.clone()
+    }
+}
+
+/// The configuration of the newest checkpoint in `folder`, if there is one.
+fn begun(folder: &Path) -> Option<TrainConfig> {
+    let epochs = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    let newest = epochs.filter(|path| path.join("checkpoint.json").is_file()).max()?;
+    let text = fs::read_to_string(newest.join("checkpoint.json")).ok()?;
+    let mut document: Value = serde_json::from_str(&text).ok()?;
+    let config: TrainConfig = serde_json::from_value(document["config"].take()).ok()?;
+    (config.parallelism != Parallelism::Auto).then_some(config)
+}

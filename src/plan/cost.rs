@@ -1,0 +1,432 @@
+//! The cost model: seconds and memory of a mini-batch, from what is counted and what a machine can do. Every formula stands here.
+//!
+//! Of a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and makes rows of `h`,
+//! receive `X` of the rows it reads, and load `R` feature rows of `F` values. N is the number of ranks, L that of layers. A rank does its
+//! share: 1 / N times what the busiest has over the mean; where ranks share the cores of a host, the host does what all of its ranks do.
+//!
+//! ```text
+//! phase     piece            seconds                                        why
+//! sample    draws            E / sampled_edges
+//!           ids              8 X / peer + 2 latency a split layer           ids out, and which of them are wanted back
+//! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
+//!                                                                           bottom layer is not split: it reads them where they are stored
+//! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
+//!           aggregation      4 E w / rows, as much backwards                one row for each edge; not backwards for features
+//!           element-wise     28 V h / stream                                bias, activation, dropout: 3 passes forwards, 4 backwards
+//!           launches         2 layer a layer                                forwards and backwards
+//!           update           28 P / stream                                  Adam reads 4 and writes 3 values a parameter
+//! exchange  rows             4 X w / peer forwards, as much backwards       the bottom layer's are features: forwards alone
+//!           gradients        8 P (N - 1) / N / peer + 2 latency             reduce-scatter and all-gather (Thakur et al., 2005)
+//! ```
+//!
+//! `k` is the number of products of a layer: of its own row and its neighbours' for sage, one for gcn, sgc and resgcn, two for gin; gat and
+//! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. A linear aggregation comes before or
+//! after the product, as the engine chooses ([`order_of`]): after it, the product has as many rows as are read, and aggregation reads rows of `h` values.
+//!
+//! P3 computes the bottom layer with columns: the same products and aggregations over all ranks; 8 E (N - 1) bytes of edges to all, 4 V h
+//! (N - 1) of sums back, and as much of their gradients, in place of loading.
+//!
+//! Of bytes that cross between ranks the share (N - N / H) / (N - 1) crosses between H hosts, the share of pairs of ranks that do, and
+//! takes the network; a host's ranks share it. Ranks that compute on devices of their own sample and load ahead: a mini-batch takes the longer of
+//! (sample, load) and (compute, exchange). Ranks on shared cores take their sum, since both need the cores.
+//!
+//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; 4 bytes for each value of rows that are read, made, and
+//! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge. On a GPU the rest is for the graph
+//! (8 a vertex, 4 an edge), where it fits, then for feature rows.
+//!
+//! Not modelled: norms, residuals, jumping knowledge, evaluation, and partial sums in place of rows (`--exchange`).
+
+use gsplit_partition::evaluate::{LayerWork, Work};
+use gsplit_trainer::model::{Order, order_of};
+use gsplit_trainer::{Dtype, ModelKind, Parallelism};
+use serde::Serialize;
+
+use super::profile::{Link, Profile};
+
+/// What a model computes with.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Kind of layers.
+    pub kind: ModelKind,
+    /// Values of the rows that each layer reads and makes, from the seeds' layer down.
+    pub widths: Vec<[f64; 2]>,
+    /// What products round to.
+    pub dtype: Dtype,
+    /// Bytes of a stored feature value.
+    pub stored: f64,
+    /// Number of parameters.
+    pub parameters: f64,
+}
+
+impl Shape {
+    /// A model of `layers` layers of `hidden` values from `features` to `outputs`.
+    pub fn new(
+        kind: ModelKind,
+        layers: usize,
+        [features, hidden, outputs]: [usize; 3],
+        dtype: Dtype,
+        stored: usize,
+    ) -> Self {
+        let hidden = if kind == ModelKind::Sgc { features } else { hidden };
+        let width = |layer: usize| match layer {
+            0 => outputs as f64,
+            _ => hidden as f64,
+        };
+        let widths: Vec<[f64; 2]> = (0..layers)
+            .map(|layer| [if layer + 1 == layers { features as f64 } else { width(layer + 1) }, width(layer)])
+            .collect();
+        let of_layer = |[read, made]: &[f64; 2]| read * made * products_of(kind) + 2.0 * made;
+        let parameters = match kind {
+            ModelKind::Sgc => (features * outputs + outputs) as f64,
+            _ => widths.iter().map(of_layer).sum(),
+        };
+        Self { kind, widths, dtype, stored: stored as f64, parameters }
+    }
+}
+
+/// Weight matrices of a layer.
+fn products_of(kind: ModelKind) -> f64 {
+    match kind {
+        ModelKind::Sage | ModelKind::SagePool | ModelKind::Gin | ModelKind::Gatv2 => 2.0,
+        ModelKind::Gcn | ModelKind::Sgc | ModelKind::Gat | ModelKind::Resgcn => 1.0,
+    }
+}
+
+/// Where loaded rows come from: shares that add up to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Sources {
+    /// The memory that the rank computes in.
+    pub own: f64,
+    /// That of other ranks.
+    pub peers: f64,
+    /// The host's, over the bus.
+    pub host: f64,
+}
+
+/// How ranks share mini-batches.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    /// Who computes what.
+    pub parallelism: Parallelism,
+    /// The lowest layers whose rows are exchanged.
+    pub split_layers: usize,
+    /// Number of ranks, over all hosts.
+    pub ranks: usize,
+    /// Where feature rows lie.
+    pub sources: Sources,
+}
+
+/// Phases of a mini-batch, as `gsplit bench table3` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Phase {
+    /// Drawing and relabelling.
+    Sample,
+    /// Feature rows.
+    Load,
+    /// Forward, backward, update.
+    Compute,
+    /// Rows and gradients between ranks.
+    Exchange,
+}
+
+/// A part of a phase.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Piece {
+    /// Of this phase.
+    pub phase: Phase,
+    /// What takes the time.
+    pub what: &'static str,
+    /// How long.
+    pub seconds: f64,
+}
+
+/// What a mini-batch costs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cost {
+    /// In the order of the phases.
+    pub pieces: Vec<Piece>,
+    /// Seconds of the mini-batch, with what goes on at the same time.
+    pub seconds: f64,
+    /// Bytes that a rank needs beside the graph and cached rows; the host's, where ranks share it.
+    pub memory: f64,
+}
+
+impl Cost {
+    /// Seconds of `phase`.
+    pub fn of(&self, phase: Phase) -> f64 {
+        self.pieces.iter().filter(|piece| piece.phase == phase).fold(0.0, |sum, piece| sum + piece.seconds)
+    }
+
+    /// What takes the longest, of the phases that are not hidden behind others.
+    pub fn bound(&self) -> &'static str {
+        let hidden = |phase: Phase| {
+            let ahead = self.of(Phase::Sample) + self.of(Phase::Load);
+            let is_ahead = matches!(phase, Phase::Sample | Phase::Load);
+            self.seconds < self.pieces.iter().map(|piece| piece.seconds).sum::<f64>() - 1e-12
+                && (is_ahead == (ahead < self.of(Phase::Compute) + self.of(Phase::Exchange)))
+        };
+        let longest = self.pieces.iter().filter(|piece| !hidden(piece.phase));
+        longest.max_by(|a, b| a.seconds.total_cmp(&b.seconds)).map_or("nothing", |piece| piece.what)
+    }
+}
+
+/// Seconds and memory of a mini-batch in which all ranks together do `work`.
+pub fn cost(work: &Work, way: Way, shape: &Shape, profile: &Profile) -> Cost {
+    Model { work, way, shape, profile }.cost()
+}
+
+struct Model<'a> {
+    work: &'a Work,
+    way: Way,
+    shape: &'a Shape,
+    profile: &'a Profile,
+}
+
+impl Model<'_> {
+    fn cost(&self) -> Cost {
+        let (profile, shape) = (self.profile, self.shape);
+        let edges: f64 = self.work.layers.iter().map(|layer| layer.edges).sum();
+        let mut pieces = Vec::new();
+        let mut add = |phase, what, seconds| pieces.push(Piece { phase, what, seconds });
+        add(Phase::Sample, "drawing", self.share(edges, self.work.edge_imbalance) / profile.sampled_edges);
+        let split: f64 = self.split().map(|(_, layer)| layer.rows_exchanged).sum();
+        add(Phase::Sample, "ids", self.between(8.0 * split, 2.0 * self.split().count() as f64));
+        if self.way.parallelism.slices_columns() {
+            add(Phase::Load, "edges to all ranks", self.between(8.0 * self.bottom().edges * self.others(), 1.0));
+        } else if !profile.shared || self.split().count() > 0 {
+            let values = shape.widths.last().map_or(0.0, |widths| widths[0]);
+            let bytes = self.share(self.work.rows_loaded * values * shape.stored, self.work.row_imbalance);
+            let Sources { own, peers, host } = self.way.sources;
+            let over = |share: f64, link: Option<Link>| link.map_or(0.0, |link| bytes * share / link.bytes);
+            add(Phase::Load, "feature rows in own memory", bytes * own / profile.rows);
+            add(Phase::Load, "feature rows of peers", over(peers, Some(profile.peer)));
+            add(Phase::Load, "feature rows over the bus", over(host, profile.bus));
+        }
+        let [products, aggregation, element_wise] = self.compute();
+        add(Phase::Compute, "products", products);
+        add(Phase::Compute, "aggregation", aggregation);
+        add(Phase::Compute, "element-wise operations", element_wise);
+        // Threads of ranks that share cores start and stop beside each other's.
+        add(Phase::Compute, "launches", 2.0 * profile.layer * shape.widths.len() as f64);
+        let updates = if profile.shared { self.ranks_of_host() } else { 1.0 };
+        add(Phase::Compute, "update", updates * 28.0 * shape.parameters / profile.stream);
+        let rows: f64 = self
+            .split()
+            .map(|(layer, work)| 4.0 * work.rows_exchanged * shape.widths[layer][0] * self.ways(layer))
+            .sum();
+        add(Phase::Exchange, "rows", self.between(rows, 2.0 * self.split().count() as f64));
+        if self.way.parallelism.slices_columns() {
+            let sums =
+                4.0 * self.bottom().vertices * shape.widths.last().map_or(0.0, |widths| widths[1]) * self.others();
+            add(Phase::Exchange, "sums of the bottom layer", self.between(2.0 * sums, 2.0));
+        }
+        let gradients = 8.0 * shape.parameters * self.others();
+        add(Phase::Exchange, "gradients", self.between(gradients, 2.0));
+        let mut cost = Cost { pieces, seconds: 0.0, memory: self.memory(edges) };
+        let [ahead, here] = [[Phase::Sample, Phase::Load], [Phase::Compute, Phase::Exchange]]
+            .map(|phases| phases.into_iter().map(|phase| cost.of(phase)).sum::<f64>());
+        cost.seconds = if profile.shared { ahead + here } else { ahead.max(here) };
+        cost
+    }
+
+    /// Seconds of products, aggregation and element-wise operations, forwards and backwards.
+    fn compute(&self) -> [f64; 3] {
+        let (shape, profile) = (self.shape, self.profile);
+        let mut sums = [0.0; 3];
+        for (layer, (work, &[width, made])) in self.work.layers.iter().zip(&shape.widths).enumerate() {
+            let (bottom, last) = (layer + 1 == shape.widths.len(), layer == 0);
+            let read = match self.work.layers.get(layer + 1) {
+                Some(below) => below.vertices,
+                None => self.work.rows_loaded,
+            } + work.rows_exchanged;
+            let backwards = if bottom { 1.0 } else { 2.0 };
+            let counts =
+                [work.vertices, if shape.kind == ModelKind::Sage { work.vertices } else { 0.0 }, read, work.edges];
+            let order = order_of(counts.map(|count| count as usize), [width as usize, made as usize], !bottom);
+            let first = |rows: f64, times: f64| 2.0 * rows * width * made * times * (1.0 + backwards);
+            let of_edges = |width: f64, backwards: f64| 4.0 * work.edges * width * (1.0 + backwards);
+            let (operations, bytes) = match shape.kind {
+                ModelKind::Sgc => {
+                    let product = if last { first(work.vertices, 1.0) } else { 0.0 };
+                    (product, of_edges(width, 0.0))
+                }
+                ModelKind::Gat | ModelKind::Gatv2 => (first(read, products_of(shape.kind)), of_edges(made, 1.0) * 2.0),
+                ModelKind::SagePool => {
+                    let pooled = 2.0 * read * width * width * (1.0 + backwards);
+                    (pooled + first(work.vertices, 2.0), of_edges(width, 1.0))
+                }
+                ModelKind::Gin => {
+                    let second = 2.0 * work.vertices * made * made * 3.0;
+                    (first(work.vertices, 1.0) + second, of_edges(width, backwards - 1.0))
+                }
+                ModelKind::Sage | ModelKind::Gcn | ModelKind::Resgcn => {
+                    let own = if shape.kind == ModelKind::Sage { first(work.vertices, 1.0) } else { 0.0 };
+                    match order {
+                        Order::AggregateFirst => (own + first(work.vertices, 1.0), of_edges(width, backwards - 1.0)),
+                        Order::TransformFirst => (own + first(read, 1.0), of_edges(made, 1.0)),
+                    }
+                }
+            };
+            sums[0] += operations / profile.dense.of(shape.dtype);
+            sums[1] += bytes / profile.rows;
+            sums[2] += 28.0 * work.vertices * made / profile.stream;
+        }
+        sums.map(|seconds| self.share(seconds, self.work.edge_imbalance))
+    }
+
+    /// The layers that are split, with their numbers.
+    fn split(&self) -> impl Iterator<Item = (usize, &LayerWork)> {
+        let first = self.work.layers.len().saturating_sub(self.way.split_layers);
+        self.work.layers.iter().enumerate().skip(first)
+    }
+
+    fn bottom(&self) -> LayerWork {
+        self.work.layers.last().copied().unwrap_or_default()
+    }
+
+    /// How often the rows of `layer` cross: forwards, and backwards unless they are features.
+    fn ways(&self, layer: usize) -> f64 {
+        if layer + 1 == self.work.layers.len() { 1.0 } else { 2.0 }
+    }
+
+    fn others(&self) -> f64 {
+        self.way.ranks as f64 - 1.0
+    }
+
+    fn ranks_of_host(&self) -> f64 {
+        (self.way.ranks as f64 / self.profile.hosts as f64).max(1.0)
+    }
+
+    /// Hosts with ranks.
+    fn hosts(&self) -> f64 {
+        self.profile.hosts.min(self.way.ranks) as f64
+    }
+
+    /// What takes the time, of `all` that all ranks do, where the busiest has `imbalance` times the mean.
+    fn share(&self, all: f64, imbalance: f64) -> f64 {
+        match (self.profile.shared, self.hosts() > 1.0) {
+            (true, false) => all,
+            (true, true) => all * imbalance.min(self.hosts()) / self.hosts(),
+            (false, _) => all * imbalance / self.way.ranks as f64,
+        }
+    }
+
+    /// Seconds until `bytes`, over all ranks together, have crossed from rank to rank in `messages` collectives.
+    fn between(&self, bytes: f64, messages: f64) -> f64 {
+        let (ranks, hosts) = (self.way.ranks as f64, self.hosts());
+        if self.way.ranks < 2 {
+            return 0.0;
+        }
+        let abroad = (ranks - ranks / hosts) / (ranks - 1.0);
+        let at_home = bytes * (1.0 - abroad) / if self.profile.shared { hosts } else { ranks };
+        let network = self.profile.network.filter(|_| hosts > 1.0);
+        let peer = self.profile.peer.seconds(at_home, messages);
+        network.map_or(peer, |network| peer.max(network.seconds(bytes * abroad / hosts, messages)))
+    }
+
+    fn memory(&self, edges: f64) -> f64 {
+        let shape = self.shape;
+        let read = self.work.rows_loaded * shape.widths.last().map_or(0.0, |widths| widths[0]);
+        let made: f64 =
+            self.work.layers.iter().zip(&shape.widths).map(|(work, widths)| work.vertices * widths[1]).sum();
+        let received: f64 = self.split().map(|(layer, work)| work.rows_exchanged * shape.widths[layer][0]).sum();
+        let batch = 4.0 * (2.0 * read + 3.0 * made + 2.0 * received) + 16.0 * edges;
+        let copies = if self.profile.shared { self.ranks_of_host() } else { 1.0 };
+        16.0 * shape.parameters * copies + self.share(batch, self.work.edge_imbalance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Profile;
+
+    fn profile(shared: bool, hosts: usize) -> Profile {
+        let name = if shared { "cpu-2" } else { "a100-4" };
+        let link = |bytes| Link { bytes, latency: 0.0 };
+        Profile {
+            hosts,
+            shared,
+            memory: 1e9,
+            sampled_edges: 1e3,
+            rows: 4e3,
+            stream: 28e3,
+            layer: 0.0,
+            dense: super::super::profile::Dense { f32: 2e3, bf16: 4e3 },
+            peer: link(4e3),
+            bus: Some(link(1e3)),
+            network: Some(link(100.0)),
+            ..Profile::named(name).unwrap()
+        }
+    }
+
+    /// Two layers: 10 seeds read 30 rows of 8 values over 40 edges, which read 50 rows of 4 over 60.
+    fn work(exchanged: [f64; 2]) -> Work {
+        let layer = |vertices, edges, rows_exchanged| LayerWork { vertices, edges, rows_exchanged };
+        let layers = vec![layer(10.0, 40.0, exchanged[0]), layer(30.0, 60.0, exchanged[1])];
+        Work { layers, rows_loaded: 50.0, edge_imbalance: 1.2, row_imbalance: 1.5 }
+    }
+
+    fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
+        Way { parallelism, split_layers, ranks, sources: Sources { own: 1.0, peers: 0.0, host: 0.0 } }
+    }
+
+    fn shape() -> Shape {
+        Shape::new(ModelKind::Gcn, 2, [4, 8, 3], Dtype::F32, 4)
+    }
+
+    fn piece(cost: &Cost, what: &str) -> f64 {
+        cost.pieces.iter().filter(|piece| piece.what == what).map(|piece| piece.seconds).sum()
+    }
+
+    #[test]
+    fn one_rank_costs_what_the_formulas_say() {
+        let shape = shape();
+        assert_eq!(shape.widths, [[8.0, 3.0], [4.0, 8.0]]);
+        assert_eq!(shape.parameters, 8.0 * 3.0 + 6.0 + 4.0 * 8.0 + 16.0);
+        let cost = cost(&work([0.0; 2]), way(Parallelism::Single, 0, 1), &shape, &profile(true, 1));
+        assert_eq!(piece(&cost, "drawing"), 0.1);
+        // The bottom layer has no gradient of its rows: twice the product forwards. Both aggregate before they multiply.
+        assert_eq!(piece(&cost, "products"), (2.0 * 10.0 * 8.0 * 3.0 * 3.0 + 2.0 * 30.0 * 4.0 * 8.0 * 2.0) / 2e3);
+        assert_eq!(piece(&cost, "aggregation"), (4.0 * 40.0 * 8.0 * 2.0 + 4.0 * 60.0 * 4.0) / 4e3);
+        assert_eq!(piece(&cost, "element-wise operations"), (10.0 * 3.0 + 30.0 * 8.0) / 1e3);
+        assert_eq!(piece(&cost, "update"), shape.parameters / 1e3);
+        assert_eq!((cost.of(Phase::Load), cost.of(Phase::Exchange)), (0.0, 0.0), "rows are read where they are stored");
+        let sum: f64 = cost.pieces.iter().map(|piece| piece.seconds).sum();
+        assert!((cost.seconds - sum).abs() < 1e-12);
+    }
+
+    #[test]
+    fn devices_share_the_work_and_hide_what_is_ahead() {
+        let (shape, work) = (shape(), work([20.0, 25.0]));
+        let one = cost(&work, way(Parallelism::Single, 0, 1), &shape, &profile(true, 1));
+        let four = cost(&work, way(Parallelism::Split, 2, 4), &shape, &profile(false, 1));
+        assert!((piece(&four, "products") - piece(&one, "products") * 1.2 / 4.0).abs() < 1e-12, "the busiest rank's");
+        // Hidden rows cross twice, features once; a rank sends a quarter of all.
+        assert_eq!(piece(&four, "rows"), 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 4.0 / 4e3);
+        assert_eq!(piece(&four, "gradients"), 8.0 * shape.parameters * 3.0 / 4.0 / 4e3);
+        let [ahead, here] =
+            [four.of(Phase::Sample) + four.of(Phase::Load), four.of(Phase::Compute) + four.of(Phase::Exchange)];
+        assert_eq!(four.seconds, ahead.max(here));
+        // Of two hosts' four ranks two of three others are abroad.
+        let abroad = cost(&work, way(Parallelism::Split, 2, 4), &shape, &profile(false, 2));
+        assert!(
+            (piece(&abroad, "rows") - 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) * (2.0 / 3.0) / 2.0 / 100.0).abs() < 1e-12
+        );
+        // Rows that lie in the host's memory cross the bus.
+        let sources = Sources { own: 0.25, peers: 0.25, host: 0.5 };
+        let far = cost(&work, Way { sources, ..way(Parallelism::Data, 0, 4) }, &shape, &profile(false, 1));
+        let bytes = 50.0 * 16.0 * 1.5 / 4.0;
+        assert_eq!(far.of(Phase::Load), bytes * (0.25 / 4e3 + 0.25 / 4e3 + 0.5 / 1e3));
+    }
+
+    #[test]
+    fn columns_cross_in_place_of_rows() {
+        let (shape, work) = (shape(), work([0.0; 2]));
+        let cost = cost(&work, way(Parallelism::PushPull, 0, 2), &shape, &profile(true, 1));
+        assert_eq!(piece(&cost, "edges to all ranks"), 8.0 * 60.0 / 4e3);
+        assert_eq!(piece(&cost, "sums of the bottom layer"), 2.0 * 4.0 * 30.0 * 8.0 / 4e3);
+        assert_eq!(piece(&cost, "feature rows in own memory"), 0.0);
+    }
+}

@@ -1,0 +1,185 @@
+//! `gsplit plan`: which system is fastest on given hardware, by how much, and why.
+//!
+//! ```text
+//! dataset ─▶ presample, maps ─▶ simulated mini-batches (evaluate) ─▶ candidates ─┬─▶ cost ─▶ ranking ─▶ table, JSON, SVG
+//! profile: built in, a file, or measured now ────────────────────────────────────┘
+//! ```
+
+use std::path::PathBuf;
+
+use gsplit_kernels::schedule::Fanouts;
+use gsplit_partition::placement::CacheSize;
+use gsplit_store::staging::{Staging, Target};
+use gsplit_store::{Dataset, artifact_key};
+use gsplit_trainer::ModelConfig;
+use serde_json::json;
+
+use crate::train::as_usage;
+use gsplit::outputs::Outputs;
+use gsplit::ui::{Ui, bytes, usage};
+
+mod auto;
+mod candidates;
+mod chart;
+mod cost;
+mod measure;
+mod profile;
+
+pub use auto::choose;
+use candidates::{Question, Ranked};
+pub use measure::measure;
+pub use profile::Profile;
+
+use chart::{MAKER, chart};
+use cost::Phase;
+
+/// Tell which training system is fastest on given hardware, and why
+///
+/// Counts what every system does on mini-batches drawn as training will, each once, and divides by what the hardware can do: its
+/// products, its memory, its links. Prints seconds of an epoch by phase (sampling, loading feature rows, forward and backward with the
+/// update, exchange between ranks), memory of a rank, what takes longest, and what would change the order. The formulas are in
+/// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed.
+///
+/// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured, or one that is built in (cpu-2, v100-4-nvlink,
+/// v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample and maps that are needed are stored in
+/// the dataset.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  gsplit plan products
+  gsplit plan products --profile a100-4 --model gat --hidden 128
+  gsplit plan products --profile h100-8 --ranks 4,8 --svg plan.svg --json")]
+pub struct Args {
+    /// Dataset directory
+    dataset: PathBuf,
+    /// The hardware: a profile's name or file [default: this machine's CPU, measured now]
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
+    #[command(flatten)]
+    model: ModelConfig,
+    /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
+    #[arg(long, default_value = "15,10,5")]
+    fanouts: Fanouts,
+    /// Seeds of a mini-batch, over all ranks together
+    #[arg(long, default_value_t = 1024)]
+    batch_size: usize,
+    /// Numbers of ranks to try beside one [default: all that the profile has]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
+    ranks: Vec<u32>,
+    /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows [default: what is left there]
+    #[arg(long, value_name = "SIZE")]
+    cache: Option<CacheSize>,
+    /// Mini-batches to count
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batches: u32,
+    /// A map to plan with beside those that the systems need; repeat it for several
+    #[arg(long = "partition", value_name = "KEY", value_parser = artifact_key)]
+    partitions: Vec<String>,
+    /// Seed of the mini-batches and maps
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Draw seconds by phase of every system into this SVG file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Replace what is at --svg, whoever made it
+    #[arg(long)]
+    force: bool,
+}
+
+/// Runs the subcommand.
+pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
+    let profile = match &args.profile {
+        Some(name) => Profile::named(name)?,
+        None => measure()?,
+    };
+    let question = args.question(&profile);
+    question.check().map_err(as_usage)?;
+    let dataset = Dataset::open(&args.dataset)?;
+    let picture = args.svg.as_deref().map(|path| {
+        let mut outputs = Outputs::new(args.force).reads("DATASET", &args.dataset);
+        outputs.file("--svg", path, Some(|line| line.contains(MAKER)))?;
+        anyhow::Ok(Staging::begin(Target::file(path), true)?)
+    });
+    let picture = picture.transpose()?;
+    let found = question.candidates(&dataset, ui)?;
+    let ranked = found.rank(&profile);
+    anyhow::ensure!(!ranked.is_empty(), "no system fits: {}", found.unfit(&profile).first().map_or("", |(_, why)| why));
+    say(&found, &ranked, &profile, &dataset, ui);
+    let (unfit, changes) = (found.unfit(&profile), found.what_changes(&profile));
+    ui.json(&json!({
+        "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
+        "steps": found.steps, "plans": ranked, "would_change": changes,
+        "left_out": unfit.iter().map(|(name, why)| json!({ "system": name, "why": why })).collect::<Vec<_>>(),
+    }));
+    if let Some(picture) = picture {
+        let file = picture.file();
+        std::fs::write(&file, chart(&ranked, &format!("{}: {}", dataset.name(), profile.about)))
+            .map_err(gsplit_store::Error::io(&file))?;
+        ui.say(format_args!("drawn in {}", picture.commit()?.display()));
+    }
+    Ok(())
+}
+
+impl Args {
+    fn question(&self, profile: &Profile) -> Question {
+        let ranks =
+            if self.ranks.is_empty() { vec![(profile.hosts * profile.ranks) as u32] } else { self.ranks.clone() };
+        Question {
+            model: self.model.clone(),
+            fanouts: self.fanouts.clone(),
+            batch_size: self.batch_size,
+            ranks: ranks.into_iter().filter(|&ranks| ranks > 1).collect(),
+            device: profile.device,
+            cache: self.cache,
+            batches: self.batches,
+            partitions: self.partitions.clone(),
+            seed: self.seed,
+        }
+    }
+}
+
+/// For people.
+fn say(found: &candidates::Found, ranked: &[Ranked<'_>], profile: &Profile, dataset: &Dataset, ui: &Ui) {
+    ui.say(format_args!("{}: {}", dataset.name(), found.line));
+    ui.say(format_args!("hardware: {}", profile.about));
+    ui.say(format_args!(
+        "{:<22} {:>5} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>9}  bound by",
+        "", "ranks", "sample", "load", "compute", "exchange", "epoch (s)", "times", "memory"
+    ));
+    let best = ranked.first().map_or(1.0, |first| first.epoch_s);
+    for row in ranked {
+        let of = |phase| row.cost.of(phase) * found.steps as f64;
+        ui.say(format_args!(
+            "{:<22} {:>5} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>6.2} {:>9}  {}",
+            row.candidate.name,
+            row.candidate.ranks,
+            of(Phase::Sample),
+            of(Phase::Load),
+            of(Phase::Compute),
+            of(Phase::Exchange),
+            row.epoch_s,
+            row.epoch_s / best,
+            bytes(row.memory as u64),
+            row.bound,
+        ));
+    }
+    for (name, why) in found.unfit(profile) {
+        ui.say(format_args!("{name} is left out: {why}"));
+    }
+    found.what_changes(profile).iter().for_each(|line| ui.say(line));
+    if let Some(first) = ranked.first() {
+        ui.say(format_args!(
+            "train with it: gsplit train {} {}",
+            dataset.path().display(),
+            first.candidate.options.join(" ")
+        ));
+    }
+}
+
+/// What is wrong with the ranks, if anything.
+fn check_ranks(ranks: &[u32]) -> anyhow::Result<()> {
+    match ranks.is_empty() {
+        true => Err(usage("the profile has one rank: pass --ranks N to plan for more")),
+        false => Ok(()),
+    }
+}

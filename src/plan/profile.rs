@@ -1,0 +1,194 @@
+//! What a machine, or several, can do: the rates that the cost model divides by.
+//!
+//! A profile is a TOML file. `gsplit doctor --profile FILE` measures one; those of `profiles/` are built in, each number with its
+//! source. A rate is what one rank reaches, but where ranks share the cores of a host (`shared`): there it is what all of them reach
+//! together.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use gsplit_trainer::{Device, Dtype};
+use serde::{Deserialize, Serialize};
+
+/// Those that are built in, by name.
+pub const SHIPPED: [(&str, &str); 9] = [
+    ("cpu-2", include_str!("../../profiles/cpu-2.toml")),
+    ("v100-4-nvlink", include_str!("../../profiles/v100-4-nvlink.toml")),
+    ("v100-4-pcie", include_str!("../../profiles/v100-4-pcie.toml")),
+    ("a100-4", include_str!("../../profiles/a100-4.toml")),
+    ("h100-8", include_str!("../../profiles/h100-8.toml")),
+    ("rtx4090-4", include_str!("../../profiles/rtx4090-4.toml")),
+    ("hosts-2-100g", include_str!("../../profiles/hosts-2-100g.toml")),
+    ("hosts-8-10g", include_str!("../../profiles/hosts-8-10g.toml")),
+    ("cpu-cluster-4", include_str!("../../profiles/cpu-cluster-4.toml")),
+];
+
+/// A machine, or several that are alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What it is, for people.
+    pub about: String,
+    /// Where ranks compute.
+    pub device: Device,
+    /// Number of hosts.
+    pub hosts: usize,
+    /// GPUs of a host; ranks on a CPU may be any number.
+    pub ranks: usize,
+    /// Whether the ranks of a host share its cores and memory: what one leaves free another takes.
+    pub shared: bool,
+    /// Bytes of memory of a GPU, or of the host where ranks share it.
+    pub memory: f64,
+    /// Sampled edges a second: drawing and relabelling.
+    pub sampled_edges: f64,
+    /// Bytes a second of rows read at random from the memory that ranks compute in.
+    pub rows: f64,
+    /// Bytes a second read or written one after the other there.
+    pub stream: f64,
+    /// Seconds that a layer takes in one direction beside its work: launches, or threads that start and stop.
+    pub layer: f64,
+    /// Operations a second of dense products.
+    pub dense: Dense,
+    /// From one rank of a host to another.
+    pub peer: Link,
+    /// From the host's memory to a GPU.
+    pub bus: Option<Link>,
+    /// From one host to another.
+    pub network: Option<Link>,
+}
+
+/// Operations a second by type of the factors; a multiplication and an addition are two.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Dense {
+    /// f32.
+    pub f32: f64,
+    /// bf16, summed in f32.
+    pub bf16: f64,
+}
+
+/// A way from one memory to another.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// Bytes a second that a rank sends, or receives, while all others do.
+    pub bytes: f64,
+    /// Seconds until a message that is short is there, in a collective of all ranks.
+    pub latency: f64,
+}
+
+impl Link {
+    /// Seconds that `messages` of `bytes` in all take.
+    pub fn seconds(self, bytes: f64, messages: f64) -> f64 {
+        bytes / self.bytes + messages * self.latency
+    }
+}
+
+impl Dense {
+    /// Of products of `dtype`.
+    pub fn of(self, dtype: Dtype) -> f64 {
+        if dtype == Dtype::F32 { self.f32 } else { self.bf16 }
+    }
+}
+
+impl Profile {
+    /// The built-in profile of this name, or the one that the file `name` holds.
+    ///
+    /// # Errors
+    /// Where there is neither, naming those that are built in; what is wrong with the file, and in which line.
+    pub fn named(name: &str) -> anyhow::Result<Self> {
+        if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
+            return Self::parse(text).with_context(|| format!("profile {name}"));
+        }
+        let text = match fs::read_to_string(Path::new(name)) {
+            Ok(text) => text,
+            Err(cause) => {
+                let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+                bail!(
+                    "--profile {name}: {cause}; give a file that `gsplit doctor --profile FILE` wrote, or one of {}",
+                    known.join(", ")
+                )
+            }
+        };
+        Self::parse(&text).with_context(|| name.to_string())
+    }
+
+    fn parse(text: &str) -> anyhow::Result<Self> {
+        let profile: Self = match toml::from_str(text) {
+            Ok(profile) => profile,
+            Err(error) => {
+                let line = error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count());
+                bail!("line {line}: {}", error.message().trim().replace('\n', " "))
+            }
+        };
+        let rates = [
+            ("memory", profile.memory),
+            ("sampled_edges", profile.sampled_edges),
+            ("rows", profile.rows),
+            ("stream", profile.stream),
+            ("dense.f32", profile.dense.f32),
+            ("dense.bf16", profile.dense.bf16),
+            ("peer.bytes", profile.peer.bytes),
+            ("bus.bytes", profile.bus.map_or(1.0, |link| link.bytes)),
+            ("network.bytes", profile.network.map_or(1.0, |link| link.bytes)),
+            ("hosts", profile.hosts as f64),
+            ("ranks", profile.ranks as f64),
+        ];
+        let links = [Some(profile.peer), profile.bus, profile.network];
+        let times = links.into_iter().flatten().map(|link| ("latency", link.latency)).chain([("layer", profile.layer)]);
+        for (name, value) in rates {
+            anyhow::ensure!(value.is_finite() && value > 0.0, "{name} = {value}: expected a number above 0");
+        }
+        for (name, value) in times {
+            anyhow::ensure!(value.is_finite() && value >= 0.0, "{name} = {value}: expected a number from 0");
+        }
+        anyhow::ensure!(profile.hosts == 1 || profile.network.is_some(), "{} hosts need a [network]", profile.hosts);
+        anyhow::ensure!(
+            profile.device == Device::Cpu || profile.bus.is_some(),
+            "GPUs need a [bus] from the host's memory"
+        );
+        Ok(profile)
+    }
+
+    /// As a file.
+    pub fn text(&self) -> anyhow::Result<String> {
+        Ok(toml::to_string(self)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_that_are_built_in_are_sound_and_say_where_their_numbers_are_from() {
+        for (name, text) in SHIPPED {
+            let profile = Profile::named(name).unwrap();
+            assert_eq!(Profile::parse(&profile.text().unwrap()).unwrap(), profile, "{name}");
+            for line in text.lines().filter(|line| line.contains(" = ")) {
+                let is_number =
+                    line.split_once(" = ").is_some_and(|(_, value)| value.starts_with(|c: char| c.is_ascii_digit()));
+                assert!(!is_number || line.contains('#'), "{name}: a number without its source: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_profile_is_said_with_its_line() {
+        let (_, good) = SHIPPED[0];
+        for (from, to, told) in [
+            ("shared = true", "shared = 7", "line "),
+            ("\nlayer", "\nlayers", "unknown field `layers`"),
+            ("hosts = 1", "hosts = 0", "hosts = 0: expected a number above 0"),
+            ("hosts = 1", "hosts = 2", "2 hosts need a [network]"),
+            ("device = \"cpu\"", "device = \"cuda\"", "GPUs need a [bus]"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            let error = Profile::parse(&good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(told) && !error.contains('\n'), "{told}: {error}");
+        }
+        let error = Profile::named("none-such").unwrap_err().to_string();
+        assert!(error.contains("doctor --profile FILE") && error.contains("a100-4"), "{error}");
+    }
+}

@@ -1,0 +1,131 @@
+//! `plan`, `doctor --profile` and `train --parallelism auto`, as a user calls them.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{community, content, fails, gsplit, json, losses, ok};
+
+const SMALL: &str = "--layers 2 --fanouts 5,5 --hidden 16 --batch-size 256";
+
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+/// The plans of `said` with this name.
+fn named<'s>(said: &'s Value, name: &str) -> &'s Value {
+    said["plans"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|plan| plan["name"] == name)
+        .unwrap_or_else(|| panic!("{name}: {said}"))
+}
+
+fn seconds(plan: &Value) -> f64 {
+    plan["epoch_s"].as_f64().unwrap()
+}
+
+#[test]
+fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 1500);
+    let plan = format!("plan ds {SMALL} --profile v100-4-pcie");
+    let said = json(folder, &words(&format!("{plan} --svg plan.svg")));
+    assert!(fs::read_to_string(folder.join("plan.svg")).unwrap().contains("gsplit plan"));
+    let plans = said["plans"].as_array().unwrap();
+    for name in ["one rank", "DGL", "Quiver", "Owned", "Intel", "GSplit", "Edge", "Node", "Rand", "split 1 of 2"] {
+        let plan = named(&said, name);
+        let pieces = plan["cost"]["pieces"].as_array().unwrap();
+        let of = |phases: [&str; 2]| -> f64 {
+            pieces
+                .iter()
+                .filter(|piece| phases.contains(&piece["phase"].as_str().unwrap()))
+                .map(|piece| piece["seconds"].as_f64().unwrap())
+                .sum()
+        };
+        let expected = of(["sample", "load"]).max(of(["compute", "exchange"])) * said["steps"].as_f64().unwrap();
+        assert!((seconds(plan) - expected).abs() < 1e-9 * expected, "{plan}");
+    }
+    assert!(plans.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])), "the fastest first");
+    let left_out: Vec<&str> =
+        said["left_out"].as_array().unwrap().iter().map(|row| row["system"].as_str().unwrap()).collect();
+    assert_eq!(left_out, ["P3", "Song & Jiang", "GraNNDis"], "none of which GPUs run, or on the same mini-batches");
+    let before = content(&folder.join("ds"));
+    assert_eq!(json(folder, &words(&plan))["plans"], said["plans"], "the same, and nothing is made again");
+    assert_eq!(content(&folder.join("ds")), before);
+
+    // Other hardware.
+    let shipped = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/profiles/v100-4-pcie.toml")).unwrap();
+    fs::write(folder.join("slow.toml"), shipped.replace("bytes = 1e10", "bytes = 1e6")).unwrap();
+    fs::write(folder.join("tiny.toml"), shipped.replace("memory = 16e9", "memory = 2e5")).unwrap();
+    let slow = json(folder, &words(&plan.replace("v100-4-pcie", "slow.toml")));
+    assert!(seconds(named(&slow, "Rand")) > 2.0 * seconds(named(&said, "Rand")), "its rows cross slow links");
+    assert_eq!(seconds(named(&slow, "one rank")), seconds(named(&said, "one rank")));
+    let line = fails(folder, &words(&plan.replace("v100-4-pcie", "tiny.toml")), 1);
+    assert!(line.contains("no system fits") && line.contains("needs"), "{line}");
+    let text = ok(folder, &words(&plan));
+    assert!(text.contains("bound by") && text.contains("train with it: gsplit train ds --parallelism"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_planned_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 300);
+    fs::write(folder.join("bad.toml"), "about = \"x\"\ndevice = 3\n").unwrap();
+    fs::write(folder.join("mine.svg"), "<svg>mine</svg>").unwrap();
+    fs::write(folder.join("mine.toml"), "mine = 1\n").unwrap();
+    let before = content(folder);
+    for (line, code, told) in [
+        ("plan ds --profile none", 1, "--profile none: No such file or directory (os error 2); give a file that"),
+        ("plan ds --profile bad.toml", 1, "bad.toml: line 2"),
+        ("plan ds --profile a100-4 --layers 2", 2, "--layers 2 needs 2 fanouts"),
+        ("plan ds --profile a100-4 --ranks 1", 2, "--help"),
+        ("plan none --profile a100-4", 1, "none"),
+        ("plan ds --profile a100-4 --svg mine.svg", 1, "mine.svg: already there"),
+        ("doctor --profile mine.toml", 1, "mine.toml: already there"),
+        ("train ds --parallelism auto --task link", 2, "--parallelism auto is for vertices"),
+        ("train ds --parallelism auto --device cuda", 2, "--parallelism auto measures the CPU"),
+    ] {
+        let said = fails(folder, &words(line), code);
+        assert!(said.contains(told), "{line}: {said}");
+    }
+    assert!(content(folder) == before, "nothing was made");
+}
+
+#[test]
+fn a_machine_is_measured_and_a_run_chooses_by_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 900);
+    let measured = gsplit(folder, &words("doctor --profile here.toml"));
+    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    let profile = fs::read_to_string(folder.join("here.toml")).unwrap();
+    assert!(profile.starts_with("about = ") && profile.contains("[peer]"), "{profile}");
+    let said = json(folder, &words(&format!("plan ds {SMALL} --profile here.toml --ranks 2")));
+    assert_eq!(said["left_out"][0]["system"], "Quiver");
+
+    let train = format!("train ds {SMALL} --eval-every 0 --threads 2 --checkpoint run");
+    let first = gsplit(folder, &words(&format!("{train} --parallelism auto --ranks 2 --epochs 1 --json")));
+    let notes = String::from_utf8_lossy(&first.stderr).into_owned();
+    assert!(first.status.success() && notes.contains("auto: trains by --parallelism"), "{notes}");
+    assert_eq!(notes.matches("s an epoch predicted").count(), 3, "{notes}");
+    let first: Value = serde_json::from_slice(&first.stdout).unwrap();
+    let chosen = first["config"]["parallelism"].as_str().unwrap().to_string();
+    assert_ne!(chosen, "auto");
+    let second = json(folder, &words(&format!("{train} --parallelism auto --epochs 2 --resume")));
+    assert_eq!(second["config"]["parallelism"], chosen.as_str(), "a run goes on as it began");
+    // The losses are those of the choice.
+    let config = &first["config"];
+    let mut named =
+        format!("train ds {SMALL} --eval-every 0 --threads 2 --parallelism {chosen} --ranks {}", config["ranks"]);
+    for (option, value) in [("split-layers", &config["split_layers"]), ("partition", &config["partition"])] {
+        if !value.is_null() {
+            named.push_str(&format!(" --{option} {}", value.to_string().trim_matches('"')));
+        }
+    }
+    let named = json(folder, &words(&format!("{named} --epochs 2")));
+    assert_eq!(losses(&named)[1], losses(&second)[0]);
+}
