@@ -104,6 +104,6 @@ fn begun(folder: &Path) -> Option<TrainConfig> {
     let newest = epochs.filter(|path| path.join("checkpoint.json").is_file()).max()?;
     let text = fs::read_to_string(newest.join("checkpoint.json")).ok()?;
     let mut document: Value = serde_json::from_str(&text).ok()?;
-    let config: TrainConfig = serde_json::from_value(document["config"].take()).ok()?;
+    let config: TrainConfig = serde_json::from_value(document["content"]["config"].take()).ok()?;
     (config.parallelism != Parallelism::Auto).then_some(config)
 }

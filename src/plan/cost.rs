@@ -387,9 +387,9 @@ mod tests {
         assert_eq!(shape.parameters, 8.0 * 3.0 + 6.0 + 4.0 * 8.0 + 16.0);
         let cost = cost(&work([0.0; 2]), way(Parallelism::Single, 0, 1), &shape, &profile(true, 1));
         assert_eq!(piece(&cost, "drawing"), 0.1);
-        // The bottom layer has no gradient of its rows: twice the product forwards. Both aggregate before they multiply.
-        assert_eq!(piece(&cost, "products"), (2.0 * 10.0 * 8.0 * 3.0 * 3.0 + 2.0 * 30.0 * 4.0 * 8.0 * 2.0) / 2e3);
-        assert_eq!(piece(&cost, "aggregation"), (4.0 * 40.0 * 8.0 * 2.0 + 4.0 * 60.0 * 4.0) / 4e3);
+        // The bottom layer aggregates 4 values and has no gradient of its rows; the one above multiplies all 30 first, and aggregates 3.
+        assert_eq!(piece(&cost, "products"), (2.0 * 30.0 * 8.0 * 3.0 * 3.0 + 2.0 * 30.0 * 4.0 * 8.0 * 2.0) / 2e3);
+        assert_eq!(piece(&cost, "aggregation"), (4.0 * 40.0 * 3.0 * 2.0 + 4.0 * 60.0 * 4.0) / 4e3);
         assert_eq!(piece(&cost, "element-wise operations"), (10.0 * 3.0 + 30.0 * 8.0) / 1e3);
         assert_eq!(piece(&cost, "update"), shape.parameters / 1e3);
         assert_eq!((cost.of(Phase::Load), cost.of(Phase::Exchange)), (0.0, 0.0), "rows are read where they are stored");

@@ -103,7 +103,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let picture = picture.transpose()?;
     let found = question.candidates(&dataset, ui)?;
     let ranked = found.rank(&profile);
-    anyhow::ensure!(!ranked.is_empty(), "no system fits: {}", found.unfit(&profile).first().map_or("", |(_, why)| why));
+    anyhow::ensure!(!ranked.is_empty(), "no system fits: {}", found.unfit(&profile).last().map_or("", |(_, why)| why));
     say(&found, &ranked, &profile, &dataset, ui);
     let (unfit, changes) = (found.unfit(&profile), found.what_changes(&profile));
     ui.json(&json!({

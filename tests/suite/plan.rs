@@ -84,8 +84,8 @@ fn what_cannot_be_planned_is_one_line() {
         ("plan ds --profile a100-4 --layers 2", 2, "--layers 2 needs 2 fanouts"),
         ("plan ds --profile a100-4 --ranks 1", 2, "--help"),
         ("plan none --profile a100-4", 1, "none"),
-        ("plan ds --profile a100-4 --svg mine.svg", 1, "mine.svg: already there"),
-        ("doctor --profile mine.toml", 1, "mine.toml: already there"),
+        ("plan ds --profile a100-4 --svg mine.svg", 1, "mine.svg: is there already"),
+        ("doctor --profile mine.toml", 1, "mine.toml: is there already"),
         ("train ds --parallelism auto --task link", 2, "--parallelism auto is for vertices"),
         ("train ds --parallelism auto --device cuda", 2, "--parallelism auto measures the CPU"),
     ] {
@@ -108,17 +108,18 @@ fn a_machine_is_measured_and_a_run_chooses_by_it() {
     assert_eq!(said["left_out"][0]["system"], "Quiver");
 
     let train = format!("train ds {SMALL} --eval-every 0 --threads 2 --checkpoint run");
-    let first = gsplit(folder, &words(&format!("{train} --parallelism auto --ranks 2 --epochs 1 --json")));
+    let first = gsplit(folder, &words(&format!("{train} --parallelism auto --ranks 2 --epochs 1")));
     let notes = String::from_utf8_lossy(&first.stderr).into_owned();
     assert!(first.status.success() && notes.contains("auto: trains by --parallelism"), "{notes}");
     assert_eq!(notes.matches("s an epoch predicted").count(), 3, "{notes}");
-    let first: Value = serde_json::from_slice(&first.stdout).unwrap();
-    let chosen = first["config"]["parallelism"].as_str().unwrap().to_string();
+    let kept = fs::read_to_string(folder.join("run/epoch-00001/checkpoint.json")).unwrap();
+    let kept: Value = serde_json::from_str(&kept).unwrap();
+    let config = &kept["content"]["config"];
+    let chosen = config["parallelism"].as_str().unwrap().to_string();
     assert_ne!(chosen, "auto");
     let second = json(folder, &words(&format!("{train} --parallelism auto --epochs 2 --resume")));
     assert_eq!(second["config"]["parallelism"], chosen.as_str(), "a run goes on as it began");
     // The losses are those of the choice.
-    let config = &first["config"];
     let mut named =
         format!("train ds {SMALL} --eval-every 0 --threads 2 --parallelism {chosen} --ranks {}", config["ranks"]);
     for (option, value) in [("split-layers", &config["split_layers"]), ("partition", &config["partition"])] {

@@ -17,7 +17,7 @@ use crate::Result;
 use crate::config::Dtype;
 use crate::operator::{Edges, Finish, Place, Reduce, Rows, aggregate, calibrated, linear, set_torch_threads};
 
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 /// Rows of the matrices that are read at random, and values of a row.
 const ROWS: usize = 65_536;
 const WIDTH: usize = 256;
@@ -75,8 +75,8 @@ fn fastest(mut body: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// So many draws below `below`.
 fn drawn(count: usize, below: usize) -> Vec<u32> {
-    let mut draws = Draws::new(&StreamKey::new(0, Stream::Sample), 0);
-    (0..count).map(|_| draws.below(below as u32)).collect()
+    let key = StreamKey::new(0, Stream::Generate);
+    (0..count as u32).map(|i| Draws::new(&key, i).below(below as u32)).collect()
 }
 
 fn matrix(rows: usize, columns: usize) -> Tensor {
