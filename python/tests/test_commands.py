@@ -53,13 +53,16 @@ def test_run_does_all_of_it(commands: Path) -> None:
     assert Path("out/report.html").is_file()
 
 
-def test_failures(commands: Path) -> None:
+def test_failures(commands: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(gsplit.CommandError, match="nowhere: not a gsplit dataset") as failed:
         gsplit.train("nowhere", quiet=True)
     assert failed.value.exit == 1 and failed.value.command[1:3] == ["train", "nowhere"]
     assert "\n" not in str(failed.value) and str(failed.value) == failed.value.message
+    assert capfd.readouterr().err == ""
     ds = make_dataset()
-    with pytest.raises(gsplit.CommandError, match=r"unexpected argument '--fanout'.*'--fanouts' exists") as failed:
+    with pytest.raises(
+        gsplit.CommandError, match=r"unexpected argument '--fanout' found; tip: .*'--fanouts'"
+    ) as failed:
         gsplit.train(ds, fanout=[5, 5], quiet=True)
     assert failed.value.exit == 2 and "\n" not in str(failed.value)
     with pytest.raises(gsplit.CommandError, match="invalid value 'many' for '--layers"):

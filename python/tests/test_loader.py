@@ -244,6 +244,25 @@ def test_arrays_are_the_memory_that_was_filled(ds: gsplit.Dataset) -> None:
     assert not np.shares_memory(batch.x, ds.features.array())
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_memory_is_used_again_only_when_nothing_shows_it(tmp_path: Path, prefetch: int, dtype: str) -> None:
+    ds = write(tmp_path / "ds", dtype=dtype)
+    batches = loader(ds, batch_size=4, prefetch=prefetch)
+    kept, addresses = [], set()
+    for _ in range(3):
+        for step, batch in enumerate(batches):
+            addresses.add(batch.x.ctypes.data)
+            if step % 5 == 0:
+                kept.append((batch.n_id[1:3].copy(), batch.x[1:3]))
+            del batch
+    assert len(addresses) < 75 - len(kept)
+    for vertices, rows in kept:
+        np.testing.assert_array_equal(rows, ds.features[vertices].astype(rows.dtype))
+    del batches
+    np.testing.assert_array_equal(kept[0][1], ds.features[kept[0][0]].astype(kept[0][1].dtype))
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -129,6 +129,7 @@ fn unsafe_code_is_in_its_room() {
         "kernels/src/product/x86.rs",
         "kernels/src/comm/mpi.rs",
         "gpu-sim/src/emulated/mod.rs",
+        "python/native/src/memory.rs",
     ]);
     rooms.extend([
         "buffer.rs",

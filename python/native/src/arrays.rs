@@ -1,12 +1,16 @@
 //! A mini-batch as Python sees it: NumPy arrays that own the memory that Rust filled. Nothing is copied here, but the sizes.
 
+use std::sync::Arc;
+
 use gsplit_kernels::SampledCsc;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
+use pyo3::types::PySlice;
 
-use crate::batch::{Edges, Made};
-use crate::rows::Rows;
+use crate::batch::{Edges, Made, Plan};
+use crate::memory::{Memory, Pool};
+use crate::rows::{Classes, Features, Kind};
 
 /// A mini-batch.
 #[pyclass(frozen, get_all, module = "gsplit._native")]
@@ -49,7 +53,8 @@ pub struct Layer {
 }
 
 impl Batch {
-    pub fn new(py: Python<'_>, made: Made, edge_ids: bool) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, made: Made, plan: &Plan) -> PyResult<Self> {
+        let edge_ids = plan.edge_ids;
         let Made { vertices, inputs, edges, features, labels } = made;
         let mut batch = Self {
             num_sampled_nodes: vec![inputs.len()],
@@ -59,9 +64,9 @@ impl Batch {
             e_id: None,
             num_sampled_edges: Vec::new(),
             layers: Vec::new(),
-            bf16: matches!(features, Some(Rows::Bf16(..))),
-            x: features.map(|rows| array(py, rows)).transpose()?,
-            y: labels.map(|rows| array(py, rows)).transpose()?,
+            bf16: features.as_ref().is_some_and(|features| features.kind == Kind::Bf16),
+            x: features.map(|features| feature_rows(py, features, &plan.pool)).transpose()?,
+            y: labels.map(|labels| classes(py, labels)).transpose()?,
         };
         match edges {
             Edges::Subgraph(found) => {
@@ -102,16 +107,28 @@ fn signed(py: Python<'_>, ids: Vec<u64>) -> Py<PyArray1<i64>> {
     bytemuck::cast_vec::<u64, i64>(ids).into_pyarray(py).unbind()
 }
 
-fn array(py: Python<'_>, rows: Rows) -> PyResult<Py<PyAny>> {
-    fn matrix<T: numpy::Element>(py: Python<'_>, values: Vec<T>, width: usize) -> PyResult<Bound<'_, PyAny>> {
-        let rows = values.len() / width.max(1);
-        Ok(values.into_pyarray(py).reshape([rows, width])?.into_any())
-    }
-    let array = match rows {
-        Rows::F32(values, width) => matrix(py, values, width)?,
-        Rows::Bf16(values, width) => matrix(py, values, width)?,
-        Rows::F16(values, width) => matrix(py, values, width)?.call_method1("view", ("float16",))?,
-        Rows::I64(values) => values.into_pyarray(py).into_any(),
+fn feature_rows(py: Python<'_>, features: Features, pool: &Arc<Pool>) -> PyResult<Py<PyAny>> {
+    let Features { memory, kind, rows, dim } = features;
+    let count = rows * dim;
+    let places = if kind == Kind::F32 { count } else { count.div_ceil(2) };
+    let values = Memory::into_array(py, memory, places, Arc::clone(pool))?.into_any();
+    let values = match kind {
+        Kind::F32 => values,
+        Kind::F16 => values.call_method1("view", ("float16",))?,
+        Kind::Bf16 => values.call_method1("view", ("uint16",))?,
     };
-    Ok(array.unbind())
+    // Halves may leave one place.
+    let values = values.get_item(PySlice::new(py, 0, count as isize, 1))?;
+    Ok(values.call_method1("reshape", (rows, dim))?.unbind())
+}
+
+fn classes(py: Python<'_>, labels: Classes) -> PyResult<Py<PyAny>> {
+    Ok(match labels {
+        Classes::One(classes) => classes.into_pyarray(py).into_any(),
+        Classes::Several(values, width) => {
+            let rows = values.len() / width.max(1);
+            values.into_pyarray(py).reshape([rows, width])?.into_any()
+        }
+    }
+    .unbind())
 }

@@ -4,12 +4,15 @@
 //! cut into runs of the batch size; the sampler of training, layer after layer from the seeds down; the feature rows of all vertices.
 //! A mini-batch is a function of (seed, epoch, step), whatever prepared it.
 
+use std::sync::Arc;
+
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler};
 use gsplit_store::{Dataset, EdgeWeights, FeatureTable};
 use rayon::ThreadPool;
 
-use crate::rows::{Labels, Rows, gather};
+use crate::memory::Pool;
+use crate::rows::{Classes, Features, Labels, gather};
 use crate::subgraph::{Numbering, Subgraph};
 
 /// What all epochs of a loader share.
@@ -29,6 +32,8 @@ pub struct Plan {
     pub features: Option<(FeatureTable, bool)>,
     pub labels: Option<Labels>,
     pub threads: usize,
+    /// Where feature rows go.
+    pub pool: Arc<Pool>,
 }
 
 impl Plan {
@@ -57,9 +62,9 @@ pub struct Made {
     /// Its edges.
     pub edges: Edges,
     /// Feature rows of all vertices.
-    pub features: Option<Rows>,
+    pub features: Option<Features>,
     /// Labels: of all vertices of a subgraph, of the seeds of blocks.
-    pub labels: Option<Rows>,
+    pub labels: Option<Classes>,
 }
 
 /// The edges of a mini-batch.
@@ -133,7 +138,11 @@ fn make(
     let labelled = if plan.blocks { positions.len() } else { vertices.len() };
     Ok(Made {
         inputs: positions.iter().map(|&position| position.into()).collect(),
-        features: plan.features.as_ref().map(|(table, widen)| gather(table, *widen, &vertices)).transpose()?,
+        features: plan
+            .features
+            .as_ref()
+            .map(|(table, widen)| gather(table, *widen, &vertices, &plan.pool))
+            .transpose()?,
         labels: plan.labels.as_ref().map(|labels| labels.of(&vertices[..labelled])),
         vertices: vertices.iter().map(|&v| v.into()).collect(),
         edges,

@@ -1,9 +1,10 @@
 //! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` is made of.
 //!
 //! ```text
-//! lib.rs        the module                    batch.rs       a mini-batch: seeds, layers, rows
-//! loader.rs     what Python holds             subgraph.rs    layers as one graph, each vertex expanded once
-//! arrays.rs     Rust's memory as NumPy arrays rows.rs        feature rows and labels
+//! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
+//! loader.rs   what Python holds                subgraph.rs  layers as one graph, each vertex expanded once
+//! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
+//!                                              memory.rs    memory of rows that is used again
 //! ```
 //!
 //! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
@@ -12,6 +13,7 @@
 mod arrays;
 mod batch;
 mod loader;
+mod memory;
 mod rows;
 mod subgraph;
 

@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 
 use crate::arrays::Batch;
 use crate::batch::{Made, Maker, Plan};
+use crate::memory::Pool;
 use crate::rows::Labels;
 
 /// How long Python waits for a mini-batch before it looks for Ctrl-C.
@@ -86,6 +87,8 @@ impl Loader {
                     features,
                     labels,
                     threads,
+                    // One that Python shows, one that it is about to drop.
+                    pool: Arc::new(Pool::new(prefetch + 2)),
                 })
             })
         });
@@ -158,7 +161,7 @@ impl Epoch {
             match waited {
                 Waited::Batch(made) => {
                     let made = made.map_err(PyRuntimeError::new_err)?;
-                    return Batch::new(py, made, self.plan.edge_ids).map(Some);
+                    return Batch::new(py, made, &self.plan).map(Some);
                 }
                 Waited::End => return Ok(None),
                 Waited::NotYet => py.check_signals()?,

@@ -89,15 +89,15 @@ def run_command(name: str, *words: _Input, **options: Any) -> Report:
     except OSError as error:
         raise CommandError(arguments, None, f"{arguments[0]}: cannot be started: {error.strerror}") from error
     with child:
-        output, told = _watch(child)
+        output, told = _watch(child, show=not options.get("quiet"))
     last = _last_object(output)
     if child.returncode == 0 and last is not None and "error" not in last:
         return last
     raise CommandError(arguments, child.returncode, _complaint(name, child.returncode, last, told))
 
 
-def _watch(child: subprocess.Popen[bytes]) -> tuple[bytes, deque[str]]:
-    """Shows what `child` writes to standard error until it ends. Returns its standard output and those last lines."""
+def _watch(child: subprocess.Popen[bytes], show: bool) -> tuple[bytes, deque[str]]:
+    """Waits for `child`; shows its standard error. Returns its standard output and the last lines of the other."""
     assert child.stdout is not None and child.stderr is not None  # noqa: S101
     output, told, stdout = bytearray(), deque[str](maxlen=_KEPT_LINES), child.stdout
     # Standard output is read aside, or the child could wait for room there while this waits for its standard error.
@@ -108,8 +108,9 @@ def _watch(child: subprocess.Popen[bytes]) -> tuple[bytes, deque[str]]:
         try:
             for line in child.stderr:
                 told.append(line.decode(errors="replace"))
-                sys.stderr.write(told[-1])
-                sys.stderr.flush()
+                if show:
+                    sys.stderr.write(told[-1])
+                    sys.stderr.flush()
             child.wait()
             break
         except KeyboardInterrupt:
