@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use gsplit_kernels::KernelError;
@@ -159,39 +160,34 @@ impl Epoch {
         loop {
             let waited = py.detach(|| self.wait());
             match waited {
-                Waited::Batch(made) => {
+                Poll::Ready(Some(made)) => {
                     let made = made.map_err(PyRuntimeError::new_err)?;
                     return Batch::new(py, made, &self.plan).map(Some);
                 }
-                Waited::End => return Ok(None),
-                Waited::NotYet => py.check_signals()?,
+                Poll::Ready(None) => return Ok(None),
+                Poll::Pending => py.check_signals()?,
             }
         }
     }
 }
 
-enum Waited {
-    Batch(Result<Made, String>),
-    End,
-    NotYet,
-}
-
 impl Epoch {
-    fn wait(&self) -> Waited {
+    /// The next mini-batch, `None` after the last; pending where there is none yet.
+    fn wait(&self) -> Poll<Option<Result<Made, String>>> {
         let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *source {
-            Source::Here(maker) => maker.next(&self.plan).map_or(Waited::End, Waited::Batch),
+            Source::Here(maker) => Poll::Ready(maker.next(&self.plan)),
             Source::Ahead(receiver, received) => match receiver.recv_timeout(PATIENCE) {
                 Ok(made) => {
                     *received = if made.is_ok() { *received + 1 } else { self.plan.num_batches() };
-                    Waited::Batch(made)
+                    Poll::Ready(Some(made))
                 }
-                Err(RecvTimeoutError::Timeout) => Waited::NotYet,
+                Err(RecvTimeoutError::Timeout) => Poll::Pending,
                 Err(RecvTimeoutError::Disconnected) if *received < self.plan.num_batches() => {
                     *received = self.plan.num_batches();
-                    Waited::Batch(Err("preparing a mini-batch panicked, see the line above".into()))
+                    Poll::Ready(Some(Err("preparing a mini-batch panicked, see the line above".into())))
                 }
-                Err(RecvTimeoutError::Disconnected) => Waited::End,
+                Err(RecvTimeoutError::Disconnected) => Poll::Ready(None),
             },
         }
     }
