@@ -40,16 +40,16 @@ SAMPLER = ("torch-scatter==2.1.2", "torch-sparse==0.6.18")
 
 
 class Contender(NamedTuple):
-    """A loader: its name in peer.py, whose environment it runs in, its worker processes, and settings of the C library."""
+    """A loader: its name in peer.py, whose environment it runs in, its worker processes, and whether the C library is tuned."""
 
     loader: str
     environment: str
     workers: int = 0
-    settings: dict = {}  # noqa: RUF012
+    tuned: bool = False
 
     def __str__(self):
         workers = f", {self.workers} workers" if self.workers else ""
-        return f"{NAMES[self.loader]}{workers}{', tuned' if self.settings else ''}"
+        return f"{NAMES[self.loader]}{workers}{', tuned' if self.tuned else ''}"
 
 
 NAMES = {
@@ -62,7 +62,7 @@ NAMES = {
 
 
 def peers(loader, environment):
-    return [Contender(loader, environment, workers, tuned) for workers in (0, 2) for tuned in ({}, TUNED)]
+    return [Contender(loader, environment, workers, tuned) for workers in (0, 2) for tuned in (False, True)]
 
 
 FORMS = {
@@ -81,7 +81,7 @@ class Graph(NamedTuple):
 
 COMMUNITY = ("generate", "community", "--vertices", 1 << 20, "--edges", 1 << 24, "--feature-dim", 128)
 GRAPHS = (
-    Graph("ogbn-arxiv", ("convert", REAL / "ogbn_arxiv", "--symmetrise", "--features", "random:128"), 80),
+    Graph("ogbn-arxiv", ("convert", REAL / "ogbn_arxiv", "--symmetrise", "--features", "random:128"), 40),
     Graph("community-20", COMMUNITY, 40),
 )
 
@@ -110,16 +110,17 @@ def package():
     return folder
 
 
-def environments():
-    """{environment: (its Python or None, folders of further packages)}."""
+def environments(package):
+    """{environment: (its Python or None, folders of further packages)}, with the folder `package`."""
     # In a process of its own: making one takes memory, which would show in every later child's peak.
     names = ("dgl", "pyg")
     make = "import run; print(*[run.environment(name) for name in %r], sep='\\n')" % (names,)
     output = measure.run([sys.executable, "-c", make], PYTHONPATH=str(ROOT / "tests" / "peers")).output
     pythons = [None if line == "None" else Path(line) for line in output.splitlines()[-2:]]
-    found = {name: (python, []) for name, python in zip(names, pythons)}
+    found = {name: (python, [package]) for name, python in zip(names, pythons)}
     if found["pyg"][0] is not None:
-        found["pyg"] = with_sampler(found["pyg"][0])
+        python, more = with_sampler(found["pyg"][0])
+        found["pyg"] = (python, [package, *more])
     return found
 
 
@@ -133,7 +134,7 @@ def with_sampler(python):
         shutil.rmtree(folder, ignore_errors=True)
         options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--no-binary", ":all:"]
         words = [python, "-m", "pip", "install", *options, "--target", folder, *SAMPLER]
-        done = subprocess.run(words, env={**os.environ, "FORCE_ONLY_CPU": "1"}, check=False)
+        done = subprocess.run(words, env={**os.environ, "FORCE_ONLY_CPU": "1", "CFLAGS": "-g0"}, check=False)
         if done.returncode != 0 or subprocess.run(can, env=path, check=False).returncode != 0:
             print("PyG is left out: its loader needs torch-sparse or pyg-lib", file=sys.stderr, flush=True)
             return None, []
@@ -150,8 +151,8 @@ class Run(NamedTuple):
 def one(contender, where, folder, batches):
     python, more = where
     words = [python, HERE / "peer.py", contender.loader, folder, FANOUTS, BATCH_SIZE, batches, THREADS, contender.workers]
-    path = os.pathsep.join(map(str, [package.folder, *more]))
-    child = measure.run(words, PYTHONPATH=path, PYTHONWARNINGS="ignore", **contender.settings)
+    settings = TUNED if contender.tuned else {}
+    child = measure.run(words, PYTHONPATH=os.pathsep.join(map(str, more)), PYTHONWARNINGS="ignore", **settings)
     said = json.loads(child.output.splitlines()[-1])
     return Run(batches / said["seconds"], said["edges"] / batches, said["vertices"] / batches, child.others_cpus)
 
@@ -206,8 +207,7 @@ def main():
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:THREADS])
     found = []
     try:
-        package.folder = package()
-        where = environments()
+        where = environments(package())
         with measure.alone():
             print("| graph | loader | mini-batches/s | range | edges | vertices | gsplit / this | others' CPUs |")
             print("| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |", flush=True)
