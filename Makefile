@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python bench-convert bench-partition bench-sampling bench-gather bench-train bench-split bench-plan bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -69,10 +69,23 @@ test-faults: setup ## kill every command at 200 moments, flip 1,000 bits of arti
 	cargo build
 	python3 tests/faults/run.py target/debug/gsplit $(if $(SEED),--seed $(SEED))
 
+# $(call maturin,options,folder): packs the Python package with its extension into one wheel. What cargo built for other targets is used.
+maturin = rm -rf $(2) && $(python_env)/bin/maturin build --quiet $(1) --manifest-path python/native/Cargo.toml --out $(2)
+
+wheel: $(python_env)/ready ## make the wheel of the Python package (python/) in target/wheel/, for Python 3.9 and later
+	@:$(call need,cargo,install Rust as https://rustup.rs says)
+	$(call maturin,--release,target/wheel)
+	@ls target/wheel/*.whl
+
+# The extension is compiled as the tests of the workspace are, which has compiled most of it by then.
 test-python: $(python_env)/ready ## lint, type-check and test the Python package (python/)
+	@:$(call need,cargo,install Rust as https://rustup.rs says)
 	cd python && ../$(python_env)/bin/ruff check && ../$(python_env)/bin/ruff format --check
 	cd python && ../$(python_env)/bin/mypy
-	cd python && PYTHONDONTWRITEBYTECODE=1 ../$(python_env)/bin/pytest
+	$(call maturin,,target/python/wheel)
+	$(python_env)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps target/python/wheel/*.whl
+	cd python && GSPLIT_WHEEL=$$(ls ../target/python/wheel/*.whl) PYTHONDONTWRITEBYTECODE=1 \
+	    ../$(python_env)/bin/pytest --override-ini pythonpath=tests
 
 # GSPLIT=path measures a gsplit that is there; ARGS=--quick and ARGS='--scale 0.01' only try whether all of it runs.
 bench-convert: $(if $(GSPLIT),,build) ## time convert beside pyarrow, polars, pandas, DGL, GraphBolt (8 GB of disk, 15 minutes)
@@ -88,6 +101,9 @@ bench-sampling: $(if $(GSPLIT),,build) ## time the sampler beside DGL's (4 GB of
 bench-gather: $(if $(GSPLIT),,build) ## time gathering feature rows beside PyTorch's (4 GB of disk and memory, 5 minutes)
 	cargo build --release --package gsplit-trainer --example gather
 	@python3 bench/gather/run.py
+
+bench-loader: wheel $(if $(GSPLIT),,build) ## time the loader for Python beside those of PyG, DGL and GraphBolt (6 GB of disk, 4 GB of memory, 40 minutes)
+	@python3 bench/loader/run.py $(ARGS)
 
 bench-train: $(if $(GSPLIT),,build) ## time training beside DGL's (4 GB of disk, 6 GB of memory, 30 minutes)
 	@python3 bench/train/run.py $(ARGS)

@@ -64,6 +64,9 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
 }
 
+/// Set in the environment by a program that reads `--json` and shows its user the progress on standard error, as the Python package.
+const PROGRESS: &str = "GSPLIT_PROGRESS";
+
 /// Set by Ctrl-C and its kin.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 /// The subcommand watches [`INTERRUPTED`] and ends by itself.
@@ -293,9 +296,12 @@ impl Ui {
         }
     }
 
-    /// Prints one line of what is told on the way to the result; nothing with `--json` or `--quiet`.
+    /// Prints one line of what is told on the way to the result; nothing with `--quiet`, nor with `--json` unless who reads that also
+    /// shows progress.
     pub fn table(&self, line: impl std::fmt::Display) {
-        if !self.output.quiet {
+        if self.output.json {
+            self.note(&line.to_string());
+        } else if !self.output.quiet {
             self.say(line);
         }
     }
@@ -349,7 +355,7 @@ impl Ui {
     }
 
     fn silent(&self) -> bool {
-        self.output.quiet || self.output.json
+        self.output.quiet || self.output.json && std::env::var_os(PROGRESS).is_none()
     }
 }
 

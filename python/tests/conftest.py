@@ -13,7 +13,8 @@ import six_vertices as six
 
 import gsplit
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = Path(__file__).resolve().parents[1]
+REPOSITORY = PACKAGE.parent
 
 
 @pytest.fixture
@@ -26,8 +27,8 @@ def golden(tmp_path: Path) -> gsplit.Dataset:
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """Runs the gsplit binary: that of GSPLIT, or what cargo built. Skips where there is none that writes version 2."""
+def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The gsplit binary: that of GSPLIT, or what cargo built. Skips where there is none that writes version 2."""
     given = os.environ.get("GSPLIT")
     built = [REPOSITORY / "target" / profile / "gsplit" for profile in ("release", "debug")]
     binary = next((path for path in ([Path(given)] if given else built) if path.is_file()), None)
@@ -36,14 +37,32 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
             pytest.fail(f"GSPLIT={given}: no such file")
         pytest.skip("no gsplit binary: run `make build`, or name it in GSPLIT")
 
+    probe = tmp_path_factory.mktemp("probe") / "ds"
+    generate = ["generate", "community", "--vertices", "50", "--edges", "100", "--quiet", "--out"]
+    subprocess.run([binary, *generate, probe], check=True)
+    version = json.loads((probe / "dataset.json").read_text())["format_version"]
+    if version != 2:
+        pytest.skip(f"{binary} writes format version {version}, expected 2: run `make build`")
+    return binary.resolve()
+
+
+@pytest.fixture(scope="session")
+def run(binary: Path) -> Callable[..., str]:
+    """Runs the gsplit binary and gives its standard output."""
+
     def run(*arguments: str | Path) -> str:
         done = subprocess.run([binary, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    probe = tmp_path_factory.mktemp("probe") / "ds"
-    run("generate", "community", "--vertices", "50", "--edges", "100", "--quiet", "--out", probe)
-    version = json.loads((probe / "dataset.json").read_text())["format_version"]
-    if version != 2:
-        pytest.skip(f"{binary} writes format version {version}, expected 2: run `make build`")
     return run
+
+
+@pytest.fixture
+def commands(binary: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty folder to work in, where `gsplit.convert` and its kin run the binary. Skips where it does not train."""
+    if not binary.with_name("gsplit-train").is_file():
+        pytest.skip(f"no gsplit-train beside {binary}: run `make build`")
+    monkeypatch.setenv("GSPLIT", str(binary))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

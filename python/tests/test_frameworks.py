@@ -97,3 +97,61 @@ def test_dgl_refuses_what_does_not_fit(golden: gsplit.Dataset, monkeypatch: pyte
         golden.to_dgl(idtype="int32")
     with pytest.raises(ValueError, match="expected int32 or int64"):
         golden.to_dgl(idtype="int8")  # type: ignore[arg-type]
+
+
+def test_graphbolt(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("dgl")
+    pytest.importorskip("dgl.graphbolt")
+    graph = golden.to_graphbolt()
+    assert graph.total_num_nodes == 6 and graph.total_num_edges == 9
+    assert graph.csc_indptr.tolist() == six.INDPTR.tolist() and graph.indices.tolist() == six.INDICES.tolist()
+    assert lies_in(graph.csc_indptr.numpy(), golden.path / "topology/indptr.npy")
+    assert lies_in(graph.indices.numpy(), golden.path / "topology/indices.npy")
+    assert graph.edge_attributes["weight"].tolist() == six.WEIGHTS.tolist()
+    drawn = graph.sample_neighbors(torch.tensor([3, 4], dtype=torch.int32), torch.tensor([-1]))
+    assert drawn.sampled_csc.indices.tolist() == [2, 3, 3, 5]
+
+
+def test_loader_gives_what_pyg_gives(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("gsplit._native")
+    data = pytest.importorskip("torch_geometric.data")
+    utils = pytest.importorskip("torch_geometric.utils")
+    (batch,) = gsplit.NeighborLoader(golden, [2, 2], 6, seeds=[5, 0])
+    assert isinstance(batch, data.Data) and batch.validate() and batch.batch_size == 2
+    assert batch.n_id.dtype == batch.edge_index.dtype == batch.y.dtype == torch.int64
+    assert batch.x.dtype == torch.float32 and batch.num_nodes == len(batch.n_id) == sum(batch.num_sampled_nodes)
+    assert sorted(batch.n_id[:2].tolist()) == [0, 5]
+    pairs = edges_of(*batch.n_id[batch.edge_index].tolist())
+    assert set(pairs) <= set(six.EDGES)
+    np.testing.assert_array_equal(batch.x.numpy(), golden.features[batch.n_id.numpy()])
+    x, edges, _ = utils.trim_to_layer(
+        layer=1,
+        num_sampled_nodes_per_hop=batch.num_sampled_nodes,
+        num_sampled_edges_per_hop=batch.num_sampled_edges,
+        x=batch.x,
+        edge_index=batch.edge_index,
+    )
+    assert edges.shape[1] == batch.num_sampled_edges[0] and len(x) == sum(batch.num_sampled_nodes[:2])
+
+
+def test_loader_gives_tensors(tmp_path: Path) -> None:
+    pytest.importorskip("gsplit._native")
+    for dtype, expected in (("f16", torch.float16), ("bf16", torch.bfloat16), ("f32", torch.float32)):
+        ds = gsplit.open(six.write(tmp_path / dtype, dtype=dtype))
+        (batch,) = gsplit.NeighborLoader(ds, [2], 6, form="blocks")
+        assert batch.x.dtype == expected and batch.blocks[0].indices.dtype == torch.int32
+        np.testing.assert_array_equal(batch.x.float().numpy(), ds.features[batch.n_id.numpy()])
+        (plain,) = gsplit.NeighborLoader(ds, [2], 6, form="blocks", numpy=True)
+        assert isinstance(plain.n_id, np.ndarray)
+
+
+def test_blocks_in_dgl(golden: gsplit.Dataset) -> None:
+    pytest.importorskip("gsplit._native")
+    pytest.importorskip("dgl")
+    for numpy in (True, False):
+        (batch,) = gsplit.NeighborLoader(golden, [2, 2], 6, form="blocks", numpy=numpy)
+        blocks = batch.to_dgl()
+        assert [block.num_dst_nodes() for block in blocks] == [batch.blocks[0].num_dst, 2]
+        sources, targets = blocks[0].edges(order="eid")
+        assert sources.tolist() == batch.blocks[0].indices.tolist() and len(targets) == len(sources)
+        assert blocks[0].srcdata["feat"].tolist() == batch.x.tolist()

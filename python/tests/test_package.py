@@ -1,9 +1,13 @@
-"""The README's example runs, and the wheel holds every module and the type marker."""
+"""The README's example and the notebook run, and the wheel holds every module, the extension and the type marker."""
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import re
 import zipfile
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +15,9 @@ import numpy as np
 import pytest
 import six_vertices as six
 import writer
-from hatchling.builders.wheel import WheelBuilder
+from conftest import PACKAGE
 
-PACKAGE = Path(__file__).resolve().parents[1]
+import gsplit
 
 
 def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,19 +25,60 @@ def test_the_readme_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     six.write_presample(path, "15,10,5".replace(",", "-"))
     six.write_partition(path, "metis-4")
     monkeypatch.chdir(tmp_path)
-    examples = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
-    assert len(examples) == 1
     names: dict[str, Any] = {}
-    exec(examples[0], names)
+    exec(readme_examples()[0], names)
     assert names["x"].tolist() == six.FEATURES[[0, 3]].tolist()
 
 
-def test_the_wheel_holds_the_package(tmp_path: Path) -> None:
-    (wheel,) = WheelBuilder(str(PACKAGE)).build(directory=str(tmp_path), versions=["standard"])
+def readme_examples() -> list[str]:
+    examples = re.findall(r"```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
+    assert len(examples) == 3
+    return examples
+
+
+def test_the_readme_examples_of_training_run(commands: Path) -> None:
+    pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
+    gsplit.generate("community", "arxiv", vertices=500, edges=4000, feature_dim=8, quiet=True)
+    names: dict[str, Any] = {"gsplit": gsplit, "ds": gsplit.open("arxiv")}
+    for example in readme_examples()[1:]:
+        exec(example, names)
+    assert Path("predictions.npy").is_file() and len(names["seeds"]) == len(names["y"]) > 0
+
+
+def test_the_wheel_holds_the_package() -> None:
+    wheel = os.environ.get("GSPLIT_WHEEL")
+    if wheel is None:
+        pytest.skip("no wheel named in GSPLIT_WHEEL: `make test-python` makes one")
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if name.startswith("gsplit/")}
     sources = {f"gsplit/{path.name}" for path in (PACKAGE / "src/gsplit").iterdir() if path.is_file()}
-    assert held == sources and "gsplit/py.typed" in held
+    assert held == {*sources, "gsplit/_native.abi3.so"} and {"gsplit/py.typed", "gsplit/_native.pyi"} < held
+    assert "cp39-abi3-" in wheel
+
+
+def test_the_stubs_name_what_the_extension_has() -> None:
+    native = pytest.importorskip("gsplit._native")
+    stubs = (PACKAGE / "src/gsplit/_native.pyi").read_text()
+    classes = re.findall(r"^class (\w+):\n(.*?)(?=^@final|\Z)", stubs, re.DOTALL | re.MULTILINE)
+    assert [name for name, _ in classes] == ["Layer", "Batch", "Epoch", "Loader"]
+    for name, body in classes:
+        promised = {*re.findall(r"^    (\w+): ", body, re.MULTILINE), *re.findall(r"    def (\w+)", body)}
+        has = vars(getattr(native, name))
+        assert promised == {key for key in has if key in promised or not key.startswith("__")}, name
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "examples").glob("*.ipynb")), ids=lambda path: path.name)
+def test_the_notebooks_run(path: Path, commands: Path) -> None:
+    pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
+    cells = json.loads(path.read_text())["cells"]
+    names: dict[str, Any] = {}
+    told = io.StringIO()
+    with redirect_stdout(told), redirect_stderr(io.StringIO()):
+        for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+            assert cell["outputs"] == [] and cell["execution_count"] is None
+            exec("".join(cell["source"]), names)
+    accuracies = [float(share) for share in re.findall(r"accuracy ([01]\.\d+)", told.getvalue())]
+    assert len(accuracies) == 2 and min(accuracies) > 0.9, told.getvalue()
 
 
 def test_the_writer_rounds_bf16_to_even() -> None:

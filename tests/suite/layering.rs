@@ -26,6 +26,7 @@ fn crates_meet_in_store_and_kernels_only() {
         ("preprocess", &both),
         ("partition", &both),
         ("trainer", &both),
+        ("python/native", &both),
     ] {
         let [found, by_tests] = workspace_dependencies(package);
         assert!(found.iter().eq(allowed), "{package} imports {found:?}, expected {allowed:?}");
@@ -106,7 +107,16 @@ fn rooms_do_not_import_each_other_in_circles() {
 #[test]
 fn unsafe_code_is_in_its_room() {
     let mut files = Vec::new();
-    for folder in ["src", "store/src", "kernels/src", "preprocess/src", "partition/src", "trainer/src", "gpu-sim/src"] {
+    for folder in [
+        "src",
+        "store/src",
+        "kernels/src",
+        "preprocess/src",
+        "partition/src",
+        "trainer/src",
+        "gpu-sim/src",
+        "python/native/src",
+    ] {
         rust_files(&root().join(folder), &mut files);
     }
     assert!(files.len() > 50);
@@ -119,6 +129,7 @@ fn unsafe_code_is_in_its_room() {
         "kernels/src/product/x86.rs",
         "kernels/src/comm/mpi.rs",
         "gpu-sim/src/emulated/mod.rs",
+        "python/native/src/memory.rs",
     ]);
     rooms.extend([
         "buffer.rs",

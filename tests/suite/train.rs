@@ -369,3 +369,19 @@ fn a_preset_fills_in_what_is_left_open() {
     let line = fails(folder, &["train", "ds", "--preset", "intel", "--parallelism", "data"], 2);
     assert!(line.contains("--split-layers 1 is for --parallelism split"), "{line}");
 }
+
+#[test]
+fn a_program_that_reads_the_report_can_show_the_progress() {
+    let folder = tempfile::tempdir().unwrap();
+    community(folder.path(), 300);
+    let train = "train ds --parallelism single --layers 1 --fanouts 3 --hidden 4 --epochs 2 --json";
+    for (progress, shown) in [(false, 0), (true, 2)] {
+        let mut train = command(folder.path(), &train.split(' ').collect::<Vec<_>>());
+        let told = if progress { train.env("GSPLIT_PROGRESS", "1") } else { &mut train }.output().unwrap();
+        let report: Value = serde_json::from_slice(&told.stdout).unwrap();
+        assert_eq!(report["summary"]["epochs"].as_array().unwrap().len(), 2);
+        let errors = String::from_utf8(told.stderr).unwrap();
+        let epochs = errors.lines().filter_map(|line| line.split_whitespace().next()?.parse::<u32>().ok());
+        assert_eq!(epochs.count(), shown, "{errors}");
+    }
+}

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from . import _artifacts, _document, _export
+from . import _artifacts, _display, _document, _export
 from ._arrow import columns_of, one_line, open_arrow
 from ._artifacts import Partition, Presample
 from ._errors import DatasetError, damaged
@@ -80,6 +80,11 @@ class Dataset:
         if self.indptr[0] != 0 or self.indptr[-1] != self.num_edges:
             problem = f"expected offsets from 0 to {self.num_edges}, found {self.indptr[0]} to {self.indptr[-1]}"
             raise damaged(self.path / "topology/indptr.npy", problem)
+
+    @property
+    def num_nodes(self) -> int:
+        """`n`, as PyG and DGL call it."""
+        return self.num_vertices
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -220,6 +225,16 @@ class Dataset:
         """
         return _export.to_dgl(self, features, idtype)
 
+    def to_graphbolt(self) -> Any:
+        """A GraphBolt `FusedCSCSamplingGraph` of the topology, with the edge columns as `edge_attributes`.
+
+        `csc_indptr` int64 and, below 2^31 vertices, `indices` int32 share memory with the files, and so do edge columns
+        whose type torch has; from 2^31 vertices on `indices` is copied to int64 (8 m bytes). Seeds must have the type
+        of `indices`. Features and labels are not part of such a graph: `ds.features[:]` and `ds.labels` feed
+        GraphBolt's `TorchBasedFeature`.
+        """
+        return _export.to_graphbolt(self)
+
     def __reduce__(self) -> tuple[type[Dataset], tuple[Path]]:
         """Pickles as the path: another process maps the files again."""
         return Dataset, (self.path,)
@@ -227,6 +242,10 @@ class Dataset:
     def __repr__(self) -> str:
         """Its name and sizes."""
         return f"<gsplit.Dataset {self.name!r}: {self.num_vertices} vertices, {self.num_edges} edges>"
+
+    def _repr_html_(self) -> str:
+        """The same and what there is besides, as a table for notebooks."""
+        return _display.table(self)
 
     def _map(self, name: str, descr: str, shape: tuple[int, ...], mode: Literal["r", "c"] = "r") -> Array:
         return open_npy(self._part(name, name, "make the dataset again"), descr, shape, mode)

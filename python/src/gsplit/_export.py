@@ -1,4 +1,4 @@
-"""Hands a dataset to SciPy, PyTorch Geometric and DGL, each imported when it is asked for.
+"""Hands a dataset to SciPy, PyTorch Geometric, DGL and GraphBolt, each imported when it is asked for.
 
 PyTorch has no read-only tensors: what it shares is mapped copy-on-write, so that a write neither crashes nor reaches
 the file.
@@ -82,6 +82,19 @@ def to_dgl(ds: Dataset, features: bool, idtype: Literal["int32", "int64"]) -> An
     for name in ds.edge_columns:
         graph.edata[name] = _column(torch, ds, name)
     return graph
+
+
+def to_graphbolt(ds: Dataset) -> Any:
+    """`Dataset.to_graphbolt`."""
+    torch = _import("torch", "torch", "to_graphbolt")
+    graphbolt = _import("dgl.graphbolt", "dgl", "to_graphbolt")
+    index = np.int32 if ds.num_vertices < _INT32_END else np.int64
+    indptr, indices = _writable_topology(ds)
+    return graphbolt.fused_csc_sampling_graph(
+        torch.from_numpy(_signed(indptr, np.int64)),
+        torch.from_numpy(_signed(indices, index)),
+        edge_attributes={name: _column(torch, ds, name) for name in ds.edge_columns} or None,
+    )
 
 
 def _import(module: str, package: str, use: str) -> Any:

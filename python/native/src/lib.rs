@@ -1,0 +1,29 @@
+//! The sampler and the gather of gsplit for Python: what `gsplit.NeighborLoader` is made of.
+//!
+//! ```text
+//! lib.rs      the module                       batch.rs     a mini-batch: seeds, layers, rows
+//! loader.rs   what Python holds                subgraph.rs  layers as one graph, each vertex expanded once
+//! arrays.rs   Rust's memory as NumPy arrays    rows.rs      feature rows and labels
+//!                                              memory.rs    memory of rows that is used again
+//! ```
+//!
+//! Draws are those of `gsplit train` and `gsplit presample` with the same seed: the keys come from [`gsplit_kernels::schedule`].
+//! Everything is computed without Python's lock, on threads that belong to one epoch of one loader.
+
+mod arrays;
+mod batch;
+mod loader;
+mod memory;
+mod rows;
+mod subgraph;
+
+use pyo3::prelude::*;
+
+/// The module `gsplit._native`.
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::arrays::{Batch, Layer};
+    #[pymodule_export]
+    use crate::loader::{Epoch, Loader};
+}

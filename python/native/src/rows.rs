@@ -1,0 +1,98 @@
+//! Feature rows and labels of a mini-batch's vertices.
+
+use bytemuck::Pod;
+use gsplit_kernels::{KernelError, ScaledRow, gather_rows};
+use gsplit_store::{Column, FeatureDtype, FeatureTable, MultiLabels};
+use half::{bf16, f16};
+use rayon::prelude::*;
+
+use crate::memory::Pool;
+
+/// The feature rows of some vertices.
+pub struct Features {
+    /// A buffer that begins with the rows, one after the other.
+    pub memory: Vec<f32>,
+    /// What they are made of.
+    pub kind: Kind,
+    /// Number of rows.
+    pub rows: usize,
+    /// Values of a row.
+    pub dim: usize,
+}
+
+/// A type of feature values in Python.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    F32,
+    /// Two in the place of one f32.
+    F16,
+    /// As f16; NumPy has no such type.
+    Bf16,
+}
+
+/// The feature rows of `vertices`, in memory of `pool`. As they are stored, or f32 with `widen`; i8 always becomes f32, because each
+/// row has a scale.
+pub fn gather(table: &FeatureTable, widen: bool, vertices: &[u32], pool: &Pool) -> Result<Features, KernelError> {
+    let (rows, dim) = (vertices.len(), table.dim());
+    let count = rows * dim;
+    let kind = match table.dtype() {
+        FeatureDtype::F16 if !widen => Kind::F16,
+        FeatureDtype::Bf16 if !widen => Kind::Bf16,
+        _ => Kind::F32,
+    };
+    if kind != Kind::F32 {
+        let mut memory = pool.take(count.div_ceil(2));
+        copy(table, vertices, &mut bytemuck::cast_slice_mut::<f32, u16>(&mut memory)[..count]);
+        return Ok(Features { memory, kind, rows, dim });
+    }
+    let mut memory = pool.take(count);
+    let out = &mut memory[..count];
+    match table.dtype() {
+        FeatureDtype::F32 => gather_rows(|v| table.row::<f32>(v), vertices, dim, out)?,
+        FeatureDtype::F16 => gather_rows(|v| table.row::<f16>(v), vertices, dim, out)?,
+        FeatureDtype::Bf16 => gather_rows(|v| table.row::<bf16>(v), vertices, dim, out)?,
+        FeatureDtype::I8 => {
+            let row = |v| ScaledRow { scale: table.scale(v), values: table.row::<i8>(v) };
+            gather_rows(row, vertices, dim, out)?;
+        }
+    }
+    Ok(Features { memory, kind, rows, dim })
+}
+
+/// Copies the stored values of `vertices` to `out`.
+fn copy<T: Pod + Send + Sync>(table: &FeatureTable, vertices: &[u32], out: &mut [T]) {
+    if table.dim() > 0 {
+        let rows = out.par_chunks_exact_mut(table.dim()).with_min_len(512).zip(vertices);
+        rows.for_each(|(out, &v)| out.copy_from_slice(table.row(v)));
+    }
+}
+
+/// The classes of all vertices.
+pub enum Labels {
+    /// One each.
+    One(Column<i32>),
+    /// Any number each.
+    Several(MultiLabels),
+}
+
+/// The classes of some vertices.
+pub enum Classes {
+    /// -1 for none.
+    One(Vec<i64>),
+    /// Rows of 0 and 1, and their width.
+    Several(Vec<f32>, usize),
+}
+
+impl Labels {
+    /// Those of `vertices`.
+    pub fn of(&self, vertices: &[u32]) -> Classes {
+        match self {
+            Self::One(classes) => Classes::One(vertices.iter().map(|&v| classes[v as usize].into()).collect()),
+            Self::Several(labels) => {
+                let classes = labels.num_classes();
+                let has = |&v: &u32| (0..classes).map(move |class| f32::from(u8::from(labels.has(v, class))));
+                Classes::Several(vertices.iter().flat_map(has).collect(), classes as usize)
+            }
+        }
+    }
+}

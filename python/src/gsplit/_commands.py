@@ -1,0 +1,182 @@
+"""Runs the gsplit binary: options as keywords, progress as it comes, reports as data."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from pathlib import Path
+from typing import Any, Union
+
+from ._dataset import Dataset
+from ._errors import CommandError
+
+Report = dict[str, Any]
+"""What a command reports: the object that it prints with `--json`."""
+
+_Path = Union[str, "os.PathLike[str]"]
+_Input = Union[_Path, Dataset]
+
+# Lines of standard error that a complaint may need: those of a wrong option are few.
+_KEPT_LINES = 20
+
+
+def convert(source: _Path, out: _Path, **options: Any) -> Report:
+    """`gsplit convert`: turns the raw graph `source` into the dataset directory `out`.
+
+    Keywords are the command's options, as `symmetrise=True`, `random_split=[0.6, 0.2, 0.2]` or `memory="8GiB"`.
+    """
+    return run_command("convert", source, out=out, **options)
+
+
+def generate(kind: str, out: _Path, **options: Any) -> Report:
+    """`gsplit generate`: makes a graph of `kind` `community` or `rmat`, as `vertices=1000, edges=8000`."""
+    return run_command("generate", kind, out=out, **options)
+
+
+def presample(dataset: _Input, **options: Any) -> Report:
+    """`gsplit presample`: counts what training will touch, as `fanouts=[15, 10, 5], batch_size=1024, epochs=10`."""
+    return run_command("presample", dataset, **options)
+
+
+def partition(dataset: _Input, **options: Any) -> Report:
+    """`gsplit partition`: cuts the graph into parts, as `parts=4, weights="degree"`."""
+    return run_command("partition", dataset, **options)
+
+
+def train(dataset: _Input, **options: Any) -> Report:
+    """`gsplit train`: trains a model, as `layers=3, fanouts=[15, 10, 5], epochs=10, checkpoint="run"`.
+
+    `report["summary"]["epochs"]` has the losses, scores and times of every epoch.
+    """
+    return run_command("train", dataset, **options)
+
+
+def infer(dataset: _Input, checkpoint: _Path, **options: Any) -> Report:
+    """`gsplit infer`: predicts for every vertex with a trained model, as `out="predictions.npy"`."""
+    return run_command("infer", dataset, checkpoint=checkpoint, **options)
+
+
+def run(source: _Input, out: _Path, **options: Any) -> Report:
+    """`gsplit run`: from a raw graph, or a dataset, to a trained model, predictions and a page in the folder `out`."""
+    return run_command("run", source, out=out, **options)
+
+
+def run_command(name: str, *words: _Input, **options: Any) -> Report:
+    """Runs `gsplit NAME WORDS... --OPTIONS... --json` and returns its report.
+
+    `layers=3` becomes `--layers=3`, `symmetrise=True` becomes `--symmetrise`, a list or tuple is joined with commas,
+    and `None` and `False` are left out. A name that is a Python keyword takes an underscore: `import_="parts.txt"`.
+    Progress goes to `sys.stderr` line by line, in a notebook below the cell; `quiet=True` shows none.
+
+    Raises `CommandError` when the command fails. Ctrl-C, or a notebook's interrupt, ends it as Ctrl-C does in a shell:
+    it first saves or removes what it has begun.
+    """
+    arguments = [_program(), name, *map(_word, words)]
+    for option, value in options.items():
+        arguments += _option(option, value)
+    environment = {**os.environ, "GSPLIT_PROGRESS": "1"}
+    piped = subprocess.PIPE
+    try:
+        child = subprocess.Popen(  # noqa: S603
+            [*arguments, "--json"], stdin=subprocess.DEVNULL, stdout=piped, stderr=piped, env=environment
+        )
+    except OSError as error:
+        raise CommandError(arguments, None, f"{arguments[0]}: cannot be started: {error.strerror}") from error
+    with child:
+        output, told = _watch(child, show=not options.get("quiet"))
+    last = _last_object(output)
+    if child.returncode == 0 and last is not None and "error" not in last:
+        return last
+    raise CommandError(arguments, child.returncode, _complaint(name, child.returncode, last, told))
+
+
+def _watch(child: subprocess.Popen[bytes], show: bool) -> tuple[bytes, deque[str]]:
+    """Waits for `child`; shows its standard error. Returns its standard output and the last lines of the other."""
+    assert child.stdout is not None and child.stderr is not None  # noqa: S101
+    output, told, stdout = bytearray(), deque[str](maxlen=_KEPT_LINES), child.stdout
+    # Standard output is read aside, or the child could wait for room there while this waits for its standard error.
+    reader = threading.Thread(target=lambda: output.extend(stdout.read()), daemon=True)
+    reader.start()
+    interrupted = False
+    while True:
+        try:
+            for line in child.stderr:
+                told.append(line.decode(errors="replace"))
+                if show:
+                    sys.stderr.write(told[-1])
+                    sys.stderr.flush()
+            child.wait()
+            break
+        except KeyboardInterrupt:
+            # In a terminal it has the signal already and takes no harm from another; a notebook signals Python alone.
+            child.send_signal(signal.SIGTERM if interrupted else signal.SIGINT)
+            interrupted = True
+    reader.join()
+    if interrupted:
+        raise KeyboardInterrupt
+    return bytes(output), told
+
+
+def _program() -> str:
+    given = os.environ.get("GSPLIT")
+    found = given or shutil.which("gsplit")
+    if found is None:
+        remedy = "`make build` makes it; name its path in GSPLIT, or add its folder to PATH"
+        raise CommandError(["gsplit"], None, f"the gsplit program is not on PATH: {remedy}")
+    return found
+
+
+def _word(value: _Input) -> str:
+    """A positional argument; one that begins with a dash is a path here, not an option."""
+    text = os.fspath(value.path if isinstance(value, Dataset) else value)
+    return f"./{text}" if text.startswith("-") else text
+
+
+def _option(name: str, value: object) -> list[str]:
+    flag = "--" + name.rstrip("_").replace("_", "-")
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [flag]
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [f"{flag}={','.join(_value(name, item) for item in items)}"]
+
+
+def _value(name: str, item: object) -> str:
+    if isinstance(item, (str, Path)):
+        return str(item)
+    # NumPy's numbers are taken as Python's.
+    number = getattr(item, "item", None)
+    item = number() if callable(number) else item
+    if isinstance(item, bool) or not isinstance(item, (int, float)):
+        raise TypeError(f"option {name}: {item!r:.80}, expected a number, a string, a path, True, or a list of these")
+    return str(item)
+
+
+def _last_object(output: bytes) -> Report | None:
+    lines = output.splitlines()
+    try:
+        last = json.loads(lines[-1]) if lines else None
+    except ValueError:
+        return None
+    return last if isinstance(last, dict) else None
+
+
+def _complaint(name: str, code: int, report: Report | None, told: deque[str]) -> str:
+    """One line: what the command says of its failure, or what is known of its end."""
+    if report is not None and isinstance(report.get("error"), str):
+        return str(report["error"])
+    lines = [line.strip() for line in told if line.strip()]
+    errors = [line for line in lines if line.startswith(("error: ", "interrupted: "))]
+    tips = [line for line in lines if line.startswith("tip: ")]
+    if errors:
+        return "; ".join([errors[-1].removeprefix("error: "), *tips[:1]])
+    if code < 0:
+        return f"gsplit {name} was ended by signal {-code} ({signal.strsignal(-code)})"
+    return f"gsplit {name} ended with exit code {code} and no report"

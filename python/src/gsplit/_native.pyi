@@ -1,0 +1,66 @@
+"""The extension that draws mini-batches (python/native)."""
+
+import os
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+@final
+class Layer:
+    """A block: an int32 CSC whose columns are the first `num_dst` vertices and whose rows are the first `num_src`."""
+
+    indptr: npt.NDArray[np.int32]
+    indices: npt.NDArray[np.int32]
+    e_id: npt.NDArray[np.int64] | None
+    num_src: int
+    num_dst: int
+
+@final
+class Batch:
+    """A mini-batch. A subgraph has `edge_index`, blocks have `layers`."""
+
+    n_id: npt.NDArray[np.int64]
+    input_id: npt.NDArray[np.int64]
+    edge_index: npt.NDArray[np.int64] | None
+    e_id: npt.NDArray[np.int64] | None
+    num_sampled_nodes: list[int]
+    num_sampled_edges: list[int]
+    layers: list[Layer]
+    x: npt.NDArray[Any] | None
+    bf16: bool
+    y: npt.NDArray[Any] | None
+
+@final
+class Epoch:
+    """The mini-batches of an epoch, in order."""
+
+    def __iter__(self) -> Epoch: ...
+    def __next__(self) -> Batch: ...
+
+@final
+class Loader:
+    """Draws the mini-batches of a dataset."""
+
+    def __new__(
+        cls,
+        path: str | os.PathLike[str],
+        fanouts: str,
+        seeds: npt.NDArray[np.uint32],
+        *,
+        batch_size: int,
+        drop_last: bool,
+        shuffle: bool,
+        seed: int,
+        blocks: bool,
+        edge_ids: bool,
+        draw_by: str | None,
+        features: bool,
+        load_features: bool,
+        widen: bool,
+        labels: bool,
+        threads: int | None,
+        prefetch: int,
+    ) -> Loader: ...
+    def __len__(self) -> int: ...
+    def epoch(self, number: int) -> Epoch: ...

@@ -1,0 +1,331 @@
+"""`NeighborLoader` against a brute-force look at the graph, and against what the binary counts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import six_vertices as six
+import writer
+from conftest import PACKAGE
+
+import gsplit
+
+pytest.importorskip("gsplit._native", reason="no gsplit._native: `make test-python` builds it")
+Run = Callable[..., str]
+N, DIM = 300, 6
+
+
+def write(path: Path, **changes: Any) -> gsplit.Dataset:
+    """A graph of 300 vertices with degrees from 0 to about 40, every third vertex for training."""
+    rng = np.random.default_rng(7)
+    edges = sorted(
+        {(int(u), int(rng.integers(v + 1))) for v in range(N) for u in rng.integers(N, size=rng.integers(1, 12))}
+    )
+    indptr, indices = writer.to_csc(edges, N)
+    given: dict[str, Any] = {
+        "features": rng.standard_normal((N, DIM)).astype(np.float32),
+        "labels": rng.integers(-1, 5, N).astype(np.int32),
+        "splits": {"train": list(range(0, N, 3)), "valid": [1], "test": [2]},
+        **changes,
+    }
+    return gsplit.open(writer.write_dataset(path, indptr, indices, **given))
+
+
+@pytest.fixture
+def ds(tmp_path: Path) -> gsplit.Dataset:
+    return write(tmp_path / "ds")
+
+
+def loader(
+    ds: gsplit.Dataset | Path, fanouts: Any = (4, 3), batch_size: int = 16, **options: Any
+) -> gsplit.NeighborLoader:
+    return gsplit.NeighborLoader(ds, fanouts, batch_size, **{"numpy": True, **options})
+
+
+def content(batch: Any) -> list[Any]:
+    """Everything of a mini-batch, to be compared."""
+    if isinstance(batch, gsplit.MiniBatch):
+        blocks = [[b.indptr.tolist(), b.indices.tolist(), b.num_src, b.num_dst] for b in batch.blocks]
+        return [blocks, batch.n_id.tolist(), batch.input_id.tolist(), batch.x.tolist(), batch.y.tolist()]
+    sizes = [batch.num_sampled_nodes, batch.num_sampled_edges]
+    return [sizes, *(array.tolist() for array in (batch.n_id, batch.edge_index, batch.input_id, batch.x, batch.y))]
+
+
+def contents(of: gsplit.NeighborLoader, epoch: int = 1) -> list[Any]:
+    of.set_epoch(epoch)
+    return [content(batch) for batch in of]
+
+
+def targets_of(block: gsplit.Block) -> npt.NDArray[np.int64]:
+    return np.repeat(np.arange(block.num_dst), np.diff(block.indptr))
+
+
+def expect_drawn(ds: gsplit.Dataset, vertex: int, sources: npt.NDArray[Any], fanout: int | None) -> None:
+    """`sources` are distinct in-neighbours of `vertex`, as many as the fanout, and all where there are no more."""
+    neighbours = ds.in_neighbours(vertex)
+    kept = len(neighbours) if fanout is None else min(fanout, len(neighbours))
+    assert len(sources) == len(np.unique(sources)) == kept, vertex
+    assert np.isin(sources, neighbours).all(), vertex
+
+
+@pytest.mark.parametrize("fanouts", [[4, 3], [2, -1, 1], ["all"], "5,all"])
+def test_oracle_every_vertex_of_a_subgraph_is_expanded_once(ds: gsplit.Dataset, fanouts: Any) -> None:
+    words = fanouts.split(",") if isinstance(fanouts, str) else fanouts
+    limits = [None if str(fanout) in ("all", "-1") else int(fanout) for fanout in words]
+    seen: list[int] = []
+    for batch in loader(ds, fanouts, edge_ids=True):
+        assert isinstance(batch, gsplit.Subgraph)
+        assert len(batch.n_id) == len(np.unique(batch.n_id)) == sum(batch.num_sampled_nodes)
+        sources, targets = batch.edge_index
+        np.testing.assert_array_equal(ds.indices[batch.e_id], batch.n_id[sources])
+        at = batch.n_id[targets]
+        assert ((ds.indptr[at] <= batch.e_id) & (batch.e_id < ds.indptr[at + 1])).all()
+        first = edge = 0
+        for limit, frontier, edges in zip(limits, batch.num_sampled_nodes, batch.num_sampled_edges):
+            layer = slice(edge, edge + edges)
+            for position in range(first, first + frontier):
+                drawn = batch.n_id[sources[layer][targets[layer] == position]]
+                expect_drawn(ds, int(batch.n_id[position]), drawn, limit)
+            reached = first + frontier + batch.num_sampled_nodes[limits.index(limit) + 1]
+            assert sources[layer].max(initial=0) < reached
+            first, edge = first + frontier, edge + edges
+        assert edge == len(sources) and batch.num_sampled_nodes[0] == batch.batch_size
+        np.testing.assert_array_equal(batch.x, ds.features[batch.n_id])
+        np.testing.assert_array_equal(batch.y, ds.labels[batch.n_id])
+        np.testing.assert_array_equal(ds.split("train")[batch.input_id], batch.n_id[: batch.batch_size])
+        seen += batch.n_id[: batch.batch_size].tolist()
+    assert sorted(seen) == ds.split("train").tolist()
+
+
+def test_oracle_blocks_expand_all_that_was_reached(ds: gsplit.Dataset) -> None:
+    seen: list[int] = []
+    for batch in loader(ds, [4, 3], form="blocks", edge_ids=True):
+        bottom, top = batch.blocks
+        assert top.num_dst == batch.batch_size and top.num_src == bottom.num_dst and bottom.num_src == len(batch.n_id)
+        for block, fanout in ((top, 4), (bottom, 3)):
+            assert block.indptr.dtype == block.indices.dtype == np.int32
+            np.testing.assert_array_equal(ds.indices[block.e_id], batch.n_id[block.indices])
+            for position in range(block.num_dst):
+                drawn = block.indices[block.indptr[position] : block.indptr[position + 1]]
+                expect_drawn(ds, int(batch.n_id[position]), batch.n_id[drawn], fanout)
+        np.testing.assert_array_equal(batch.x, ds.features[batch.n_id])
+        np.testing.assert_array_equal(batch.y, ds.labels[batch.seeds])
+        seen += batch.seeds.tolist()
+    assert sorted(seen) == ds.split("train").tolist()
+
+
+def test_differential_a_subgraph_has_some_of_the_edges_of_the_blocks(ds: gsplit.Dataset) -> None:
+    both = zip(loader(ds, [4, 3, 2], edge_ids=True), loader(ds, [4, 3, 2], form="blocks", edge_ids=True))
+    for graph, batch in both:
+        assert set(graph.n_id.tolist()) <= set(batch.n_id.tolist())
+        edge = 0
+        for count, block in zip(graph.num_sampled_edges, reversed(batch.blocks)):
+            drawn = set(graph.e_id[edge : edge + count].tolist())
+            assert drawn <= set(block.e_id.tolist())
+            edge += count
+        np.testing.assert_array_equal(graph.e_id[: graph.num_sampled_edges[0]], batch.blocks[-1].e_id)
+
+
+@pytest.mark.parametrize("form", ["pyg", "blocks"])
+def test_mini_batches_depend_on_seed_and_epoch_alone(ds: gsplit.Dataset, form: str) -> None:
+    first = loader(ds, form=form, seed=3)
+    expected = contents(first)
+    for threads in (1, 2, 3):
+        for prefetch in (0, 1, 4):
+            assert contents(loader(ds, form=form, seed=3, threads=threads, prefetch=prefetch)) == expected
+    second = [content(batch) for batch in first]
+    assert second == contents(loader(ds.path, form=form, seed=3), 2) != expected
+    assert contents(first) == expected != contents(loader(ds, form=form, seed=4))
+
+
+def test_differential_blocks_are_what_presample_counts(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "ds"
+    run("generate", "community", "--vertices", "3000", "--edges", "40000", "--seed", "1", "--quiet", "--out", path)
+    run("presample", path, "--fanouts", "6,4,all", "--epochs", "2", "--batch-size", "100", "--seed", "9", "--quiet")
+    ds = gsplit.open(path)
+    counted = ds.presample(ds.presamples[0])
+    edges, inputs = np.zeros(ds.num_edges, np.uint32), np.zeros(ds.num_vertices, np.uint32)
+    batches = loader(ds, "6,4,all", 100, seed=9, form="blocks", edge_ids=True, features=False)
+    # Pre-sampling numbers its epochs from here.
+    batches.set_epoch(2**31)
+    for _ in range(2):
+        for batch in batches:
+            inputs[batch.n_id] += 1
+            for block in batch.blocks:
+                np.add.at(edges, block.e_id, 1)
+    np.testing.assert_array_equal(edges, counted.edge)
+    np.testing.assert_array_equal(inputs, counted.input)
+
+
+def test_order_and_size_of_mini_batches(ds: gsplit.Dataset) -> None:
+    in_order = loader(ds, batch_size=30, shuffle=False)
+    assert len(in_order) == 4 and in_order.epoch == 1
+    seeds = [batch.n_id[: batch.batch_size] for batch in in_order]
+    assert [len(part) for part in seeds] == [30, 30, 30, 10] and in_order.epoch == 2
+    np.testing.assert_array_equal(np.concatenate(seeds), ds.split("train"))
+    whole = loader(ds, batch_size=30, drop_last=True)
+    assert len(whole) == 3 and [batch.batch_size for batch in whole] == [30] * 3
+    (all_at_once,) = loader(ds, batch_size=10**6)
+    assert all_at_once.batch_size == 100
+    given = loader(ds, seeds=[7, 0, 299], shuffle=False)
+    (batch,) = given
+    assert batch.n_id[:3].tolist() == [7, 0, 299] and batch.input_id.tolist() == [0, 1, 2]
+    assert list(loader(ds, seeds=[])) == [] and "300" not in repr(given) and "3 seeds" in repr(given)
+
+
+def test_seeds_of_other_splits(ds: gsplit.Dataset) -> None:
+    (batch,) = loader(ds, seeds="valid")
+    assert batch.n_id[0] == 1 and batch.batch_size == 1
+
+
+def test_a_pass_can_be_left_early(ds: gsplit.Dataset) -> None:
+    batches = loader(ds, batch_size=1, prefetch=3)
+    for _ in range(20):
+        for batch in batches:
+            assert batch.batch_size == 1
+            break
+    assert batches.epoch == 21 and len(list(batches)) == 100
+
+
+@pytest.mark.parametrize("dim", [DIM, 5])
+@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "i8"])
+def test_features_of_every_type(tmp_path: Path, dtype: str, dim: int) -> None:
+    features = np.random.default_rng(1).standard_normal((N, dim)).astype(np.float32)
+    ds = write(tmp_path / "ds", dtype=dtype, features=features)
+    (stored,), (wide,) = loader(ds, batch_size=N), loader(ds, batch_size=N, dtype="float32", load_features=True)
+    expected = {"f32": np.float32, "f16": np.float16, "bf16": np.uint16, "i8": np.float32}
+    assert stored.x.dtype == expected[dtype] and wide.x.dtype == np.float32
+    np.testing.assert_array_equal(wide.x, ds.features[wide.n_id])
+    if dtype == "i8":
+        np.testing.assert_array_equal(stored.x, wide.x)
+    else:
+        np.testing.assert_array_equal(stored.x, ds.features.array()[stored.n_id])
+
+
+def test_what_is_left_out(tmp_path: Path) -> None:
+    bare = write(tmp_path / "bare", features=None, labels=None)
+    (batch,) = loader(bare, batch_size=N)
+    assert batch.x is None and batch.y is None and batch.e_id is None
+    (batch,) = loader(write(tmp_path / "ds"), batch_size=N, features=False, labels=False, form="blocks")
+    assert batch.x is None and batch.y is None and batch.blocks[0].e_id is None
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    ds = write(tmp_path / "ds", labels=np.arange(N * 11).reshape(N, 11) % 3 == 0)
+    (graph,), (blocks,) = loader(ds, batch_size=N), loader(ds, batch_size=N, form="blocks")
+    assert graph.y.dtype == np.float32
+    np.testing.assert_array_equal(graph.y, ds.labels[graph.n_id].astype(np.float32))
+    np.testing.assert_array_equal(blocks.y, ds.labels[blocks.seeds].astype(np.float32))
+
+
+def test_edges_drawn_by_weight(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain")
+    weights = (np.arange(plain.num_edges) % 3).astype(np.float32)
+    ds = write(tmp_path / "ds", edge_columns={"weight": weights})
+    for batch in loader(ds, [3, 3], draw_by="weight", edge_ids=True):
+        assert (weights[batch.e_id] > 0).all()
+    with pytest.raises(gsplit.DatasetError, match="`time`"):
+        loader(ds, draw_by="time")
+
+
+def test_arrays_are_the_memory_that_was_filled(ds: gsplit.Dataset) -> None:
+    (batch,) = loader(ds, batch_size=N)
+    for array in (batch.n_id, batch.edge_index, batch.input_id, batch.x, batch.y):
+        assert array.flags.writeable and array.flags.c_contiguous and not array.flags.owndata
+        array += 1
+    assert not np.shares_memory(batch.x, ds.features.array())
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_memory_is_used_again_only_when_nothing_shows_it(tmp_path: Path, prefetch: int, dtype: str) -> None:
+    ds = write(tmp_path / "ds", dtype=dtype)
+    batches = loader(ds, batch_size=4, prefetch=prefetch)
+    kept, addresses = [], set()
+    for _ in range(3):
+        for step, batch in enumerate(batches):
+            addresses.add(batch.x.ctypes.data)
+            if step % 5 == 0:
+                kept.append((batch.n_id[1:3].copy(), batch.x[1:3]))
+            del batch
+    assert len(addresses) < 75 - len(kept)
+    for vertices, rows in kept:
+        np.testing.assert_array_equal(rows, ds.features[vertices].astype(rows.dtype))
+    del batches
+    np.testing.assert_array_equal(kept[0][1], ds.features[kept[0][0]].astype(kept[0][1].dtype))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"fanouts": [0]}, "0"),
+        ({"fanouts": "4;3"}, "4;3"),
+        ({"fanouts": []}, "fanout"),
+        ({"batch_size": 0}, "batch_size 0, expected at least 1"),
+        ({"prefetch": -1}, "prefetch -1, expected at least 0"),
+        ({"threads": 0}, "threads 0, expected at least 1"),
+        ({"seed": -1}, "seed -1, expected one from 0"),
+        ({"form": "dgl"}, "form 'dgl', expected pyg or blocks"),
+        ({"dtype": "f16"}, "dtype 'f16', expected stored or float32"),
+        ({"seeds": [0, 300]}, "seed 300, expected vertices from 0 to 299"),
+        ({"seeds": [-1, 3]}, "seed -1, expected vertices from 0 to 299"),
+        ({"seeds": [5, 1, 5]}, "vertex 5 is there 2 times, expected distinct seeds"),
+        ({"seeds": [0.5]}, "expected a list of vertices"),
+    ],
+)
+def test_wrong_arguments(ds: gsplit.Dataset, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        loader(ds, **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_split_that_is_not_there_and_epochs(ds: gsplit.Dataset) -> None:
+    with pytest.raises(gsplit.DatasetError, match="has no trian split"):
+        loader(ds, seeds="trian")
+    for epoch in (-1, 2**32):
+        with pytest.raises(ValueError, match="epoch"):
+            loader(ds).set_epoch(epoch)
+
+
+def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
+    indices = six.INDICES.copy()
+    indices[4] = 77
+    path = writer.write_dataset(tmp_path / "ds", six.INDPTR, indices, splits=six.SPLITS)
+    with pytest.raises(gsplit.DatasetError, match="do not ascend or are not below 6"):
+        loader(gsplit.open(path))
+
+
+def test_another_process_draws_the_same(ds: gsplit.Dataset) -> None:
+    script = (
+        "import sys, gsplit; l = gsplit.NeighborLoader(sys.argv[1], [4, 3], 16, numpy=True);"
+        "print([b.edge_index.tolist() for b in l])"
+    )
+    done = subprocess.run([sys.executable, "-c", script, ds.path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str([batch.edge_index.tolist() for batch in loader(ds)])
+
+
+def test_a_forked_process_can_draw(ds: gsplit.Dataset) -> None:
+    batches = loader(ds)
+    expected = contents(batches)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if contents(batches) == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_without_the_extension_all_else_works(ds: gsplit.Dataset) -> None:
+    script = "import sys, gsplit; print(gsplit.open(sys.argv[1]).num_nodes); gsplit.NeighborLoader(sys.argv[1], [2])"
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script, ds.path], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout == "300\n"
+    assert "ImportError: NeighborLoader needs the extension gsplit._native: `pip install ./python`" in done.stderr
