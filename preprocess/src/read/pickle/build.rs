@@ -31,6 +31,8 @@ pub enum Global {
     Csr,
     /// `collections.defaultdict`.
     DefaultDict,
+    /// A class of PyG that a `Data` is made of: a dict of its attributes.
+    Data,
     /// `list`, which makes the values that a defaultdict lacks.
     List,
 }
@@ -89,6 +91,10 @@ impl Global {
             ("numpy", "dtype") => Ok(Self::Dtype),
             ("_codecs", "encode") => Ok(Self::Encode),
             ("scipy.sparse.csr" | "scipy.sparse._csr", "csr_matrix") => Ok(Self::Csr),
+            (
+                "torch_geometric.data.data" | "torch_geometric.data.storage",
+                "Data" | "DataEdgeAttr" | "DataTensorAttr" | "GlobalStorage",
+            ) => Ok(Self::Data),
             ("collections", "defaultdict") => Ok(Self::DefaultDict),
             ("__builtin__" | "builtins", "list") => Ok(Self::List),
             _ => Err(format!(
@@ -139,7 +145,7 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
             }
             _ => Err("_codecs.encode of something else than text as latin1".into()),
         },
-        (Global::NdArray | Global::Storage(_) | Global::Csr | Global::List, _) => {
+        (Global::NdArray | Global::Storage(_) | Global::Csr | Global::Data | Global::List, _) => {
             Err("a type that is called like a function".into())
         }
         (function, _) => Err(format!("a call of {function:?} with other arguments than arrays have")),
@@ -149,8 +155,8 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
 /// An object of `class` before it gets its state.
 pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
     match (heap.node(class), heap.tuple(arguments)) {
-        (Node::Global(Global::Csr), Some([])) => Ok(Node::Unfilled),
-        (class, _) => Err(format!("an object of {}: expected a csr_matrix", class.what())),
+        (Node::Global(Global::Csr | Global::Data), Some([])) => Ok(Node::Unfilled),
+        (class, _) => Err(format!("an object of {}: expected a csr_matrix or a Data", class.what())),
     }
 }
 
