@@ -10,8 +10,8 @@
 //! A field of a struct has the name of the field: `Problem.A` of SuiteSparse. MATLAB counts from 1: labels without a 0 are numbered in
 //! ascending order, and the numbers become the names of the classes. Rows with at most one 1 are a class each. What is not read is said.
 //!
-//! Edges of a sparse matrix are streamed. Features and labels lie column by column in the file, and are held in memory: 4 bytes for each
-//! number of them that is in the file.
+//! Edges of a sparse matrix are streamed. Features and labels lie column by column in the file, and are held in memory: 4 bytes a
+//! number, and up to 24 while they are read.
 
 mod variables;
 
@@ -47,7 +47,8 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     let network = all.network()?;
     let n = network.shape[0];
     let mut raw = match network.content {
-        Content::Sparse([rows, ends, values]) => {
+        Content::Sparse(arrays) => {
+            let [rows, ends, values] = *arrays;
             let mut edges = ArrayEdges::compressed(ends, rows, false)?;
             if keeps(options, "weight") && !all_ones(&values)? {
                 edges = edges.with_values("weight", values)?;
@@ -74,7 +75,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     if let Some(labels) = all.take(&LABELS) {
         (raw.labels, raw.class_names) = classes(path, &labels, n, progress)?;
     }
-    raw.splits = all.masks(path, n, options, progress)?;
+    raw.splits = all.masks(n, options, progress)?;
     let left: Vec<&str> = all
         .left
         .iter()
@@ -131,7 +132,7 @@ impl Variables<'_> {
         let is_sparse = |found: &Variable| is_square(found) && matches!(found.content, Content::Sparse(_));
         let squares = self.left.iter().filter(|found| is_sparse(found)).count();
         let only = || self.left.iter().position(is_sparse).filter(|_| squares == 1);
-        match NETWORKS.iter().find_map(|name| named(name)).or_else(only) {
+        match NETWORKS.iter().find_map(named).or_else(only) {
             Some(at) => Ok(self.left.remove(at)),
             None => {
                 let found = self.left.iter().map(described).collect::<Vec<_>>().join(", ");
@@ -145,13 +146,7 @@ impl Variables<'_> {
     }
 
     /// The splits that masks make.
-    fn masks(
-        &mut self,
-        path: &Path,
-        n: u64,
-        options: &ReadOptions,
-        progress: &dyn Progress,
-    ) -> Result<Option<[Vec<u64>; 3]>> {
+    fn masks(&mut self, n: u64, options: &ReadOptions, progress: &dyn Progress) -> Result<Option<[Vec<u64>; 3]>> {
         let mut masks = BTreeMap::new();
         let (found, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left)
             .into_iter()
@@ -163,7 +158,7 @@ impl Variables<'_> {
                 masks.insert(name, numbers);
             }
         }
-        Catalog::Named(path.to_path_buf(), masks).splits(Some(n), options, progress)
+        Catalog::Named(self.path.to_path_buf(), masks).splits(Some(n), options, progress)
     }
 }
 
@@ -191,7 +186,8 @@ fn entries(variable: &Variable) -> Result<Vec<Entry>> {
             let rows = rows.max(1) as usize;
             Ok(cells.map(|(at, value)| ((at % rows) as u32, (at / rows) as u32, value)).collect())
         }
-        Content::Sparse([places, ends, values]) => {
+        Content::Sparse(arrays) => {
+            let [places, ends, values] = &**arrays;
             let (bounds, places, values) = (integers(ends)?, integers(places)?, floats(values)?);
             let mut all = Vec::with_capacity(values.len());
             for (column, bound) in bounds.windows(2).enumerate() {

@@ -55,7 +55,7 @@ pub enum Content {
     /// Numbers, the first index runs fastest.
     Dense(Numbers),
     /// A sparse matrix, column by column: the row of each entry, the entries before each column and in all, the values.
-    Sparse([Numbers; 3]),
+    Sparse(Box<[Numbers; 3]>),
     /// Something else.
     Other(&'static str),
 }
@@ -239,7 +239,7 @@ impl<'a> Walk<'a> {
         let flags = self.element(end, true)?;
         let [class, flags, ..] = flags.data[..] else { return Err(self.damaged("no flags")) };
         let shape = self.element(end, true)?.integers();
-        let name = String::from_utf8_lossy(&self.element(end, true)?.data).into_owned();
+        let name = shown(&self.element(end, true)?.data);
         // A field has its name from the struct.
         let name = if within.is_empty() { name } else { within.to_string() };
         let content = match class {
@@ -266,7 +266,7 @@ impl<'a> Walk<'a> {
         let names = self.element(end, true)?.data;
         for field in names.chunks(length.clamp(1, HELD) as usize) {
             let field = field.split(|&byte| byte == 0).next().unwrap_or(&[]);
-            let field = format!("{name}.{}", String::from_utf8_lossy(field));
+            let field = format!("{name}.{}", shown(field));
             let (kind, bytes) = pair(self.bytes(8)?.try_into().unwrap_or_default());
             self.matrix(kind, bytes, &field, depth + 1, all)?;
         }
@@ -291,7 +291,7 @@ impl<'a> Walk<'a> {
             }
             Ok(self.numbers(name, element, vec![room])?.first(entries))
         };
-        Ok(Content::Sparse([first(&rows)?, ends, first(&values)?]))
+        Ok(Content::Sparse(Box::new([first(&rows)?, ends, first(&values)?])))
     }
 
     /// The numbers in `element`, which must be as many as `shape` says.
@@ -308,6 +308,11 @@ impl<'a> Walk<'a> {
         let column_major = shape.iter().filter(|&&length| length > 1).count() > 1;
         Ok(Numbers::within(self.path, name, (self.packed.clone(), span), dtype, (shape, column_major)))
     }
+}
+
+/// A name, without line ends if the file is damaged.
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).escape_debug().to_string()
 }
 
 fn dtype(kind: u32) -> Option<Dtype> {
