@@ -138,7 +138,11 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
             let column_major = heap.text(*order) == Some("F");
             in_pickle(heap, [*bytes, *dtype, *shape], column_major).map(Node::Array)
         }
-        (Global::Dtype, [descr, ..]) => Ok(Node::Dtype(heap.text(*descr).ok_or("a dtype without a name")?.to_string())),
+        (Global::Dtype, [descr, ..]) => {
+            // Messages have one line, whatever it is called.
+            let name = heap.text(*descr).ok_or("a dtype without a name")?.escape_debug();
+            Ok(Node::Dtype(name.to_string()))
+        }
         (Global::Encode, [text, encoding]) => match (heap.node(*text), heap.text(*encoding)) {
             (Node::Raw(raw), Some("latin1" | "latin-1")) if raw.utf8 => {
                 Ok(Node::Raw(Raw { utf8: false, latin1: true, text: None, ..raw.clone() }))
@@ -172,7 +176,8 @@ pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
             in_pickle(heap, [*bytes, *dtype, *shape], column_major).map(Node::Array)
         }
         (Node::Dtype(name), Some([_, order, ..])) => {
-            let order = heap.text(*order).ok_or("a dtype without a byte order")?;
+            let order = heap.text(*order).filter(|order| ["<", ">", "|", "="].contains(order));
+            let order = order.ok_or("a dtype without a byte order")?;
             let name = name.trim_start_matches(['<', '>', '|', '=']);
             Ok(Node::Dtype(format!("{}{name}", if order == "=" { "<" } else { order })))
         }
