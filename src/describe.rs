@@ -85,9 +85,18 @@ pub fn describe_features(features: &FeatureInfo) -> String {
     }
 }
 
+/// Names that are shown.
+const SHOWN: usize = 20;
+
+/// The first classes of some names, each with its number.
+pub fn numbered_classes(names: &[String]) -> String {
+    first_of(
+        &names.iter().take(SHOWN + 1).enumerate().map(|(class, name)| format!("{class} {name}")).collect::<Vec<_>>(),
+    )
+}
+
 /// The first of some names.
 fn first_of(names: &[String]) -> String {
-    const SHOWN: usize = 20;
     let more = if names.len() > SHOWN { ", ..." } else { "" };
     format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }

@@ -2,6 +2,74 @@
 
 use clap::{Arg, Command};
 
+/// A heading, and the options under it.
+type Heading = (&'static str, &'static [&'static str]);
+
+/// Subcommands with their common options, and the headings of the others.
+const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
+    (
+        &["infer"],
+        &["checkpoint", "out", "predict", "embeddings", "split", "device", "memory", "force"],
+        &[("Scores", &["metric"]), ("Where and how it computes", &["gpus", "dtype", "scratch"])],
+    ),
+    (
+        &["presample"],
+        &["fanouts", "batch-size", "epochs", "device", "key", "force"],
+        &[("What is drawn", &["task", "negatives", "draw-by", "seed"])],
+    ),
+    (
+        &["evaluate"],
+        &["partition", "presample", "batches", "svg", "force"],
+        &[("Mini-batches", &["fanouts", "batch-size", "draw-by", "seed"])],
+    ),
+    (
+        &["export"],
+        &["format", "out", "force"],
+        &[("Of one format", &["partition", "chunks", "original-ids", "memory"])],
+    ),
+    (
+        &["place"],
+        &["partition", "cache", "parallelism", "placement", "key", "force"],
+        &[("What the prediction assumes", &["presample", "alpha", "host-bandwidth", "peer-bandwidth"])],
+    ),
+    (
+        &["compare", "table3", "sweep"],
+        &[
+            "over",
+            "values",
+            "systems",
+            "model",
+            "layers",
+            "fanouts",
+            "hidden",
+            "batch-size",
+            "ranks",
+            "device",
+            "epochs",
+            "svg",
+            "force",
+        ],
+        &[
+            ("Devices and memory", &["groups", "gpus", "cache", "load-features", "dtype"]),
+            (
+                "Measurement",
+                &["presample-epochs", "seed", "batches", "expansion-hops", "expansion-fanout", "warmup", "rounds"],
+            ),
+            ("Model", &[]),
+        ],
+    ),
+];
+
+/// `command`, whose name is in the table, with its options [`grouped`]; those that no heading lists are under the last.
+pub fn of_table(command: Command) -> Command {
+    let found = TABLE.iter().find(|(names, ..)| names.contains(&command.get_name()));
+    let Some((_, common, headings)) = found else { return command };
+    grouped(command, common, |flag| {
+        let heading = headings.iter().find(|(_, flags)| flags.contains(&flag)).or(headings.last());
+        heading.map_or("Further options", |(heading, _)| heading)
+    })
+}
+
 /// `command`, whose options of `common` stand first, in that order. The others are under the heading that `heading` has for their flag,
 /// with `--help` alone.
 pub fn grouped(command: Command, common: &[&str], heading: impl Fn(&str) -> &'static str) -> Command {

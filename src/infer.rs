@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Dataset;
-use gsplit_trainer::{InferConfig, ids_beside, infer};
+use gsplit_trainer::{InferConfig, Predict, ids_beside, infer};
 use serde_json::json;
 
 use crate::environment;
 use crate::train::as_usage;
+use gsplit::describe::numbered_classes;
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
 
@@ -17,7 +18,7 @@ use gsplit::ui::{Ui, peak_rss_mb, stop_gently};
 ///
 /// Full neighbourhoods, layer after layer: what a forward pass over the whole graph gives. Predictions and embeddings are
 /// written in the dataset's order with the original ids beside them: NAME.npy with NAME.ids.npy (NAME.ids.arrow where the
-/// ids were strings), or NAME.parquet with a column `id`. Finished layers that do not fit the memory lie on disk until the
+/// ids were strings), or NAME.parquet with a column `id`, and `class_name` where the classes trained on have names. Finished layers that do not fit the memory lie on disk until the
 /// next is done. The dataset need not be the one the model was trained on, as long as its features have the same width.
 /// The bytes written do not depend on the number of threads. With --device cuda a GPU computes, or several, with the same results up
 /// to rounding; --memory is then the host's, and finished layers stay on the GPUs where they fit half of their free memory.
@@ -66,6 +67,14 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         if let Some(file) = file {
             ui.say(format_args!("{what}: {}", file.display()));
         }
+    }
+    let named = args.config.predict == Predict::Class
+        && args.config.out.as_ref().is_none_or(|out| out.extension().is_some_and(|end| end == "parquet"));
+    if let Some(names) = summary.class_names.as_ref().filter(|_| !named) {
+        ui.say(format_args!(
+            "  numbers of classes, which --predict class has by name in .parquet: {}",
+            numbered_classes(names)
+        ));
     }
     ui.json(&json!({
         "dataset": dataset.name(), "summary": summary, "out": args.config.out, "embeddings": args.config.embeddings,

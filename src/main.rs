@@ -7,7 +7,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use gsplit::{arguments, convert, describe, evaluate, partition, presample, ui};
+use gsplit::{arguments, convert, describe, evaluate, headings, partition, presample, ui};
 use gsplit_store::Allocator;
 
 mod completions;
@@ -81,7 +81,10 @@ enum Command {
 
 /// The command line, with options under headings.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("convert", convert::grouped).mut_subcommand("partition", partition::grouped)
+    let command =
+        Cli::command().mut_subcommand("convert", convert::grouped).mut_subcommand("partition", partition::grouped);
+    let others = ["presample", "evaluate", "export", "place"];
+    others.into_iter().fold(command, |command, name| command.mut_subcommand(name, headings::of_table))
 }
 
 fn main() -> ExitCode {

@@ -31,12 +31,15 @@ mod training;
 #[command(after_help = "\
 Examples:
   gsplit report products
-  gsplit report runs --out runs.html
+  gsplit report runs --dataset products --out runs.html
   gsplit report . --batches 200 --full")]
 pub struct Args {
     /// A dataset directory, the folder of a training run's logs and checkpoints, or a folder with both
     #[arg(value_name = "DIR")]
     folder: PathBuf,
+    /// The dataset of the runs, where DIR has none
+    #[arg(long, value_name = "DATASET")]
+    dataset: Option<PathBuf>,
     /// The page
     #[arg(long, short, value_name = "FILE.html", default_value = "report.html")]
     out: PathBuf,
@@ -54,7 +57,7 @@ pub struct Args {
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
-    let found = Found::within(&args.folder)?;
+    let found = Found::within(&args.folder, args.dataset.as_deref())?;
     // What stands in the way of writing the page is better known before the work is done.
     let mut outputs = Outputs::new(args.force).reads("DIR", &args.folder);
     outputs.file("--out", &args.out, Some(|line| line.contains(MAKER)))?;

@@ -6,15 +6,16 @@
 //! A step is a command of gsplit's, run as a process of its own: whoever wants more says it in the step's own words. What a step
 //! finished before it takes over itself, as it does for everybody.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use clap::FromArgMatches;
+use clap::{Arg, FromArgMatches};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, usage};
 use gsplit::{convert, partition, presample};
@@ -113,6 +114,23 @@ impl Step {
     }
 }
 
+/// The options of the steps, also behind the names of their steps: an id and the flag of each.
+static FLAGS: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
+    let mut flags = BTreeSet::new();
+    for step in &steps() {
+        let longs = step.command.get_arguments().flat_map(|arg| arg.get_long_and_visible_aliases().unwrap_or_default());
+        for flag in longs.filter(|flag| !CHOSEN.contains(flag)) {
+            flags.extend([flag.to_string(), format!("{}-{flag}", step.name)]);
+        }
+    }
+    flags.into_iter().map(|flag| [format!("of-steps-{flag}"), flag]).collect()
+});
+
+/// `command`, run's own, which knows the options of the steps too: it never meets one, but offers them where a word is mistyped.
+pub fn grouped(command: clap::Command) -> clap::Command {
+    command.args(FLAGS.iter().map(|[id, flag]| Arg::new(&**id).long(&**flag).num_args(0..=1).hide(true)))
+}
+
 /// The indices of the steps that `--flag` is for, and its name there.
 fn receivers<'f>(steps: &[Step], flag: &'f str) -> (Vec<usize>, &'f str) {
     for (at, step) in steps.iter().enumerate() {
@@ -196,7 +214,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     }
 
     let needs_map = config.parallelism.needs_map();
-    let mut line = Line::new(&args, ui)?;
+    let with_presample = needs_map || config.device == Device::Cuda;
+    let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
+    let mut line = Line::new(&args, total, ui)?;
     if !is_dataset {
         let words = [vec![input], convert.words, vec![format!("--out={data}")]].concat();
         let force = line.replaces(&dataset, &words)?;
@@ -205,7 +225,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     if !args.dry_run {
         check_ready(&Dataset::open(&dataset)?, &config)?;
     }
-    if needs_map || config.device == Device::Cuda {
+    if with_presample {
         let drawn = [
             Some(format!("--fanouts={}", config.fanouts)),
             Some(format!("--batch-size={}", config.batch_size)),
@@ -241,12 +261,16 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let words = [vec![data], infer.words, vec![checkpoint, format!("{option}={}", result.display())]].concat();
     let before = line.record.get("infer");
     if before == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
-        line.say(&format!("infer: {} is there, made since the last epoch", result.display()));
+        line.begun += 1;
+        let step = format!("{} of {}: infer", line.begun, line.total);
+        line.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
     } else {
         let force = before.is_some();
         line.step("infer", words, force)?;
     }
-    line.step("report", vec![out.clone(), format!("--out={out}/report.html")], false)?;
+    let elsewhere = is_dataset.then(|| format!("--dataset={}", dataset.display()));
+    let words = [vec![out.clone(), format!("--out={out}/report.html")], elsewhere.into_iter().collect()].concat();
+    line.step("report", words, false)?;
     line.end(&dataset, &result);
     Ok(())
 }
@@ -317,11 +341,14 @@ struct Line<'a> {
     ui: &'a Ui,
     record: Record,
     done: Vec<Value>,
+    /// Steps that were begun, and all that there are.
+    begun: usize,
+    total: usize,
 }
 
 impl<'a> Line<'a> {
     /// Makes the folder, unless it is there and of somebody else's.
-    fn new(args: &'a Args, ui: &'a Ui) -> anyhow::Result<Self> {
+    fn new(args: &'a Args, total: usize, ui: &'a Ui) -> anyhow::Result<Self> {
         let (out, file) = (&args.out, args.out.join(RECORD));
         Outputs::new(false).reads("INPUT", &args.input).folder("--out", out)?;
         let record = match fs::read_to_string(&file) {
@@ -335,7 +362,7 @@ impl<'a> Line<'a> {
         if !args.dry_run {
             fs::create_dir_all(out).map_err(gsplit_store::Error::io(out))?;
         }
-        Ok(Self { args, ui, record, done: Vec::new() })
+        Ok(Self { args, ui, record, done: Vec::new(), begun: 0, total })
     }
 
     /// Whether the dataset was made here by other `words` than these: then it may be replaced, as long as nothing was trained on it.
@@ -359,12 +386,13 @@ impl<'a> Line<'a> {
     /// Runs a step, which takes over what it finished before; with `force` it replaces what it made here by other words.
     fn step(&mut self, name: &'static str, words: Vec<String>, force: bool) -> anyhow::Result<()> {
         let shown = shown(name, &words);
+        self.begun += 1;
         if self.args.dry_run {
             self.ui.say(&shown);
             self.done.push(json!({ "step": name, "command": shown }));
             return Ok(());
         }
-        self.say(&format!("── {shown}"));
+        self.say(&format!("── {} of {}: {shown}", self.begun, self.total));
         let program = std::env::current_exe().context("cannot find gsplit's own executable")?.with_file_name("gsplit");
         let mut command = Command::new(program);
         command.arg(name).args(&words).args(force.then_some("--force")).args(self.ui.options());

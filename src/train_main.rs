@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use gsplit::headings::of_table;
 use gsplit::{arguments, manual, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::Dtype;
@@ -72,7 +73,13 @@ impl Command {
 
 /// The command line, with options under headings.
 fn command() -> clap::Command {
-    Cli::command().mut_subcommand("train", train::grouped)
+    let bench = |bench: clap::Command| bench.mut_subcommand("table3", of_table).mut_subcommand("sweep", of_table);
+    Cli::command()
+        .mut_subcommand("train", train::grouped)
+        .mut_subcommand("run", run::grouped)
+        .mut_subcommand("infer", of_table)
+        .mut_subcommand("compare", of_table)
+        .mut_subcommand("bench", bench)
 }
 
 fn main() -> ExitCode {

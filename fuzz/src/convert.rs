@@ -162,6 +162,23 @@ pub const TARGETS: &[Target] = &[
         opened: "",
         what: What::Unpack,
     },
+    convert_of(
+        "planetoid",
+        Format::Planetoid,
+        "",
+        &[
+            "ind.six.graph",
+            "ind.six.allx",
+            "ind.six.tx",
+            "ind.six.ally",
+            "ind.six.ty",
+            "ind.six.y",
+            "ind.six.test.index",
+        ],
+    ),
+    convert_of("json_lists", Format::Csv, "", &["x_edges.csv", "x_target.csv", "x_features.json"]),
+    convert_of("mat", Format::Mat, "graph.mat", &["graph.mat"]),
+    convert_of("pt", Format::Pt, "graph.pt", &["graph.pt"]),
     Target { name: "detect", files: &["name", "content"], opened: "", what: What::Detect },
 ];
 

@@ -5,12 +5,22 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 /// Vertices of one class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClassCount {
     /// The class.
     pub class: u32,
+    /// Its name, where classes have names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// How many vertices have it.
     pub vertices: u64,
+}
+
+impl ClassCount {
+    /// What it is called.
+    pub fn shown(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.class.to_string())
+    }
 }
 
 /// The class of each vertex, -1 for none, where a vertex has one class at most and all rows are here.
@@ -26,17 +36,22 @@ pub fn count_classes(dataset: &Dataset) -> Result<Option<Vec<ClassCount>>> {
     if manifest.num_classes.is_none() || dataset.shard().is_some() {
         return Ok(None);
     }
+    let count = |class: u32, vertices: usize| ClassCount {
+        class,
+        name: manifest.class_names.as_ref().and_then(|names| names.get(class as usize).cloned()),
+        vertices: vertices as u64,
+    };
     if let Some(labels) = labels(dataset)? {
         // Sorted, not counted by class: a damaged label may be any number.
         let mut labels: Vec<i32> = labels.par_iter().copied().filter(|&label| label >= 0).collect();
         labels.par_sort_unstable();
         let counts = labels.chunk_by(|a, b| a == b);
-        return Ok(Some(counts.map(|run| ClassCount { class: run[0] as u32, vertices: run.len() as u64 }).collect()));
+        return Ok(Some(counts.map(|run| count(run[0] as u32, run.len())).collect()));
     }
     let labels = dataset.multi_labels()?;
     let of_class = |class: u32| {
         let has = |&v: &u32| labels.has(v, class);
-        ClassCount { class, vertices: (0..dataset.num_vertices() as u32).filter(has).count() as u64 }
+        count(class, (0..dataset.num_vertices() as u32).filter(has).count())
     };
     let counts: Vec<ClassCount> = (0..labels.num_classes()).into_par_iter().map(of_class).collect();
     Ok(Some(counts.into_iter().filter(|count| count.vertices > 0).collect()))

@@ -87,6 +87,7 @@ fn oracle(n: usize, edges: &[(u32, u32)], labels: &[i32]) -> Figures {
     let alike = labelled.iter().filter(|(u, v)| labels[*u as usize] == labels[*v as usize]).count();
     let classes: BTreeSet<i32> = labels.iter().copied().filter(|&label| label >= 0).collect();
     let class = |class: i32| ClassCount {
+        name: None,
         class: class as u32,
         vertices: labels.iter().filter(|&&label| label == class).count() as u64,
     };

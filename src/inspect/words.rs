@@ -65,11 +65,11 @@ pub fn top_classes(classes: &[ClassCount]) -> Vec<ClassCount> {
 
 fn classes_shown(classes: &[ClassCount]) -> String {
     let all: u64 = classes.iter().map(|count| count.vertices).sum();
-    let shown = |count: ClassCount| {
+    let shown = |count: &ClassCount| {
         let share = percent(count.vertices as f64 / all.max(1) as f64);
-        format!("{}: {} ({share})", count.class, count.vertices)
+        format!("{}: {} ({share})", count.shown(), count.vertices)
     };
-    let shown: Vec<String> = top_classes(classes).into_iter().map(shown).collect();
+    let shown: Vec<String> = top_classes(classes).iter().map(shown).collect();
     match classes.len().saturating_sub(CLASSES_SHOWN) {
         0 => shown.join(", "),
         more => format!("{}, and {more} more", shown.join(", ")),
@@ -87,11 +87,13 @@ mod tests {
 
     #[test]
     fn the_most_frequent_classes_stand_first_and_what_is_left_out_is_said() {
-        let classes = (0..12).map(|class| ClassCount { class, vertices: u64::from(class % 3) + 1 }).collect();
+        let name = |class| (class == 5).then(|| "maths".to_string());
+        let classes = (0..12).map(|class| ClassCount { class, name: name(class), vertices: u64::from(class % 3) + 1 });
+        let classes = classes.collect();
         let figures = Figures { in_degree: Degrees::of(vec![1, 1, 4]), classes: Some(classes), edges: None };
         let facts = facts(&figures);
         assert!(facts[0].1.ends_with("of more than 200 million edges pass --full"), "{facts:?}");
-        assert!(facts[1].1.starts_with("2: 3 (12.5 %), 5: 3") && facts[1].1.ends_with(", and 2 more"), "{facts:?}");
+        assert!(facts[1].1.starts_with("2: 3 (12.5 %), maths: 3") && facts[1].1.ends_with(", and 2 more"), "{facts:?}");
         assert_eq!(degree_rows(&figures), [["in", "1", "1", "4", "4", "4", "2.00"].map(String::from)]);
     }
 }

@@ -101,16 +101,20 @@ impl Document for Checkpoint {
 }
 
 impl Found {
-    /// What `folder` holds.
+    /// What `folder` holds, beside the dataset `elsewhere`.
     ///
     /// # Errors
     /// Nothing, several datasets, or a log or checkpoint that cannot be read.
-    pub fn within(folder: &Path) -> Result<Self> {
+    pub fn within(folder: &Path, elsewhere: Option<&Path>) -> Result<Self> {
         let mut scan = Scan::default();
         scan.folder(folder, DEPTH)?;
         let shown = folder.display();
         let dataset = match &scan.datasets[..] {
-            [] => None,
+            [] => elsewhere.map(Path::to_path_buf),
+            [own, ..] if elsewhere.is_some() => {
+                let own = own.display();
+                bail!("--dataset: {shown} has a dataset of its own, {own}: leave --dataset out")
+            }
             [only] => Some(only.clone()),
             [first, second, ..] => {
                 let (first, second) = (first.display(), second.display());

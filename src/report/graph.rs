@@ -7,7 +7,7 @@ use gsplit_store::Dataset;
 
 use super::page::Page;
 use crate::describe::{describe_features, split_sizes};
-use crate::figures::{Degrees, Figures};
+use crate::figures::{ClassCount, Degrees, Figures};
 use crate::inspect::{origin, words};
 
 /// Adds the section.
@@ -83,12 +83,11 @@ fn classes(page: &mut Page, figures: &Figures) {
     let chart = Bars {
         label: "vertices".into(),
         floor: 0.0,
-        groups: top.iter().map(|count| count.class.to_string()).collect(),
+        groups: top.iter().map(ClassCount::shown).collect(),
         series: vec![Series::new("vertices", 0, top.iter().map(|count| count.vertices as f64))],
         stacked: false,
     };
     let head = ["class", "vertices"].map(String::from);
-    let rows: Vec<Vec<String>> =
-        classes.iter().map(|count| vec![count.class.to_string(), count.vertices.to_string()]).collect();
+    let rows: Vec<Vec<String>> = classes.iter().map(|count| vec![count.shown(), count.vertices.to_string()]).collect();
     page.chart_with("The most frequent classes", &chart, &head, &rows);
 }

@@ -1,12 +1,13 @@
 //! How a stage's progress is shown, and how long it took.
 
+use std::fmt::Write;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use gsplit_store::{Stage, Unit};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use super::complain;
+use super::{bytes, complain};
 
 /// Stages that ended, and the seconds of each.
 pub type Times = Arc<Mutex<Vec<(String, f64)>>>;
@@ -46,15 +47,19 @@ impl Bar {
         let counts = match (unit, total) {
             (Unit::Bytes, Some(_)) => "{bytes}/{total_bytes} {bytes_per_sec}".to_string(),
             (Unit::Bytes, None) => "{bytes} {bytes_per_sec}".to_string(),
-            (Unit::Items(items), Some(_)) => format!("{{human_pos}}/{{human_len}} {items} {{per_sec}}"),
-            (Unit::Items(items), None) => format!("{{human_pos}} {items} {{per_sec}}"),
+            (Unit::Items(items), Some(_)) => format!("{{human_pos}}/{{human_len}} {items} {{rate}}"),
+            (Unit::Items(items), None) => format!("{{human_pos}} {items} {{rate}}"),
         };
         let (shape, bar) = match total {
             Some(total) => (format!("{{prefix:>20}} {{wide_bar}} {counts} eta {{eta}}"), ProgressBar::new(total)),
             None => (format!("{{prefix:>20}} {{spinner}} {counts} {{elapsed}}"), ProgressBar::new_spinner()),
         };
         let style = ProgressStyle::with_template(&shape).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let bar = bar.with_style(style).with_prefix(name.to_string());
+        // indicatif writes four decimals.
+        let rounded = |state: &ProgressState, out: &mut dyn Write| {
+            _ = write!(out, "{}/s", short(state.per_sec()));
+        };
+        let bar = bar.with_style(style.with_key("rate", rounded)).with_prefix(name.to_string());
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)
     }
@@ -104,19 +109,58 @@ impl Stage for Lines {
             return;
         }
         state.spoken = Instant::now();
-        let unit = match self.unit {
-            Unit::Bytes => "bytes",
-            Unit::Items(items) => items,
+        complain(&self.line(state.done, state.started.elapsed().as_secs_f64()));
+    }
+}
+
+impl Lines {
+    /// What is told after `done` in so many seconds.
+    fn line(&self, done: u64, seconds: f64) -> String {
+        let said = |count: f64| match self.unit {
+            Unit::Bytes => bytes(count as u64),
+            Unit::Items(_) => short(count),
         };
-        let seconds = state.started.elapsed().as_secs_f64();
-        let rate = state.done as f64 / seconds;
-        complain(&match self.total.filter(|&total| total >= state.done && state.done > 0) {
+        let items = match self.unit {
+            Unit::Bytes => String::new(),
+            Unit::Items(items) => format!(" {items}"),
+        };
+        let (name, per_second) = (&self.name, done as f64 / seconds);
+        let (so_far, rate) = (said(done as f64), said(per_second));
+        match self.total.filter(|&total| total >= done && done > 0) {
             Some(total) => {
-                let eta = (total - state.done) as f64 / rate;
-                let done = format!("{} of {total} {unit}", state.done);
-                format!("{}: {done}, {rate:.0}/s, {seconds:.0} s, eta {eta:.0} s", self.name)
+                let (of, eta) = (said(total as f64), (total - done) as f64 / per_second);
+                format!("{name}: {so_far} of {of}{items}, {rate}/s, {seconds:.0} s, eta {eta:.0} s")
             }
-            None => format!("{}: {} {unit}, {rate:.0}/s, {seconds:.0} s", self.name, state.done),
-        });
+            None => format!("{name}: {so_far}{items}, {rate}/s, {seconds:.0} s"),
+        }
+    }
+}
+
+/// A count in two or three digits: 950, 1.2k, 12M.
+pub fn short(count: f64) -> String {
+    let mut scaled = count;
+    for unit in ["", "k", "M", "G"] {
+        match scaled.abs() {
+            // 9.95 is 10 when it is rounded.
+            ..9.95 if !unit.is_empty() => return format!("{scaled:.1}{unit}"),
+            ..999.5 => return format!("{scaled:.0}{unit}"),
+            _ => scaled /= 1000.0,
+        }
+    }
+    format!("{scaled:.0}T")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_rounded() {
+        let found = [0.4, 950.4, 999.6, 1234.0, 9960.0, 123_456.0, 999_600.0, 1.24e6, 4.5e10, 2e13].map(short);
+        assert_eq!(found, ["0", "950", "1.0k", "1.2k", "10k", "123k", "1.0M", "1.2M", "45G", "20T"]);
+        let edges = Lines::new("reading", Some(4_000_000), Unit::Items("edges"));
+        assert_eq!(edges.line(1_234_567, 1.0), "reading: 1.2M of 4.0M edges, 1.2M/s, 1 s, eta 2 s");
+        let bytes = Lines::new("reading", None, Unit::Bytes);
+        assert_eq!(bytes.line(3 << 20, 2.0), "reading: 3.00 MiB, 1.50 MiB/s, 2 s");
     }
 }

@@ -38,6 +38,7 @@ def main(path, export):
         return skip(f"{peer}: tasks", "the dataset has no splits")
     task = theirs.tasks[0]
     check(f"{peer}: classes", (task.metadata["num_classes"], ours.manifest["num_classes"]))
+    assert task.metadata.get("class_names") == ours.manifest.get("class_names")
     labels = ours.labels()
     for name, items in [("train", task.train_set), ("valid", task.validation_set), ("test", task.test_set)]:
         seeds, classes = (torch.stack([item[i] for item in items]) for i in (0, 1))

@@ -21,6 +21,7 @@ def main(path, export):
         if array is not None:
             check(f"{peer}: {name}", (data[name], array))
             assert data.is_node_attr(name)
+    assert getattr(data, "class_names", None) == ours.manifest.get("class_names")
     for mask, split in [("train_mask", "train"), ("val_mask", "valid"), ("test_mask", "test")]:
         if ours.split(split) is not None:
             check(f"{peer}: {mask}", (data[mask], np.isin(np.arange(ours.n), ours.split(split))))

@@ -40,6 +40,12 @@ fn short_help_has_the_common_options_and_long_help_has_headings() {
         ("convert", "--symmetrise", "--ignore-header", "\nReading:\n"),
         ("partition", "--parts", "--order", "\nPartitioner:\n"),
         ("train", "--epochs", "--jumping-knowledge", "\nModel ([model]):\n"),
+        ("infer", "--embeddings", "--metric", "\nScores:\n"),
+        ("presample", "--fanouts", "--negatives", "\nWhat is drawn:\n"),
+        ("evaluate", "--partition", "--draw-by", "\nMini-batches:\n"),
+        ("export", "--format", "--chunks", "\nOf one format:\n"),
+        ("place", "--cache", "--presample", "\nWhat the prediction assumes:\n"),
+        ("compare", "--systems", "--jumping-knowledge", "\nModel:\n"),
     ] {
         let [short, long] = ["-h", "--help"].map(|help| ok(folder.path(), &[name, help]));
         assert!(short.contains(common) && !short.contains(other), "{name}: {short}");

@@ -103,6 +103,27 @@ fn raw_edges_are_converted_with_the_options_given() {
 }
 
 #[test]
+fn names_of_classes_go_with_the_model_to_other_graphs() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    raw(folder);
+    let row = |v: u32| format!("{v},{}.5,{}\n", v / 100, if v < 100 { "maths" } else { "physics" });
+    fs::write(folder.join("nodes.csv"), "id,f,label\n".to_string() + &(0..200).map(row).collect::<String>()).unwrap();
+    let words = "run edges.txt --nodes nodes.csv --random-split 0.6,0.2,0.2 --out o --epochs 1 --hidden 8";
+    let run = json(folder, &words.split(' ').collect::<Vec<_>>());
+    let infer = run["steps"].as_array().unwrap().iter().find(|step| step["step"] == "infer").unwrap();
+    assert_eq!(infer["result"]["summary"]["class_names"], serde_json::json!(["maths", "physics"]));
+    let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
+    assert!(page.contains("maths: 100 (50.0 %)"), "named in the report");
+    assert!(ok(folder, &["inspect", "o/dataset"]).contains("physics: 100 (50.0 %)"));
+    ok(folder, &["convert", "edges.txt", "--out", "other", "--features", "random:1"]);
+    let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.npy"]);
+    assert!(told.contains("--predict class has by name in .parquet: 0 maths, 1 physics"), "{told}");
+    let told = ok(folder, &["infer", "other", "--checkpoint", "o/checkpoint", "--out", "p.parquet"]);
+    assert!(!told.contains("maths"), "{told}");
+}
+
+#[test]
 fn what_is_missing_is_told_before_training() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -127,6 +148,33 @@ fn what_is_missing_is_told_before_training() {
         "has no labels to learn: name a table of the vertices",
     );
     at_first(&["run", "o/dataset", "--out", "p", "--symmetrise"], 2, "is a dataset already");
+}
+
+#[test]
+fn steps_are_numbered_and_mistyped_options_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    crate::support::community(folder, 300);
+    let words = ["run", "ds", "--out", "o", "--epochs", "1", "--hidden", "8", "--fanouts", "3"];
+    let output = gsplit(folder, &words);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{told}");
+    for step in ["── 1 of 3: gsplit train ds", "── 2 of 3: gsplit infer ds", "── 3 of 3: gsplit report o"] {
+        assert!(told.contains(step), "{told}");
+    }
+    let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
+    assert!(page.contains("Quantiles of the degrees"), "the graph lies elsewhere");
+    let line = fails(folder, &["report", "ds", "--dataset", "ds"], 1);
+    assert!(line.contains("--dataset: ds has a dataset of its own"), "{line}");
+    for (mistyped, meant) in
+        [("--epcohs", "--epochs"), ("--presample-epoch", "--presample-epochs"), ("--symetrise", "--symmetrise")]
+    {
+        let output = gsplit(folder, &["run", "ds", "--out", "p", mistyped, "1"]);
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("a similar argument exists: '") && told.contains(meant), "{told}");
+    }
+    assert!(!ok(folder, &["run", "--help"]).contains("--presample-epochs <"), "they stay out of --help");
 }
 
 #[test]

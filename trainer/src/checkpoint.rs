@@ -62,6 +62,9 @@ pub struct Checkpoint {
     /// How losses are scaled, in a run in f16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_scale: Option<LossScale>,
+    /// Names of the classes, where the dataset has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<Vec<String>>,
     /// The tensors' files.
     pub files: Files,
     /// Version of gsplit.
@@ -178,6 +181,7 @@ pub fn save(
         history: history.to_vec(),
         steps: optimizer.steps,
         loss_scale: optimizer.scaling(),
+        class_names: dataset.manifest().class_names.clone(),
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
     };

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
     let read = &options.read;
     let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
-    let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz);
+    let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt | Format::Mat);
     let weighted = raw.edges.columns().iter().any(|column| column.name == "weight");
     let refused = [
         ("--source-column", read.source_column.is_some() && !table, "is for tables of edges with named columns"),
@@ -30,7 +30,7 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
         (
             "--split",
             read.split.is_some() && !arrays && read.nodes.is_none(),
-            "chooses among the splits of ogb, npy and npz",
+            "chooses among the splits of ogb, npy, npz, pt and mat",
         ),
         ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
     ];

@@ -71,6 +71,10 @@ fn write_task(source: &Source<'_>, target: &Target, holds: &mut Vec<String>) -> 
     if let Some(classes) = source.dataset().manifest().num_classes {
         text.push_str(&format!("  num_classes: {classes}\n"));
     }
+    if let Some(names) = source.class_names() {
+        text.push_str(&format!("  class_names: {}\n", json!(names)));
+        holds.push(source.class_part());
+    }
     for (split, vertices) in &source.splits {
         let set = match split {
             Split::Train => "train",

@@ -1,4 +1,5 @@
 """Opens this folder as a torch_geometric.data.Data: `from load import load; data = load()`."""
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,5 +12,8 @@ def load(folder=Path(__file__).parent, mmap_mode=None):
     data = Data(**{name: torch.from_numpy(array) for name, array in arrays.items()})
     for name in [name for name in arrays if name.endswith("_mask")]:
         data[name] = data[name].bool()
+    names = Path(folder) / "class_names.json"
+    if names.exists():
+        data.class_names = json.loads(names.read_text(encoding="utf-8"))
     data.num_nodes = int((Path(folder) / "num_nodes.txt").read_text())
     return data

@@ -5,10 +5,12 @@
 //! x.npy            (n, d) float32                       edge_<name>.npy                  further edge columns
 //! y.npy            (n,) int64, -1 = unlabelled;         train_mask.npy, val_mask.npy, test_mask.npy   (n,) uint8
 //!                  (n, classes) float32, multi-label    <name>.npy                       further node columns
-//! num_nodes.txt    n, which isolated vertices need      load.py                          load() returns the Data
+//! num_nodes.txt    n, which isolated vertices need      class_names.json                 where classes have names
+//! load.py          load() returns the Data
 //! ```
 
 use gsplit_store::{Progress, Unit};
+use serde_json::json;
 
 use super::Written;
 use super::arrays::{copy, mask_name, write_edges, write_features, write_labels, write_mask};
@@ -35,6 +37,10 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
     if let Some(labels) = &source.labels {
         write_labels(labels, &target.path("y.npy")?, 0..n as u32)?;
         holds.push(source.label_part());
+    }
+    if let Some(names) = source.class_names() {
+        target.write("class_names.json", &format!("{}\n", json!(names)))?;
+        holds.push(source.class_part());
     }
     for (split, vertices) in &source.splits {
         write_mask(vertices, &target.path(&format!("{}.npy", mask_name(*split)))?, 0..n)?;

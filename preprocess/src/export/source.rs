@@ -134,6 +134,7 @@ impl<'a> Source<'a> {
         let mut parts = Vec::new();
         parts.extend(self.features.as_ref().map(|_| self.feature_part()));
         parts.extend(self.labels.as_ref().map(|_| self.label_part()));
+        parts.extend(self.class_names().map(|_| self.class_part()));
         parts.extend(self.splits.iter().map(|(split, _)| self.split_part(*split)));
         parts.extend(self.node_columns.iter().map(|(name, _)| self.node_part(name)));
         parts.extend(self.edge_columns.iter().map(|(name, _)| self.edge_part(name)));
@@ -150,6 +151,16 @@ impl<'a> Source<'a> {
     /// Name of the labels.
     pub fn label_part(&self) -> String {
         "labels".into()
+    }
+
+    /// Name of the names of the classes.
+    pub fn class_part(&self) -> String {
+        "class names".into()
+    }
+
+    /// Names of the classes, where they have names.
+    pub fn class_names(&self) -> Option<&[String]> {
+        self.dataset.manifest().class_names.as_deref()
     }
 
     /// Name of a split.

@@ -190,6 +190,11 @@ impl ArrayEdges {
         self.num_vertices
     }
 
+    /// The number of edges.
+    pub fn num_edges(&self) -> u64 {
+        self.num_edges
+    }
+
     /// Whether `indptr` bears out the number of vertices.
     pub fn is_compressed(&self) -> bool {
         matches!(self.layout, Layout::Compressed { .. })

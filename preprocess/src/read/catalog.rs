@@ -1,5 +1,5 @@
-//! A graph as arrays known by their names: the files of a folder (`edge_index.npy`), or the members of an `.npz` archive
-//! (`edge_index`).
+//! A graph as arrays known by their names: the files of a folder (`edge_index.npy` or `.pt`), the members of an `.npz` archive
+//! (`edge_index`), or tensors in a `.pt` file.
 //!
 //! | what | names, one of |
 //! | --- | --- |
@@ -16,12 +16,13 @@
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
 //! Of several lists of edges the first in this order counts, and a note says so. Of anything else there may be one. Of k
-//! masks `--split` chooses one by its number from 0, the first by default. A split that is missing is empty. Weights become
+//! masks `--split` chooses one by its number from 0; without it the first counts, and a note says so. A split that is missing is empty. Weights become
 //! the edge column `weight`, edge features `feat`.
 //!
 //! Ids are positions: of the rows of features or labels where there are any, else of the rows of a CSR or CSC; without all
 //! of them there are as many vertices as the largest id says.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
@@ -29,6 +30,7 @@ use gsplit_store::Progress;
 use super::arrays::{ArrayEdges, all_ones};
 use super::npz::Npz;
 use super::numbers::{Numbers, NumbersColumn};
+use super::pt;
 use super::raw::{Column, Ids, Raw, ReadOptions};
 use super::sparse::SparseColumn;
 use crate::edges::{EdgeColumn, EdgeSource};
@@ -36,10 +38,12 @@ use crate::{Error, Result};
 
 /// Arrays by name.
 pub enum Catalog {
-    /// `NAME.npy` in a folder.
+    /// `NAME.npy` or `NAME.pt` in a folder.
     Folder(PathBuf),
     /// A member of an archive.
     Archive(PathBuf, Npz),
+    /// In one file, by their names there.
+    Named(PathBuf, BTreeMap<String, Numbers>),
 }
 
 const INDEX: [&str; 2] = ["edge_index", "edges"];
@@ -77,7 +81,7 @@ impl Catalog {
     /// The folder or the archive.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Folder(path) | Self::Archive(path, _) => path,
+            Self::Folder(path) | Self::Archive(path, _) | Self::Named(path, _) => path,
         }
     }
 
@@ -85,17 +89,24 @@ impl Catalog {
     pub fn get(&mut self, name: &str) -> Result<Option<Numbers>> {
         match self {
             Self::Folder(folder) => {
-                let path = folder.join(format!("{name}.npy"));
-                if path.exists() { Numbers::open(&path).map(Some) } else { Ok(None) }
+                let Some(path) = file_of(folder, name) else { return Ok(None) };
+                if path.extension().is_some_and(|end| end == "pt") {
+                    pt::tensor(&path, name)
+                } else {
+                    Numbers::open(&path)
+                }
+                .map(Some)
             }
             Self::Archive(_, archive) => archive.numbers(name),
+            Self::Named(_, arrays) => Ok(arrays.get(name).cloned()),
         }
     }
 
     fn contains(&self, name: &str) -> bool {
         match self {
-            Self::Folder(folder) => folder.join(format!("{name}.npy")).exists(),
+            Self::Folder(folder) => file_of(folder, name).is_some(),
             Self::Archive(_, archive) => archive.contains(name),
+            Self::Named(_, arrays) => arrays.contains_key(name),
         }
     }
 
@@ -149,8 +160,17 @@ impl Catalog {
     }
 
     /// The graph that all arrays make.
-    pub fn graph(mut self, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    pub fn graph(self, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+        self.graph_of(None, options, progress)
+    }
+
+    /// The graph that all arrays make, of so many vertices if their number is stated.
+    pub fn graph_of(mut self, stated: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
         let mut edges = self.edges(progress)?;
+        if let (Some(n), None) = (stated, edges.num_vertices()) {
+            super::check_size(self.path(), n as usize, edges.num_edges())?;
+            edges = edges.within(n);
+        }
         let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
         for (name, what, names) in values {
             if let Some((numbers, _)) = self.only(what, names)?
@@ -166,13 +186,13 @@ impl Catalog {
         {
             edges = edges.with_values("weight", data)?;
         }
-        self.rest(edges, options)
+        self.rest(edges, options, progress)
     }
 
     /// The graph of `edges` and the arrays that come with the vertices.
-    pub fn rest(mut self, mut edges: ArrayEdges, options: &ReadOptions) -> Result<Raw> {
+    pub fn rest(mut self, mut edges: ArrayEdges, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
         check_wanted(self.path(), options, edges.columns())?;
-        let rows = self.rows(edges.num_vertices(), options)?;
+        let rows = self.rows(edges.num_vertices(), options, progress)?;
         if let Some(n) = rows.num_vertices {
             edges = edges.within(n);
         }
@@ -183,12 +203,12 @@ impl Catalog {
 
     /// Adds the arrays that come with the vertices to the edges of `raw`: row v is vertex v, or the v-th smallest id where
     /// ids are compacted.
-    pub fn attach(mut self, raw: &mut Raw, options: &ReadOptions) -> Result<()> {
+    pub fn attach(mut self, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
         let known = match raw.ids {
             Ids::Dense(n) => n,
             Ids::Sparse => None,
         };
-        let rows = self.rows(known, options)?;
+        let rows = self.rows(known, options, progress)?;
         if raw.ids == Ids::Dense(None) {
             raw.ids = Ids::Dense(rows.num_vertices);
         }
@@ -203,14 +223,14 @@ impl Catalog {
         names.any(|name| self.contains(name))
     }
 
-    fn rows(&mut self, num_vertices: Option<u64>, options: &ReadOptions) -> Result<Rows> {
+    fn rows(&mut self, num_vertices: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Rows> {
         let features = self.only("features", &FEATURES)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
         let labels = self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
         let stated = num_vertices.map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
-        let splits = self.splits(num_vertices, options)?;
+        let splits = self.splits(num_vertices, options, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
         let sparse = if dense.is_none() { self.sparse(num_vertices)? } else { None };
         Ok(Rows { num_vertices, features: dense.or(sparse), labels, splits })
@@ -231,15 +251,48 @@ impl Catalog {
         }
     }
 
-    fn splits(&mut self, num_vertices: Option<u64>, options: &ReadOptions) -> Result<Option<[Vec<u64>; 3]>> {
-        let mut splits = None;
+    /// The splits: ids, or masks, of which the first counts where nothing else is chosen.
+    pub fn splits(
+        &mut self,
+        num_vertices: Option<u64>,
+        options: &ReadOptions,
+        progress: &dyn Progress,
+    ) -> Result<Option<[Vec<u64>; 3]>> {
+        let (mut splits, mut found, mut most) = (None, Vec::new(), 1);
         for (at, names) in SPLITS.iter().enumerate() {
             if let Some((numbers, name)) = self.only("one split", names)? {
-                let is_mask = numbers.is_bool() || name.contains("mask");
-                let vertices =
-                    if is_mask { masked(&numbers, num_vertices, options.split.as_deref())? } else { listed(&numbers)? };
-                splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = vertices;
+                let masks = match numbers.is_bool() || name.contains("mask") {
+                    true => Some(Masks::of(&numbers, num_vertices)?),
+                    false => None,
+                };
+                most = most.max(masks.as_ref().map_or(1, |masks| masks.number));
+                found.push((at, numbers, masks));
             }
+        }
+        let chosen = match options.split.as_deref().map(str::parse) {
+            Some(Ok(mask)) if mask < most => mask,
+            Some(_) if !found.is_empty() => {
+                let split = options.split.as_deref().unwrap_or_default();
+                let problem = format!("--split {split}: expected the number of a mask, below {most}");
+                return Err(Error::input(self.path(), problem));
+            }
+            None if most > 1 => {
+                let path = self.path().display();
+                progress.note(&format!(
+                    "note: {path}: has {most} masks for each split; --split 0 is taken, the last is --split {}",
+                    most - 1
+                ));
+                0
+            }
+            _ => 0,
+        };
+        for (at, numbers, masks) in found {
+            splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
+                // One for all.
+                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0)?,
+                Some(masks) => masks.vertices(&numbers, chosen)?,
+                None => listed(&numbers)?,
+            };
         }
         Ok(splits)
     }
@@ -247,16 +300,32 @@ impl Catalog {
     /// Every file that may be read: the archive, or the folder's files with known names.
     fn files(&self) -> Result<Vec<PathBuf>> {
         match self {
-            Self::Archive(path, _) => Ok(vec![path.clone()]),
-            Self::Folder(folder) => {
-                let pairs = PAIRS.iter().flat_map(|(names, _)| names);
-                let known = INDEX.iter().chain(pairs).chain(&FEATURES).chain(&LABELS).chain(&WEIGHTS);
-                let known = known.chain(&EDGE_FEATURES).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
-                let paths = known.map(|name| folder.join(format!("{name}.npy")));
-                Ok(paths.filter(|path| path.exists()).collect())
-            }
+            Self::Archive(path, _) | Self::Named(path, _) => Ok(vec![path.clone()]),
+            Self::Folder(folder) => Ok(known().filter_map(|name| file_of(folder, name)).collect()),
         }
     }
+}
+
+/// The file of the array `name` in `folder`.
+fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
+    [".npy", ".pt"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|path| path.exists())
+}
+
+/// All names of arrays.
+fn known() -> impl Iterator<Item = &'static str> {
+    let pairs = PAIRS.iter().flat_map(|(names, _)| names).chain(&["adj_data"]);
+    let known = INDEX.iter().chain(pairs).chain(&FEATURES).chain(&LABELS).chain(&WEIGHTS);
+    known.chain(&EDGE_FEATURES).chain(&SPARSE).chain(SPLITS.into_iter().flatten()).copied()
+}
+
+/// Whether an array called `name` is read.
+pub fn is_known(name: &str) -> bool {
+    known().any(|known| known == name)
+}
+
+/// Whether `name` is one of masks.
+pub fn is_mask(name: &str) -> bool {
+    name.contains("mask") && SPLITS.into_iter().flatten().any(|known| *known == name)
 }
 
 /// What comes with the vertices.
@@ -351,41 +420,48 @@ pub fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
     Ok(ids)
 }
 
-/// The positions where mask number `chosen`, the first by default, is not zero.
-fn masked(numbers: &Numbers, num_vertices: Option<u64>, chosen: Option<&str>) -> Result<Vec<u64>> {
-    let n = num_vertices.unwrap_or(numbers.shape().iter().copied().max().unwrap_or(0));
-    // Where the vertices lie: `step` numbers apart, from number `start` on.
-    let (masks, by_row) = match *numbers.shape() {
-        [length] if length == n => (1, true),
-        [rows, columns] if rows == n => (columns, !numbers.column_major()),
-        [rows, columns] if columns == n => (rows, numbers.column_major()),
-        ref shape => {
-            return Err(numbers.error(format!("shape {shape:?}: expected a mask of {n} vertices, or k of them")));
-        }
-    };
-    let mask = match chosen.map(str::parse::<u64>) {
-        None => 0,
-        Some(Ok(mask)) if mask < masks => mask,
-        Some(_) => {
-            let problem = format!("--split {}: expected the number of a mask, below {masks}", chosen.unwrap_or(""));
-            return Err(numbers.error(problem));
-        }
-    };
-    if !numbers.dtype().is_integer() {
-        return Err(numbers.error(format!("type {}: expected bools", numbers.dtype().descr())));
-    }
-    let size = numbers.dtype().bytes();
-    let mut vertices = Vec::new();
-    for_steps(numbers, |first, bytes| {
-        for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
-            let (vertex, of) = if by_row { (at / masks, at % masks) } else { (at % n, at / n) };
-            if of == mask && number.iter().any(|&byte| byte != 0) {
-                vertices.push(vertex);
+/// Masks in one array.
+struct Masks {
+    num_vertices: u64,
+    number: u64,
+    /// Whether the masks of a vertex lie side by side.
+    by_row: bool,
+}
+
+impl Masks {
+    /// Those in `numbers`.
+    fn of(numbers: &Numbers, num_vertices: Option<u64>) -> Result<Self> {
+        let n = num_vertices.unwrap_or(numbers.shape().iter().copied().max().unwrap_or(0));
+        let (number, by_row) = match *numbers.shape() {
+            [length] if length == n => (1, true),
+            [rows, columns] if rows == n => (columns, !numbers.column_major()),
+            [rows, columns] if columns == n => (rows, numbers.column_major()),
+            ref shape => {
+                return Err(numbers.error(format!("shape {shape:?}: expected a mask of {n} vertices, or k of them")));
             }
+        };
+        if !numbers.dtype().is_integer() {
+            return Err(numbers.error(format!("type {}: expected bools", numbers.dtype().descr())));
         }
-        Ok(())
-    })?;
-    Ok(vertices)
+        Ok(Self { num_vertices: n, number, by_row })
+    }
+
+    /// The positions where mask `chosen` is not zero.
+    fn vertices(&self, numbers: &Numbers, chosen: u64) -> Result<Vec<u64>> {
+        let (n, masks) = (self.num_vertices, self.number);
+        let size = numbers.dtype().bytes();
+        let mut vertices = Vec::new();
+        for_steps(numbers, |first, bytes| {
+            for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
+                let (vertex, of) = if self.by_row { (at / masks, at % masks) } else { (at % n, at / n) };
+                if of == chosen && number.iter().any(|&byte| byte != 0) {
+                    vertices.push(vertex);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(vertices)
+    }
 }
 
 /// Calls `take` with all numbers in sequence, and the position of the first of each step.

@@ -9,8 +9,10 @@
 //! | `mag240m` | `[processed/]paper___cites___paper/edge_index.npy` | |
 //! | `graphsaint` | `adj_full.npz` | |
 //! | `graphbolt` | `metadata.yaml` | called `metadata.yaml` |
-//! | `npy` | edges in `.npy` files of known names | magic `\x93NUMPY` |
+//! | `npy` | edges in `.npy` or `.pt` files of known names | magic `\x93NUMPY` |
 //! | `npz` | | a zip called `.npz` |
+//! | `pt` | | a zip or a pickle called `.pt` or `.pth` |
+//! | `mat` | | a header of MATLAB, or called `.mat` |
 //! | `parquet` | only `.parquet` files, or folders of them, and hidden or `_` ones | magic `PAR1` |
 //! | `arrow` | the same with `.arrow`, `.arrows`, `.feather` or `.ipc` | magic `ARROW1`, or so called |
 //! | `mtx` | | `%%MatrixMarket` at the start |
@@ -29,7 +31,9 @@ use std::str::FromStr;
 
 use super::field::unsigned;
 use super::text::TextStream;
-use super::{graphbolt, graphsaint, igb, mag240m, metis, mtx, npy, npz_graph, ogb, planetoid, table, webgraph};
+use super::{
+    graphbolt, graphsaint, igb, mag240m, mat, metis, mtx, npy, npz_graph, ogb, planetoid, pt, table, webgraph,
+};
 use crate::edges::Piece;
 use crate::{Error, Result};
 use gsplit_store::open_file;
@@ -75,6 +79,8 @@ formats! {
     Graphbolt "graphbolt" "GraphBolt's raw dataset with metadata.yaml";
     Npy "npy" "NumPy arrays, a file or a folder";
     Npz "npz" "NumPy or SciPy archive";
+    Pt "pt" "tensors of torch, or a Data of PyG";
+    Mat "mat" "MATLAB file with an adjacency matrix";
     Parquet "parquet" "Parquet table of edges";
     Arrow "arrow" "Arrow table of edges";
     Mtx "mtx" "Matrix Market coordinate file";
@@ -170,6 +176,8 @@ impl Looked {
             Format::Graphbolt => graphbolt::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
             Format::Npz => npz_graph::recognises(path, head),
+            Format::Pt => pt::recognises(path, head),
+            Format::Mat => mat::recognises(path, head),
             Format::Parquet => head.starts_with(b"PAR1") || self.only(table::Format::Parquet),
             Format::Arrow => {
                 let arrow = table::Format::Arrow;

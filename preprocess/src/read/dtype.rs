@@ -138,6 +138,7 @@ impl Dtype {
                 [_, b'O', ..] => "Python objects; save it again through .astype of a number type",
                 _ => "another; save it again through .astype of such a type",
             };
+            let descr = descr.escape_debug();
             format!("type {descr}: expected little-endian integers or floats of up to 8 bytes, found {remedy}")
         })
     }

@@ -4,8 +4,9 @@
 //! ```text
 //! ogb (ogb_csv, ogb_npz), snap, mtx, metis           ──▶ text (whole lines of plain or compressed files), field
 //! links (splits of pairs, for ogb)                    ──▶ pickle (arrays in .pt files), npz, text
-//! planetoid                                          ──▶ pickle, sparse
-//! npy, npz_graph                                     ──▶ catalog (arrays by name) ─┐
+//! planetoid                                          ──▶ pickle, sparse, held
+//! mat (its variables)                                ──▶ held (columns in memory), catalog (masks)
+//! npy, npz_graph, pt (torch)                         ──▶ catalog (arrays by name) ─┐
 //! igb, mag240m, graphsaint, graphbolt                ──────────────────────────────┴─▶ numbers, dtype ──▶ arrays
 //! table (Parquet, Arrow, CSV with a header)
 //! webgraph                                           ──▶ bvgraph (records of bits)
@@ -31,9 +32,11 @@ pub(crate) mod field;
 pub(crate) mod golden;
 mod graphbolt;
 mod graphsaint;
+mod held;
 mod igb;
 pub mod links;
 mod mag240m;
+mod mat;
 mod metis;
 mod mtx;
 mod npy;
@@ -45,6 +48,7 @@ mod ogb_csv;
 mod ogb_npz;
 mod pickle;
 mod planetoid;
+mod pt;
 pub mod raw;
 mod snap;
 mod sparse;
@@ -78,6 +82,8 @@ pub fn open(
         Format::Parquet | Format::Arrow => table::open(path, options, progress),
         Format::Npy => npy::open(path, options, progress),
         Format::Npz => npz_graph::open(path, options, progress),
+        Format::Mat => mat::open(path, options, progress),
+        Format::Pt => pt::open(path, options, progress),
         Format::Igb => igb::open(path, options, progress),
         Format::Mag240m => mag240m::open(path, options, progress),
         Format::Planetoid => planetoid::open(path, options, progress),
@@ -93,10 +99,11 @@ pub fn open(
 pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
     let catalog = match path.extension() {
         Some(extension) if extension == "npz" => Catalog::Archive(path.to_path_buf(), npz::Npz::open(path)?),
+        Some(extension) if extension == "pt" => pt::tensors(path, progress)?.0,
         _ => Catalog::Folder(path.to_path_buf()),
     };
     match catalog.has_rows() {
-        true => catalog.attach(raw, options),
+        true => catalog.attach(raw, options, progress),
         false => table::nodes(path, raw.edges.as_ref(), options, progress)?.attach(raw),
     }
 }

@@ -11,7 +11,7 @@ use gsplit_store::{NpyHeader, open_file};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-use super::numbers::{Numbers, Packed};
+use super::numbers::{Numbers, Packed, Packing};
 use crate::{Error, Result};
 
 /// An archive opened for reading.
@@ -42,23 +42,21 @@ impl Npz {
         let member = self.archive.by_name(file).map_err(|error| damaged(&self.path, error))?;
         let name = file.strip_suffix(".npy").unwrap_or(file);
         let problem = |problem: &str| of_member(&self.path, name, problem.into());
-        let deflated = match member.compression() {
-            CompressionMethod::Stored => false,
-            CompressionMethod::Deflated => true,
+        let packing = match member.compression() {
+            CompressionMethod::Stored => Packing::Stored,
+            CompressionMethod::Deflated => Packing::Deflated,
             _ => return Err(problem("compressed by other means than deflate: save it again with np.savez")),
         };
         let packed = Packed {
             start: member.data_start().ok_or_else(|| problem("expected its data in the archive"))?,
             packed_bytes: member.compressed_size(),
             bytes: member.size(),
-            deflated,
+            packing,
             crc: Some(member.crc32()),
         };
         drop(member);
-        // Deflate packs at most 1032 bytes in one: more is a lie, and sizes are relied on.
-        let most = if deflated { packed.packed_bytes.saturating_mul(1032) } else { packed.packed_bytes };
         let held = std::fs::metadata(&self.path).map_err(Error::io(&self.path))?.len();
-        if packed.bytes > most || packed.start.checked_add(packed.packed_bytes).is_none_or(|end| end > held) {
+        if !packed.is_plausible() || packed.start.checked_add(packed.packed_bytes).is_none_or(|end| end > held) {
             let claim = format!("{} bytes from {} in the archive", packed.bytes, packed.packed_bytes);
             return Err(problem(&format!("{claim}: truncated or damaged, fetch or write it again")));
         }

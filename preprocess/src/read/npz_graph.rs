@@ -36,7 +36,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     {
         edges = edges.with_values("weight", data)?;
     }
-    Catalog::Archive(path.to_path_buf(), archive).rest(edges, options)
+    Catalog::Archive(path.to_path_buf(), archive).rest(edges, options, progress)
 }
 
 /// The entries of the sparse matrix in `archive`, as edges without values.
@@ -93,7 +93,10 @@ mod tests {
         let path = data("npz/graph.npz");
         assert!(recognises(&path, &std::fs::read(&path).unwrap()));
         check(&open(&path, &with_split("1"), &NoProgress).unwrap(), &[Vertices, Features, Labels, Splits]);
-        assert_eq!(read(&path).unwrap().splits, Some(Default::default()), "mask 0 is empty");
+        let notes = gsplit_store::Notes::default();
+        let first = open(&path, &golden::options(), &notes).unwrap();
+        assert_eq!(first.splits, Some(Default::default()), "mask 0 is empty");
+        assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split 0 is taken"));
         let message = problem(open(&path, &with_split("2"), &NoProgress));
         assert!(message.contains("--split 2: expected the number of a mask, below 2"), "{message}");
         assert_eq!(f32s(&read_edges(&*read(&path).unwrap().edges).unwrap().1)[9], 4.5);

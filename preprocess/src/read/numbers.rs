@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use flate2::Crc;
-use flate2::bufread::DeflateDecoder;
+use flate2::bufread::{DeflateDecoder, ZlibDecoder};
 use gsplit_store::{NpyHeader, Progress, Unit, open_file};
 
 use super::dtype::Dtype;
@@ -53,6 +53,17 @@ pub struct Span {
     pub latin1: bool,
 }
 
+/// How bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// As they are.
+    Stored,
+    /// By deflate.
+    Deflated,
+    /// By deflate, with a head and a checksum.
+    Zlib,
+}
+
 /// Where the bytes of an archive's member lie.
 #[derive(Clone, Debug)]
 pub struct Packed {
@@ -62,8 +73,8 @@ pub struct Packed {
     pub packed_bytes: u64,
     /// Bytes when inflated.
     pub bytes: u64,
-    /// Whether it is deflated; else it is stored.
-    pub deflated: bool,
+    /// How they are packed.
+    pub packing: Packing,
     /// CRC-32 of the inflated bytes, where it is known.
     pub crc: Option<u32>,
 }
@@ -115,6 +126,11 @@ impl Numbers {
     ) -> Self {
         let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
         Self { path, member, dtype, is_bool: false, shape, column_major, place }
+    }
+
+    /// The first `count` of them, which are no fewer, in one dimension.
+    pub fn first(self, count: u64) -> Self {
+        Self { shape: vec![count], ..self }
     }
 
     fn described(path: &Path, member: Option<String>, header: NpyHeader, place: Place) -> Result<Self> {
@@ -264,15 +280,27 @@ impl Numbers {
 }
 
 impl Packed {
+    /// Whether so many bytes can be packed in so few: sizes are relied on. Deflate packs at most 1032 in one.
+    pub fn is_plausible(&self) -> bool {
+        match self.packing {
+            Packing::Stored => self.bytes <= self.packed_bytes,
+            Packing::Deflated | Packing::Zlib => self.bytes <= self.packed_bytes.saturating_mul(1032),
+        }
+    }
+
     /// The inflated bytes, from the archive at `path`; `checked` also compares the checksum at their end.
     pub fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
         let mut file = open_file(path).map_err(Error::io(path))?;
         file.seek(SeekFrom::Start(self.start)).map_err(Error::io(path))?;
         let packed = BufReader::with_capacity(1 << 18, file.take(self.packed_bytes));
-        let inflated: Box<dyn Read + Send> =
-            if self.deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
+        let inflated: Box<dyn Read + Send> = match self.packing {
+            Packing::Stored => Box::new(packed),
+            Packing::Deflated => Box::new(DeflateDecoder::new(packed)),
+            Packing::Zlib => Box::new(ZlibDecoder::new(packed)),
+        };
         let expected = self.crc.filter(|_| checked);
-        Ok(Box::new(Checked { inflated, crc: Crc::new(), left: self.bytes, expected }))
+        let to_end = self.packing == Packing::Zlib;
+        Ok(Box::new(Checked { inflated, crc: Crc::new(), left: self.bytes, expected, to_end }))
     }
 }
 
@@ -282,6 +310,8 @@ struct Checked {
     crc: Crc,
     left: u64,
     expected: Option<u32>,
+    /// Whether a checksum of its own follows, which is compared by reading on.
+    to_end: bool,
 }
 
 impl Read for Checked {
@@ -296,6 +326,9 @@ impl Read for Checked {
             return Err(std::io::Error::new(UnexpectedEof, "it ends early"));
         }
         self.left -= read as u64;
+        if self.to_end && self.left == 0 && self.inflated.read(&mut [0])? != 0 {
+            return Err(std::io::Error::new(InvalidData, "it is longer than it says"));
+        }
         if let Some(expected) = self.expected {
             self.crc.update(&buffer[..read]);
             if self.left == 0 && self.crc.sum() != expected {

@@ -11,18 +11,18 @@
 //! and classes are held in memory, as their pickles are.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use gsplit_store::Progress;
 
 use super::catalog::check_wanted;
+use super::held::{Classes, Listed};
 use super::numbers::Numbers;
 use super::pickle::{Item, Pickled};
 use super::raw::{Column, Ids, Raw, ReadOptions};
 use super::sparse::{SparseColumn, as_f32};
 use super::splits::vertex;
 use super::text::{lines, read_pieces};
-use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Estimate, Piece};
+use crate::edges::{EdgeSource, Piece};
 use crate::{Error, Result};
 
 /// Vertices for validation.
@@ -59,6 +59,12 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
     let num_vertices = largest.map_or(0, |&largest| largest + 1);
     super::check_size(&file("graph"), usize::try_from(num_vertices).unwrap_or(usize::MAX), edges.sources.len() as u64)?;
+    // CiteSeer has 15 of 3327.
+    if num_vertices > 2 * order.len() as u64 {
+        let problem =
+            format!("{num_vertices} vertices, {} of them with features: expected half of them at least", order.len());
+        return Err(Error::input(file("graph"), format!("{problem}; damaged?")));
+    }
     let mut seen = vec![false; num_vertices as usize];
     order.iter().for_each(|&vertex| seen[vertex as usize] = true);
     let rows = order.len();
@@ -145,52 +151,6 @@ fn test_index(path: &Path, progress: &dyn Progress) -> Result<Vec<u64>> {
     Ok(all)
 }
 
-/// Pairs of vertices, or vertices, in memory.
-struct Listed {
-    sources: Vec<u64>,
-    /// None of them where there are vertices only.
-    targets: Vec<u64>,
-    next: Mutex<usize>,
-}
-
-impl Listed {
-    fn new(sources: Vec<u64>, targets: Vec<u64>) -> Self {
-        Self { sources, targets, next: Mutex::new(0) }
-    }
-}
-
-impl EdgeSource for Listed {
-    fn rewind(&self) -> Result<()> {
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = 0;
-        Ok(())
-    }
-
-    fn next(&self, piece: &mut Piece) -> Result<bool> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = *next;
-        *next = self.sources.len().min(start + EDGES_PER_PIECE);
-        (piece.start, piece.end) = (start as u64, *next as u64);
-        Ok(start < *next)
-    }
-
-    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
-        let range = piece.start as usize..piece.end as usize;
-        batch.sources.extend(&self.sources[range.clone()]);
-        batch.targets.extend(self.targets.get(range).unwrap_or(&[]));
-        Ok(())
-    }
-
-    fn estimate(&self) -> Result<Estimate> {
-        let largest = self.sources.iter().chain(&self.targets).max();
-        let vertices = largest.map_or(0, |&largest| largest + 1);
-        Ok(Estimate { edges: self.sources.len() as u64, vertices, bytes: 16 * self.sources.len() as u64 })
-    }
-
-    fn bytes_done(&self) -> u64 {
-        16 * *self.next.lock().unwrap_or_else(PoisonError::into_inner) as u64
-    }
-}
-
 /// Rows of one matrix after the other, and then rows of zeros.
 struct Stacked {
     parts: [SparseColumn; 2],
@@ -222,38 +182,6 @@ impl Column for Stacked {
         self.parts.iter().try_for_each(|part| part.read(progress, take))?;
         let zeros = vec![0; 4 * self.width()];
         (0..self.zeros).try_for_each(|_| take(&zeros))
-    }
-}
-
-/// The class of every row.
-struct Classes {
-    path: PathBuf,
-    labels: Vec<i64>,
-}
-
-impl Column for Classes {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn name(&self) -> &str {
-        "labels"
-    }
-
-    fn descr(&self) -> &'static str {
-        "<i8"
-    }
-
-    fn width(&self) -> usize {
-        1
-    }
-
-    fn num_rows(&self) -> Option<u64> {
-        Some(self.labels.len() as u64)
-    }
-
-    fn read(&self, _progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        take(bytemuck::cast_slice(&self.labels))
     }
 }
 

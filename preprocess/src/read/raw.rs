@@ -99,7 +99,7 @@ pub trait Column: Send + Sync {
 #[derive(Clone, Debug, Default, serde::Serialize, clap::Args)]
 #[serde(default)]
 pub struct ReadOptions {
-    /// Name of the split below DIR/split, where an OGB folder has several
+    /// Which of several splits: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
     #[arg(long, value_name = "NAME", conflicts_with = "random_split")]
     pub split: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges

@@ -38,7 +38,8 @@ pub enum Wanted {
 /// What is written of a vertex's logits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Predict {
-    /// The class of the largest logit; where vertices can have several, 0 or 1 for each
+    /// The class of the largest logit, in .parquet with its name where classes have names; where vertices can have several, 0 or 1
+    /// for each
     #[default]
     Class,
     /// The logits
@@ -104,6 +105,8 @@ pub struct InferSummary {
     pub vertices: u64,
     /// Whether finished layers were kept on disk.
     pub spilled: bool,
+    /// Names of the classes, where those of the training had names.
+    pub class_names: Option<Vec<String>>,
     /// What the scores are.
     pub metric: Option<Metric>,
     /// Split and score, `None` where it is not defined; empty where the dataset has no labels of the model's classes.
@@ -174,6 +177,7 @@ pub fn infer(
         epochs: trained.epochs(),
         vertices: wanted.as_deref().map_or(dataset.num_vertices(), <[u32]>::len) as u64,
         spilled: pass.spills(),
+        class_names: trained.class_names().map(<[String]>::to_vec),
         metric,
         scores: scores.map(Scores::finish).unwrap_or_default(),
     })
@@ -296,11 +300,11 @@ struct Output<'a> {
 }
 
 impl<'a> Output<'a> {
-    fn begin(config: &InferConfig, trained: &Trained, ids: &'a Ids, hidden: usize) -> Result<Self> {
+    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a Ids, hidden: usize) -> Result<Self> {
         let (several, classes, predict) = (trained.several(), trained.outputs(), config.predict);
         let (name, values) = match predict {
             Predict::Class if several => ("class", Values::Classes(classes)),
-            Predict::Class => ("class", Values::Class),
+            Predict::Class => ("class", Values::Class(trained.class_names())),
             Predict::Logits => ("logits", Values::Real(classes)),
             Predict::Probabilities => ("probabilities", Values::Real(classes)),
         };

@@ -3,7 +3,8 @@
 //! ```text
 //! NAME.npy       the values: [rows], or [rows, width]
 //! NAME.ids.npy   u64[rows], the ids; where the raw input's ids were strings NAME.ids.arrow, one LargeUtf8 column
-//! NAME.parquet   columns `id` (int64 or string) and the values, which are lists where they are wide
+//! NAME.parquet   columns `id` (int64 or string) and the values, which are lists where they are wide; beside a class that has a name
+//!                `class_name`
 //! ```
 //!
 //! Rows are in the dataset's order. Files are written beside their final place, which all of a run take as one when all are
@@ -31,26 +32,26 @@ const GROUP_BYTES: usize = 1 << 25;
 
 /// What a row holds beside the id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values {
-    /// One class, i32.
-    Class,
+pub enum Values<'a> {
+    /// One class, i32, and the names of all where they have names.
+    Class(Option<&'a [String]>),
     /// 0 or 1 for each class, u8.
     Classes(usize),
     /// f32 numbers.
     Real(usize),
 }
 
-impl Values {
+impl<'a> Values<'a> {
     fn width(self) -> usize {
         match self {
-            Self::Class => 1,
+            Self::Class(_) => 1,
             Self::Classes(width) | Self::Real(width) => width,
         }
     }
 
     fn descr(self) -> &'static str {
         match self {
-            Self::Class => "<i4",
+            Self::Class(_) => "<i4",
             Self::Classes(_) => "|u1",
             Self::Real(_) => "<f4",
         }
@@ -58,14 +59,21 @@ impl Values {
 
     fn item(self) -> DataType {
         match self {
-            Self::Class => DataType::Int32,
+            Self::Class(_) => DataType::Int32,
             Self::Classes(_) => DataType::UInt8,
             Self::Real(_) => DataType::Float32,
         }
     }
 
     fn is_list(self) -> bool {
-        self != Self::Class
+        !matches!(self, Self::Class(_))
+    }
+
+    fn names(self) -> Option<&'a [String]> {
+        match self {
+            Self::Class(names) => names,
+            _ => None,
+        }
     }
 }
 
@@ -116,7 +124,7 @@ pub fn ids_beside(out: &Path, string_ids: bool) -> Option<PathBuf> {
 /// A file under construction, and that of its ids. Dropped, it leaves nothing.
 pub struct Table<'a> {
     ids: &'a Ids,
-    values: Values,
+    values: Values<'a>,
     writer: Writer,
     /// The values, then the ids where they have a file of their own.
     files: Vec<Staging>,
@@ -137,7 +145,7 @@ impl<'a> Table<'a> {
     ///
     /// # Errors
     /// [`Error::Option`] if the name ends in neither `.npy` nor `.parquet`, [`Error::Store`] if something stands there.
-    pub fn begin(out: &Path, name: &str, values: Values, ids: &'a Ids, force: bool) -> Result<Self> {
+    pub fn begin(out: &Path, name: &str, values: Values<'a>, ids: &'a Ids, force: bool) -> Result<Self> {
         let parquet = match out.extension().and_then(|end| end.to_str()) {
             Some("npy") => false,
             Some("parquet") => true,
@@ -184,7 +192,11 @@ impl<'a> Table<'a> {
                 }
             }
             Writer::Parquet(path, out, schema) => {
-                let columns = vec![id_column(self.ids, vertices)?, value_column(self.values, cells)];
+                let mut columns = vec![id_column(self.ids, vertices)?, value_column(self.values, cells)];
+                if let (Some(names), Cells::Class(classes)) = (self.values.names(), cells) {
+                    let named = classes.iter().map(|&class| names.get(class as usize).map(String::as_str));
+                    columns.push(Arc::new(StringArray::from_iter(named)));
+                }
                 let batch = RecordBatch::try_new(schema.clone(), columns).map_err(ParquetError::from);
                 batch.and_then(|batch| out.write(&batch)).map_err(|error| failed(path, error))?;
             }
@@ -212,13 +224,15 @@ impl<'a> Table<'a> {
     }
 }
 
-fn parquet_writer(path: &Path, name: &str, values: Values, ids: &Ids) -> Result<Writer> {
+fn parquet_writer(path: &Path, name: &str, values: Values<'_>, ids: &Ids) -> Result<Writer> {
     let id = if matches!(ids, Ids::Names(_)) { DataType::Utf8 } else { DataType::Int64 };
     let value = match values.is_list() {
         true => DataType::FixedSizeList(item(values), values.width() as i32),
         false => values.item(),
     };
-    let schema = Arc::new(Schema::new(vec![Field::new("id", id, false), Field::new(name, value, false)]));
+    let mut fields = vec![Field::new("id", id, false), Field::new(name, value, false)];
+    fields.extend(values.names().map(|_| Field::new("class_name", DataType::Utf8, true)));
+    let schema = Arc::new(Schema::new(fields));
     let row_bytes = 16 + values.width() * values.item().primitive_width().unwrap_or(1);
     let properties = ZstdLevel::try_new(3).map(|level| {
         let builder = WriterProperties::builder().set_compression(Compression::ZSTD(level));
@@ -230,7 +244,7 @@ fn parquet_writer(path: &Path, name: &str, values: Values, ids: &Ids) -> Result<
     Ok(Writer::Parquet(path.to_path_buf(), Box::new(out), schema))
 }
 
-fn item(values: Values) -> Arc<Field> {
+fn item(values: Values<'_>) -> Arc<Field> {
     Arc::new(Field::new("item", values.item(), false))
 }
 
@@ -247,7 +261,7 @@ fn id_column(ids: &Ids, vertices: &[u32]) -> Result<ArrayRef> {
     Ok(Arc::new(Int64Array::from(vertices.iter().map(signed).collect::<Result<Vec<i64>>>()?)))
 }
 
-fn value_column(values: Values, cells: Cells<'_>) -> ArrayRef {
+fn value_column(values: Values<'_>, cells: Cells<'_>) -> ArrayRef {
     let flat: ArrayRef = match cells {
         Cells::Class(cells) => Arc::new(Int32Array::from(cells.to_vec())),
         Cells::Classes(cells) => Arc::new(UInt8Array::from(cells.to_vec())),

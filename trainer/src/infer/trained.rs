@@ -41,6 +41,11 @@ impl Trained {
             let problem = "its checksum is not the recorded one: name an older checkpoint, or train again".to_string();
             return Err(Error::Data { path: weights, problem });
         }
+        let (names, classes) = (checkpoint.class_names.as_ref().map(Vec::len), checkpoint.inputs.shape.outputs);
+        if let Some(names) = names.filter(|&names| names != classes) {
+            let problem = format!("{names} names for {classes} classes: name an older checkpoint, or train again");
+            return Err(Error::Data { path: path.join("checkpoint.json"), problem });
+        }
         Ok(Self { path, checkpoint })
     }
 
@@ -67,6 +72,11 @@ impl Trained {
     /// Width of the rows that its last layer returns.
     pub fn outputs(&self) -> usize {
         self.checkpoint.inputs.shape.outputs
+    }
+
+    /// Names of the classes, where the dataset that it was trained on has them.
+    pub fn class_names(&self) -> Option<&[String]> {
+        self.checkpoint.class_names.as_deref()
     }
 
     /// Whether it says of each class whether a vertex has it, instead of choosing one.

@@ -124,7 +124,10 @@ fn build_as(dtype: FeatureDtype, seed: u64, n: u32, degree: u32, dim: usize, sev
     writer.add_edge_column("weight", weight).unwrap();
     labels[0] = CLASSES as i32 - 1;
     match several {
-        false => writer.add_labels(&labels).unwrap(),
+        false => {
+            writer.add_labels(&labels).unwrap();
+            writer.name_classes(&(0..CLASSES).map(|class| format!("class {class}")).collect::<Vec<_>>()).unwrap();
+        }
         true => {
             let mut rows = writer.multi_label_writer(SEVERAL_CLASSES as u32).unwrap();
             // The class that the features tell, and class 8 for every third vertex; class 7 for none.

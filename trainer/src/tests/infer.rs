@@ -201,6 +201,16 @@ fn predictions_are_those_that_the_evaluation_scored() {
         let right = labelled.iter().filter(|&&v| classes[v as usize] == labels[v as usize]).count();
         assert_eq!(Some(right as f64 / labelled.len() as f64), last.test);
 
+        let named = InferConfig { out: to("p.parquet"), ..base.clone() };
+        run(&fixture, &named, 1 << 30).unwrap();
+        let file = std::fs::File::open(folder.join("p.parquet")).unwrap();
+        for batch in ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap() {
+            let batch = batch.unwrap();
+            let numbers = batch["class"].as_primitive::<Int32Type>().values().iter();
+            let names = numbers.map(|class| Some(format!("class {class}")));
+            assert!(batch["class_name"].as_string::<i32>().iter().map(|name| name.map(String::from)).eq(names));
+        }
+
         // Of the test split alone, as logits in Parquet: the same rows.
         let part = InferConfig {
             split: Wanted::Test,

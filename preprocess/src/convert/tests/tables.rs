@@ -264,6 +264,17 @@ fn a_folder_of_musae_is_one_command() {
     assert_eq!(dataset.manifest().class_names, names(&["company", "tv"]));
     assert_eq!(dataset.manifest().columns.keys().collect::<Vec<_>>(), ["x_id"]);
     assert_eq!(dataset.manifest().provenance.sources.len(), 3);
+    // Of twitch, `id` is not what the edges and features are named by.
+    write("musae_x_target.csv", "id,days,mature,new_id\n900,7,True,2\n901,8,False,1\n17,9,True,0\n2,5,False,3\n");
+    let notes = Notes::default();
+    let out = tempfile::tempdir().unwrap();
+    let (twitch, _) =
+        convert(folder.path(), &out.path().join("ds"), &ConvertOptions::default(), false, &notes).unwrap();
+    assert_eq!(rows(&twitch), rows(&dataset));
+    let ids = notes.lines().join("\n");
+    assert!(ids.contains("ids from `new_id`, which holds those of the edges"), "{ids}");
+    assert!(twitch.manifest().columns.contains_key("id"), "kept as numbers");
+    write("musae_x_target.csv", "id,x_id,page_type\n2,7,tv\n1,8,company\n0,9,tv\n3,5,company\n");
     let mut wrong = Wrong::default();
     for (json, parts) in [
         (r#"{"0": [0], "1": [1], "2": [1]}"#, &["musae_x_features.json", "has no list of vertex 3"][..]),

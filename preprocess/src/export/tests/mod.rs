@@ -88,6 +88,11 @@ fn example(kind: Kind, n: usize, m: usize, seed: u64) -> Example {
     Example { _folder, folder, dataset, n, edges, weights, features, labels, splits, years }
 }
 
+/// A name for each class up to the largest of `labels`.
+fn class_names(labels: &[i32]) -> Vec<String> {
+    (0..=labels.iter().copied().max().unwrap_or(0)).map(|class| format!("class: {class}")).collect()
+}
+
 fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32], labels: &[i32], years: &[i64]) {
     let mut rows = writer.feature_writer(FeatureDtype::F32, DIM).unwrap();
     rows.push_rows(features).unwrap();
@@ -106,6 +111,7 @@ fn fill(writer: &mut DatasetWriter, kind: Kind, features: &[f32], weights: &[f32
     let n = labels.len();
     if kind == Kind::Single {
         writer.add_labels(labels).unwrap();
+        writer.name_classes(&class_names(labels)).unwrap();
         writer.add_original_ids(&(0..n as u64).map(|v| v * 3 + 7).collect::<Vec<_>>()).unwrap();
         return;
     }
@@ -223,7 +229,7 @@ fn what_is_left_out_is_said_once() {
     let out = example.folder.join("g.mtx");
     let options = ExportOptions::default();
     let written = export(&example.dataset, ExportFormat::Mtx, &out, &options, &notes).unwrap();
-    let left = "features, labels, the train split, the valid split, the test split, node column year, edge column feat, \
+    let left = "features, labels, class names, the train split, the valid split, the test split, node column year, edge column feat, \
                 original ids";
     assert_eq!(written.left_out.join(", "), left);
     assert_eq!(notes.lines(), [format!("note: mtx has no place for {left}: left out")]);

@@ -31,6 +31,8 @@ pub enum Global {
     Csr,
     /// `collections.defaultdict`.
     DefaultDict,
+    /// A class of PyG that a `Data` is made of: a dict of its attributes.
+    Data,
     /// `list`, which makes the values that a defaultdict lacks.
     List,
 }
@@ -89,6 +91,10 @@ impl Global {
             ("numpy", "dtype") => Ok(Self::Dtype),
             ("_codecs", "encode") => Ok(Self::Encode),
             ("scipy.sparse.csr" | "scipy.sparse._csr", "csr_matrix") => Ok(Self::Csr),
+            (
+                "torch_geometric.data.data" | "torch_geometric.data.storage",
+                "Data" | "DataEdgeAttr" | "DataTensorAttr" | "GlobalStorage",
+            ) => Ok(Self::Data),
             ("collections", "defaultdict") => Ok(Self::DefaultDict),
             ("__builtin__" | "builtins", "list") => Ok(Self::List),
             _ => Err(format!(
@@ -132,14 +138,18 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
             let column_major = heap.text(*order) == Some("F");
             in_pickle(heap, [*bytes, *dtype, *shape], column_major).map(Node::Array)
         }
-        (Global::Dtype, [descr, ..]) => Ok(Node::Dtype(heap.text(*descr).ok_or("a dtype without a name")?.to_string())),
+        (Global::Dtype, [descr, ..]) => {
+            // Messages have one line, whatever it is called.
+            let name = heap.text(*descr).ok_or("a dtype without a name")?.escape_debug();
+            Ok(Node::Dtype(name.to_string()))
+        }
         (Global::Encode, [text, encoding]) => match (heap.node(*text), heap.text(*encoding)) {
             (Node::Raw(raw), Some("latin1" | "latin-1")) if raw.utf8 => {
                 Ok(Node::Raw(Raw { utf8: false, latin1: true, text: None, ..raw.clone() }))
             }
             _ => Err("_codecs.encode of something else than text as latin1".into()),
         },
-        (Global::NdArray | Global::Storage(_) | Global::Csr | Global::List, _) => {
+        (Global::NdArray | Global::Storage(_) | Global::Csr | Global::Data | Global::List, _) => {
             Err("a type that is called like a function".into())
         }
         (function, _) => Err(format!("a call of {function:?} with other arguments than arrays have")),
@@ -149,8 +159,8 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
 /// An object of `class` before it gets its state.
 pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
     match (heap.node(class), heap.tuple(arguments)) {
-        (Node::Global(Global::Csr), Some([])) => Ok(Node::Unfilled),
-        (class, _) => Err(format!("an object of {}: expected a csr_matrix", class.what())),
+        (Node::Global(Global::Csr | Global::Data), Some([])) => Ok(Node::Unfilled),
+        (class, _) => Err(format!("an object of {}: expected a csr_matrix or a Data", class.what())),
     }
 }
 
@@ -166,7 +176,8 @@ pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
             in_pickle(heap, [*bytes, *dtype, *shape], column_major).map(Node::Array)
         }
         (Node::Dtype(name), Some([_, order, ..])) => {
-            let order = heap.text(*order).ok_or("a dtype without a byte order")?;
+            let order = heap.text(*order).filter(|order| ["<", ">", "|", "="].contains(order));
+            let order = order.ok_or("a dtype without a byte order")?;
             let name = name.trim_start_matches(['<', '>', '|', '=']);
             Ok(Node::Dtype(format!("{}{name}", if order == "=" { "<" } else { order })))
         }

@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use super::super::npz::Npz;
-use super::super::numbers::Packed;
+use super::super::numbers::{Packed, Packing};
 use super::machine::{self, Heap, Input, Node};
 use super::{Pickled, refused};
 use crate::{Error, Result};
@@ -33,7 +33,7 @@ pub fn open(path: &Path) -> Result<Pickled> {
     let mut file = open_file(path).map_err(Error::io(path))?;
     let bytes = file.metadata().map_err(Error::io(path))?.len();
     let read = (&mut file).take(head.len() as u64).read(&mut head).map_err(Error::io(path))?;
-    let whole = Packed { start: 0, packed_bytes: bytes, bytes, deflated: false, crc: None };
+    let whole = Packed { start: 0, packed_bytes: bytes, bytes, packing: Packing::Stored, crc: None };
     match &head[..read] {
         [b'P', b'K', 3, 4, ..] => zip(path),
         start if start == LEGACY => legacy(path, whole),

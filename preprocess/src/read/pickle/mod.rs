@@ -9,6 +9,7 @@
 //! collections.OrderedDict              the hooks of a tensor, of which there are none
 //! numpy's _reconstruct, _frombuffer, ndarray, dtype      an array, whose bytes lie in the pickle
 //! scipy's csr_matrix                   a dict of its arrays
+//! torch_geometric's Data               a dict of its attributes, which lie in its GlobalStorage
 //! collections.defaultdict of list      a dict
 //! _codecs.encode                       bytes as protocol 2 writes them: a string of the characters 0 to 255
 //! ```

@@ -69,7 +69,7 @@ fn nothing_is_run_and_everything_else_is_refused_by_name() {
         (b"\x80\x02}}b.", "a state of a dict"),
         (b"\x80\x02K\x01Q.", "a reference to something else"),
         (b"\x80\x02cnumpy\n\n)\x81.", "numpy.,"),
-        (b"\x80\x02cnumpy\ndtype\n)\x81.", "an object of a function or type: expected a csr_matrix"),
+        (b"\x80\x02cnumpy\ndtype\n)\x81.", "an object of a function or type: expected a csr_matrix or a Data"),
         (b"\x80\x02ccollections\ndefaultdict\ncnumpy\ndtype\n\x85R.", "a call of DefaultDict with other"),
         (b"\x80\x02)\x92.", "the instruction 0x92"),
         (b"\x80\x06N.", "pickle protocol 6"),

@@ -1,7 +1,7 @@
 //! Tables of vertices: the id of every row, and features, labels, splits and further numbers beside it.
 //!
-//! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ...; else the one that holds the
-//!   ids of the first edges, each once
+//! * ids: the column that `--id-column` names; else `id`, `node_id`, `nid`, `vertex`, `name` ... if it holds the ids of the first
+//!   edges, each once; else the one that does
 //! * labels: the column that `--label-column` names; else `label`, `class`, `target` or `y`; else the only column of strings
 //!   with few values. Class numbers from 0 (nothing or -1 for unlabelled), a list of zeros and ones, or strings and other
 //!   numbers, which become the places of their classes in ascending order
@@ -91,8 +91,8 @@ pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progres
     let fields = table.fields()?;
     let mut roles = roles::of(path, &fields, options)?;
     let id = match roles.id {
-        Some(id) => id,
-        None => roles::find_ids(path, &table, &fields, &roles, edges, progress)?,
+        Some(id) if options.id_column.is_some() => id,
+        _ => roles::find_ids(path, &table, &fields, &roles, edges, progress)?,
     };
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;

@@ -196,7 +196,7 @@ impl Roles {
 
     /// Takes the column at `id` for the ids.
     pub fn take_id(&mut self, id: usize) {
-        self.guessed = self.id.is_none();
+        self.guessed = self.id != Some(id);
         self.id = Some(id);
         self.candidates.retain(|&at| at != id);
         if let Features::Scalars(columns) = &mut self.features {
@@ -266,7 +266,7 @@ impl Roles {
     }
 }
 
-/// The column that holds the ids of the first `edges`, each in one row.
+/// The column that holds the ids of the first `edges`, each in one row: that of a known name if it does, or if no other does.
 pub fn find_ids(
     path: &Path,
     table: &Table,
@@ -277,8 +277,6 @@ pub fn find_ids(
 ) -> Result<usize> {
     let kind = if edges.has_string_ids() { IdKind::Text } else { IdKind::Number };
     let used = roles.taken();
-    let mut columns: Vec<usize> =
-        (0..fields.len()).filter(|&at| fields[at].id == Some(kind) && !used.contains(&at)).collect();
     let sample = sample(edges)?;
     let wanted: HashSet<u64> = sample.iter().copied().collect();
     let find = |found: &mut Vec<(usize, u64)>, slot: usize, cell: Cell<'_>| {
@@ -291,15 +289,25 @@ pub fn find_ids(
         found.extend(id.filter(|id| wanted.contains(id)).map(|id| (slot, id)));
         Ok(())
     };
-    let mut rows: HashMap<(usize, u64), u64> = HashMap::new();
-    table.for_rows(&columns, progress, find, &mut |found: Vec<(usize, u64)>| {
-        found.into_iter().for_each(|key| *rows.entry(key).or_default() += 1);
-        Ok(())
-    })?;
-    let slots: HashMap<usize, usize> = columns.iter().copied().zip(0..).collect();
-    // The index that pandas writes counts rows: it is the last guess.
-    columns.sort_by_key(|&at| fields[at].is_index());
-    let holds = |at: &usize| sample.iter().all(|&id| rows.get(&(slots[at], id)) == Some(&1));
+    let first_of = |columns: Vec<usize>| -> Result<Option<usize>> {
+        let mut rows: HashMap<(usize, u64), u64> = HashMap::new();
+        table.for_rows(&columns, progress, find, &mut |found: Vec<(usize, u64)>| {
+            found.into_iter().for_each(|key| *rows.entry(key).or_default() += 1);
+            Ok(())
+        })?;
+        let holds = |slot: usize| sample.iter().all(|&id| rows.get(&(slot, id)) == Some(&1));
+        // The index that pandas writes counts rows: it is the last guess.
+        let holding =
+            (0..columns.len()).filter(|&slot| holds(slot)).min_by_key(|&slot| fields[columns[slot]].is_index());
+        Ok(holding.map(|slot| columns[slot]))
+    };
+    let suits = |at: &usize| fields[*at].id == Some(kind);
+    if let Some(id) = roles.id.filter(suits)
+        && first_of(vec![id])?.is_some()
+    {
+        return Ok(id);
+    }
+    let others = (0..fields.len()).filter(|at| suits(at) && !used.contains(at)).collect();
     let problem = || {
         let kind = if kind == IdKind::Text { "strings" } else { "integers" };
         format!(
@@ -307,7 +315,7 @@ pub fn find_ids(
             choice::names(fields)
         )
     };
-    columns.into_iter().find(holds).ok_or_else(|| Error::input(path, problem()))
+    first_of(others)?.or(roles.id).ok_or_else(|| Error::input(path, problem()))
 }
 
 /// Some ids of the first edges.
