@@ -59,7 +59,7 @@ impl Row {
         let against = gsplit.map_or("-".to_string(), |gsplit| format!("{:.2}x", self.total / gsplit));
         let share = |rows: f64| format!("{:.1}", 100.0 * rows / self.rows_loaded.max(1.0));
         format!(
-            "{:<7} {:<7} {:<11} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8} {:>12.0} {:>11.0} {:>6} {:>6} {:>11.0}  {}",
+            "{:<7} {:<10} {:<11} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>8} {:>12.0} {:>11.0} {:>6} {:>6} {:>11.0}  {}",
             self.system.name(),
             self.system.sharing(),
             self.placement,
@@ -114,7 +114,7 @@ impl Row {
 /// What stands above the lines.
 pub(super) fn header() -> String {
     format!(
-        "{:<7} {:<7} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>11} {:>6} {:>6} {:>11}  {}",
+        "{:<7} {:<10} {:<11} {:>8} {:>8} {:>8} {:>8} {:>8} {:>12} {:>11} {:>6} {:>6} {:>11}  {}",
         "system",
         "par.",
         "rows kept",

@@ -60,7 +60,8 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     let mut best: Vec<(&Candidate, f64, f64)> = Vec::new();
     for row in &ranked {
         // Systems that differ by the placement of rows alone do the same on a CPU.
-        if best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate)) {
+        let fits = row.candidate.applied(config).check().is_ok();
+        if fits && best.len() < TRIED && best.iter().all(|(other, ..)| !other.is_as(row.candidate)) {
             best.push((row.candidate, row.epoch_s, f64::INFINITY));
         }
     }

@@ -208,7 +208,8 @@ fn features_are_used_as_the_options_say_and_older_checkpoints_have_neither() {
 #[test]
 fn every_parallelism_takes_the_options_that_make_sense() {
     use Parallelism::{Cooperative, Data, Owned, PushPull, Single, Split};
-    let all = Parallelism::value_variants();
+    // Auto is one of these by the time that training begins.
+    let all = Parallelism::value_variants().split_last().unwrap().1;
     let but = |without: &[Parallelism]| -> Vec<Parallelism> {
         all.iter().copied().filter(|parallelism| !without.contains(parallelism)).collect()
     };
