@@ -36,13 +36,13 @@ pub struct Args {
     force: bool,
 }
 
-/// The first words of a profile.
-const PROFILE: &str = "about = ";
+/// The first line of a profile that was measured: such a file is replaced, no other.
+const MEASURED: &str = "# Measured by gsplit doctor --profile.";
 
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
     if let Some(path) = &args.profile {
-        Outputs::new(args.force).file("--profile", path, Some(|line| line.starts_with(PROFILE)))?;
+        Outputs::new(args.force).file("--profile", path, Some(|line| line.trim_end() == MEASURED))?;
     }
     let (host, training, survey) = (Host::look(), training(), CudaSurvey::new());
     let gpus: Vec<OnGpu> = survey.gpus.iter().flatten().enumerate().map(|(at, facts)| OnGpu::look(at, facts)).collect();
@@ -110,7 +110,7 @@ fn write_profile(path: &Path, ui: &Ui) -> Result<()> {
     let said = String::from_utf8_lossy(&measured.stderr);
     anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
     let staging = Staging::begin(Target::file(path), true)?;
-    fs::write(staging.file(), measured.stdout)?;
+    fs::write(staging.file(), format!("{MEASURED}\n{}", String::from_utf8_lossy(&measured.stdout)))?;
     ui.say(format_args!("profile written to {}: gsplit plan DATASET --profile {0}", staging.commit()?.display()));
     Ok(())
 }

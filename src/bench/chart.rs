@@ -18,19 +18,20 @@ const MARGIN: f64 = 24.0;
 pub fn chart(rows: &[Row], title: &str) -> String {
     let seconds: Vec<[f64; 5]> = rows.iter().map(|row| of_phases(&row.epoch.timings)).collect();
     let series = |(i, phase): (usize, &&str)| Series::new(phase, i, seconds.iter().map(|seconds| seconds[i]));
-    let bars = Bars {
-        label: "seconds".into(),
-        floor: 0.0,
-        groups: rows.iter().map(|row| row.system.name().to_string()).collect(),
-        series: PHASES.iter().enumerate().map(series).collect(),
-        stacked: true,
-    };
-    let area = Area { left: LEFT, top: TOP, width: (rows.len() as f64 * SLOT).max(560.0), height: HEIGHT };
+    let groups = rows.iter().map(|row| row.system.name().to_string()).collect();
+    let series = PHASES.iter().enumerate().map(series).collect();
+    stacked(MAKER, [title, "seconds of an epoch, mean of the ranks"], groups, series)
+}
+
+/// Draws seconds: a bar for each of `groups`, a piece of it for each of `series`, under two `lines`. `maker` stands in the first line.
+pub fn stacked(maker: &str, lines: [&str; 2], groups: Vec<String>, series: Vec<Series>) -> String {
+    let area = Area { left: LEFT, top: TOP, width: (groups.len() as f64 * SLOT).max(560.0), height: HEIGHT };
+    let bars = Bars { label: "seconds".into(), floor: 0.0, groups, series, stacked: true };
     let legend = TOP + HEIGHT + 40.0;
-    let height = legend + PHASES.len() as f64 * LEGEND_LINE + MARGIN;
-    let mut svg = Svg::file(MAKER, LEFT + area.width + MARGIN, height);
-    svg.text((LEFT, 24.0), Anchor::Start, title);
-    svg.text((LEFT, 42.0), Anchor::Start, "seconds of an epoch, mean of the ranks");
+    let height = legend + bars.series.len() as f64 * LEGEND_LINE + MARGIN;
+    let mut svg = Svg::file(maker, LEFT + area.width + MARGIN, height);
+    svg.text((LEFT, 24.0), Anchor::Start, lines[0]);
+    svg.text((LEFT, 42.0), Anchor::Start, lines[1]);
     bars.draw(&mut svg, area);
     svg.legend((LEFT, legend), &bars.legend());
     svg.finish()

@@ -16,7 +16,7 @@ mod side_by_side;
 mod sweep;
 mod table3;
 
-pub use chart::{MAKER, chart};
+pub use chart::{MAKER, chart, stacked};
 pub use setting::Setting;
 pub use side_by_side::{Found, SideBySide, header};
 

@@ -11,7 +11,7 @@ use super::cost::{Cost, Shape, Sources, Way, cost};
 use super::profile::Profile;
 use crate::bench::Setting;
 use crate::system::System;
-use gsplit::ui::{Ui, bytes};
+use gsplit::ui::{Ui, bytes, usage};
 
 /// Share of a GPU's memory that is never planned with: libraries, fragments.
 const SPARE: f64 = 0.1;
@@ -104,6 +104,14 @@ impl Question {
     pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Found> {
         super::check_ranks(&self.ranks)?;
         let features = dataset.features()?;
+        for key in &self.partitions {
+            let parts = PartitionMap::open(dataset, key)?.num_parts();
+            if !self.ranks.contains(&(parts as u32)) {
+                return Err(usage(format!(
+                    "--partition {key}: has {parts} parts, and no plan has as many ranks: pass --ranks {parts}"
+                )));
+            }
+        }
         let presample = self.setting(2).presample(dataset, None, ui)?;
         let train = dataset.split(Split::Train)?.len();
         let (mut candidates, mut left_out, mut single) = (Vec::new(), Vec::new(), None);

@@ -1,41 +1,24 @@
 //! Predicted seconds of an epoch by phase as a picture: a bar a candidate, stacked.
 
-use gsplit::chart::{Anchor, Area, Bars, Chart, LEGEND_LINE, Series, Svg};
+use gsplit::chart::Series;
 
 use super::candidates::Ranked;
 use super::cost::Phase;
+use crate::bench::stacked;
 
 /// Stands in the first line of every picture.
 pub const MAKER: &str = "gsplit plan";
 
-const HEIGHT: f64 = 260.0;
-const LEFT: f64 = 76.0;
-const TOP: f64 = 60.0;
-const SLOT: f64 = 92.0;
-const MARGIN: f64 = 24.0;
 const PHASES: [(&str, Phase); 4] =
     [("sample", Phase::Sample), ("load", Phase::Load), ("compute", Phase::Compute), ("exchange", Phase::Exchange)];
 
 /// Draws `ranked`, under `title`.
 pub fn chart(ranked: &[Ranked<'_>], title: &str) -> String {
     let series = |(i, (name, phase)): (usize, &(&str, Phase))| {
-        let seconds = |row: &Ranked<'_>| row.cost.of(*phase) * row.epoch_s / row.cost.seconds.max(f64::MIN_POSITIVE);
-        Series::new(name, i, ranked.iter().map(seconds))
+        let epochs = |row: &Ranked<'_>| row.epoch_s / row.cost.seconds.max(f64::MIN_POSITIVE);
+        Series::new(name, i, ranked.iter().map(|row| row.cost.of(*phase) * epochs(row)))
     };
-    let bars = Bars {
-        label: "seconds".into(),
-        floor: 0.0,
-        groups: ranked.iter().map(|row| row.candidate.name.clone()).collect(),
-        series: PHASES.iter().enumerate().map(series).collect(),
-        stacked: true,
-    };
-    let area = Area { left: LEFT, top: TOP, width: (ranked.len() as f64 * SLOT).max(560.0), height: HEIGHT };
-    let legend = TOP + HEIGHT + 40.0;
-    let height = legend + PHASES.len() as f64 * LEGEND_LINE + MARGIN;
-    let mut svg = Svg::file(MAKER, LEFT + area.width + MARGIN, height);
-    svg.text((LEFT, 24.0), Anchor::Start, title);
-    svg.text((LEFT, 42.0), Anchor::Start, "predicted seconds of an epoch by phase; phases may go on at the same time");
-    bars.draw(&mut svg, area);
-    svg.legend((LEFT, legend), &bars.legend());
-    svg.finish()
+    let groups = ranked.iter().map(|row| row.candidate.name.clone()).collect();
+    let line = "predicted seconds of an epoch by phase; phases may go on at the same time";
+    stacked(MAKER, [title, line], groups, PHASES.iter().enumerate().map(series).collect())
 }

@@ -34,7 +34,8 @@
 //! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge. On a GPU the rest is for the graph
 //! (8 a vertex, 4 an edge), where it fits, then for feature rows.
 //!
-//! Not modelled: norms, residuals, jumping knowledge, evaluation, and partial sums in place of rows (`--exchange`).
+//! Not modelled: norms, residuals, jumping knowledge, evaluation, partial sums in place of rows (`--exchange`), and maps that keep edges
+//! within a host (`partition --servers`).
 
 use gsplit_partition::evaluate::{LayerWork, Work};
 use gsplit_trainer::model::{Order, order_of};

@@ -76,7 +76,8 @@ fn what_cannot_be_planned_is_one_line() {
     community(folder, 300);
     fs::write(folder.join("bad.toml"), "about = \"x\"\ndevice = 3\n").unwrap();
     fs::write(folder.join("mine.svg"), "<svg>mine</svg>").unwrap();
-    fs::write(folder.join("mine.toml"), "mine = 1\n").unwrap();
+    fs::write(folder.join("mine.toml"), "about = \"mine\"\n").unwrap();
+    ok(folder, &words("partition ds --parts 3 --weights unit --key three"));
     let before = content(folder);
     for (line, code, told) in [
         ("plan ds --profile none", 1, "--profile none: No such file or directory (os error 2); give a file that"),
@@ -85,6 +86,7 @@ fn what_cannot_be_planned_is_one_line() {
         ("plan ds --profile a100-4 --ranks 1", 2, "--help"),
         ("plan none --profile a100-4", 1, "none"),
         ("plan ds --profile a100-4 --svg mine.svg", 1, "mine.svg: is there already"),
+        ("plan ds --profile a100-4 --partition three", 2, "--partition three: has 3 parts"),
         ("doctor --profile mine.toml", 1, "mine.toml: is there already"),
         ("train ds --parallelism auto --task link", 2, "--parallelism auto is for vertices"),
         ("train ds --parallelism auto --device cuda", 2, "--parallelism auto measures the CPU"),
@@ -103,7 +105,7 @@ fn a_machine_is_measured_and_a_run_chooses_by_it() {
     let measured = gsplit(folder, &words("doctor --profile here.toml"));
     assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
     let profile = fs::read_to_string(folder.join("here.toml")).unwrap();
-    assert!(profile.starts_with("about = ") && profile.contains("[peer]"), "{profile}");
+    assert!(profile.starts_with("# Measured by") && profile.contains("[peer]"), "{profile}");
     let said = json(folder, &words(&format!("plan ds {SMALL} --profile here.toml --ranks 2")));
     assert_eq!(said["left_out"][0]["system"], "Quiver");
 

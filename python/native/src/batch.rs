@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler};
+use gsplit_kernels::{Draw, EdgeIds, Graph, KernelError, SampledCsc, Sampler, StreamKey};
 use gsplit_store::{Dataset, EdgeWeights, FeatureTable};
 use rayon::ThreadPool;
 
@@ -150,9 +150,9 @@ fn make(
 }
 
 /// What is drawn of a layer's in-edges, and what becomes of their ids.
-pub fn draws(plan: &Plan) -> impl Iterator<Item = (u8, Draw<'static>, EdgeIds<'static>)> {
+pub fn draws(plan: &Plan, step: Step) -> impl Iterator<Item = (StreamKey, Draw<'static>, EdgeIds<'static>)> {
     let ids = |keep| if keep { EdgeIds::Keep } else { EdgeIds::Drop };
-    (0..).zip(plan.fanouts.iter()).map(move |(depth, fanout)| (depth, Draw::new(fanout), ids(plan.edge_ids)))
+    step.layers(&plan.fanouts).map(move |(key, fanout)| (key, Draw::new(fanout), ids(plan.edge_ids)))
 }
 
 fn sample_blocks(
@@ -164,9 +164,9 @@ fn sample_blocks(
 ) -> Result<Vec<(SampledCsc, usize)>, KernelError> {
     sampler.start(seeds);
     let mut layers = Vec::with_capacity(plan.fanouts.len());
-    for (depth, draw, ids) in draws(plan) {
+    for (key, draw, ids) in draws(plan, step) {
         let mut layer = SampledCsc::default();
-        sampler.layer(graph, &draw, &step.layer_key(depth), ids, &mut layer)?;
+        sampler.layer(graph, &draw, &key, ids, &mut layer)?;
         layers.push((layer, sampler.mixed().len()));
     }
     Ok(layers)

@@ -65,10 +65,10 @@ impl Numbering {
         let mut found = Subgraph::default();
         let mut layers = Vec::with_capacity(plan.fanouts.len());
         let mut first = 0;
-        for (depth, draw, ids) in draws(plan) {
+        for (key, draw, ids) in draws(plan, step) {
             let mut layer = SampledCsc::default();
             sampler.start(&vertices[first..]);
-            sampler.layer(graph, &draw, &step.layer_key(depth), ids, &mut layer)?;
+            sampler.layer(graph, &draw, &key, ids, &mut layer)?;
             let before = vertices.len();
             self.of_layer.clear();
             self.of_layer.extend(first as u32..before as u32);
