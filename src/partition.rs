@@ -32,6 +32,7 @@ Examples:
   gsplit partition products --parts 4 --weights unit --report
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
   gsplit partition products --parts 8 --servers 2
+  gsplit partition products --parts 4 --weights unit --objective volume
   gsplit partition products --parts 4 --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
   gsplit partition products --parts 4 --partitioner ldg

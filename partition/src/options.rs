@@ -86,6 +86,17 @@ pub enum Quantity {
     Appear,
 }
 
+/// What makes a partition better than another that is as well balanced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Objective {
+    /// Few and light edges between parts
+    #[default]
+    Cut,
+    /// Few rows that parts send each other: a row crosses once for all that read it in a layer. Eight bytes more a vertex and part
+    Volume,
+}
+
 /// In which order vertices are streamed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,6 +132,9 @@ pub struct PartitionOptions {
     /// How much work goes into a small cut [default: default] (multilevel only)
     #[arg(long, value_enum)]
     pub quality: Option<Quality>,
+    /// What is to be small [default: cut] (multilevel only)
+    #[arg(long, value_enum)]
+    pub objective: Option<Objective>,
     /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
     /// it is balanced, with --servers the cut between servers (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
@@ -175,7 +189,7 @@ impl PartitionOptions {
                 format!("--order {order}: --partitioner {name} streams no vertices; that is for ldg and fennel");
             return Err(Error::Option(format!("{problem}, leave --order out")));
         }
-        let quality = self.quality.map(|_| "--quality");
+        let quality = self.quality.map(|_| "--quality").or(self.objective.map(|_| "--objective"));
         if let Some(given) = quality.or(self.refine.as_ref().map(|_| "--refine"))
             && self.partitioner != Method::Multilevel
         {
@@ -285,6 +299,9 @@ impl PartitionOptions {
         }
         if let Some(quality) = self.quality.filter(|&quality| quality != Quality::Default) {
             name = format!("{name}_{}", value_name(quality));
+        }
+        if self.objective == Some(Objective::Volume) {
+            name = format!("{name}_volume");
         }
         if let Some(refined) = &self.refine {
             name = format!("{name}_from_{refined}");

@@ -52,10 +52,15 @@ pub fn partition(
     }
     let layout = Layout::new(parts, options.servers);
     let refined = options.refine.as_deref().map(|key| open_refined(dataset, key, parts)).transpose()?;
+    let counted = presample.filter(|_| options.weights() == Weights::Presampled);
+    let layers = |presample: &Presample| presample.meta().config.fanouts.split(',').count() as u64;
+    let draws = counted.map_or(0, |presample| layers(presample) * presample.meta().num_batches.max(1));
     let problem = Problem {
         topology: dataset.topology(),
         weights: VertexWeights::choose(options, dataset, presample, progress)?,
-        edge_counts: presample.filter(|_| options.weights() == Weights::Presampled).map(Presample::edge),
+        edge_counts: counted.map(Presample::edge),
+        draws,
+        objective: options.objective.unwrap_or_default(),
         parts,
         servers: options.servers,
         epsilon: options.epsilon,

@@ -9,7 +9,7 @@ use crate::range::Range;
 use crate::repair::{balance, fill_empty_parts};
 use crate::spread::spread;
 use crate::streaming::{Fennel, Ldg};
-use crate::{Adjacency, Error, Layout, Method, PartitionOptions, Result, VertexWeights, metis};
+use crate::{Adjacency, Error, Layout, Method, Objective, PartitionOptions, Result, VertexWeights, metis};
 use gsplit_store::memory::Memory;
 
 /// A graph to be cut into parts.
@@ -20,6 +20,10 @@ pub(crate) struct Problem<'a> {
     pub weights: VertexWeights,
     /// What cutting an edge costs, one count per edge of the topology; `None` when every adjacent pair costs 1.
     pub edge_counts: Option<&'a [u32]>,
+    /// Layers of mini-batches in which they were counted.
+    pub draws: u64,
+    /// What the multilevel partitioner lowers.
+    pub objective: Objective,
     /// Number of parts: at least 2, at most as many as there are vertices.
     pub parts: u32,
     /// Servers that the parts lie on, the same number on each; vertices are cut between servers first.
@@ -154,6 +158,8 @@ mod tests {
             topology: dataset.topology(),
             weights: VertexWeights::unit(dataset.num_vertices()),
             edge_counts: None,
+            draws: 0,
+            objective: Objective::default(),
             parts: 7,
             servers: 1,
             epsilon: 0.03,

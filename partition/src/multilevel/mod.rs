@@ -25,11 +25,12 @@ mod servers;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod volume;
 
 use gsplit_store::Progress;
 
 use crate::repair::{balance, fill_empty_parts};
-use crate::{Partitioner, Problem, Result};
+use crate::{Objective, Partitioner, Problem, Result};
 use finest::Finest;
 use scheme::{Effort, Scheme};
 
@@ -57,17 +58,17 @@ impl Partitioner for Multilevel {
             layout if layout.per_server() == 1 => layout.parts().into(),
             layout => layout,
         };
-        let (seed, epsilon) = (problem.seed, problem.epsilon);
+        let Problem { seed, epsilon, weights, .. } = problem;
+        let scheme = Scheme { layout, epsilon: *epsilon, seed: *seed, effort: Effort::of(problem.quality), progress };
         let mut assignment = match layout.servers() {
-            1 => Scheme { layout, epsilon, seed, effort: Effort::of(problem.quality), progress }.partition(
-                &graph,
-                &problem.weights,
-                problem.start,
-            ),
+            1 => scheme.partition(&graph, weights, problem.start),
             _ => servers::assign(problem, &graph, progress),
         };
-        fill_empty_parts(&mut assignment, &problem.weights, layout);
-        balance(&mut assignment, &graph, &problem.weights, layout, epsilon);
+        if problem.objective == Objective::Volume {
+            volume::refine(problem, &graph, &scheme, &mut assignment);
+        }
+        fill_empty_parts(&mut assignment, weights, layout);
+        balance(&mut assignment, &graph, weights, layout, *epsilon);
         Ok(assignment)
     }
 }

@@ -21,13 +21,78 @@ const TASK: usize = 512;
 /// A round that gains less than one part in this many of what all rounds gained is the last.
 const SETTLED: u64 = 50;
 
-/// What to refine by.
-pub(super) struct Refinement<'a, G> {
+/// What moves are good for.
+pub(super) trait Moves: Sync {
+    /// Memory of one thread.
+    type Scratch: Send;
+
+    fn scratch(&self) -> Self::Scratch;
+
+    /// Begins to fetch what [`Moves::best`] reads of `v`, a vertex that will be looked at soon, if there is one.
+    fn fetch_ahead(&self, v: u32, parts: &[u16]);
+
+    /// Where `v` would go, and what that gains.
+    fn best(&self, v: u32, parts: &[u16], loads: &Loads, scratch: &mut Self::Scratch) -> Option<(u16, u64)>;
+
+    /// `v` has moved.
+    fn moved(&mut self, v: u32, from: u16, to: u16);
+}
+
+/// Moves vertices in `parts` and keeps `loads` up to date, in at most `rounds` rounds; what all moves gained together.
+pub(super) fn refine<G: Graph, M: Moves>(
+    (graph, weights): (&G, &VertexWeights),
+    moves: &mut M,
+    rounds: usize,
+    parts: &mut [u16],
+    loads: &mut Loads,
+) -> u64 {
+    let mut active = vec![true; parts.len()];
+    let mut wanted = vec![false; BATCH.min(parts.len())];
+    let mut own = moves.scratch();
+    let mut gained = 0;
+    for _ in 0..rounds {
+        let before = gained;
+        for first in (0..parts.len()).step_by(BATCH) {
+            let batch = first..parts.len().min(first + BATCH);
+            let wanted = &mut wanted[..batch.len()];
+            let (now, state, looked_at, moving) = (&*loads, &*parts, &active[batch.clone()], &*moves);
+            let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
+            tasks.for_each_init(
+                || moving.scratch(),
+                |scratch, (task, (wanted, active))| {
+                    for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
+                        let v = (first + task * TASK + i) as u32;
+                        moving.fetch_ahead(v + 1, state);
+                        *wanted = active && moving.best(v, state, now, scratch).is_some();
+                    }
+                },
+            );
+            active[batch].fill(false);
+            for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
+                if let Some((to, gain)) = moves.best(v, parts, loads, &mut own) {
+                    let from = std::mem::replace(&mut parts[v as usize], to);
+                    loads.move_weight(from, to, weights.of(v));
+                    moves.moved(v, from, to);
+                    graph.for_each(v, |u, _| active[u as usize] = true);
+                    gained += gain;
+                }
+            }
+        }
+        if (gained - before) * SETTLED <= gained {
+            break;
+        }
+    }
+    gained
+}
+
+/// Moves that lower the cut, or make the parts more even at no cost.
+pub(super) struct Cut<'a, G> {
     pub graph: &'a G,
     pub weights: &'a VertexWeights,
     /// Most that each part may carry, for each constraint.
     pub capacities: &'a [u64],
-    pub rounds: usize,
+    /// Number of parts.
+    pub parts: usize,
 }
 
 /// Arc weight of one vertex by part.
@@ -57,48 +122,19 @@ impl Sums for Ties {
     }
 }
 
-impl<G: Graph> Refinement<'_, G> {
-    /// Moves vertices in `parts` and keeps `loads` up to date; the weight by which the cut has fallen.
-    pub fn run(&self, parts: &mut [u16], loads: &mut Loads) -> u64 {
-        let mut active = vec![true; parts.len()];
-        let mut wanted = vec![false; BATCH.min(parts.len())];
-        let mut own = InRuns::new(Ties::new(loads.num_parts()));
-        let mut gained = 0;
-        for _ in 0..self.rounds {
-            let before = gained;
-            for first in (0..parts.len()).step_by(BATCH) {
-                let batch = first..parts.len().min(first + BATCH);
-                let wanted = &mut wanted[..batch.len()];
-                let (now, state, looked_at) = (&*loads, &*parts, &active[batch.clone()]);
-                let tasks = wanted.par_chunks_mut(TASK).zip(looked_at.par_chunks(TASK)).enumerate();
-                tasks.for_each_init(
-                    || InRuns::new(Ties::new(now.num_parts())),
-                    |ties, (task, (wanted, active))| {
-                        for (i, (wanted, &active)) in wanted.iter_mut().zip(active).enumerate() {
-                            let v = (first + task * TASK + i) as u32;
-                            self.graph.fetch_ahead(v + 1, state);
-                            *wanted = active && self.best(v, state, now, ties).is_some();
-                        }
-                    },
-                );
-                active[batch].fill(false);
-                for v in (0..).zip(&*wanted).filter(|&(_, &wanted)| wanted).map(|(i, _): (u32, _)| first as u32 + i) {
-                    if let Some((to, gain)) = self.best(v, parts, loads, &mut own) {
-                        loads.move_weight(parts[v as usize], to, self.weights.of(v));
-                        parts[v as usize] = to;
-                        self.graph.for_each(v, |u, _| active[u as usize] = true);
-                        gained += gain;
-                    }
-                }
-            }
-            if (gained - before) * SETTLED <= gained {
-                break;
-            }
-        }
-        gained
+impl<G: Graph> Moves for Cut<'_, G> {
+    type Scratch = InRuns<Ties>;
+
+    fn scratch(&self) -> Self::Scratch {
+        InRuns::new(Ties::new(self.parts))
     }
 
-    /// Where `v` would go, and by how much that lowers the cut.
+    fn fetch_ahead(&self, v: u32, parts: &[u16]) {
+        self.graph.fetch_ahead(v, parts);
+    }
+
+    fn moved(&mut self, _: u32, _: u16, _: u16) {}
+
     fn best(&self, v: u32, parts: &[u16], loads: &Loads, ties: &mut InRuns<Ties>) -> Option<(u16, u64)> {
         ties.clear();
         ties.fill(|runs| self.graph.for_each(v, |u, weight| runs.add(u32::from(parts[u as usize]), weight)));

@@ -9,7 +9,7 @@ use super::contract::{Level, NONE, contract};
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::{cut, initial};
-use super::refine::Refinement;
+use super::refine::{Cut, refine};
 use super::servers::initial_within;
 use crate::loads::Loads;
 use crate::repair::balance_within_servers;
@@ -23,7 +23,7 @@ pub(super) struct Effort {
     /// Rounds of clustering on each level.
     cluster_rounds: usize,
     /// Rounds of label propagation refinement on each level.
-    refine_rounds: usize,
+    pub refine_rounds: usize,
     /// Initial cuts.
     tries: u64,
     /// FM refines levels where vertices times parts are at most this many ...
@@ -255,7 +255,8 @@ impl Scheme<'_> {
         let mut loads = Loads::of(self.layout, weights, parts);
         let capacities = self.capacities(weights, &loads, epsilon);
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
-        Refinement { graph, weights, capacities: &capacities, rounds }.run(parts, &mut loads);
+        let mut moves = Cut { graph, weights, capacities: &capacities, parts: self.parts() as usize };
+        refine((graph, weights), &mut moves, rounds, parts, &mut loads);
         if parts.len() * self.parts() as usize <= fm_size && graph.num_arcs() <= fm_arcs {
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
         }
@@ -263,7 +264,7 @@ impl Scheme<'_> {
 
     /// Most that each part may carry. An `epsilon` tighter than that of the whole is one over the mean of its server: above
     /// the finest level a server that carries a little more than the others keeps room to move in.
-    fn capacities(&self, weights: &VertexWeights, loads: &Loads, epsilon: f64) -> Vec<u64> {
+    pub fn capacities(&self, weights: &VertexWeights, loads: &Loads, epsilon: f64) -> Vec<u64> {
         let of_server = |server: u16| {
             let (totals, parts) = match epsilon < self.epsilon {
                 true => (loads.of_server(server), self.layout.per_server()),

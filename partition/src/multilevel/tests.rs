@@ -12,7 +12,7 @@ use super::finest::Finest;
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::cut;
-use super::refine::Refinement;
+use super::refine::{Cut, refine};
 use crate::loads::Loads;
 use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
 use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
@@ -124,8 +124,10 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
             let capacities = vec![loads.sizes().iter().copied().max().unwrap_or(0) + 1; k];
             let gained = match with_fm {
                 true => Fm::new(&finest, &weights, &capacities, &mut parts, &mut loads).run(4),
-                false => Refinement { graph: &finest, weights: &weights, capacities: &capacities, rounds: 5 }
-                    .run(&mut parts, &mut loads),
+                false => {
+                    let mut moves = Cut { graph: &finest, weights: &weights, capacities: &capacities, parts: k };
+                    refine((&finest, &weights), &mut moves, 5, &mut parts, &mut loads)
+                }
             };
             assert_eq!(before - cut(&finest, &parts), gained, "{} {with_fm}", graph.name);
             assert_eq!(Loads::of(k as u32, &weights, &parts).sizes(), loads.sizes(), "{}", graph.name);

@@ -289,6 +289,8 @@ mod tests {
                 topology: dataset.topology(),
                 weights: VertexWeights::unit(400),
                 edge_counts: None,
+                draws: 0,
+                objective: crate::Objective::default(),
                 parts: 4,
                 servers: 1,
                 epsilon: 0.03,
