@@ -213,8 +213,9 @@ def p3_staleness():
     table = Table("graph", "epochs", "seed", "test, staleness 0", "test, staleness 3", "loss, staleness 0", "loss, staleness 3")
 
     def rows(name):
-        epochs, tries = (20, range(2)) if name == "amazon-computers" else (5, range(1))
-        shape = ["--ranks", 2, "--layers", 2, "--fanouts", "25,10", "--hidden", 32, "--batch-size", 1000, "--lr", 0.003]
+        epochs, tries = (120, range(2)) if name == "amazon-computers" else (15, range(1))
+        shape = ["--ranks", 2, "--layers", 2, "--fanouts", "25,10", "--hidden", 32, "--batch-size", 1000]
+        shape += ["--norm", "batch", "--lr", 0.001, "--schedule", "cosine"]
         found = []
         for seed in tries:
             words = [*shape, "--epochs", epochs, "--eval-every", epochs, "--seed", seed]
@@ -240,12 +241,14 @@ def granndis_memory():
 
     def rows(name):
         base = [*granndis_partition(table, name), "--model", "resgcn", "--hidden", 64, "--norm", "batch", *TRAIN]
-        for layers, batches in ((3, 1), (3, 4), (3, 16), (7, 1), (14, 1)):
-            words = ["--layers", layers, "--batches", batches]
-            epochs, _, child = table.train(name, *base, *words, show=(layers, batches) == (3, 1))
+        thrifty = ["--checkpoint-activations"]
+        runs = [(3, 1, []), (3, 4, []), (3, 16, []), (7, 1, []), (14, 1, []), (28, 1, []), *((deep, 1, thrifty) for deep in (28, 56, 112))]
+        for layers, batches, more in runs:
+            words = ["--layers", layers, "--batches", batches, *more]
+            epochs, _, child = table.train(name, *base, *words, show=(layers, batches) in ((3, 1), (56, 1)))
             found = epochs[-1]
             loaded = found["rows_loaded"] / batches
-            table.add(name, layers, batches, loaded, found["edges"], child.peak_bytes / MIB, found["seconds"])
+            table.add(name, f"{layers}, checkpointed" if more else layers, batches, loaded, found["edges"], child.peak_bytes / MIB, found["seconds"])
 
     return each(table, ("arxiv",), rows)
 
@@ -281,30 +284,62 @@ def intel_rounds():
     return each(table, ("arxiv",), rows)
 
 
+# The paper's baselines: each device keeps the hottest rows of its part by one of these maps.
+BASELINES = {"naive (ranges of ids)": "range", "random": "random", "METIS": "metis"}
+RULES = {"PaGraph (replicated)": "replicated", "Quiver (peer)": "peer", "Algorithm 1": "song-jiang", "optimised": "optimised"}
+
+
 def song_jiang_placement():
-    table = Table("graph", "placement", "own", "peers", "host", "host, % of the rows", "seconds to place", "METIS, seconds")
+    columns = ("placement", "own", "peers", "host", "cost", "random / it", "seconds to make")
+    table = Table("graph", *columns)
 
     def rows(name):
         fanouts, epochs = ("15,15,15", 3) if name == "arxiv" else ("15,10,5", 1)
         key = presample(table, name, fanouts, epochs)
-        seconds = partition(table, name, "reproduce-metis", "--partitioner", "metis", "--weights", "unit")["seconds"]
-        words = ["--cache", "20%", "--partition", "reproduce-metis", "--presample", key, "--parallelism", "data"]
-        said = table.run("place", name, *words, "--key", "reproduce-place", "--force")[0]
-        asked = next(point for point in said["curve"] if point["asked"])
-        for rule, loads in asked["placements"].items():
-            own, peers, host = (loads[key] for key in ("local", "peer", "host"))
-            share = 100 * host / (own + peers + host)
-            took = said["seconds"] if rule == "optimised" else ""
-            table.add(name, rule, own, peers, host, share, took, seconds if rule == "optimised" else "")
+        found = {}
+        for label, partitioner in BASELINES.items():
+            weights = ["--weights", "unit"] if partitioner != "random" else []
+            made = partition(table, name, f"reproduce-{partitioner}", "--partitioner", partitioner, *weights)
+            words = ["--cache", "20%", "--partition", f"reproduce-{partitioner}", "--presample", key, "--parallelism", "data"]
+            said = table.run("place", name, *words, "--key", "reproduce-place", "--force")[0]
+            placements = next(point for point in said["curve"] if point["asked"])["placements"]
+            found[label] = (placements["partitioned"], made["seconds"])
+        # These rules do not go by a map.
+        found |= {label: (placements[rule], said["seconds"] if rule == "optimised" else "") for label, rule in RULES.items()}
+        for label, (loads, seconds) in found.items():
+            sources = [loads[key] for key in ("local", "peer", "host")]
+            table.add(name, label, *sources, loads["cost"], found["random"][0]["cost"] / loads["cost"], seconds)
 
     return each(table, ("arxiv", "products-like"), rows)
+
+
+def song_jiang_locality():
+    table = Table("graph", "draws", "own", "peers", "host", "moved, uniform / it", "loss", "test")
+
+    def rows(name):
+        partition(table, name, "reproduce-degree", "--weights", "degree")
+        key = presample(table, name, "10,5", 3)
+        shape = ["--cache", "20%", "--partition", "reproduce-degree", "--presample", key, "--parallelism", "data"]
+        table.run("place", name, *shape, "--placement", "song-jiang", "--key", "reproduce-locality", "--force")
+        words = ["--parallelism", "data", "--ranks", PARTS, "--placement", "reproduce-locality", "--cache", "20%"]
+        words += ["--layers", 2, "--fanouts", "10,5", "--hidden", 64, "--batch-size", 1024, "--lr", 0.003]
+        words += ["--epochs", 20, "--eval-every", 20]
+        for factor in (1, 2, 4, 8):
+            last = table.train(name, *words, "--draw", "locality", "--draw-factor", factor, show=factor == 2)[0][-1]
+            peers, own = last["rows_from_peers"], last["rows_cached"]
+            host = last["rows_loaded"] - own - peers
+            uniform = peers + host if factor == 1 else uniform
+            label = "uniform" if factor == 1 else f"factor {factor}"
+            table.add(name, label, own, peers, host, uniform / (peers + host), f"{last['loss']:.4f}", f"{last['test']:.4f}")
+
+    return each(table, ("amazon-computers", "arxiv"), rows)
 
 
 TABLES = {
     function.__name__.replace("_", "-"): function
     for function in (
         *(gsplit_table1, gsplit_figure5, gsplit_table3, gsplit_figure6, p3_bytes, p3_staleness),
-        *(granndis_memory, granndis_accuracy, intel_rounds, song_jiang_placement),
+        *(granndis_memory, granndis_accuracy, intel_rounds, song_jiang_placement, song_jiang_locality),
     )
 }
 
