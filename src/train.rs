@@ -279,7 +279,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
         Parallelism::Auto => Some(plan::choose(&dataset, config, &options, ui)?),
         _ => None,
     };
-    let config = chosen.as_ref().unwrap_or(config);
+    let config = chosen.as_ref().map_or(config, |(config, _)| config);
     if config.device == Device::Cpu
         && config.model.dtype == Dtype::Bf16
         && options.products.is_none()
@@ -317,9 +317,13 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     if let Some(folder) = &options.checkpoint {
         ui.say(format_args!("checkpoint: {}", folder.display()));
     }
-    ui.json(&json!({
+    let mut said = json!({
         "dataset": dataset.name(), "config": config, "summary": summary, "peak_rss_mb": peak_rss_mb(),
-    }));
+    });
+    if let Some((_, tried)) = &chosen {
+        said["auto"] = json!(tried);
+    }
+    ui.json(&said);
     Ok(())
 }
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import document  # noqa: E402
 import measure  # noqa: E402
 from measure import MIB, ROOT, WORK, BenchError  # noqa: E402
 
-DOCUMENT = ROOT / "REPRODUCTION.md"
 REAL = Path(os.environ.get("DATA") or ROOT.parent / "shared" / "data")
 # How each graph is made: the words of a command, with the folder of a real graph in place of its Path.
 GRAPHS = {
@@ -41,11 +41,8 @@ class Missing(Exception):
     """A real graph that is not there."""
 
 
-class Table:
-    """A table under construction, with the commands that its numbers are from."""
-
-    def __init__(self, *columns):
-        self.columns, self.rows, self.commands, self.notes = columns, [], [], []
+class Table(document.Table):
+    """A table that gsplit measures."""
 
     def run(self, *words, show=True):
         """What `gsplit WORDS --json` says: the object, or a list where it says several; and the process that did."""
@@ -61,18 +58,6 @@ class Table:
         """The epochs of a training run, the number of its mini-batches, the whole summary, and the process."""
         said, child = self.run("train", graph, *words, show=show)
         return said["summary"]["epochs"], said["summary"], child
-
-    def add(self, *cells):
-        self.rows.append([format_cell(cell) for cell in cells])
-
-    def text(self):
-        fences = ["```", *dict.fromkeys(self.commands), "```", ""] if self.commands else []
-        head = ["| " + " | ".join(self.columns) + " |", "|" + " --- |" * len(self.columns)]
-        return "\n".join([*fences, *head, *("| " + " | ".join(row) + " |" for row in self.rows), *self.notes])
-
-
-def format_cell(cell):
-    return f"{cell:.3g}" if isinstance(cell, float) and abs(cell) < 1000 else f"{cell:,.0f}" if isinstance(cell, (int, float)) else cell
 
 
 def place(word):
@@ -344,16 +329,6 @@ TABLES = {
 }
 
 
-def write(name, text):
-    """Puts `text` into its place in the document."""
-    document = DOCUMENT.read_text()
-    begin, end = f"<!-- begin {name} -->\n", f"<!-- end {name} -->"
-    if document.count(begin) != 1 or document.count(end) != 1:
-        raise BenchError(f"{DOCUMENT.name} has no place for {name}")
-    before, rest = document.split(begin)
-    DOCUMENT.write_text(f"{before}{begin}{text}\n{end}{rest.split(end)[1]}")
-
-
 def main():
     parser = argparse.ArgumentParser(description="Measure the tables of REPRODUCTION.md again.")
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; all without any")
@@ -366,7 +341,7 @@ def main():
             for name in names:
                 table = TABLES[name]()
                 if table.rows:
-                    write(name, table.text())
+                    document.write(name, table.text())
                 else:
                     print(f"{name}: not measured, what it needs is not here", file=sys.stderr, flush=True)
     except BenchError as error:

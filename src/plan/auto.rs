@@ -5,6 +5,7 @@ use std::path::Path;
 
 use gsplit_store::{Dataset, NoProgress, Progress};
 use gsplit_trainer::{Device, Parallelism, RunOptions, TaskKind, TrainConfig, train};
+use serde::Serialize;
 use serde_json::Value;
 
 use super::candidates::{Candidate, Question};
@@ -17,12 +18,30 @@ const TRIED: usize = 3;
 const ROUNDS: usize = 2;
 const STEPS: usize = 6;
 
-/// `config` with the fastest parallelism, ranks, split layers and partition for `dataset` on this machine; of a run that goes on, those it
-/// began with. Says why.
+/// A candidate that was tried.
+#[derive(Serialize)]
+pub struct Tried {
+    name: String,
+    ranks: usize,
+    /// The options of `gsplit train` that run it.
+    options: Vec<String>,
+    /// Seconds of an epoch by the plan.
+    predicted_s: f64,
+    /// Seconds of an epoch by the mini-batches of the trial.
+    measured_s: f64,
+}
+
+/// `config` with the fastest parallelism, ranks, split layers and partition for `dataset` on this machine, and what was tried, that first;
+/// of a run that goes on, those it began with, and nothing. Says why.
 ///
 /// # Errors
 /// Of usage, where it cannot choose; those of planning and training.
-pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui: &Ui) -> anyhow::Result<TrainConfig> {
+pub fn choose(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    options: &RunOptions,
+    ui: &Ui,
+) -> anyhow::Result<(TrainConfig, Vec<Tried>)> {
     if config.device == Device::Cuda {
         return Err(usage(
             "--parallelism auto measures the CPU: for GPUs plan with a profile (gsplit plan --profile NAME), and name the parallelism",
@@ -33,22 +52,25 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
     }
     if let Some(begun) = options.checkpoint.as_deref().filter(|_| options.resume).and_then(begun) {
         let was = TrainConfig { epochs: config.epochs, ..config.clone() };
-        return Ok(TrainConfig {
+        let goes_on = TrainConfig {
             parallelism: begun.parallelism,
             ranks: begun.ranks,
             split_layers: begun.split_layers,
             partition: begun.partition,
             ..was
-        });
+        };
+        return Ok((goes_on, Vec::new()));
     }
     let profile = measure()?;
     let ranks = config.ranks.unwrap_or(profile.ranks).max(2);
     let question = Question {
+        systems: Vec::new(),
         model: config.model.clone(),
         fanouts: config.fanouts.clone(),
         batch_size: config.batch_size,
         ranks: vec![ranks as u32],
         device: config.device,
+        feature_dim: None,
         cache: None,
         batches: 20,
         partitions: config.partition.iter().cloned().collect(),
@@ -80,10 +102,18 @@ pub fn choose(dataset: &Dataset, config: &TrainConfig, options: &RunOptions, ui:
             "auto: {name}, ranks {ranks}: {predicted:.2} s an epoch predicted, {measured:.2} s by {STEPS} mini-batches"
         ));
     }
-    let chosen = best.iter().min_by(|a, b| a.2.total_cmp(&b.2)).map(|(candidate, ..)| *candidate);
+    best.sort_by(|a, b| a.2.total_cmp(&b.2));
+    let chosen = best.first().map(|(candidate, ..)| *candidate);
     let chosen = chosen.ok_or_else(|| anyhow::anyhow!("--parallelism auto: no system fits this machine; name one"))?;
     ui.note(&format!("auto: trains by {}", chosen.options.join(" ")));
-    Ok(chosen.applied(config))
+    let tried = best.iter().map(|&(candidate, predicted_s, measured_s)| Tried {
+        name: candidate.name.clone(),
+        ranks: candidate.ranks,
+        options: candidate.options.clone(),
+        predicted_s,
+        measured_s,
+    });
+    Ok((chosen.applied(config), tried.collect()))
 }
 
 /// `options` without what is written or read beside the dataset.

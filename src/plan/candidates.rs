@@ -19,12 +19,16 @@ const SPARE: f64 = 0.1;
 /// What is to be planned for.
 #[derive(Clone, Debug)]
 pub struct Question {
+    /// Those to plan for; all, if none is named.
+    pub systems: Vec<System>,
     pub model: ModelConfig,
     pub fanouts: Fanouts,
     pub batch_size: usize,
     /// Numbers of ranks to try, beside one.
     pub ranks: Vec<u32>,
     pub device: Device,
+    /// Values of the feature rows, if they are not the dataset's.
+    pub feature_dim: Option<usize>,
     /// Memory for feature rows of each rank, if it is not what is left.
     pub cache: Option<CacheSize>,
     /// How many are simulated.
@@ -45,8 +49,14 @@ pub struct Candidate {
     parallelism: Parallelism,
     #[serde(skip)]
     split_layers: usize,
+    /// Servers that its map was made for.
+    #[serde(skip)]
+    servers: usize,
     #[serde(skip)]
     rows: RowPlacement,
+    /// Why it cannot be run there yet, if it cannot.
+    #[serde(skip)]
+    problem: Option<String>,
     /// Key of its map.
     pub partition: Option<String>,
     /// What all ranks together do in a mini-batch.
@@ -67,6 +77,15 @@ pub struct Found {
     graph_bytes: f64,
     row_bytes: f64,
     cache: Option<CacheSize>,
+}
+
+/// What is not ranked.
+#[derive(Serialize)]
+pub struct LeftOut<'a> {
+    pub system: String,
+    pub why: String,
+    /// What it would cost, where that is known.
+    pub plan: Option<Ranked<'a>>,
 }
 
 /// A candidate on some hardware.
@@ -103,7 +122,13 @@ impl Question {
     /// Those of pre-sampling, partitioning and evaluating.
     pub fn candidates(&self, dataset: &Dataset, ui: &Ui) -> anyhow::Result<Found> {
         super::check_ranks(&self.ranks)?;
-        let features = dataset.features()?;
+        let (dim, stored) = match self.feature_dim {
+            Some(dim) => (dim, 4),
+            None => {
+                let features = dataset.features()?;
+                (features.dim(), features.dtype().bytes())
+            }
+        };
         for key in &self.partitions {
             let parts = PartitionMap::open(dataset, key)?.num_parts();
             if !self.ranks.contains(&(parts as u32)) {
@@ -118,10 +143,12 @@ impl Question {
         for &ranks in &self.ranks {
             let setting = self.setting(ranks as usize);
             let (mut systems, mut maps) = (Vec::new(), Vec::new());
-            for &system in <System as clap::ValueEnum>::value_variants() {
+            let wanted = |system: &&System| self.systems.is_empty() || self.systems.contains(system);
+            for &system in <System as clap::ValueEnum>::value_variants().iter().filter(wanted) {
                 let unlike = (!system.draws()).then_some("it trains on mini-batches of its own, which are made once");
                 let config = setting.config(system, 1);
-                let why = system.problem(self.device).or(unlike).map(str::to_string);
+                let problem = system.problem(self.device).filter(|_| !self.is_counted(system));
+                let why = problem.or(unlike).map(str::to_string);
                 match why.or_else(|| config.check().err().map(|error| error.to_string())) {
                     None => systems.push(system),
                     Some(why) if Some(&ranks) == self.ranks.first() => left_out.push((system.name().to_string(), why)),
@@ -129,9 +156,11 @@ impl Question {
                 }
             }
             let of_systems = setting.prepare(dataset, &systems, ui)?;
-            maps.extend(
-                of_systems.iter().filter_map(|(_, map)| map.as_ref().map(PartitionMap::key)).map(str::to_string),
-            );
+            let mut made = of_systems.iter().filter_map(|(_, map)| map.as_ref()).collect::<Vec<_>>();
+            // Data parallelism is counted beside a map, whichever.
+            let any = if made.is_empty() { setting.prepare(dataset, &[System::Rand], ui)? } else { Vec::new() };
+            made.extend(any.iter().filter_map(|(_, map)| map.as_ref()));
+            maps.extend(made.iter().map(|map| map.key().to_string()));
             maps.extend(self.partitions.iter().cloned());
             maps.sort();
             maps.dedup();
@@ -167,13 +196,14 @@ impl Question {
             options: self.options(vec!["--parallelism single".into()]),
             parallelism: Parallelism::Single,
             split_layers: 0,
+            servers: 1,
             rows: RowPlacement::Replicated,
+            problem: None,
             partition: None,
             work,
         }));
         let outputs = dataset.manifest().num_classes.unwrap_or(self.model.hidden as u32) as usize;
-        let stored = features.dtype().bytes();
-        let (model, dim) = (&self.model, features.dim());
+        let model = &self.model;
         Ok(Found {
             line: format!(
                 "{:?}, {} layers of {}, fanouts {}, batches of {}, {} mini-batches counted",
@@ -188,6 +218,11 @@ impl Question {
             row_bytes: (dim * stored) as f64,
             cache: self.cache,
         })
+    }
+
+    /// Whether the costs of `system` are known where it cannot be run yet.
+    fn is_counted(&self, system: System) -> bool {
+        self.device == Device::Cuda && system.choices().parallelism.slices_columns()
     }
 
     /// A system's row, and under GSplit's map those with some layers split.
@@ -216,7 +251,9 @@ impl Question {
             options: self.options(options),
             parallelism: choices.parallelism,
             split_layers,
+            servers: evaluated.servers as usize,
             rows: choices.rows().clone(),
+            problem: system.problem(self.device).map(str::to_string),
             partition: map.map(|map| map.key().to_string()),
             work,
         }];
@@ -243,7 +280,9 @@ impl Question {
                 options: self.options(options),
                 parallelism: Parallelism::Split,
                 split_layers,
+                servers: map.servers as usize,
                 rows: RowPlacement::Partitioned,
+                problem: None,
                 partition: map.key.clone(),
                 work: map.split_layers[split_layers].work.clone(),
             }
@@ -287,6 +326,7 @@ fn one_rank(evaluation: &evaluate::Evaluation) -> Work {
         vertices: layer.vertices.mean,
         edges: layer.edges.mean,
         rows_exchanged: 0.0,
+        rows_abroad: 0.0,
     };
     Work {
         layers: evaluation.batch.layers.iter().map(layer).collect(),
@@ -299,16 +339,24 @@ fn one_rank(evaluation: &evaluate::Evaluation) -> Work {
 impl Found {
     /// The candidates that fit `profile`, the fastest first.
     pub fn rank(&self, profile: &Profile) -> Vec<Ranked<'_>> {
-        let mut ranked: Vec<Ranked<'_>> =
-            self.candidates.iter().filter_map(|candidate| self.on(candidate, profile).ok()).collect();
+        let runs = self.candidates.iter().filter(|candidate| candidate.problem.is_none());
+        let mut ranked: Vec<Ranked<'_>> = runs.filter_map(|candidate| self.on(candidate, profile).ok()).collect();
         ranked.sort_by(|a, b| a.epoch_s.total_cmp(&b.epoch_s));
         ranked
     }
 
     /// Those that do not, and what cannot be planned for, with the reason.
-    pub fn unfit(&self, profile: &Profile) -> Vec<(String, String)> {
-        let fails = |candidate: &Candidate| Some((candidate.name.clone(), self.on(candidate, profile).err()?));
-        self.left_out.iter().cloned().chain(self.candidates.iter().filter_map(fails)).collect()
+    pub fn unfit(&self, profile: &Profile) -> Vec<LeftOut<'_>> {
+        let never = self.left_out.iter().map(|(system, why)| (system, why.clone(), None));
+        let not_here = self.candidates.iter().filter_map(|candidate| {
+            let (why, plan) = match (self.on(candidate, profile), &candidate.problem) {
+                (Err(why), _) => (why, None),
+                (Ok(plan), Some(why)) => (why.clone(), Some(plan)),
+                (Ok(_), None) => return None,
+            };
+            Some((&candidate.name, why, plan))
+        });
+        never.chain(not_here).map(|(system, why, plan)| LeftOut { system: system.clone(), why, plan }).collect()
     }
 
     /// Lines about hardware that would have another system first.
@@ -346,28 +394,35 @@ impl Found {
     /// `candidate` on `profile`, or why it does not fit.
     fn on<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Result<Ranked<'a>, String> {
         let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-        let way = |sources| Way {
+        let way = |sources, far_graph| Way {
             parallelism: candidate.parallelism,
             split_layers: candidate.split_layers,
+            servers: candidate.servers,
             ranks: candidate.ranks,
             sources,
+            far_graph,
         };
-        let bare = cost(&candidate.work, way(whole), &self.shape, profile);
+        let bare = cost(&candidate.work, way(whole, false), &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
         if bare.memory > room {
             return Err(format!("needs {}, there are {}", bytes(bare.memory as u64), bytes(room as u64)));
         }
-        let (sources, memory) = match profile.shared {
-            true => (whole, bare.memory),
+        let (sources, far_graph, memory) = match profile.shared {
+            true => (whole, false, bare.memory),
             false => self.placed(candidate, room - bare.memory, bare.memory),
         };
-        let cost = cost(&candidate.work, way(sources), &self.shape, profile);
+        let cost = cost(&candidate.work, way(sources, far_graph), &self.shape, profile);
         Ok(Ranked { candidate, epoch_s: cost.seconds * self.steps as f64, bound: cost.bound(), memory, sources, cost })
     }
 
-    /// Where the rows of `candidate` come from with `left` bytes of a GPU for the graph, if it fits, and rows; and what is then taken.
-    fn placed(&self, candidate: &Candidate, left: f64, taken: f64) -> (Sources, f64) {
-        let graph = if self.graph_bytes <= left / 2.0 { self.graph_bytes } else { 0.0 };
+    /// Where the rows of `candidate` come from with `left` bytes of a GPU for the graph, if it fits, and rows; whether it does not; and
+    /// what is then taken.
+    fn placed(&self, candidate: &Candidate, left: f64, taken: f64) -> (Sources, bool, f64) {
+        // Where all layers are split a rank draws for its own vertices alone.
+        let parts = if candidate.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
+        let graph = self.graph_bytes / parts;
+        let far_graph = graph > left / 2.0;
+        let graph = if far_graph { 0.0 } else { graph };
         let all = self.hits.vertices() * self.row_bytes;
         let wanted = match self.cache {
             Some(size) => size.bytes(all as u64) as f64,
@@ -376,13 +431,15 @@ impl Found {
         let room = (left - graph).min(wanted);
         let ranks = candidate.ranks as f64;
         let (hit, rows) = match candidate.rows {
+            // A rank's columns of all rows, or none: a row is computed by all ranks.
+            _ if candidate.parallelism.slices_columns() && all / ranks <= room => (all, all / ranks),
             RowPlacement::Host => (0.0, 0.0),
             RowPlacement::Peer | RowPlacement::Partitioned => (room * ranks, (all / ranks).min(room)),
             _ => (room, all.min(room)),
         };
         let hit = self.hits.of_rows(hit / self.row_bytes);
         let own = if candidate.rows == RowPlacement::Peer { hit / ranks } else { hit };
-        (Sources { own, peers: hit - own, host: 1.0 - hit }, taken + graph + rows)
+        (Sources { own, peers: hit - own, host: 1.0 - hit }, far_graph, taken + graph + rows)
     }
 }
 

@@ -7,6 +7,7 @@
 //! ```text
 //! phase     piece            seconds                                        why
 //! sample    draws            E / sampled_edges
+//!           over the bus     32 E / bus                                     a sector for each draw, where the graph stays in the host's memory
 //!           ids              8 X / peer + 2 latency a split layer           ids out, and which of them are wanted back
 //! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
 //!                                                                           bottom layer is not split: it reads them where they are stored
@@ -23,19 +24,20 @@
 //! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. A linear aggregation comes before or
 //! after the product, as the engine chooses ([`order_of`]): after it, the product has as many rows as are read, and aggregation reads rows of `h` values.
 //!
-//! P3 computes the bottom layer with columns: the same products and aggregations over all ranks; 8 E (N - 1) bytes of edges to all, 4 V h
-//! (N - 1) of sums back, and as much of their gradients, in place of loading.
+//! P3 computes the bottom layer with columns: the same products and aggregations over all ranks; 4 (V + E + R) (N - 1) bytes of edges to
+//! all, 4 V h (N - 1) of sums back, and as much of their gradients; N in place of N - 1 on shared cores, which copy a rank's own too. Of
+//! gat it is R in place of V, of gatv2 R + V: projections are added up. A device loads its columns of the rows of all ranks, which is as many bytes.
 //!
 //! Of bytes that cross between ranks the share (N - N / H) / (N - 1) crosses between H hosts, the share of pairs of ranks that do, and
-//! takes the network; a host's ranks share it. Ranks that compute on devices of their own sample and load ahead: a mini-batch takes the longer of
+//! takes the network; a host's ranks share it. A map for H servers (`partition --servers`) has its own share, which is counted. Ranks
+//! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of
 //! (sample, load) and (compute, exchange). Ranks on shared cores take their sum, since both need the cores.
 //!
 //! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; 4 bytes for each value of rows that are read, made, and
 //! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge. On a GPU the rest is for the graph
 //! (8 a vertex, 4 an edge), where it fits, then for feature rows.
 //!
-//! Not modelled: norms, residuals, jumping knowledge, evaluation, partial sums in place of rows (`--exchange`), and maps that keep edges
-//! within a host (`partition --servers`).
+//! Not modelled: norms, residuals, jumping knowledge, evaluation, and partial sums in place of rows (`--exchange`), which nothing counts.
 
 use gsplit_partition::evaluate::{LayerWork, Work};
 use gsplit_trainer::model::{Order, order_of};
@@ -113,8 +115,12 @@ pub struct Way {
     pub split_layers: usize,
     /// Number of ranks, over all hosts.
     pub ranks: usize,
+    /// Servers that the map was made for; where these are the hosts, what crosses between them is counted.
+    pub servers: usize,
     /// Where feature rows lie.
     pub sources: Sources,
+    /// Whether devices draw from the graph in the host's memory.
+    pub far_graph: bool,
 }
 
 /// Phases of a mini-batch, as `gsplit bench table3` has them.
@@ -184,20 +190,33 @@ struct Model<'a> {
     profile: &'a Profile,
 }
 
+/// Bytes that a GPU reads of the host's memory at least.
+const SECTOR: f64 = 32.0;
+
 impl Model<'_> {
     fn cost(&self) -> Cost {
         let (profile, shape) = (self.profile, self.shape);
         let edges: f64 = self.work.layers.iter().map(|layer| layer.edges).sum();
         let mut pieces = Vec::new();
         let mut add = |phase, what, seconds| pieces.push(Piece { phase, what, seconds });
-        add(Phase::Sample, "drawing", self.share(edges, self.work.edge_imbalance) / profile.sampled_edges);
+        let drawn = self.share(edges, self.work.edge_imbalance);
+        add(Phase::Sample, "drawing", drawn / profile.sampled_edges);
+        if let Some(bus) = profile.bus.filter(|_| self.way.far_graph) {
+            add(Phase::Sample, "drawing over the bus", SECTOR * drawn / bus.bytes);
+        }
         let split: f64 = self.split().map(|(_, layer)| layer.rows_exchanged).sum();
-        add(Phase::Sample, "ids", self.between(8.0 * split, 2.0 * self.split().count() as f64));
-        if self.way.parallelism.slices_columns() {
-            add(Phase::Load, "edges to all ranks", self.between(8.0 * self.bottom().edges * self.others(), 1.0));
-        } else if !profile.shared || self.split().count() > 0 {
+        let abroad: f64 = self.split().map(|(_, layer)| layer.rows_abroad).sum();
+        let rounds = 2.0 * self.split().count() as f64;
+        add(Phase::Sample, "ids", self.crossing([8.0 * split, 8.0 * abroad], rounds));
+        let sliced = self.way.parallelism.slices_columns();
+        if sliced {
+            let ids = self.bottom().vertices + self.bottom().edges + self.work.rows_loaded;
+            add(Phase::Load, "edges to all ranks", self.between(4.0 * ids * self.told(), 2.0));
+        }
+        if !profile.shared || self.split().count() > 0 {
             let values = shape.widths.last().map_or(0.0, |widths| widths[0]);
-            let bytes = self.share(self.work.rows_loaded * values * shape.stored, self.work.row_imbalance);
+            let imbalance = if sliced { 1.0 } else { self.work.row_imbalance };
+            let bytes = self.share(self.work.rows_loaded * values * shape.stored, imbalance);
             let Sources { own, peers, host } = self.way.sources;
             let over = |share: f64, link: Option<Link>| link.map_or(0.0, |link| bytes * share / link.bytes);
             add(Phase::Load, "feature rows in own memory", bytes * own / profile.rows);
@@ -212,14 +231,19 @@ impl Model<'_> {
         add(Phase::Compute, "launches", 2.0 * profile.layer * shape.widths.len() as f64);
         let updates = if profile.shared { self.ranks_of_host() } else { 1.0 };
         add(Phase::Compute, "update", updates * 28.0 * shape.parameters / profile.stream);
-        let rows: f64 = self
-            .split()
-            .map(|(layer, work)| 4.0 * work.rows_exchanged * shape.widths[layer][0] * self.ways(layer))
-            .sum();
-        add(Phase::Exchange, "rows", self.between(rows, 2.0 * self.split().count() as f64));
-        if self.way.parallelism.slices_columns() {
-            let sums =
-                4.0 * self.bottom().vertices * shape.widths.last().map_or(0.0, |widths| widths[1]) * self.others();
+        let bytes = |rows: &dyn Fn(&LayerWork) -> f64| -> f64 {
+            self.split().map(|(layer, work)| 4.0 * rows(work) * shape.widths[layer][0] * self.ways(layer)).sum()
+        };
+        let rows = [bytes(&|work| work.rows_exchanged), bytes(&|work| work.rows_abroad)];
+        add(Phase::Exchange, "rows", self.crossing(rows, rounds));
+        if sliced {
+            // What attends to rows adds up their projections, before any score.
+            let rows = match shape.kind {
+                ModelKind::Gat => self.work.rows_loaded,
+                ModelKind::Gatv2 => self.work.rows_loaded + self.bottom().vertices,
+                _ => self.bottom().vertices,
+            };
+            let sums = 4.0 * rows * shape.widths.last().map_or(0.0, |widths| widths[1]) * self.told();
             add(Phase::Exchange, "sums of the bottom layer", self.between(2.0 * sums, 2.0));
         }
         let gradients = 8.0 * shape.parameters * self.others();
@@ -295,6 +319,11 @@ impl Model<'_> {
         self.way.ranks as f64 - 1.0
     }
 
+    /// Ranks that are told what all have to know; on shared cores one's own copy takes as long.
+    fn told(&self) -> f64 {
+        if self.profile.shared { self.way.ranks as f64 } else { self.others() }
+    }
+
     fn ranks_of_host(&self) -> f64 {
         (self.way.ranks as f64 / self.profile.hosts as f64).max(1.0)
     }
@@ -313,17 +342,30 @@ impl Model<'_> {
         }
     }
 
-    /// Seconds until `bytes`, over all ranks together, have crossed from rank to rank in `messages` collectives.
+    /// Seconds until `bytes`, over all ranks together and alike between all pairs, have crossed in `messages` collectives.
     fn between(&self, bytes: f64, messages: f64) -> f64 {
         let (ranks, hosts) = (self.way.ranks as f64, self.hosts());
+        self.taking([bytes, bytes * (ranks - ranks / hosts) / (ranks - 1.0)], messages)
+    }
+
+    /// The same of what the map makes cross: all, and between its servers.
+    fn crossing(&self, [all, abroad]: [f64; 2], messages: f64) -> f64 {
+        match self.way.servers > 1 && self.way.servers as f64 == self.hosts() {
+            true => self.taking([all, abroad], messages),
+            false => self.between(all, messages),
+        }
+    }
+
+    /// Seconds until `all` bytes have crossed from rank to rank, `abroad` of them from host to host.
+    fn taking(&self, [all, abroad]: [f64; 2], messages: f64) -> f64 {
         if self.way.ranks < 2 {
             return 0.0;
         }
-        let abroad = (ranks - ranks / hosts) / (ranks - 1.0);
-        let at_home = bytes * (1.0 - abroad) / if self.profile.shared { hosts } else { ranks };
+        let (ranks, hosts) = (self.way.ranks as f64, self.hosts());
+        let at_home = (all - abroad) / if self.profile.shared { hosts } else { ranks };
         let network = self.profile.network.filter(|_| hosts > 1.0);
         let peer = self.profile.peer.seconds(at_home, messages);
-        network.map_or(peer, |network| peer.max(network.seconds(bytes * abroad / hosts, messages)))
+        network.map_or(peer, |network| peer.max(network.seconds(abroad / hosts, messages)))
     }
 
     fn memory(&self, edges: f64) -> f64 {
@@ -364,13 +406,19 @@ mod tests {
 
     /// Two layers: 10 seeds read 30 rows of 8 values over 40 edges, which read 50 rows of 4 over 60.
     fn work(exchanged: [f64; 2]) -> Work {
-        let layer = |vertices, edges, rows_exchanged| LayerWork { vertices, edges, rows_exchanged };
+        let layer = |vertices, edges, rows_exchanged| LayerWork {
+            vertices,
+            edges,
+            rows_exchanged,
+            rows_abroad: rows_exchanged / 5.0,
+        };
         let layers = vec![layer(10.0, 40.0, exchanged[0]), layer(30.0, 60.0, exchanged[1])];
         Work { layers, rows_loaded: 50.0, edge_imbalance: 1.2, row_imbalance: 1.5 }
     }
 
     fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
-        Way { parallelism, split_layers, ranks, sources: Sources { own: 1.0, peers: 0.0, host: 0.0 } }
+        let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
+        Way { parallelism, split_layers, ranks, servers: 1, sources, far_graph: false }
     }
 
     fn shape() -> Shape {
@@ -415,19 +463,40 @@ mod tests {
         assert!(
             (piece(&abroad, "rows") - 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) * (2.0 / 3.0) / 2.0 / 100.0).abs() < 1e-12
         );
+        // A map for two hosts lets a fifth of the rows cross between them, as is counted.
+        let by_host = Way { servers: 2, ..way(Parallelism::Split, 2, 4) };
+        let by_host = cost(&work, by_host, &shape, &profile(false, 2));
+        assert!((piece(&by_host, "rows") - 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 5.0 / 2.0 / 100.0).abs() < 1e-12);
         // Rows that lie in the host's memory cross the bus.
         let sources = Sources { own: 0.25, peers: 0.25, host: 0.5 };
         let far = cost(&work, Way { sources, ..way(Parallelism::Data, 0, 4) }, &shape, &profile(false, 1));
         let bytes = 50.0 * 16.0 * 1.5 / 4.0;
         assert_eq!(far.of(Phase::Load), bytes * (0.25 / 4e3 + 0.25 / 4e3 + 0.5 / 1e3));
+        // So do draws from a graph that lies there.
+        let way = Way { far_graph: true, ..way(Parallelism::Data, 0, 4) };
+        let far = cost(&work, way, &shape, &profile(false, 1));
+        assert_eq!(piece(&far, "drawing over the bus"), 32.0 * 100.0 * 1.2 / 4.0 / 1e3);
     }
 
     #[test]
     fn columns_cross_in_place_of_rows() {
         let (shape, work) = (shape(), work([0.0; 2]));
         let cost = cost(&work, way(Parallelism::PushPull, 0, 2), &shape, &profile(true, 1));
-        assert_eq!(piece(&cost, "edges to all ranks"), 8.0 * 60.0 / 4e3);
-        assert_eq!(piece(&cost, "sums of the bottom layer"), 2.0 * 4.0 * 30.0 * 8.0 / 4e3);
+        // Where each list begins, the edges, and the rows that they name, to both ranks; sums and their gradients too.
+        assert_eq!(piece(&cost, "edges to all ranks"), 4.0 * (30.0 + 60.0 + 50.0) * 2.0 / 4e3);
+        assert_eq!(piece(&cost, "sums of the bottom layer"), 2.0 * 4.0 * 30.0 * 8.0 * 2.0 / 4e3);
         assert_eq!(piece(&cost, "feature rows in own memory"), 0.0);
+        // Attention needs the projections of all 50 rows that are read.
+        let gat = Shape { kind: ModelKind::Gat, ..shape.clone() };
+        let gat = self::cost(&work, way(Parallelism::PushPull, 0, 2), &gat, &profile(true, 1));
+        assert_eq!(piece(&gat, "sums of the bottom layer"), 2.0 * 4.0 * 50.0 * 8.0 * 2.0 / 4e3);
+        // A device loads its columns of all rows; no rank has more than another.
+        let device = self::cost(&work, way(Parallelism::PushPull, 0, 2), &shape, &profile(false, 1));
+        assert_eq!(
+            piece(&device, "sums of the bottom layer"),
+            2.0 * 4.0 * 30.0 * 8.0 / 2.0 / 4e3,
+            "to the other alone"
+        );
+        assert_eq!(piece(&device, "feature rows in own memory"), 50.0 * 16.0 / 2.0 / 4e3);
     }
 }

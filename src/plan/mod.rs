@@ -14,6 +14,7 @@ use gsplit_store::{Dataset, artifact_key};
 use gsplit_trainer::ModelConfig;
 use serde_json::json;
 
+use crate::system::System;
 use crate::train::as_usage;
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, bytes, usage};
@@ -26,7 +27,7 @@ mod measure;
 mod profile;
 
 pub use auto::choose;
-use candidates::{Question, Ranked};
+use candidates::{LeftOut, Question, Ranked};
 pub use measure::measure;
 pub use profile::Profile;
 
@@ -63,12 +64,18 @@ pub struct Args {
     /// Seeds of a mini-batch, over all ranks together
     #[arg(long, default_value_t = 1024)]
     batch_size: usize,
+    /// Which systems [default: all]
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,...")]
+    systems: Vec<System>,
     /// Numbers of ranks to try beside one [default: all that the profile has]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
     ranks: Vec<u32>,
     /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows [default: what is left there]
     #[arg(long, value_name = "SIZE")]
     cache: Option<CacheSize>,
+    /// Plan for feature rows of N f32 values, in place of those that the dataset has, if it has any
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    feature_dim: Option<u32>,
     /// Mini-batches to count
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batches: u32,
@@ -103,13 +110,11 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let picture = picture.transpose()?;
     let found = question.candidates(&dataset, ui)?;
     let ranked = found.rank(&profile);
-    anyhow::ensure!(!ranked.is_empty(), "no system fits: {}", found.unfit(&profile).last().map_or("", |(_, why)| why));
+    anyhow::ensure!(!ranked.is_empty(), "no system fits: {}", found.unfit(&profile).last().map_or("", |row| &row.why));
     say(&found, &ranked, &profile, &dataset, ui);
-    let (unfit, changes) = (found.unfit(&profile), found.what_changes(&profile));
     ui.json(&json!({
         "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
-        "steps": found.steps, "plans": ranked, "would_change": changes,
-        "left_out": unfit.iter().map(|(name, why)| json!({ "system": name, "why": why })).collect::<Vec<_>>(),
+        "steps": found.steps, "plans": ranked, "would_change": found.what_changes(&profile), "left_out": found.unfit(&profile),
     }));
     if let Some(picture) = picture {
         let file = picture.file();
@@ -125,11 +130,13 @@ impl Args {
         let ranks =
             if self.ranks.is_empty() { vec![(profile.hosts * profile.ranks) as u32] } else { self.ranks.clone() };
         Question {
+            systems: self.systems.clone(),
             model: self.model.clone(),
             fanouts: self.fanouts.clone(),
             batch_size: self.batch_size,
             ranks: ranks.into_iter().filter(|&ranks| ranks > 1).collect(),
             device: profile.device,
+            feature_dim: self.feature_dim.map(|dim| dim as usize),
             cache: self.cache,
             batches: self.batches,
             partitions: self.partitions.clone(),
@@ -163,8 +170,9 @@ fn say(found: &candidates::Found, ranked: &[Ranked<'_>], profile: &Profile, data
             row.bound,
         ));
     }
-    for (name, why) in found.unfit(profile) {
-        ui.say(format_args!("{name} is left out: {why}"));
+    for LeftOut { system, why, plan } in found.unfit(profile) {
+        let would = plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
+        ui.say(format_args!("{system} is left out: {why}{would}"));
     }
     found.what_changes(profile).iter().for_each(|line| ui.say(line));
     if let Some(first) = ranked.first() {

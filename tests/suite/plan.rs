@@ -51,7 +51,9 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     assert!(plans.windows(2).all(|pair| seconds(&pair[0]) <= seconds(&pair[1])), "the fastest first");
     let left_out: Vec<&str> =
         said["left_out"].as_array().unwrap().iter().map(|row| row["system"].as_str().unwrap()).collect();
-    assert_eq!(left_out, ["P3", "Song & Jiang", "GraNNDis"], "none of which GPUs run, or on the same mini-batches");
+    assert_eq!(left_out, ["Song & Jiang", "GraNNDis", "P3"], "none of which GPUs run, or on the same mini-batches");
+    let p3 = &said["left_out"][2];
+    assert!(p3["why"].as_str().unwrap().contains("on CPUs alone") && seconds(&p3["plan"]) > 0.0, "{p3}");
     let before = content(&folder.join("ds"));
     assert_eq!(json(folder, &words(&plan))["plans"], said["plans"], "the same, and nothing is made again");
     assert_eq!(content(&folder.join("ds")), before);
@@ -63,10 +65,44 @@ fn systems_are_ranked_by_what_they_do_and_what_the_hardware_can() {
     let slow = json(folder, &words(&plan.replace("v100-4-pcie", "slow.toml")));
     assert!(seconds(named(&slow, "Rand")) > 2.0 * seconds(named(&said, "Rand")), "its rows cross slow links");
     assert_eq!(seconds(named(&slow, "one rank")), seconds(named(&said, "one rank")));
+    // What a mini-batch takes and little more: the graph stays in the host's memory, and is drawn from over the bus.
+    let need = named(&said, "DGL")["cost"]["memory"].as_f64().unwrap();
+    fs::write(folder.join("small.toml"), shipped.replace("16e9", &format!("{:e}", 1.05 * need / 0.9))).unwrap();
+    let small = json(folder, &words(&format!("{} --systems dgl", plan.replace("v100-4-pcie", "small.toml"))));
+    let sampling = |said: &Value| {
+        let pieces = named(said, "DGL")["cost"]["pieces"].as_array().unwrap().clone();
+        pieces.iter().filter(|piece| piece["phase"] == "sample").map(|piece| piece["seconds"].as_f64().unwrap()).sum()
+    };
+    let (near, far): (f64, f64) = (sampling(&said), sampling(&small));
+    assert!(far > 2.0 * near, "{far} {near}");
     let line = fails(folder, &words(&plan.replace("v100-4-pcie", "tiny.toml")), 1);
     assert!(line.contains("no system fits") && line.contains("needs"), "{line}");
     let text = ok(folder, &words(&plan));
     assert!(text.contains("bound by") && text.contains("train with it: gsplit train ds --parallelism"), "{text}");
+}
+
+#[test]
+fn some_systems_are_planned_with_rows_that_are_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    ok(folder, &words("generate rmat --vertices 1000 --edges 8000 --out ds"));
+    let plan = format!("plan ds {SMALL} --profile v100-4-pcie --systems dgl,p3");
+    let line = fails(folder, &words(&plan), 1);
+    assert!(line.contains("features"), "{line}");
+    let load = |dim: u32| {
+        let said = json(folder, &words(&format!("{plan} --feature-dim {dim}")));
+        let names: Vec<&str> =
+            said["plans"].as_array().unwrap().iter().map(|plan| plan["name"].as_str().unwrap()).collect();
+        assert!(names.len() == 2 && names.contains(&"DGL") && names.contains(&"one rank"), "{names:?}");
+        assert_eq!((said["left_out"].as_array().unwrap().len(), &said["left_out"][0]["system"]), (1, &"P3".into()));
+        let pieces = named(&said, "DGL")["cost"]["pieces"].as_array().unwrap().clone();
+        let seconds =
+            pieces.iter().filter(|piece| piece["phase"] == "load").map(|piece| piece["seconds"].as_f64().unwrap());
+        seconds.sum::<f64>()
+    };
+    let (narrow, wide) = (load(64), load(128));
+    assert!((wide - 2.0 * narrow).abs() < 1e-9 * wide, "{wide} {narrow}");
+    fails(folder, &words(&format!("{plan} --feature-dim 0")), 2);
 }
 
 #[test]
@@ -121,6 +157,14 @@ fn a_machine_is_measured_and_a_run_chooses_by_it() {
     assert_ne!(chosen, "auto");
     let second = json(folder, &words(&format!("{train} --parallelism auto --epochs 2 --resume")));
     assert_eq!(second["config"]["parallelism"], chosen.as_str(), "a run goes on as it began");
+    assert_eq!(second["auto"], serde_json::json!([]), "and tries nothing");
+    let third = json(folder, &words(&format!("train ds {SMALL} --threads 2 --parallelism auto --ranks 2 --epochs 1")));
+    let tried = third["auto"].as_array().unwrap();
+    assert_eq!(tried.len(), 3, "{third}");
+    assert!(tried.windows(2).all(|pair| pair[0]["measured_s"].as_f64() <= pair[1]["measured_s"].as_f64()), "{third}");
+    let flag = format!("--parallelism {}", third["config"]["parallelism"].as_str().unwrap());
+    assert_eq!(tried[0]["options"][0], flag.as_str(), "what was fastest trains");
+    assert!(third["summary"].is_object() && tried.iter().all(|one| one["predicted_s"].as_f64().unwrap() > 0.0));
     // The losses are those of the choice.
     let mut named =
         format!("train ds {SMALL} --eval-every 0 --threads 2 --parallelism {chosen} --ranks {}", config["ranks"]);

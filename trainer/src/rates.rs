@@ -8,13 +8,12 @@ use std::thread;
 use std::time::Instant;
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{
-    Communicator, Draw, Draws, EdgeIds, Graph, SampledCsc, Sampler, Stream, StreamKey, Threads, all_to_all_v,
-};
+use gsplit_kernels::{Communicator, Draw, Draws, EdgeIds, Graph, SampledCsc, Sampler, Stream, StreamKey, Threads};
 use tch::{Kind, Tensor};
 
 use crate::Result;
 use crate::config::Dtype;
+use crate::exchange::Exchange;
 use crate::operator::{Edges, Finish, Place, Reduce, Rows, aggregate, calibrated, linear, set_torch_threads};
 
 const ROUNDS: usize = 3;
@@ -27,9 +26,9 @@ const EDGES: usize = 163_840;
 /// Vertices of the graph that is sampled, and in-neighbours of each.
 const VERTICES: usize = 500_000;
 const DEGREE: usize = 20;
-/// Ranks that exchange, and bytes that each sends to each.
+/// Ranks that exchange, and rows that each sends to each.
 const RANKS: usize = 2;
-const SENT: usize = 8 << 20;
+const EXCHANGED: usize = 8_192;
 
 /// What all ranks of a host reach together.
 #[derive(Clone, Copy, Debug)]
@@ -143,15 +142,21 @@ fn stream() -> Result<f64> {
     Ok(2.0 * 4.0 * (ROWS * WIDTH) as f64 / seconds)
 }
 
-/// What all ranks that are threads send each other in a second, and how long a message takes that is empty.
+/// What crosses between ranks that are threads in a second, as split training exchanges rows: gathered, sent, and back the same way,
+/// into memory that is used again; and how long an exchange takes that is empty.
 fn exchange() -> Result<[f64; 2]> {
-    let timed = |values: usize, times: usize| -> Result<f64> {
+    let timed = |rows: usize, times: usize| -> Result<f64> {
         let ranks = Threads::group(RANKS);
         let work = |comm: Threads| -> Result<f64> {
-            let (send, counts) = (vec![1.0f32; values * RANKS], [values; RANKS]);
+            // A rank owns every other vertex, and reads all of them in another order.
+            let all = rows * RANKS;
+            let mixed: Vec<u32> = (0..all).map(|at| (at * 487 % all) as u32).collect();
+            let exchange = Exchange::shuffle(&comm, &mixed, |vertex| vertex as usize % RANKS)?.exchange;
+            let mut read = vec![1.0f32; all * WIDTH];
             fastest(|| {
                 for _ in 0..times {
-                    let _: Vec<f32> = all_to_all_v(&comm, &send, &counts, &counts)?;
+                    exchange.forward(&comm, &mut read, WIDTH)?;
+                    exchange.backward(&comm, &mut read, WIDTH)?;
                 }
                 Ok(comm.barrier()?)
             })
@@ -162,6 +167,6 @@ fn exchange() -> Result<[f64; 2]> {
         });
         Ok(took?.into_iter().fold(0.0, f64::max))
     };
-    let (many, latency) = (timed(SENT / 4, 1)?, timed(1, 100)? / 100.0);
-    Ok([(SENT * RANKS * (RANKS - 1)) as f64 / many, latency])
+    let (many, none) = (timed(EXCHANGED, 1)?, timed(0, 100)? / 100.0);
+    Ok([(2 * 4 * EXCHANGED * WIDTH * RANKS * (RANKS - 1)) as f64 / many, none / 2.0])
 }

@@ -134,6 +134,8 @@ pub struct LayerWork {
     pub edges: f64,
     /// Rows that ranks receive from others in one forward pass.
     pub rows_exchanged: f64,
+    /// Those of them that come from another server, where the map has several.
+    pub rows_abroad: f64,
 }
 
 impl Work {
@@ -148,6 +150,7 @@ impl Work {
             vertices: mean(&|counts| counts.layers[layer].vertices),
             edges: mean(&|counts| counts.layers[layer].edges),
             rows_exchanged: mean(&|counts| counts.layers[layer].exchanged),
+            rows_abroad: mean(&|counts| counts.layers[layer].abroad),
         };
         Self {
             layers: (0..layers).map(layer).collect(),

@@ -113,10 +113,10 @@ fn count(batch: &MiniBatch, candidates: &[Candidate<'_>], work: &[Vec<AtomicU64>
             sum.fetch_add(edges, Relaxed);
         }
         split.push(counts);
-        let parts = candidate.layout.parts();
+        let (layout, parts) = (candidate.layout, candidate.layout.parts());
         let same = candidates[..i].iter().position(|earlier| earlier.layout.parts() == parts);
-        data.push(same.map_or_else(|| volume::count(batch, parts, Sharing::Equal), |earlier| data[earlier].clone()));
-        let of = |split_layers| volume::count(batch, parts, Sharing::Owned(&candidate.assignment, split_layers));
+        data.push(same.map_or_else(|| volume::count(batch, layout, Sharing::Equal), |earlier| data[earlier].clone()));
+        let of = |split_layers| volume::count(batch, layout, Sharing::Owned(&candidate.assignment, split_layers));
         in_part.push((0..=batch.layers.len()).map(of).collect());
     }
     let size = |layer: &Layer| Size { vertices: layer.num_vertices() as u64, edges: layer.num_edges() as u64 };

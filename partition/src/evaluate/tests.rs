@@ -108,9 +108,11 @@ fn oracle_data(graph: &Graph<'_>, seeds: &[u32], ranks: usize, fanouts: &Fanouts
 /// Every rank samples what its seeds need, and asks owners for the rows of split layers.
 fn oracle_in_part(
     (graph, seeds, fanouts): (&Graph<'_>, &[u32], &Fanouts),
-    (part, ranks, split_layers): (&[u16], u32, usize),
+    (part, layout, split_layers): (&[u16], Layout, usize),
     step: Step,
 ) -> Counts {
+    let ranks = layout.parts();
+    let server = |rank: u32| rank * layout.servers() / ranks;
     let is_own = |v: u32, rank: u32| u32::from(part[v as usize]) == rank;
     let own = |rank: u32| seeds.iter().copied().filter(|&v| is_own(v, rank)).collect();
     let mut frontiers = (0..ranks).map(own).collect::<Vec<BTreeSet<u32>>>();
@@ -125,8 +127,11 @@ fn oracle_in_part(
             frontier.extend(edges.iter().map(|edge| edge.0));
         }
         if fanouts.len() - depth <= split_layers {
-            let asked = (0..).zip(&frontiers).flat_map(|(rank, all)| all.iter().filter(move |&&v| !is_own(v, rank)));
-            sums.exchanged += asked.count() as u64;
+            let asked = (0..).zip(&frontiers).flat_map(|(rank, all)| all.iter().map(move |&v| (v, rank)));
+            let asked: Vec<(u32, u32)> = asked.filter(|&(v, rank)| !is_own(v, rank)).collect();
+            sums.exchanged += asked.len() as u64;
+            let abroad = asked.iter().filter(|&&(v, rank)| server(u32::from(part[v as usize])) != server(rank));
+            sums.abroad += abroad.count() as u64;
             let needed: BTreeSet<u32> = frontiers.iter().flatten().copied().collect();
             let own = |rank| needed.iter().copied().filter(|&v| is_own(v, rank)).collect();
             frontiers = (0..ranks).map(own).collect();
@@ -177,7 +182,7 @@ fn check_counts(fixture: &Fixture, setting: &Setting, parts: &[u32]) {
             let data = oracle_data(&graph, seeds, candidate.layout.parts() as usize, &setting.fanouts, step);
             assert_eq!(record.data[c], data, "{what}");
             for (split_layers, found) in record.in_part[c].iter().enumerate() {
-                let sharing = (&*candidate.assignment, candidate.layout.parts(), split_layers);
+                let sharing = (&*candidate.assignment, candidate.layout, split_layers);
                 let expected = oracle_in_part((&graph, seeds, &setting.fanouts), sharing, step);
                 assert_eq!(*found, expected, "{what}, {split_layers} layers split");
             }

@@ -9,6 +9,7 @@
 //! Cost: O(edges) for every 64 ranks; 16 bytes a vertex.
 
 use super::sample::MiniBatch;
+use crate::Layout;
 
 /// How the ranks share a mini-batch.
 #[derive(Clone, Copy)]
@@ -42,6 +43,8 @@ pub(super) struct LayerCounts {
     pub edges: u64,
     /// Rows that ranks receive from others in one forward pass.
     pub exchanged: u64,
+    /// Those of them that come from another server.
+    pub abroad: u64,
 }
 
 impl Counts {
@@ -65,12 +68,15 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Counts `batch` on `ranks` ranks.
-pub(super) fn count(batch: &MiniBatch, ranks: u32, sharing: Sharing<'_>) -> Counts {
+/// Counts `batch` on one rank for each part of `layout`.
+pub(super) fn count(batch: &MiniBatch, layout: Layout, sharing: Sharing<'_>) -> Counts {
+    let ranks = layout.parts();
     let mut counts = Counts { layers: vec![LayerCounts::default(); batch.layers.len()], ..Counts::default() };
     for first in (0..ranks).step_by(64) {
         let here = first..ranks.min(first + 64);
         let bit_of = |owner: u16| if here.contains(&owner.into()) { 1u64 << (u32::from(owner) - first) } else { 0 };
+        let server_of = |owner: u16| layout.siblings(owner).fold(0, |bits, rank| bits | bit_of(rank));
+        let servers: Vec<u64> = (0..=u16::MAX).take(ranks as usize).map(server_of).collect();
         let mut having = vec![0u64; batch.num_seeds()];
         let (mut edges, mut rows) = ([0u64; 64], [0u64; 64]);
         match sharing {
@@ -100,6 +106,7 @@ pub(super) fn count(batch: &MiniBatch, ranks: u32, sharing: Sharing<'_>) -> Coun
                     for (ranks, &v) in below.iter_mut().zip(&layer.mixed) {
                         let owner = bit_of(map[v as usize]);
                         sums.exchanged += u64::from((*ranks & !owner).count_ones());
+                        sums.abroad += u64::from((*ranks & !servers[map[v as usize] as usize]).count_ones());
                         *ranks = owner;
                     }
                 }

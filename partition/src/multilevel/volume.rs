@@ -74,7 +74,7 @@ impl Expected {
     fn of(&self, count: u64) -> i64 {
         let (at, rest) = ((count >> self.step_log2) as usize, (count & ((1 << self.step_log2) - 1)) as i64);
         match self.table.get(at..at + 2) {
-            Some(pair) => pair[0] + ((pair[1] - pair[0]) * rest >> self.step_log2),
+            Some(pair) => pair[0] + (((pair[1] - pair[0]) * rest) >> self.step_log2),
             None => self.table.last().copied().unwrap_or(0),
         }
     }

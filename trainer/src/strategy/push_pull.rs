@@ -21,11 +21,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gsplit_kernels::{Communicator, Graph, all_gather_v, all_to_all_v};
+use gsplit_kernels::{Communicator, Graph, all_gather_v, all_to_all_into};
 use gsplit_store::{FeatureTable, columns_of};
 use tch::{Kind, Tensor};
 
-use crate::autograd::{self, values};
+use crate::autograd::{self, Buffer, values};
 use crate::batch::SampledLayer;
 use crate::ids::Ids;
 use crate::model::{Input, LayerEdges, Model};
@@ -99,21 +99,25 @@ impl<'a> PushPull<'a> {
     ) -> Result<Tensor> {
         let partials = self.partials(model, graph, keep)?;
         let lengths: Vec<usize> = partials.iter().map(Tensor::numel).collect();
-        let mut send = Vec::with_capacity(lengths.iter().sum());
+        let mut send = Buffer::new(lengths.iter().sum())?;
+        let mut rest = send.as_mut_slice();
         for partial in &partials {
-            send.extend_from_slice(values(&partial.detach().contiguous())?);
+            let (part, behind) = rest.split_at_mut(partial.numel());
+            part.copy_from_slice(values(&partial.detach().contiguous())?);
+            rest = behind;
         }
         let length = self.length_of(model, comm.rank())?;
         let has_columns = |rank: usize| !columns_of(self.width, rank, comm.size()).is_empty();
         let counts: Vec<usize> = (0..comm.size()).map(|rank| if has_columns(rank) { length } else { 0 }).collect();
         let exchanging = Instant::now();
-        let received: Vec<f32> = all_to_all_v(comm, &send, &lengths, &counts)?;
+        let mut received = Buffer::new(counts.iter().sum())?;
+        all_to_all_into(comm, send.as_slice(), &lengths, received.as_mut_slice(), &counts)?;
         *exchange_s += exchanging.elapsed().as_secs_f64();
         if keep {
             self.partials = partials;
         }
         filled(&[length], |sums| {
-            let mut parts = received.chunks_exact(length.max(1));
+            let mut parts = received.as_slice().chunks_exact(length.max(1));
             match parts.next() {
                 Some(first) => sums.copy_from_slice(first),
                 None => sums.fill(0.0),
@@ -135,8 +139,9 @@ impl<'a> PushPull<'a> {
             true => of_sums.contiguous(),
             false => Tensor::zeros([self.length_of(model, comm.rank())? as i64], (Kind::Float, model.place().device())),
         };
+        let lengths = (0..comm.size()).map(|rank| self.length_of(model, rank)).collect::<Result<Vec<usize>>>()?;
         let exchanging = Instant::now();
-        let given = all_gather_v(comm, values(&given)?)?;
+        let given = given_to_all(comm, values(&given)?, &lengths)?;
         *exchange_s += exchanging.elapsed().as_secs_f64();
         let partials = match self.partials.is_empty() {
             true => self.partials(model, graph, true)?,
@@ -144,8 +149,7 @@ impl<'a> PushPull<'a> {
         };
         for (partial, given) in partials.into_iter().zip(given) {
             if partial.requires_grad() {
-                let length = given.len() as i64;
-                autograd::backward(&partial, &autograd::adopt(given, &[length])?)?;
+                autograd::backward(&partial, &given)?;
             }
         }
         Ok(())
@@ -176,4 +180,15 @@ impl<'a> PushPull<'a> {
             _ => Ok(model.partial_shapes(&layer.edges)?.iter().map(|[rows, width]| rows * width).sum()),
         }
     }
+}
+
+/// Tells all ranks `own`, and returns what each tells, of these `lengths`. In memory that is used again: [`all_gather_v`] takes fresh.
+fn given_to_all(comm: &dyn Communicator, own: &[f32], lengths: &[usize]) -> Result<Vec<Tensor>> {
+    let mut send = Buffer::new(own.len() * lengths.len())?;
+    send.as_mut_slice().chunks_exact_mut(own.len().max(1)).for_each(|copy| copy.copy_from_slice(own));
+    let all = lengths.iter().sum();
+    let mut received = Buffer::new(all)?;
+    all_to_all_into(comm, send.as_slice(), &vec![own.len(); lengths.len()], received.as_mut_slice(), lengths)?;
+    let lengths: Vec<i64> = lengths.iter().map(|&length| length as i64).collect();
+    Ok(received.into_tensor(&[all as i64])?.f_split_with_sizes(&lengths[..], 0)?)
 }

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""What `gsplit plan` says of the machines of the papers, beside what the papers measured there.
+
+    published.py [TABLE ...] [--quick] [--keep]
+
+Writes the tables of REPRODUCTION.md, section "Plans". The papers' graphs are not here: stand-ins with their numbers of vertices and edges
+are generated one after another, planned with, and removed. Where a graph is scaled down by s, so are mini-batches and every rate and
+memory of the hardware; latencies stay. Each mini-batch then takes what the whole one takes on the whole machine, since the same portion
+of the graph is reached and of the rows is cached. Only the model does not shrink: the seconds of its update and of its gradients are
+divided by s again. What the busiest rank has over the mean is left out there, since it is noise of few seeds. The papers' systems sample,
+load and compute one after another, so phases are added up.
+"""
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import document  # noqa: E402
+import measure  # noqa: E402
+from measure import ROOT, WORK, BenchError  # noqa: E402
+
+V100, P100 = ROOT / "profiles" / "v100-4-nvlink.toml", HERE / "p100-hosts.toml"
+DATA = WORK / "data"
+BY_EDGES = ("drawing", "drawing over the bus", "products", "aggregation", "element-wise operations")
+
+
+class Graph(NamedTuple):
+    """A published graph, and how it is scaled."""
+
+    name: str
+    vertices: int
+    edges: int
+    directed: bool
+    scale: int
+    train: int
+    """Training vertices, published or, where they are not, as many as reach all of the graph."""
+
+
+class Published(NamedTuple):
+    """GSplit's Table 1, millions of an epoch (4 micro-batches, 1 mini-batch), and Table 3, seconds of S, L, FB by model and system."""
+
+    graph: Graph
+    width: int
+    edges: tuple
+    rows: tuple
+    seconds: dict
+
+
+TABLE3 = (
+    Published(
+        Graph("Orkut", 3_072_441, 117_185_083, False, 16, 30_720),
+        512,
+        (926, 751),
+        (422, 169),
+        {
+            "sage": {"DGL": (1.5, 62.7, 9.2), "P3": (4.0, 1.5, 8.5), "Quiver": (4.9, 4.3, 8.7), "Edge": (1.9, 1.3, 25.1), "GSplit": (1.9, 0.1, 14.8)},
+            "gat": {"DGL": (1.5, 62.8, 17.1), "P3": (4.0, 1.7, 37.6), "Quiver": (4.7, 4.2, 16.4), "Edge": (1.9, 1.3, 33.3), "GSplit": (1.9, 0.1, 20.5)},
+        },
+    ),
+    Published(
+        Graph("papers100M", 111_059_956, 1_615_685_872, True, 128, 1_207_179),
+        128,
+        (452, 389),
+        (231, 154),
+        {
+            "sage": {"DGL": (4.6, 9.5, 11.3), "P3": (3.3, 11.5, 25.8), "Quiver": (11.8, 10.4, 11.7), "Edge": (11.7, 0.1, 16.3), "GSplit": (3.9, 2.6, 11.8)},
+            "gat": {"DGL": (4.7, 9.0, 31.7), "P3": (3.3, 11.3, 65.7), "Quiver": (11.0, 11.0, 30.5), "Edge": (11.5, 0.1, 40.1), "GSplit": (3.8, 2.3, 31.1)},
+        },
+    ),
+    Published(
+        Graph("Friendster", 65_608_366, 1_806_067_135, False, 128, 327_680),
+        128,
+        (13_400, 13_100),
+        (11_400, 9_400),
+        {
+            "sage": {"DGL": (62.7, 283.4, 61.1), "P3": (85.9, 350.8, 151.5), "Quiver": (132.5, 24.9, 63.6), "Edge": (65.7, 1.0, 121.8), "GSplit": (41.2, 2.2, 98.9)},
+            "gat": {"DGL": (62.6, 284.8, 245.9), "P3": (76.5, 351.4, 613.8), "Quiver": (135.5, 24.8, 243.5), "Edge": (106.1, 0.7, 368.2), "GSplit": (62.1, 2.2, 283.5)},
+        },
+    ),
+)
+# P3's Table 4, seconds of an epoch by model: DGL, whose vertices and features are hashed to the hosts, and P3.
+TABLE4 = (
+    (Graph("OGB-Product", 2_449_029, 61_859_140, False, 1, 196_615), 100, {"gcn": (4.578, 1.111), "sage": (4.727, 1.233), "gat": (5.067, 1.912)}),
+    (Graph("OGB-Paper", 111_059_956, 1_615_685_872, True, 32, 1_207_179), 128, {"gcn": (9.575, 2.606), "sage": (9.830, 3.107), "gat": (10.662, 5.138)}),
+)
+# The rows' width matters to no count.
+KINDS = {
+    "rmat": ("rmat", "--features", "random:1", "--feature-dtype", "i8"),
+    "community": ("community", "--classes", 256, "--feature-dim", 1, "--feature-dtype", "i8"),
+}
+
+
+def run(*words):
+    """What `gsplit WORDS` prints."""
+    words = [str(word) for word in words]
+    print("gsplit", shlex.join(words), file=sys.stderr, flush=True)
+    return measure.run([measure.binary(), *words, "--quiet"]).output
+
+
+class StandIn:
+    """A generated graph, while it is there."""
+
+    def __init__(self, graph, kind, args):
+        self.graph, self.args = graph, args
+        self.scale = graph.scale * (16 if args.quick else 1)
+        self.name = f"{graph.name}-{kind}".lower()
+        self.words = (
+            *("generate", *KINDS[kind], *(("--directed",) if graph.directed else ())),
+            *("--vertices", graph.vertices // self.scale, "--edges", graph.edges // self.scale, "--memory", "4GiB"),
+            *("--random-split", f"{graph.train / graph.vertices:.5f},0.0005,0.0005", "--out", self.name),
+        )
+
+    def __enter__(self):
+        if not (DATA / self.name / "dataset.json").is_file():
+            measure.need_disk(DATA, 6e9)
+            run(*self.words[:-1], DATA / self.name)
+        return self
+
+    def __exit__(self, *_):
+        if not self.args.keep:
+            shutil.rmtree(DATA / self.name, ignore_errors=True)
+
+    def plan(self, table, profile, batch, *words, by_host=False):
+        """Work and seconds of a mini-batch by system and phase, on the whole graph and machine; with `by_host` the GPUs of a host are one."""
+        words = (*words, "--batch-size", batch // self.scale, "--batches", 10)
+        table.commands += [shlex.join(["gsplit", *map(str, line)]) for line in (self.words, ("plan", self.name, *words))]
+        small, latency = scaled(profile, self.scale, by_host)
+        said = json.loads(run("plan", DATA / self.name, *words, "--profile", small, "--json"))
+        rows = [*said["plans"], *(row["plan"] for row in said["left_out"] if row["plan"])]
+        return {row["name"]: Row(row["work"], self.scale, phases(row, self.scale, latency)) for row in rows}
+
+
+class Row(NamedTuple):
+    """A system."""
+
+    work: dict
+    scale: int
+    phases: dict
+
+    def edges(self):
+        return self.scale * sum(layer["edges"] for layer in self.work["layers"])
+
+    def rows(self):
+        return self.scale * self.work["rows_loaded"]
+
+    def seconds(self):
+        """Sampling, loading, and forward and backward with all that is exchanged."""
+        return self.phases["sample"], self.phases["load"], self.phases["compute"] + self.phases["exchange"]
+
+
+def scaled(profile, scale, by_host):
+    """A file with `profile` of a machine so much smaller, and the latency of its slowest links; with `by_host` the GPUs of a host are one."""
+    known = tomllib.loads(profile.read_text())
+    links = {name: known.pop(name) for name in ("dense", "peer", "bus", "network") if name in known}
+    latency = max(link.get("latency", 0.0) for link in links.values())
+    rates = ("memory", "sampled_edges", "rows", "stream", "bytes", "f32", "bf16")
+    gpus, between = (known["ranks"] if by_host else 1), ("peer", "network")
+    known["ranks"] //= gpus
+
+    def lines(of, times):
+        return [f"{name} = {json.dumps(times * value / scale if name in rates else value)}" for name, value in of.items()]
+
+    parts = ((f"[{name}]", *lines(link, 1 if name in between else gpus)) for name, link in links.items())
+    text = [*lines(known, gpus), *(line for part in parts for line in part)]
+    path = DATA / f"plan-{profile.stem}-{scale}{'-by-host' if by_host else ''}.toml"
+    path.write_text("\n".join(text) + "\n")
+    return path, latency
+
+
+def phases(row, scale, latency):
+    """Seconds of the whole graph's mini-batch by phase. On a scaled one, of the mean rank: the busiest of few seeds is busier than that of many."""
+    sums = dict.fromkeys(("sample", "load", "compute", "exchange"), 0.0)
+    for piece in row["cost"]["pieces"]:
+        what, seconds = piece["what"], piece["seconds"]
+        if what in ("update", "gradients"):
+            fixed = 2 * latency if what == "gradients" and seconds > 0 else 0.0
+            seconds = fixed + (seconds - fixed) / scale
+        elif scale > 1 and what in BY_EDGES:
+            seconds /= row["work"]["edge_imbalance"]
+        elif scale > 1 and what.startswith("feature rows") and row["name"] != "P3":
+            seconds /= row["work"]["row_imbalance"]
+        sums[piece["phase"]] += seconds
+    return sums
+
+
+def beside(ours, theirs):
+    """Predicted, published, and by how much the first is wrong."""
+    error = f" ({100 * (ours - theirs) / theirs:+.0f} %)" if theirs else ""
+    return f"{document.format_cell(float(ours))} / {document.format_cell(float(theirs))}{error}"
+
+
+def spearman(ours, theirs):
+    def places(values):
+        return [sorted(values).index(value) for value in values]
+
+    n = len(ours)
+    return 1 - 6 * sum((a - b) ** 2 for a, b in zip(places(ours), places(theirs), strict=True)) / (n * (n * n - 1))
+
+
+def order(seconds):
+    return " < ".join(sorted(seconds, key=seconds.get))
+
+
+def gsplit_table3(args):
+    """Epochs of as many mini-batches as sample the edges of Table 1."""
+    counts = document.Table("graph", "stand-in", "mini-batches", "rows, 1 mini-batch, M", "edges, 4 / 1", "rows, 4 / 1")
+    cells = document.Table("graph", "model", "stand-in", "system", "S", "L", "FB", "total")
+    orders = document.Table("graph", "model", "stand-in", "predicted", "published", "rank correlation")
+    for published in TABLE3:
+        for kind in KINDS:
+            with StandIn(published.graph, kind, args) as graph:
+                for model, systems in published.seconds.items():
+                    words = ("--model", model, *(("--heads", 4) if model == "gat" else ()), "--hidden", 256, "--fanouts", "15,15,15")
+                    names = ("--systems", "dgl,quiver,p3,edge,gsplit", "--feature-dim", published.width)
+                    found = graph.plan(cells, V100, 1024, *words, *names)
+                    data, split = found["DGL"], found["GSplit"]
+                    steps = published.edges[1] * 1e6 / split.edges()
+                    if model == "sage":
+                        ratios = [(getattr(data, of)() / getattr(split, of)(), theirs[0] / theirs[1]) for of, theirs in (("edges", published.edges), ("rows", published.rows))]
+                        rows = beside(steps * split.rows() / 1e6, published.rows[1])
+                        counts.add(published.graph.name, kind, steps, rows, *(beside(*ratio) for ratio in ratios))
+                    totals = {}
+                    for system, theirs in systems.items():
+                        ours = [steps * seconds for seconds in found[system].seconds()]
+                        totals[system] = sum(ours)
+                        pairs = [*zip(ours, theirs, strict=True), (sum(ours), sum(theirs))]
+                        cells.add(published.graph.name, model, kind, system, *(beside(*pair) for pair in pairs))
+                    known = {system: sum(seconds) for system, seconds in systems.items()}
+                    correlation = spearman(list(totals.values()), list(known.values()))
+                    orders.add(published.graph.name, model, kind, order(totals), order(known), correlation)
+    return {"plan-table1": counts, "plan-table3": cells, "plan-table3-order": orders}
+
+
+def p3_table4(args):
+    """Each of 16 GPUs has mini-batches of 1,000. P3 slices columns by host; gsplit slices them by rank."""
+    table = document.Table("graph", "model", "DGL", "P3, columns by host", "DGL / P3", "P3, columns by GPU")
+    for graph, width, models in TABLE4:
+        kind = "rmat" if graph.directed else "community"
+        with StandIn(graph, kind, args) as stand_in:
+            run("partition", DATA / stand_in.name, "--partitioner", "random", "--parts", 16, "--key", "hash")
+            table.commands.append(f"gsplit partition {stand_in.name} --partitioner random --parts 16 --key hash")
+            for model, theirs in models.items():
+                words = ("--model", model, *(("--heads", 8) if model == "gat" else ()), "--hidden", 32, "--layers", 2, "--fanouts", "25,10")
+                names = ("--systems", "dgl,p3", "--partition", "hash", "--feature-dim", width)
+                by_gpu = stand_in.plan(table, P100, 16_000, *words, *names)
+                by_host = stand_in.plan(table, P100, 16_000, *words, "--systems", "p3", "--feature-dim", width, by_host=True)
+                # Features lie with their vertices' hosts, and are fetched by who computes; nothing else is shared.
+                rows = (by_gpu["split 1 of 2"], by_host["P3"], by_gpu["P3"])
+                dgl, p3, ranks = (graph.train / 16_000 * sum(row.seconds()) for row in rows)
+                pairs = ((dgl, theirs[0]), (p3, theirs[1]), (dgl / p3, theirs[0] / theirs[1]), (ranks, theirs[1]))
+                table.add(graph.name, model, *(beside(*pair) for pair in pairs))
+    return {"plan-p3": table}
+
+
+def song_jiang(args):
+    """Loading alone, by the profile's rates and the loads that `gsplit place` expects: `plan` knows no placement but its systems' own."""
+    table = document.Table("stand-in", "GPUs", "placement", "own, %", "peers, %", "host, %", "random / it", "published")
+    rates = tomllib.loads(V100.read_text())
+    own, peer, bus = rates["rows"], rates["peer"]["bytes"], rates["bus"]["bytes"]
+    links = (f"--host-bandwidth={bus / 1e9:g}GB", f"--peer-bandwidth={peer / 1e9:g}GB")
+    for kind in KINDS:
+        with StandIn(TABLE3[1].graph, kind, args) as stand_in:
+            folder, batch = DATA / stand_in.name, 1024 // stand_in.scale
+            run("presample", folder, "--fanouts", "15,10,5", "--batch-size", batch, "--epochs", 10, "--key", "place")
+            for gpus in (2, 4):
+                run("partition", folder, "--partitioner", "random", "--parts", gpus, "--key", f"random-{gpus}")
+                words = (f"--partition=random-{gpus}", "--presample=place", "--cache=20%", "--parallelism=data", "--placement=song-jiang", *links)
+                table.commands.append(shlex.join(["gsplit", "place", stand_in.name, *words]))
+                said = json.loads(run("place", folder, *words, "--json"))
+                asked = next(point for point in said["curve"] if point["asked"])["placements"]["song-jiang"]
+                loads = [asked[where] / sum(asked[where] for where in ("local", "peer", "host")) for where in ("local", "peer", "host")]
+                # Every GPU holds another fifth of the rows, whichever.
+                random = [0.2, 0.2 * (gpus - 1), 1 - 0.2 * gpus]
+                slow, fast = (sum(part / rate for part, rate in zip(parts, (own, peer, bus), strict=True)) for parts in (random, loads))
+                for name, parts, ratio in (("random", random, 1.0), ("Algorithm 1", loads, slow / fast)):
+                    table.add(kind, str(gpus), name, *(100 * part for part in parts), ratio, "2.4 to 4.0" if name != "random" else "")
+    return {"plan-song-jiang": table}
+
+
+TABLES = {"gsplit": gsplit_table3, "p3": p3_table4, "song-jiang": song_jiang}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Predict the papers' tables, and write both into REPRODUCTION.md.")
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"one of {', '.join(TABLES)}; all without any")
+    parser.add_argument("--quick", action="store_true", help="graphs sixteen times as small; nothing is written")
+    parser.add_argument("--keep", action="store_true", help="keep the generated graphs")
+    args = parser.parse_args()
+    for name in args.tables:
+        if name not in TABLES:
+            parser.error(f"{name}: expected one of {', '.join(TABLES)}")
+    try:
+        for name in args.tables or TABLES:
+            for place, table in TABLES[name](args).items():
+                print(f"\n{place}\n{table.text()}", flush=True)
+                if not args.quick:
+                    document.write(place, table.text())
+    except BenchError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()
