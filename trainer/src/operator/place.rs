@@ -99,7 +99,7 @@ impl Place {
         }
     }
 
-    /// `values` here, as a vector. On a GPU this waits for nothing, up to 64 KiB.
+    /// `values` here, as a vector. On a GPU this waits for nothing, up to 2 MiB.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -120,6 +120,22 @@ impl Place {
             false => Ok(tensor.f_to_device(self.device())?),
         }
     }
+}
+
+/// Lets the GPUs of `places` read and copy each other's memory without the host, where they can; which pairs cannot, by position.
+///
+/// # Errors
+/// What the driver says.
+pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
+    let mut apart = Vec::new();
+    let pairs = (0..places.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
+    for (one, other) in pairs {
+        let (Some(a), Some(b)) = (places[one].gpu(), places[other].gpu()) else { continue };
+        if !(a.reaches(b)? & b.reaches(a)?) {
+            apart.push((one, other));
+        }
+    }
+    Ok(apart)
 }
 
 /// A program's own GPUs, for [`RunOptions::places`](crate::RunOptions::places).
