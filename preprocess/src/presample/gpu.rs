@@ -9,9 +9,10 @@ use gsplit_kernels::{
     CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Gpu, GpuError, Graph,
 };
 use gsplit_store::Stage;
+use gsplit_store::memory::Memory;
 
 use super::Options;
-use crate::memory::{Memory, shown};
+use crate::memory::shown;
 use crate::{Error, Result};
 
 /// Share of the free memory that is kept for mini-batches.
