@@ -115,9 +115,12 @@ impl Place {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
-        match tensor.device() == self.device() {
-            true => Ok(tensor.shallow_clone()),
-            false => Ok(tensor.f_to_device(self.device())?),
+        match self {
+            _ if tensor.device() == self.device() => Ok(tensor.shallow_clone()),
+            Self::Device(gpu, device, _) if tensor.device() == tch::Device::Cpu && !tensor.requires_grad() => {
+                autograd::upload(gpu, *device, tensor)
+            }
+            _ => Ok(tensor.f_to_device(self.device())?),
         }
     }
 }
