@@ -127,7 +127,7 @@ fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
     use Parallelism::{Data, Single, Split};
     let sage = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, None);
     let gat = three_layers(ModelKind::Gat, Single, 1, None);
-    check_with(1, &[(sage(Single, 1), 0, 45), (sage(Data, 2), 0, 50), (sage(Split, 2), 0, 90), (gat, 0, 90)]);
+    check_with(1, &[(sage(Single, 1), 0, 21), (sage(Data, 2), 0, 26), (sage(Split, 2), 0, 36), (gat, 0, 58)]);
 }
 
 /// Batch norm over ranks adds the exchange that counts who holds a row, where ranks share rows, and nothing else.
