@@ -2,7 +2,8 @@
 //!
 //! Idea: freed memory stays in the pool, so that a mini-batch's buffers are found again by the next. torch keeps what it frees
 //! in this pool too where `before_cuda` was called, else in one of its own; when either has too little the other may keep it, so before a
-//! device counts as out of memory both give back what nobody uses ([`reclaim`]). A device whose memory others are to read shows them its whole pool.
+//! device counts as out of memory both give back what nobody uses ([`reclaim`]). A device whose memory others are to read shows them
+//! its whole pool.
 //!
 //! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver has handles of what `cuMemAlloc` gave
 //! alone, not of its pool; such memory is taken in whole blocks of 2 MiB, because a handle is of all that is in them. A process

@@ -1,4 +1,5 @@
-//! What a training step on GPUs brings to the host, and for what the host waits: the counts that the next launch needs. Launches are those of kernels, copies and fills through `Gpu`, not torch's own.
+//! What a training step on GPUs brings to the host, and for what the host waits: the counts that the next launch needs. Launches
+//! are those of kernels, copies and fills through `Gpu`, not torch's own.
 
 use clap::ValueEnum;
 use gsplit_gpu_sim::{GpuCounts, counts};
@@ -104,7 +105,8 @@ fn three_layers(kind: ModelKind, parallelism: Parallelism, ranks: usize, norm: O
 }
 
 /// Three layers: a wait each for the numbers of edges and of new vertices. The numbers of the step are read when the next was launched.
-/// Where vertices are split, two more a layer: how many each rank owns, and how many the local frontier has. Rows that are changed add launches alone.
+/// Where vertices are split, two more a layer: how many each rank owns, and how many the local frontier has. Rows that
+/// are changed add launches alone.
 #[test]
 fn a_step_waits_for_the_counts_of_its_layers() {
     use Parallelism::{Data, Single, Split};
