@@ -129,6 +129,8 @@ pub struct Host {
     available_bytes: Option<u64>,
     /// Of /dev/shm, where there is one.
     shm_bytes: Option<u64>,
+    /// Whether there is a network device that NCCL sends from GPU memory by; without one it sends over TCP between hosts.
+    rdma: bool,
 }
 
 impl Host {
@@ -147,6 +149,7 @@ impl Host {
             memory_bytes,
             available_bytes: available.map(|kib| (kib << 10).min(memory_bytes)),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
+            rdma: fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()),
         }
     }
 
@@ -160,13 +163,15 @@ impl Host {
         let available = self.available_bytes.map(|bytes| format!(", {} available", shown(bytes))).unwrap_or_default();
         let shm = self.shm_bytes.map(|bytes| format!(", {} of shared memory", shown(bytes))).unwrap_or_default();
         ui.say(format_args!("  memory     {}{available}{shm}", shown(self.memory_bytes)));
+        let network = if self.rdma { "RDMA" } else { "no RDMA: between hosts NCCL sends over TCP" };
+        ui.say(format_args!("  network    {network}"));
     }
 
     fn json(&self) -> Value {
         json!({
             "processor": self.processor, "threads": self.threads, "avx512": self.avx512, "bf16": self.bf16, "amx": self.amx,
             "memory_bytes": self.memory_bytes, "available_bytes": self.available_bytes,
-            "shm_bytes": self.shm_bytes,
+            "shm_bytes": self.shm_bytes, "rdma": self.rdma,
         })
     }
 }
@@ -280,14 +285,21 @@ impl<'a> OnGpu<'a> {
     }
 
     fn say(&self, ui: &Ui) {
-        let GpuFacts { name, compute_capability: (major, minor), multiprocessors, shared_bytes, most_shared_bytes } =
-            self.facts;
+        let GpuFacts {
+            name, compute_capability: (major, minor), multiprocessors, shared_bytes, most_shared_bytes, ..
+        } = self.facts;
         let ordinal = self.ordinal;
         ui.say(format_args!(
             "  GPU {ordinal:<6} {name}, compute capability {major}.{minor}, {multiprocessors} multiprocessors"
         ));
         let shared = [shared_bytes, most_shared_bytes].map(|&bytes| shown(bytes.into()));
         ui.say(format_args!("             shared memory of a block {}, up to {} on demand", shared[0], shared[1]));
+        let yes = |has: bool| if has { "yes" } else { "no" };
+        let has = [self.facts.memory_pools, self.facts.pins_mapped_files, self.facts.host_addresses].map(yes);
+        ui.say(format_args!(
+            "             memory pools {}, mapped files are pinned {}, the host's addresses {}",
+            has[0], has[1], has[2]
+        ));
         match &self.measured {
             Ok(((free, total), speed)) => {
                 let (free, total, speed) = (shown(*free), shown(*total), speed / 1e9);
@@ -308,6 +320,9 @@ impl<'a> OnGpu<'a> {
             "multiprocessors": facts.multiprocessors,
             "shared_bytes_per_block": facts.shared_bytes,
             "most_shared_bytes_per_block": facts.most_shared_bytes,
+            "memory_pools": facts.memory_pools,
+            "pins_mapped_files": facts.pins_mapped_files,
+            "host_addresses": facts.host_addresses,
             "free_bytes": memory.map(|(free, _)| free),
             "total_bytes": memory.map(|(_, total)| total),
             "pinned_bytes_per_second": speed,

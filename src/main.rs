@@ -88,6 +88,7 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    gsplit_kernels::before_cuda();
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
         return code;

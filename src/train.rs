@@ -111,8 +111,8 @@ pub struct Args {
     /// [default: all threads do both]
     #[arg(long, value_name = "N")]
     sample_threads: Option<usize>,
-    /// With --device cpu, what computes dense products; losses are the same up to rounding [default: the fastest on this machine,
-    /// timed once: gsplit doctor]
+    /// What computes dense products; losses are the same up to rounding [default: with --device cpu the fastest on this machine,
+    /// timed once: gsplit doctor; with --device cuda torch's in f32]
     #[arg(long, value_enum, value_name = "ENGINE")]
     products: Option<Products>,
     /// Where feature rows are read from

@@ -83,6 +83,7 @@ fn command() -> clap::Command {
 }
 
 fn main() -> ExitCode {
+    gsplit_kernels::before_cuda();
     let line = run::sorted(arguments::given());
     let (Cli { output, .. }, given) = parsed(&line);
     match completed(line) {

@@ -55,7 +55,8 @@ pub use comm::{Mpi, MpiWorld};
 pub use count::{CounterParts, Counters, DeviceCounters};
 pub use cuda::{
     CudaLibrary, CudaSurvey, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, GpuFacts, HostBytes, IpcHandle,
-    Link, MappedHost, NcclId, backend, before_out_of_memory, load_torch_cuda, pinned_copy_speed,
+    LateBytes, Link, MappedHost, NcclId, backend, before_cuda, before_out_of_memory, load_torch_cuda,
+    pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
 pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, symmetric, symmetric_on_device};

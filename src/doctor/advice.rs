@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gsplit_kernels::{CudaLibrary, CudaSurvey, GpuError};
+use gsplit_kernels::{CudaLibrary, CudaSurvey, GpuError, GpuFacts};
 use gsplit_preprocess::memory::shown;
 
 use super::{OnGpu, Training};
@@ -50,7 +50,22 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
         }
     }
     lines.extend(gpus.iter().filter_map(|gpu| Some(format!("GPU {}: {}", gpu.ordinal, gpu.measured.as_ref().err()?))));
+    lines.extend(gpus.iter().filter_map(|gpu| odd(gpu.facts).map(|line| format!("GPU {}: {line}", gpu.ordinal))));
     lines
+}
+
+/// What a GPU lacks.
+fn odd(facts: &GpuFacts) -> Option<String> {
+    match facts {
+        GpuFacts { memory_pools: false, .. } => {
+            Some("the driver has no memory pools there, as for some virtual GPUs: gsplit cannot use it".to_string())
+        }
+        GpuFacts { name, .. } if name.contains("MIG ") => Some(
+            "it is a part of a GPU (MIG): such parts do not reach each other, and NCCL joins no two of them"
+                .to_string(),
+        ),
+        _ => None,
+    }
 }
 
 /// Advice where `bytes` of shared memory are few for as many `gpus`.
@@ -112,6 +127,23 @@ mod tests {
         assert_eq!(too_new((12, 9), (12, 4)), None);
         assert!(little_shm(64 << 20, 4).is_some_and(|line| line.contains("--shm-size")));
         assert_eq!((little_shm(64 << 20, 1), little_shm(1 << 30, 8)), (None, None));
+    }
+
+    #[test]
+    fn odd_gpus_are_told_of() {
+        let facts = |name: &str, memory_pools| GpuFacts {
+            name: name.to_string(),
+            compute_capability: (9, 0),
+            multiprocessors: 2,
+            shared_bytes: 48 << 10,
+            most_shared_bytes: 227 << 10,
+            memory_pools,
+            pins_mapped_files: false,
+            host_addresses: true,
+        };
+        assert_eq!(odd(&facts("NVIDIA H100 80GB HBM3", true)), None);
+        assert!(odd(&facts("NVIDIA A100-SXM4-40GB MIG 1g.5gb", true)).is_some_and(|line| line.contains("MIG")));
+        assert!(odd(&facts("GRID T4", false)).is_some_and(|line| line.contains("memory pools")));
     }
 
     #[test]

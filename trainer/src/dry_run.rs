@@ -81,7 +81,7 @@ impl DeviceRoom {
             let after = gpu.memory()?.0;
             let taken = before.saturating_sub(after) + beside * ranks;
             let evaluating = if job.config.eval_every > 0 { total / 10 } else { 0 };
-            let margin = (total / 32 + taken / 4).max(evaluating);
+            let margin = (total / 20 + taken / 4).max(evaluating);
             left.push(before.saturating_sub(taken).saturating_sub(margin));
             lines.push(format!(
                 "{} free, mini-batches take {}, {} stay free, {} are for the graph and feature rows",
@@ -151,7 +151,9 @@ fn rehearse(
     let prepared = drawn((job, &source), &mut sampler, epoch, order, comms.sampling());
     for_each(job, prepared, order.len().div_ceil(config.batch_size), comms, |prepared| {
         most = most.max(sampled_bytes(&prepared.batch.sampled));
-        train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+        let launched =
+            train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+        launched.finish()?;
         place.gpu().map_or(Ok(()), Gpu::synchronise)?;
         stage.iter().for_each(|stage| stage.advance(1));
         Ok(())

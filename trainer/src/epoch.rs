@@ -5,7 +5,6 @@ use std::time::Instant;
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
-use crate::Result;
 use crate::batch::BatchSampler;
 use crate::comms::Comms;
 use crate::job::Job;
@@ -15,8 +14,9 @@ use crate::optimizer::Optimizer;
 use crate::pipeline::for_each;
 use crate::report::StepReport;
 use crate::source::FeatureSource;
-use crate::step::train_step;
+use crate::step::{Launched, train_step};
 use crate::strategy::{Made, Prepared, drawn};
+use crate::{Error, Result};
 
 /// Where the mini-batches of a rank come from.
 pub enum Source<'a, 's> {
@@ -39,11 +39,9 @@ pub fn train_epoch(
     let (config, comm) = (job.config, comms.all());
     let mut sums = StepReport::default();
     let mut window = Window::begin(log, epoch, optimizer.steps);
-    let train = |prepared: Prepared<'_>| {
-        let (items, step) = (prepared.items, prepared.step.step + 1);
-        let mut report = train_step((model, optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+    let mut finish = |(items, step, launched): (usize, u32, Launched)| {
         let ending = Instant::now();
-        job.end_phase(model.place())?;
+        let mut report = launched.finish()?;
         report.timings.compute_s += ending.elapsed().as_secs_f64();
         report.check(epoch, step)?;
         sums.add(&report);
@@ -51,7 +49,19 @@ pub fn train_epoch(
         if comm.rank() == 0 {
             stage.advance(items as u64);
         }
-        Ok(())
+        Ok::<_, Error>(())
+    };
+    // The last mini-batch, where a GPU has yet to bring its numbers.
+    let mut last = None;
+    let train = |prepared: Prepared<'_>| {
+        let (items, step) = (prepared.items, prepared.step.step + 1);
+        let mut launched = train_step((model, optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+        let ending = Instant::now();
+        job.end_phase(model.place())?;
+        launched.took(ending.elapsed().as_secs_f64());
+        let this = (items, step, launched);
+        let finished = if this.2.is_coming() { last.replace(this) } else { Some(this) };
+        finished.map_or(Ok(()), &mut finish)
     };
     let (count, sampling) = (job.num_steps() as usize, comms.sampling());
     match batches {
@@ -62,6 +72,7 @@ pub fn train_epoch(
         }
         Source::Made(made) => for_each(job, made.epoch((job, features), epoch, sampling)?, count, comms, train)?,
     }
+    last.take().map_or(Ok(()), &mut finish)?;
     optimizer.catch_up(model.parameters())?;
     Ok(sums)
 }

@@ -3,7 +3,7 @@
 use crate::config::{Device, Dtype, TrainConfig};
 use crate::operator::{Engine, Place, Products, check_host_dtype};
 use crate::options::RunOptions;
-use crate::{Error, Result};
+use crate::{Error, Result, autograd};
 
 /// The place of each rank that `config` and `options` ask for.
 ///
@@ -11,8 +11,19 @@ use crate::{Error, Result};
 /// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
 pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
     let dtype = config.model.dtype;
-    if config.device == Device::Cuda && options.products.is_some() {
-        return Err(Error::Option("--products is for --device cpu: leave it out".into()));
+    let refused = match (config.device, options.products) {
+        (Device::Cuda, None) => None,
+        (Device::Cuda, Some(Products::Tf32)) if dtype == Dtype::F32 => None,
+        (Device::Cuda, Some(Products::Tf32)) => Some("--products tf32 is for --dtype f32"),
+        (Device::Cuda, Some(_)) => Some("--products is for --device cpu, but for tf32"),
+        (Device::Cpu, Some(Products::Tf32)) => Some("--products tf32 is for --device cuda"),
+        (Device::Cpu, _) => None,
+    };
+    if let Some(refused) = refused {
+        return Err(Error::Option(format!("{refused}: leave it out")));
+    }
+    if config.device == Device::Cuda {
+        autograd::round_to_tf32(options.products.is_some())?;
     }
     let place = |place| match place {
         Place::Host(_) => Ok(Place::Host(engine(options.products, dtype)?)),

@@ -84,6 +84,8 @@ impl Process {
         }
         let join = |gpu: &Gpu, group: usize, seat: Seat| {
             let comm = Nccl::join(gpu, ids[group], seat, Some(rendezvous.timeout), Some(line.alarm()))?;
+            // Ranks connect by their first message, for which NCCL loads and allocates: before anything else is under way.
+            comm.barrier()?;
             Ok::<_, Error>(Box::new(comm) as Box<dyn Communicator>)
         };
         let seat = Seat::in_group(rank, size, groups);

@@ -14,12 +14,12 @@ use crate::config::Parallelism;
 use crate::job::{Artifacts, Job};
 use crate::log::Logs;
 use crate::model::{Model, check_size};
-use crate::operator::Place;
+use crate::operator::{Place, link};
 use crate::options::RunOptions;
 use crate::partition;
 use crate::places::places;
 use crate::source::{FeatureSource, pin, sources};
-use crate::topology::{Copied, DeviceRoom, Topology};
+use crate::topology::{DeviceRoom, Topology};
 use crate::{Error, Result, TrainConfig, shard};
 
 /// A run that is ready to start.
@@ -111,6 +111,13 @@ pub fn with_run<R>(
     let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
+    let apart = link(&places[options.ranks_here(places.len())])?;
+    if !apart.is_empty() {
+        let pairs: Vec<_> = apart.iter().map(|(one, other)| format!("{one} and {other}")).collect();
+        let pairs = pairs.join(", ");
+        progress
+            .note(&format!("rows between these ranks go through the host, which their GPUs do not bypass: {pairs}"));
+    }
     let artifacts = Artifacts::open(dataset, config)?;
     shard::check(dataset, config, artifacts.partition(), options)?;
     if let Some(process) = &options.process {
@@ -136,9 +143,8 @@ pub fn with_run<R>(
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().chain(&config.exchange_note(options.layer.is_some())).for_each(|note| progress.note(note));
     check_size(config, job.features.dim(), job.outputs)?;
-    let copied = Copied::default();
     let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
-    let topology = Topology::new((dataset, &job), &places, options, &room, &copied, progress)?;
+    let topology = Topology::new((dataset, &job), &places, options, &room, progress)?;
     let left = topology.left_of(&room);
     let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
     let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;

@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gsplit_kernels::backend::{Argument, Backend, Kernel, Shape};
+use gsplit_kernels::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use gsplit_kernels::{Gpu, GpuError};
 
 unsafe extern "C" {
@@ -40,9 +40,8 @@ unsafe extern "C" {
 /// What an emulated GPU has without being told.
 const TOTAL: u64 = 1 << 30;
 
-/// So many bytes of the host's memory the driver takes with the command to copy them; for more it may wait until the stream comes to
-/// them.
-const STAGED_BYTES: usize = 64 << 10;
+/// So many bytes of the host's memory are on their way before one that uploads more waits.
+const STAGED_BYTES: usize = 2 << 20;
 
 /// An emulated GPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,7 +102,7 @@ pub struct GpuCounts {
     /// Kernels launched, and copies and fills on the device.
     pub launches: u64,
     /// Times that the host waited for the device: for what it copied to itself, because it was told to, or (as a driver does) for
-    /// memory to stage more than 64 KiB in on their way to the device.
+    /// memory to stage more than 2 MiB in on their way to the device.
     pub waits: u64,
     /// Bytes that came to the host.
     pub bytes_down: u64,
@@ -120,6 +119,19 @@ struct Emulated {
     bytes_down: AtomicU64,
     /// Of the device, where there is a limit.
     limited: Option<Arc<Limited>>,
+}
+
+/// Whether the process may write all of its memory from `start` to `end`.
+fn is_writable(start: u64, end: u64) -> bool {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let ranges = maps.lines().filter_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (from, to) = range.split_once('-')?;
+        let bound = |text| u64::from_str_radix(text, 16).ok();
+        Some((bound(from)?, bound(to)?, rest.as_bytes().get(1) == Some(&b'w')))
+    });
+    let mut covering = ranges.filter(|(from, to, _)| *from < end && *to > start);
+    covering.all(|(.., written)| written)
 }
 
 fn count(counter: &AtomicU64) {
@@ -240,6 +252,17 @@ impl Backend for Emulated {
         Ok(())
     }
 
+    fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError> {
+        let mut all = Vec::new();
+        for &(address, bytes) in parts {
+            self.touches("download", address, bytes, false)?;
+            self.bytes_down.fetch_add(bytes as u64, Ordering::Relaxed);
+            // SAFETY: a slice of that length, in memory of the emulation.
+            all.extend_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, bytes) });
+        }
+        Ok(Box::new(all))
+    }
+
     fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         count(&self.waits);
         let mut rest = to;
@@ -275,7 +298,12 @@ impl Backend for Emulated {
     }
 
     fn map_host(&self, bytes: &[u8]) -> Result<u64, GpuError> {
-        Ok(bytes.as_ptr() as u64)
+        let start = bytes.as_ptr() as u64;
+        if !is_writable(start, start + bytes.len() as u64) {
+            let reason = "memory that must not be written: most drivers do not register it".to_string();
+            return Err(GpuError::Call { call: "cuMemHostRegister", reason });
+        }
+        Ok(start)
     }
 
     fn host_address(&self, start: usize) -> Result<u64, GpuError> {

@@ -26,7 +26,7 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) {
     CALL("cuMemGetInfo", CONTEXT);
     const Device &device = *current->device;
     *total = device.total;
-    *free = device.total - device.used - device.kept;
+    *free = device.free();
     return SUCCESS;
 }
 
@@ -53,6 +53,7 @@ int cuMemcpyHtoDAsync_v2(u64 to, const void *from, size_t bytes, void *handle) {
         return SUCCESS;
     }
     // Of memory that may be swapped out the driver takes a copy before it returns.
+    state.counts["pageable"]++;
     const std::shared_ptr<std::vector<char>> taken(new std::vector<char>((const char *)from, (const char *)from + bytes));
     launch(on, {calling, [=] {
         memcpy((void *)to, taken->data(), bytes);
@@ -98,6 +99,7 @@ int cuMemcpyPeerAsync(u64 to, void *to_handle, u64 from, void *from_handle, size
     Part there, here;
     if (Code code = reached(to, bytes, *contexts[0], "the destination", there)) return code;
     if (Code code = reached(from, bytes, *contexts[1], "the source", here)) return code;
+    state.counts["staged"] += barred(here, *contexts[0]) || barred(there, *contexts[1]);
     copy(on, to, from, bytes, {there, here});
     return SUCCESS;
 }
@@ -132,7 +134,8 @@ int cuMemFreeHost(void *address) {
 int cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     CALL("cuMemHostRegister", CONTEXT);
     if (flags & ~15u || !bytes || !start) return refuse(INVALID_VALUE, "%zu bytes, flags %u", bytes, flags);
-    if (flags & READ_ONLY && !number("FAKE_CUDA_READ_ONLY", 1)) return NOT_SUPPORTED;
+    if (flags & READ_ONLY && !read_only_is_registered()) return NOT_SUPPORTED;
+    if (bytes > number("FAKE_CUDA_REGISTER_MIB", 1 << 20) << 20) return refuse(INVALID_VALUE, "%zu bytes at once", bytes);
     if (!is_mapped((u64)start, bytes, !(flags & READ_ONLY))) return refuse(INVALID_VALUE, "memory that is not there, or must not be written");
     return pin(*current, (u64)start, bytes, flags, Memory::REGISTERED);
 }
@@ -151,6 +154,16 @@ int cuMemHostGetDevicePointer_v2(u64 *address, void *start, unsigned flags) {
     return SUCCESS;
 }
 
+int cuPointerGetAttribute(void *value, int attribute, u64 address) {
+    CALL("cuPointerGetAttribute", INITIALISED);
+    // Whether it is the host's or a device's.
+    if (attribute != 2) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
+    const Part part = find(address, 0);
+    if (!part) return INVALID_VALUE;
+    *(unsigned *)value = part->on_device() ? 2 : 1;
+    return SUCCESS;
+}
+
 // --- the pool ---
 
 int cuDeviceGetDefaultMemPool(void **pool, int at) {
@@ -162,7 +175,8 @@ int cuDeviceGetDefaultMemPool(void **pool, int at) {
 
 int cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
     CALL("cuMemPoolSetAttribute", INITIALISED);
-    // The release threshold.
+    // Whether streams may be made to wait for each other's memory, and the release threshold.
+    if (attribute == 3) return SUCCESS;
     if (attribute != 4) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
     ((Device *)pool)->threshold = *(u64 *)value;
     return SUCCESS;

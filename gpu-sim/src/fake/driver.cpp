@@ -10,9 +10,12 @@
 //   FAKE_CUDA_LINK=none|pcie   how they reach each other [nvlink]; pairs: by nvlink within each two, others do not
 //   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
 //   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
-//   FAKE_CUDA_READ_ONLY=0      cannot register host memory for reading alone
+//   FAKE_CUDA_READ_ONLY=1      can register host memory that must not be written [0]
 //   FAKE_CUDA_ASKS=n           how many times work is said to be under way before it is begun [3]
 //   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
+//   FAKE_CUDA_REGISTER_MIB=n   most host memory that is registered by one call
+//   FAKE_CUDA_PATIENCE_MS=n    how long a wait may last before it counts as one for ever [120000]
+//   CUDA_MODULE_LOADING=EAGER  as for the real one: kernels are loaded with their module; otherwise when they are first needed
 //   FAKE_CUDA_REFUSE=CALL:n    the n-th call of CALL, from 1, runs out of memory
 #include <utility>
 
@@ -107,6 +110,8 @@ int cuGetErrorString(int code, const char **text) {
     case CONTEXT_IS_DESTROYED: *text = "context is destroyed"; break;
     case HOST_MEMORY_ALREADY_REGISTERED: *text = "part or all of the requested memory range is already mapped"; break;
     case HOST_MEMORY_NOT_REGISTERED: *text = "pointer does not correspond to a registered memory region"; break;
+    case PEER_ACCESS_ALREADY_ENABLED: *text = "peer access is already enabled"; break;
+    case PEER_ACCESS_UNSUPPORTED: *text = "peer access is not supported between these two devices"; break;
     case NOT_SUPPORTED: *text = "operation not supported"; break;
     default: *text = nullptr; return INVALID_VALUE;
     }
@@ -137,7 +142,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int at) {
     CALL("cuDeviceGetAttribute", INITIALISED);
     if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
     const std::map<int, int> values = {
-        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {97, 227 << 10}, {99, 1}, {113, (int)number("FAKE_CUDA_READ_ONLY", 1)},
+        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {91, 1}, {97, 227 << 10}, {99, 1}, {113, read_only_is_registered()}, {115, 1},
     };
     const auto found = values.find(attribute);
     if (found == values.end()) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
@@ -186,6 +191,7 @@ int cuDevicePrimaryCtxRelease_v2(int at) {
     for (const auto &stream : context.streams) wait(stream);
     if (!context.failed) say_leaks(context);
     context.modules.clear();
+    context.peers.clear();
     context.streams.clear();
     context.null.reset();
     forget(0);
@@ -203,14 +209,38 @@ int cuCtxSetCurrent(void *handle) {
     return refuse(INVALID_CONTEXT, "no context that is there");
 }
 
+// Memory of `peer` that is not of its pool, for the current context.
+int cuCtxEnablePeerAccess(void *peer, unsigned flags) {
+    CALL("cuCtxEnablePeerAccess", CONTEXT);
+    Context *other = nullptr;
+    for (Context &context : state.contexts) other = &context == peer && context.retained ? &context : other;
+    if (!other || other == current || flags) return refuse(INVALID_CONTEXT, "no other context, or flags");
+    if (link_of(current->device->ordinal, other->device->ordinal) == "none") return refuse(PEER_ACCESS_UNSUPPORTED, "the devices do not reach each other");
+    return current->peers.insert(other).second ? SUCCESS : PEER_ACCESS_ALREADY_ENABLED;
+}
+
 // --- for torch (torch_cuda.cpp) ---
 
 // As cuMemAllocAsync on the null stream, of memory that torch has allocated by cudaMalloc and keeps between its tensors.
 int fake_cuda_allocate(u64 *address, size_t bytes) {
     CALL("fake_cuda_allocate", CONTEXT);
-    if (Code code = allocate(*current, current->null, bytes, address)) return code;
-    state.memory[*address]->is_torchs = true;
-    return SUCCESS;
+    return allocate(*current, current->null, bytes, address, !torch_uses_the_pool());
+}
+
+// What torch keeps between its tensors goes back to all devices.
+void fake_cuda_empty() {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    for (Device &device : state.devices) device.torch_kept = 0;
+}
+
+// --- for tests ---
+
+// How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
+// that read host memory on all of a device; "pageable", copies from host memory that is not pinned; "loading", waits for all of a
+// device because something was loaded.
+u64 fake_cuda_count(const char *what) {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    return state.counts[what];
 }
 
 // --- for NCCL (nccl.cpp) ---

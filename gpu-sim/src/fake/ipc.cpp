@@ -62,7 +62,7 @@ int cuMemAlloc_v2(u64 *address, size_t bytes) {
     if (!bytes) return refuse(INVALID_VALUE, "of no bytes");
     Device &device = *current->device;
     const u64 taken = in_blocks(bytes);
-    if (device.total < device.used + device.kept + taken) return OUT_OF_MEMORY;
+    if (device.free() < taken) return OUT_OF_MEMORY;
     static u64 made = 0;
     const u64 unique = (u64)getpid() << 32 | ++made;
     const int file = memfd_create("fake-cuda", MFD_CLOEXEC);

@@ -18,6 +18,8 @@ namespace {
 
 // Registers of a block of sm_90.
 constexpr unsigned MOST_REGISTERS = 64 << 10;
+// Threads that may wait for the host and leave room for other kernels.
+constexpr u64 MOST_WAITING = 64 * 256;
 
 thread_local sigjmp_buf before_kernel;
 thread_local const char *running = nullptr;
@@ -58,6 +60,17 @@ Code execute(const Context &context, const Function &function, unsigned blocks, 
     return code;
 }
 
+// The kernel behind a handle, on the device now.
+Function *loaded(void *handle) {
+    Function *function = nullptr;
+    for (const auto &module : current->modules) {
+        for (const auto &entry : module->functions) function = entry.second.get() == handle ? entry.second.get() : function;
+    }
+    if (function && !function->loaded) wait_to_load(*current);
+    if (function) function->loaded = true;
+    return function;
+}
+
 // What arguments point to. Numbers are too small to be addresses; words of a struct may be two numbers in one.
 std::vector<Part> pointed_to(const Function &function, const std::vector<std::vector<u64>> &arguments) {
     std::vector<Part> found;
@@ -91,6 +104,7 @@ int cuModuleLoadData(void **handle, const void *bytes) {
     CALL("cuModuleLoadData", CONTEXT);
     const Image image((const char *)bytes);
     if (!image.is_cubin()) return refuse(INVALID_IMAGE, "no cubin");
+    wait_to_load(*current);
     std::unique_ptr<Module> module(new Module{current});
     module->image.assign((const char *)bytes, (const char *)bytes + image.bytes());
     *handle = module.get();
@@ -111,6 +125,8 @@ int cuModuleGetFunction(void **handle, void *module_handle, const char *name) {
             if (!sizes || found->sizes != std::vector<size_t>(sizes, sizes + count)) {
                 undefined("%s takes other arguments in its cubin than on the host", name);
             }
+            const char *loading = getenv("CUDA_MODULE_LOADING");
+            found->loaded = loading && !strcmp(loading, "EAGER");
             function = std::move(found);
         }
         *handle = function.get();
@@ -119,14 +135,26 @@ int cuModuleGetFunction(void **handle, void *module_handle, const char *name) {
     return refuse(INVALID_HANDLE, "no module of the current context");
 }
 
+int cuFuncGetAttribute(int *value, int attribute, void *handle) {
+    CALL("cuFuncGetAttribute", CONTEXT);
+    Function *function = loaded(handle);
+    if (!function) return refuse(INVALID_HANDLE, "no kernel of the current context");
+    // Threads of a block, bytes of shared and of local memory, registers.
+    switch (attribute) {
+    case 0: *value = function->most_threads; break;
+    case 1: *value = function->shared; break;
+    case 3: *value = 0; break;
+    case 4: *value = function->registers; break;
+    default: return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
+    }
+    return SUCCESS;
+}
+
 int cuLaunchKernel(void *handle, unsigned blocks, unsigned blocks_y, unsigned blocks_z, unsigned threads, unsigned threads_y,
                    unsigned threads_z, unsigned shared, void *stream_handle, void **values, void **extra) {
     CALL("cuLaunchKernel", CONTEXT);
     STREAM(stream_handle);
-    const Function *function = nullptr;
-    for (const auto &module : current->modules) {
-        for (const auto &entry : module->functions) function = entry.second.get() == handle ? entry.second.get() : function;
-    }
+    const Function *function = loaded(handle);
     if (!function) return refuse(INVALID_HANDLE, "no kernel of the current context");
     const char *name = function->name.c_str();
     if (blocks_y != 1 || blocks_z != 1 || threads_y != 1 || threads_z != 1 || extra) undefined("%s: more than the emulation does", name);
@@ -142,12 +170,16 @@ int cuLaunchKernel(void *handle, unsigned blocks, unsigned blocks_y, unsigned bl
         memcpy(arguments.back().data(), values[at], function->sizes[at]);
     }
     Context &context = *current;
+    const std::vector<Part> uses = pointed_to(*function, arguments);
+    // It keeps its multiprocessors while the host's memory makes it wait.
+    const bool reads_host = std::any_of(uses.begin(), uses.end(), [](const Part &part) { return part && !part->on_device(); });
+    state.counts["crowded"] += reads_host && (u64)blocks * threads > MOST_WAITING;
     launch(on, {function->name, [=, &context]() mutable {
         std::vector<void *> pointers;
         for (std::vector<u64> &argument : arguments) pointers.push_back(argument.data());
         context.failed = execute(context, *function, blocks, threads, shared, pointers.data());
         return true;
-    }, pointed_to(*function, arguments)});
+    }, uses});
     return SUCCESS;
 }
 }

@@ -37,24 +37,31 @@ inline const char *barred(const Part &part, const Context &context) {
         const bool portable = part->flags & 1;
         return portable || part->context == &context ? nullptr : "host memory of another context that is not portable";
     }
-    if (part->kind != Memory::DEVICE || part->is_torchs) return part->context == &context ? nullptr : "memory of another device that is not of its pool";
+    if (part->kind != Memory::DEVICE || part->is_torchs) {
+        const bool may = part->context == &context || context.peers.count(part->context);
+        return may ? nullptr : "memory of another device that is not of its pool, to which access was not enabled";
+    }
     const Device &owner = *part->context->device;
     return owner.readers.count(context.device->ordinal) ? nullptr : "memory of another device that was not shown to this one";
 }
 
-inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, size_t bytes, u64 *address) {
+// For torch's own allocator, if it `is_torchs`; what that and the pool keep for later is of no use to the other.
+inline Code allocate(Context &context, const std::shared_ptr<Stream> &stream, size_t bytes, u64 *address, bool is_torchs = false) {
     Device &device = *context.device;
     const u64 taken = (bytes + 511) / 512 * 512;
-    if (taken > device.kept) {
-        if (device.total < device.used + device.kept + taken) return OUT_OF_MEMORY;
+    u64 &kept = is_torchs ? device.torch_kept : device.kept;
+    if (taken > kept) {
+        if (is_torchs && device.free() < taken) kept = 0;
+        if (device.free() < taken) return OUT_OF_MEMORY;
     } else {
-        device.kept -= taken;
+        kept -= taken;
     }
     void *start = emulate_alloc((bytes + 15) / 16 * 16);
     if (!start) return OUT_OF_MEMORY;
     device.used += taken;
     Part part(new Memory{Memory::DEVICE, (u64)start, (bytes + 15) / 16 * 16, &context});
     part->exists = false;
+    part->is_torchs = is_torchs;
     open(*part, false);
     state.memory[part->start] = part;
     launch(stream, {"cuMemAllocAsync", [part] {
@@ -93,7 +100,7 @@ inline Code free_in_order(const std::shared_ptr<Stream> &stream, u64 address) {
         Device &device = *part->context->device;
         const u64 taken = (part->bytes + 511) / 512 * 512;
         device.used -= taken;
-        device.kept += taken;
+        (part->is_torchs ? device.torch_kept : device.kept) += taken;
         state.remembered.push_back(part);
         forget(REMEMBERED);
         return true;

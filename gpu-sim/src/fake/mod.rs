@@ -4,7 +4,12 @@
 //! Idea: a program is started such that it finds them. NVRTC is the real one, and makes the cubins that the fake driver takes
 //! kernels' names and needs from; without NVRTC nothing is run. With torch's part all that training on GPUs calls is called, which
 //! on an emulated GPU it is not: torch's tensors are on "cuda", and backward runs in the threads of torch's devices.
+//!
+//! Unsafe code of this file: a call of the fake driver.
 
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -36,6 +41,27 @@ pub fn give_fake_cuda(program: &mut Command) -> Result<(), String> {
 pub fn give_fake_gpus(program: &mut Command) -> Result<(), String> {
     check_is_here(TORCH)?;
     give_fake_cuda(program.env("LD_PRELOAD", TORCH))
+}
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, how: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// How often something happened in this process, which has the fake driver, that a real GPU does slowly: `staged`, `crowded`,
+/// `pageable`, `loading` (`driver.cpp`).
+///
+/// # Panics
+/// Without the fake driver.
+pub fn happened(what: &str) -> u64 {
+    const NOW: c_int = 2;
+    let what = CString::new(what).unwrap_or_default();
+    // SAFETY: the driver is loaded already, or is the fake one; its function has this type.
+    unsafe {
+        let count = dlsym(dlopen(c"libcuda.so".as_ptr(), NOW), c"fake_cuda_count".as_ptr());
+        assert!(!count.is_null(), "no fake driver");
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> u64>(count)(what.as_ptr())
+    }
 }
 
 fn check_is_here(path: &str) -> Result<(), String> {

@@ -216,6 +216,7 @@ Result go_on(Comm &comm) {
         comm.state = Comm::READY;
         return SUCCESS;
     case Comm::CALLING:
+        // Ranks connect by their first messages; later ones are launched whatever the other does.
         for (const Message &message : comm.group.messages) {
             meeting.called[comm.rank][message.peer] = 1;
             if (!meeting.called[message.peer][comm.rank]) return IN_PROGRESS;

@@ -29,11 +29,13 @@ enum Code : int {
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
     MAPPING_FAILED = 205,
+    PEER_ACCESS_UNSUPPORTED = 217,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
     LAUNCH_OUT_OF_RESOURCES = 701,
+    PEER_ACCESS_ALREADY_ENABLED = 704,
     CONTEXT_IS_DESTROYED = 709,
     HOST_MEMORY_ALREADY_REGISTERED = 712,
     HOST_MEMORY_NOT_REGISTERED = 713,
@@ -102,12 +104,17 @@ struct Device {
     u64 total = 0;
     // Of its pool: in use, and kept for later, of which more than the threshold goes when the host waits.
     u64 used = 0, kept = 0, threshold = 0;
+    // What torch's own allocator keeps for later.
+    u64 torch_kept = 0;
+    u64 free() const { return total - used - kept - torch_kept; }
     // Devices that its pool is shown to.
     std::set<int> readers = {};
 };
 
 struct Function {
     std::string name;
+    // On the device already.
+    bool loaded = false;
     std::vector<size_t> sizes;
     unsigned most_threads, registers, shared;
 };
@@ -126,6 +133,8 @@ struct Context {
     std::shared_ptr<Stream> null = {};
     std::vector<std::shared_ptr<Stream>> streams = {};
     std::set<Event *> events = {};
+    // Those whose memory outside of pools it reads.
+    std::set<Context *> peers = {};
     std::vector<std::unique_ptr<Module>> modules = {};
 };
 
@@ -137,6 +146,7 @@ struct State {
     std::map<u64, Part> memory;
     std::deque<Part> remembered;
     u64 launches = 0;
+    std::map<std::string, u64> counts;
     // How many times work that waits is said not to be done before it is begun.
     unsigned asks = 3;
     // Where streams go on by themselves, by chance; otherwise nothing happens before somebody waits for it.

@@ -100,6 +100,19 @@ inline Code wait(const std::shared_ptr<Stream> &stream) {
     return stream->context->failed;
 }
 
+// Loading waits for all of the context, and lets nobody else call the driver meanwhile.
+inline void wait_to_load(Context &context) {
+    const u64 patience = number("FAKE_CUDA_PATIENCE_MS", 120000) * 1000;
+    u64 waited = 0;
+    for (const auto &stream : std::vector<std::shared_ptr<Stream>>(context.streams)) {
+        state.counts["loading"] += stream->done < stream->queued;
+        for (; !run(stream, stream->queued); waited += 200) {
+            if (waited > patience) undefined("waits for ever for %s, with the lock of the context", stream->waiting.front().what.c_str());
+            usleep(200);
+        }
+    }
+}
+
 inline bool is_pending(const Part &part, std::string &by) {
     for (const Context &context : state.contexts) {
         for (const auto &stream : context.streams) {

@@ -113,7 +113,7 @@ struct Allocator final : c10::DeviceAllocator {
     CALL(cuMemcpyDtoDAsync_v2, reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, nullptr);
   }
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {}
+  void emptyCache(c10::MempoolId_t) override { driver<void (*)()>("fake_cuda_empty")(); }
   void recordStream(const c10::DataPtr&, Stream) override { TORCH_CHECK(false, "the fake has no record_stream"); }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex) override { return {}; }
   void resetAccumulatedStats(DeviceIndex) override {}

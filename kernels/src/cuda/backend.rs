@@ -13,7 +13,7 @@ use crate::philox::StreamKey;
 /// What one stream of a GPU does.
 ///
 /// Everything happens in the order of the calls; `download` and `synchronise` wait for what came before, and so may `upload` of
-/// more than 64 KiB. Callers give addresses and lengths of memory that is there, and who implements this gives no others.
+/// more than 2 MiB. Callers give addresses and lengths of memory that is there, and who implements this gives no others.
 ///
 /// # Errors
 /// Each method: what the GPU reports, of earlier calls too.
@@ -36,6 +36,12 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError>;
     /// The bytes that `parts` (address and length) are, one behind the other; one wait for all.
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError>;
+    /// Begins a `download`, for which nobody waits now.
+    fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError> {
+        let mut bytes = vec![0; parts.iter().map(|(_, bytes)| bytes).sum()];
+        self.download(parts, &mut bytes)?;
+        Ok(Box::new(bytes))
+    }
     /// The same of memory that another stream may write meanwhile.
     fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
         self.download(parts, to)
@@ -80,8 +86,24 @@ pub trait Backend: Any + Send + Sync + Debug {
     fn context(&self) -> u64;
     /// The device's number; none where each is one of its own.
     fn ordinal(&self) -> Option<usize>;
-    /// Lets kernels here read what `other` has allocated or will; whether the devices can do that.
+    /// Lets kernels and copies here read what `other` has allocated or will, in its pool or not; whether the devices can do that.
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError>;
+    /// Whether an address is of host memory that is mapped.
+    fn is_of_host(&self, _address: u64) -> bool {
+        false
+    }
+}
+
+/// Bytes on their way to the host. Who drops them before they are there waits for that.
+pub trait Arriving: Send + Debug {
+    /// The bytes, once.
+    fn wait(&mut self) -> Result<Vec<u8>, GpuError>;
+}
+
+impl Arriving for Vec<u8> {
+    fn wait(&mut self) -> Result<Vec<u8>, GpuError> {
+        Ok(std::mem::take(self))
+    }
 }
 
 /// A kernel.

@@ -8,17 +8,41 @@
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{fs, process, ptr};
 
 use bytemuck::pod_read_unaligned;
 use cudarc::nvrtc::result::NvrtcError;
 use cudarc::nvrtc::sys;
+use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::module::{HEADERS, Module};
 use super::{GpuError, library};
 use crate::machine::cache_folder;
+
+/// The machine code of each of `modules` for `architecture`, in parallel. Of several processes that find none in the cache one compiles
+/// while the others wait.
+pub(super) fn compile_all(modules: &[&Module], architecture: u32) -> Result<Vec<Vec<u8>>, GpuError> {
+    library::compiler()?;
+    let all = || modules.par_iter().map(|module| compile_cached(module, architecture)).collect();
+    let folder = cache_folder().map(|folder| folder.join("kernels"));
+    let missing =
+        |folder: &PathBuf| modules.iter().any(|module| !folder.join(file_name(module, architecture)).exists());
+    let Some(folder) = folder.filter(missing) else { return all() };
+    let _ = fs::create_dir_all(&folder);
+    // Without the lock all compile, which takes longer and does no harm.
+    let lock = fs::File::create(folder.join(format!("sm_{architecture}.lock"))).ok().filter(|file| file.lock().is_ok());
+    let compiled = all();
+    drop(lock);
+    compiled
+}
+
+/// The names of the kernels in a cubin.
+pub(super) fn kernels_of(cubin: &[u8]) -> impl Iterator<Item = &str> {
+    let names = cubin.split(|&byte| byte == 0).filter_map(|name| name.strip_prefix(b".text."));
+    names.filter_map(|name| std::str::from_utf8(name).ok())
+}
 
 /// The machine code of `module` for `architecture`, from the cache or made now.
 pub(super) fn compile_cached(module: &Module, architecture: u32) -> Result<Vec<u8>, GpuError> {
@@ -29,7 +53,7 @@ pub(super) fn compile_cached(module: &Module, architecture: u32) -> Result<Vec<u
     }
     let cubin = compile(module, architecture)?;
     if let Some(path) = path {
-        // Another process may write the same at the same time.
+        // Another process may write the same at the same time; the file appears whole.
         let _ = keep(&path, &cubin);
     }
     Ok(cubin)
@@ -174,8 +198,6 @@ fn keep(path: &Path, cubin: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use rayon::prelude::*;
-
     use super::super::module::MODULES;
     use super::*;
 

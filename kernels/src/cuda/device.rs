@@ -1,13 +1,14 @@
 //! What the streams of one device share: its primary context, the kernels loaded into it, and which streams there are.
 //!
-//! Kernels are compiled and loaded when they are first launched, a file of them at a time, and stay as long as the context.
+//! All kernels are compiled and loaded when a device is opened. Loading one later may wait for all of the device, with a lock that other
+//! calls need: a rank whose stream waits for another rank would then hang. A device is opened once, and stays as long as somebody uses it.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use cudarc::driver::{result, sys};
 use super::driver::refused;
 use super::event::Event;
 use super::facts::count;
-use super::{GpuError, Kernel, compile, library};
+use super::{GpuError, Kernel, compile, library, module};
 
 /// How long an allocation for which there is too little waits for what other streams are about to free.
 const FREEING: Duration = Duration::from_secs(2);
@@ -28,25 +29,41 @@ pub(super) struct Device {
     pub handle: sys::CUdevice,
     pub context: sys::CUcontext,
     pub multiprocessors: u32,
-    architecture: u32,
-    functions: Mutex<HashMap<(&'static str, &'static str), Function>>,
-    modules: Mutex<HashMap<&'static str, Function>>,
+    /// Whether host memory that must not be written can be registered, such as mapped files.
+    pub registers_read_only: bool,
+    /// By their names, then those of their files.
+    functions: HashMap<String, HashMap<&'static str, Function>>,
     /// The null stream, and the side streams that are there.
     streams: Mutex<Vec<u64>>,
 }
 
-/// A handle of the driver's, of a kernel or of a file of them, which lives as long as the context.
+/// Devices that are open.
+static OPEN: Mutex<Vec<Weak<Device>>> = Mutex::new(Vec::new());
+
+/// The driver's handle of a kernel, which lives as long as the context.
 #[derive(Clone, Copy, Debug)]
 struct Function(usize);
 
 // SAFETY: the driver's handles may be used by any thread that has made the context its own.
 unsafe impl Send for Device {}
-// SAFETY: as above; the tables are behind locks.
+// SAFETY: as above; what changes is behind a lock.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Device `ordinal`, whose context is the calling thread's then.
-    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+    /// Device `ordinal`, with all kernels; its context is the calling thread's then.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|device| device.strong_count() > 0);
+        if let Some(device) = open.iter().filter_map(Weak::upgrade).find(|device| device.ordinal == ordinal) {
+            device.enter()?;
+            return Ok(device);
+        }
+        let device = Arc::new(Self::open_anew(ordinal)?);
+        open.push(Arc::downgrade(&device));
+        Ok(device)
+    }
+
+    fn open_anew(ordinal: usize) -> Result<Self, GpuError> {
         let devices = count()?;
         library::compiler()?;
         compile::check_driver()?;
@@ -62,20 +79,43 @@ impl Device {
         let architecture = 10 * attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?
             + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let read_only = attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)?;
         // SAFETY: the device exists; what is retained here is released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(handle) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
-        let device = Self {
+        let mut device = Self {
             ordinal,
             handle,
             context,
             multiprocessors: multiprocessors as u32,
-            architecture: architecture as u32,
-            functions: Mutex::default(),
-            modules: Mutex::default(),
+            registers_read_only: read_only != 0,
+            functions: HashMap::new(),
             streams: Mutex::new(vec![0]),
         };
         device.enter()?;
+        device.load(architecture as u32)?;
         Ok(device)
+    }
+
+    /// Compiles and loads all kernels.
+    fn load(&mut self, architecture: u32) -> Result<(), GpuError> {
+        for (module, cubin) in module::MODULES.iter().zip(compile::compile_all(module::MODULES, architecture)?) {
+            // SAFETY: the image is a whole cubin.
+            let loaded = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
+            let loaded = loaded.map_err(refused("cuModuleLoadData"))?;
+            for name in compile::kernels_of(&cubin) {
+                let text = CString::new(name).unwrap_or_default();
+                // SAFETY: the module is loaded and is never unloaded.
+                let function = unsafe { result::module::get_function(loaded, text) };
+                let function = function.map_err(refused("cuModuleGetFunction"))?;
+                let (mut threads, which) = (0, sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+                // SAFETY: the kernel is there. To ask for this loads it, where it would be loaded by its first launch.
+                let asked = unsafe { sys::cuFuncGetAttribute(&mut threads, which, function) }.result();
+                asked.map_err(refused("cuFuncGetAttribute"))?;
+                let files = self.functions.entry(name.to_string()).or_default();
+                files.insert(module.name, Function(function as usize));
+            }
+        }
+        Ok(())
     }
 
     /// Makes its context the calling thread's.
@@ -84,30 +124,11 @@ impl Device {
         unsafe { result::ctx::set_current(self.context) }.map_err(refused("cuCtxSetCurrent"))
     }
 
-    /// The kernel, compiled and loaded when it is first asked for.
+    /// The kernel.
     pub fn function(&self, kernel: Kernel) -> Result<sys::CUfunction, GpuError> {
-        let key = (kernel.module.name, kernel.name);
-        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(function) = functions.get(&key) {
-            return Ok(function.0 as sys::CUfunction);
-        }
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let module = match modules.get(kernel.module.name) {
-            Some(module) => module.0 as sys::CUmodule,
-            None => {
-                let cubin = compile::compile_cached(kernel.module, self.architecture)?;
-                // SAFETY: the image is a whole cubin.
-                let loaded = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
-                let module = loaded.map_err(refused("cuModuleLoadData"))?;
-                modules.insert(kernel.module.name, Function(module as usize));
-                module
-            }
-        };
-        let name = CString::new(kernel.name).unwrap_or_default();
-        // SAFETY: the module is loaded and is never unloaded.
-        let function = unsafe { result::module::get_function(module, name) }.map_err(refused(kernel.name))?;
-        functions.insert(key, Function(function as usize));
-        Ok(function)
+        let found = self.functions.get(kernel.name).and_then(|files| files.get(kernel.module.name));
+        let missing = || GpuError::Call { call: kernel.name, reason: "there is no such kernel".into() };
+        found.map(|function| function.0 as sys::CUfunction).ok_or_else(missing)
     }
 
     /// A side stream is there.

@@ -13,11 +13,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
 
-use super::backend::{Argument, Backend, Kernel, Shape};
+use super::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use super::device::Device;
 use super::event::Event;
 use super::landing::Landing;
+use super::late::{InSlot, Late};
+use super::staging::Staging;
 use super::{GpuError, pool};
+
+/// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
+const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
+/// Of the host's memory.
+const PAGE: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -27,6 +34,10 @@ pub(super) struct Driver {
     own: bool,
     /// Where small copies to the host land.
     landing: Mutex<Landing>,
+    /// Where copies to the device start.
+    staging: Mutex<Staging>,
+    /// Where what is asked for later lands.
+    late: Late,
 }
 
 // SAFETY: as for `Device`; launches of one stream from several threads happen in some order.
@@ -36,11 +47,17 @@ unsafe impl Sync for Driver {}
 
 impl Driver {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
-        let device = Arc::new(Device::open(ordinal)?);
-        let landing = Mutex::new(Landing::new()?);
-        let driver = Self { device, stream: result::stream::null(), own: false, landing };
+        let device = Device::open(ordinal)?;
+        let driver = Self::null(device)?;
         pool::keep(driver.device.handle)?;
         Ok(Arc::new(driver))
+    }
+
+    /// On the null stream.
+    fn null(device: Arc<Device>) -> Result<Self, GpuError> {
+        let landing = Landing::new()?;
+        let (staging, late) = (Mutex::new(landing.staging()), landing.late());
+        Ok(Self { device, stream: result::stream::null(), own: false, landing: Mutex::new(landing), staging, late })
     }
 
     /// Memory, if there is as much.
@@ -91,7 +108,10 @@ impl Drop for Driver {
         if self.enter().is_err() {
             return;
         }
-        // SAFETY: who copies to it waits for the copies, so none is under way, unless the stream has failed.
+        // Copies from it are under way, perhaps.
+        let _ = self.synchronise();
+        self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).end();
+        // SAFETY: no copy from or to it is under way, unless the stream has failed.
         unsafe { self.landing.get_mut().unwrap_or_else(PoisonError::into_inner).free() };
         if self.own {
             self.device.remove_stream(self.stream);
@@ -142,11 +162,15 @@ impl Backend for Driver {
 
     fn upload(&self, address: u64, from: &[u8]) -> Result<(), GpuError> {
         self.enter()?;
-        if from.is_empty() {
-            return Ok(());
+        // Pinned memory is copied from where it is.
+        if from.len() >= Staging::BYTES && self.is_of_host(from.as_ptr() as u64) {
+            // SAFETY: the slice on the device is as long.
+            let copied = unsafe { result::memcpy_htod_async(address, from, self.stream) };
+            return copied.map_err(refused("cuMemcpyHtoDAsync"));
         }
-        // SAFETY: the slice on the device is as long. From pageable memory the driver copies before it returns.
-        unsafe { result::memcpy_htod_async(address, from, self.stream) }.map_err(refused("cuMemcpyHtoDAsync"))
+        let mut staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the slice on the device is as long; the stream is alive.
+        unsafe { staging.upload(self.stream, address, from) }
     }
 
     fn download(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
@@ -165,6 +189,23 @@ impl Backend for Driver {
             std::ptr::copy_nonoverlapping(start, to.as_mut_ptr(), to.len());
         }
         Ok(())
+    }
+
+    fn download_later(&self, parts: &[(u64, usize)]) -> Result<Box<dyn Arriving>, GpuError> {
+        self.enter()?;
+        let bytes = parts.iter().map(|(_, bytes)| bytes).sum();
+        let Some((slot, start)) = self.late.take(bytes) else {
+            let mut now = vec![0; bytes];
+            self.download(parts, &mut now)?;
+            return Ok(Box::new(now));
+        };
+        // SAFETY: the slot is there as long as this, which who waits for the bytes keeps; nobody else has it. The stream is alive.
+        let event = unsafe { self.copy_down(parts, start).and_then(|()| Event::record(self.stream)) };
+        let event = event.inspect_err(|_| {
+            let _ = self.synchronise();
+            self.late.give_back(slot);
+        })?;
+        Ok(Box::new(InSlot { device: self.device.clone(), late: self.late.clone(), slot, bytes, event }))
     }
 
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
@@ -201,18 +242,25 @@ impl Backend for Driver {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let start = bytes.as_ptr().cast_mut().cast::<c_void>();
-        let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        // SAFETY: the memory outlives its registration, which `MappedHost` ends. Files are mapped for reading only, which
-        // the driver has to be told; where it cannot, memory that may be written is registered without.
-        unsafe {
-            let read_only = sys::cuMemHostRegister_v2(start, bytes.len(), flags | sys::CU_MEMHOSTREGISTER_READ_ONLY);
-            if read_only.result().is_err() {
-                let register = sys::cuMemHostRegister_v2(start, bytes.len(), flags).result();
-                register.map_err(refused("cuMemHostRegister"))?;
-            }
+        let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        // Files are mapped for reading alone, which the driver has to be told.
+        if self.device.registers_read_only {
+            flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
         }
-        self.host_address(start as usize).inspect_err(|_| self.unmap_host(start as usize, bytes.len()))
+        let start = bytes.as_ptr() as usize;
+        for (at, piece) in pieces(start, bytes.len()) {
+            // SAFETY: the memory outlives its registration, which `MappedHost` ends.
+            let registered = unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, piece, flags) }.result();
+            let registered = registered.map_err(refused("cuMemHostRegister"));
+            registered.inspect_err(|_| self.unmap_host(start, at - start))?;
+        }
+        let address = self.host_address(start).inspect_err(|_| self.unmap_host(start, bytes.len()))?;
+        if bytes.len() > PIECE && address != start as u64 {
+            self.unmap_host(start, bytes.len());
+            let reason = "this GPU does not read host memory at the host's addresses".to_string();
+            return Err(GpuError::Call { call: "cuMemHostGetDevicePointer", reason });
+        }
+        Ok(address)
     }
 
     fn host_address(&self, start: usize) -> Result<u64, GpuError> {
@@ -225,8 +273,10 @@ impl Backend for Driver {
 
     fn unmap_host(&self, start: usize, bytes: usize) {
         if bytes > 0 && self.synchronise_all().is_ok() {
-            // SAFETY: registered by `map_host`; nothing reads it any more, of any stream.
-            let _ = unsafe { sys::cuMemHostUnregister(start as *mut c_void) };
+            for (at, _) in pieces(start, bytes) {
+                // SAFETY: registered by `map_host`; nothing reads it any more, of any stream.
+                let _ = unsafe { sys::cuMemHostUnregister(at as *mut c_void) };
+            }
         }
     }
 
@@ -275,10 +325,15 @@ impl Backend for Driver {
 
     fn side_stream(&self) -> Result<Arc<dyn Backend>, GpuError> {
         self.enter()?;
-        let landing = Mutex::new(Landing::new()?);
-        let mut side = Self { device: self.device.clone(), stream: result::stream::null(), own: false, landing };
-        let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
-        side.stream = stream.map_err(refused("cuStreamCreate"))?;
+        let mut side = Self::null(self.device.clone())?;
+        let (mut lowest, mut highest, flags) = (0, 0, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
+        // SAFETY: the numbers and the handle are written. What is made ahead gives way to what is computed now.
+        unsafe {
+            let range = sys::cuCtxGetStreamPriorityRange(&mut lowest, &mut highest).result();
+            range.map_err(refused("cuCtxGetStreamPriorityRange"))?;
+            let created = sys::cuStreamCreateWithPriority(&mut side.stream, flags, lowest).result();
+            created.map_err(refused("cuStreamCreateWithPriority"))?;
+        }
         side.own = true;
         self.device.add_stream(side.stream);
         Ok(Arc::new(side))
@@ -316,19 +371,40 @@ impl Backend for Driver {
     }
 
     fn reach(&self, other: &dyn Backend) -> Result<bool, GpuError> {
-        let Some(other) = other.ordinal() else { return Ok(false) };
+        let Some(ordinal) = other.ordinal() else { return Ok(false) };
         self.enter()?;
-        let other = result::device::get(other as i32).map_err(refused("cuDeviceGet"))?;
+        let handle = result::device::get(ordinal as i32).map_err(refused("cuDeviceGet"))?;
         let mut reaches = 0;
         // SAFETY: both devices exist.
-        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, other) }.result();
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut reaches, self.device.handle, handle) }.result();
         asked.map_err(refused("cuDeviceCanAccessPeer"))?;
         if reaches == 0 {
             return Ok(false);
         }
-        pool::show(other, self.device.handle)?;
-        Ok(true)
+        pool::show(handle, self.device.handle)?;
+        // SAFETY: the other context is alive.
+        match unsafe { sys::cuCtxEnablePeerAccess(other.context() as sys::CUcontext, 0) } {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
+            enabled => enabled.result().map(|()| true).map_err(refused("cuCtxEnablePeerAccess")),
+        }
     }
+
+    fn is_of_host(&self, address: u64) -> bool {
+        let (mut kind, which) = (0u32, sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+        // SAFETY: the kind is a u32; the driver knows the address or says that it does not.
+        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), which, address) };
+        asked.result().is_ok() && kind == sys::CUmemorytype::CU_MEMORYTYPE_HOST as u32
+    }
+}
+
+/// Where each piece of `bytes` from `start` on begins, and its length: no page is in two.
+fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
+    let (end, mut at) = (start + bytes, start);
+    std::iter::from_fn(move || {
+        let from = at;
+        at = end.min((from + PIECE) & !(PAGE - 1));
+        (from < end).then(|| (from, at - from))
+    })
 }
 
 pub(super) fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::backend::{Argument, Backend, Kernel, Shape};
+use super::backend::{Argument, Arriving, Backend, Kernel, Shape};
 use super::{DeviceBuffer, DeviceSlice, GpuError, MappedHost};
 
 /// What [`Gpu::read`] brought to the host.
@@ -17,6 +17,34 @@ impl HostBytes {
     pub fn values<T: Pod>(&self) -> Vec<T> {
         self.0.chunks_exact(size_of::<T>().max(1)).map(bytemuck::pod_read_unaligned).collect()
     }
+}
+
+/// What [`Gpu::read_later`] has begun to bring.
+#[derive(Debug)]
+pub struct LateBytes<const N: usize> {
+    bytes: Box<dyn Arriving>,
+    lengths: [usize; N],
+    /// Whose memory they come to.
+    _gpu: Gpu,
+}
+
+impl<const N: usize> LateBytes<N> {
+    /// Each part. Waits until they are there.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn wait(mut self) -> Result<[HostBytes; N], GpuError> {
+        Ok(split(&self.bytes.wait()?, self.lengths))
+    }
+}
+
+fn split<const N: usize>(bytes: &[u8], lengths: [usize; N]) -> [HostBytes; N] {
+    let mut rest = bytes;
+    lengths.map(|length| {
+        let (first, behind) = rest.split_at(length);
+        rest = behind;
+        HostBytes(first.to_vec())
+    })
 }
 
 /// One GPU, and the stream that a rank launches on. Clones are the same GPU and stream.
@@ -82,6 +110,18 @@ impl Gpu {
         MappedHost::new(self, values)
     }
 
+    /// As [`Gpu::map_host`]; where the driver cannot pin them, as it cannot pin mapped files on most machines, a copy in memory that
+    /// this makes, if it takes up to `most` bytes.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn map_host_or_copy<'a, T: Pod>(&self, values: &'a [T], most: u64) -> Result<MappedHost<'a, T>, GpuError> {
+        match MappedHost::new(self, values) {
+            Err(_) if size_of_val(values) as u64 <= most => MappedHost::of_copy(self, values),
+            mapped => mapped,
+        }
+    }
+
     /// Each of `parts`, on the host. Waits once for what was launched before: several counts cost what one does.
     ///
     /// # Errors
@@ -89,12 +129,27 @@ impl Gpu {
     pub fn read<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<[HostBytes; N], GpuError> {
         let mut bytes = vec![0; parts.iter().map(|part| part.len()).sum()];
         self.0.download(&parts.map(|part| (part.address(), part.len())), &mut bytes)?;
-        let mut rest = bytes.as_slice();
-        Ok(parts.map(|part| {
-            let (first, behind) = rest.split_at(part.len());
-            rest = behind;
-            HostBytes(first.to_vec())
-        }))
+        Ok(split(&bytes, parts.map(|part| part.len())))
+    }
+
+    /// [`Gpu::read`] for which nobody waits now: [`LateBytes::wait`] gives the values. Up to four that are under way, of 4 KiB each, cost the
+    /// host no wait once they are there.
+    ///
+    /// # Errors
+    /// What the GPU reports, of earlier launches too.
+    pub fn read_later<const N: usize>(&self, parts: [DeviceSlice<'_, u8>; N]) -> Result<LateBytes<N>, GpuError> {
+        let bytes = self.0.download_later(&parts.map(|part| (part.address(), part.len())))?;
+        Ok(LateBytes { bytes, lengths: parts.map(|part| part.len()), _gpu: self.clone() })
+    }
+
+    /// `shape` for a kernel of any number of blocks, which reads from `address` on. Over the bus it gets few: each waits most of the time,
+    /// and keeps its multiprocessor from other streams' kernels meanwhile. (GraphBolt runs 6,144 threads there.)
+    pub(crate) fn beside_others(&self, shape: Shape, address: u64) -> Shape {
+        const MOST: u32 = 64 * 256;
+        match self.0.is_of_host(address) {
+            true => Shape { blocks: shape.blocks.min(MOST / shape.threads.max(1)), ..shape },
+            false => shape,
+        }
     }
 
     /// Runs a kernel. Callers check that lengths and positions are what the kernel needs.

@@ -1,4 +1,5 @@
-//! Pinned host memory in which small copies from a GPU land.
+//! Pinned host memory in which small copies from a GPU land, and behind it room for those to the GPU (`staging.rs`) and for what is
+//! asked for later (`late.rs`).
 //!
 //! Copies to it are made in the stream's order while the host goes on; those to other memory each wait for the stream. It is there
 //! from the start: to pin memory waits for the whole GPU, where NCCL may be waiting for another rank.
@@ -12,25 +13,38 @@ use cudarc::driver::{result, sys};
 
 use super::GpuError;
 use super::driver::refused;
+use super::late::Late;
+use super::staging::Staging;
 
 /// The memory, until [`Landing::free`].
 #[derive(Debug)]
 pub(super) struct Landing(usize);
 
 impl Landing {
-    /// Its length.
+    /// Length of what copies land in.
     pub(super) const BYTES: usize = 64 << 10;
 
     /// For the GPU whose context is the calling thread's.
     pub(super) fn new() -> Result<Self, GpuError> {
         // SAFETY: any number of bytes may be asked for.
-        let start = unsafe { result::malloc_host(Self::BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let start =
+            unsafe { result::malloc_host(Self::BYTES + Staging::BYTES + Late::BYTES, sys::CU_MEMHOSTALLOC_PORTABLE) };
         start.map_err(refused("cuMemHostAlloc")).map(|start| Self(start as usize))
     }
 
     /// Where it starts.
     pub(super) fn start(&self) -> *mut u8 {
         self.0 as *mut u8
+    }
+
+    /// For copies to the GPU: gone with this.
+    pub(super) fn staging(&self) -> Staging {
+        Staging::at(self.0 + Self::BYTES)
+    }
+
+    /// For what is asked for later: gone with this.
+    pub(super) fn late(&self) -> Late {
+        Late::at(self.0 + Self::BYTES + Staging::BYTES)
     }
 
     /// Gives it back; the context is the calling thread's.

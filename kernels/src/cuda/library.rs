@@ -4,7 +4,7 @@
 //! system does not look: beside torch's libraries, where PyPI puts NVIDIA's. What was opened by its path answers to its
 //! plain name from then on.
 //!
-//! Unsafe code of this file: opening libraries, which runs their initialisers.
+//! Unsafe code of this file: opening libraries, which runs their initialisers; setting variables of the environment.
 #![allow(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -13,6 +13,31 @@ use std::sync::OnceLock;
 use libloading::Library;
 
 use super::GpuError;
+
+/// Sets what CUDA and torch read from the environment when they are first called, unless it is set. A program calls this first of all:
+/// where other threads run already, which may read the environment, it does nothing.
+///
+/// * `CUDA_MODULE_LOADING=EAGER`: loading a kernel may wait for all of the GPU, and a rank waits for others there.
+/// * `CUDA_DEVICE_MAX_CONNECTIONS=32`: with fewer queues than streams, one stream's work waits behind another's.
+/// * `PYTORCH_ALLOC_CONF=backend:cudaMallocAsync`: torch takes memory from the pool that gsplit takes it from, so that each finds what the
+///   other has freed.
+pub fn before_cuda() {
+    if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
+        return;
+    }
+    let older = std::env::var_os("PYTORCH_CUDA_ALLOC_CONF").is_some();
+    let settings = [
+        ("CUDA_MODULE_LOADING", "EAGER"),
+        ("CUDA_DEVICE_MAX_CONNECTIONS", "32"),
+        ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync"),
+    ];
+    for (name, value) in settings.into_iter().filter(|(name, _)| !(older && name.starts_with("PYTORCH"))) {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: this is the only thread.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
+}
 
 /// Whether there is a driver, with all functions that are called: `cudarc` panics without one of them. The newest is `cuMemAllocAsync`.
 pub(super) fn driver() -> Result<(), GpuError> {

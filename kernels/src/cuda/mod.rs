@@ -13,6 +13,7 @@
 //! nccl.rs       messages between GPUs       pool.rs       memory between uses, and processes
 //! facts.rs      GPUs, unused                landing.rs    where small copies to the host land
 //! device.rs     what its streams share      event.rs      points in a stream's work
+//! staging.rs    where copies to it start       late.rs       where numbers land that can wait
 //! ```
 
 pub mod backend;
@@ -29,10 +30,12 @@ mod event;
 mod facts;
 mod gpu;
 mod landing;
+mod late;
 mod library;
 mod module;
 mod nccl;
 mod pool;
+mod staging;
 mod survey;
 #[cfg(test)]
 mod tests;
@@ -40,8 +43,8 @@ mod tests;
 pub(crate) use backend::{Argument, Kernel, Module, Shape};
 pub use buffer::{DeviceBuffer, DeviceSlice, DeviceSliceMut, IpcHandle, MappedHost};
 pub use error::GpuError;
-pub use gpu::{Gpu, HostBytes};
-pub use library::load_torch_cuda;
+pub use gpu::{Gpu, HostBytes, LateBytes};
+pub use library::{before_cuda, load_torch_cuda};
 pub(crate) use nccl::NcclEnd;
 pub use nccl::NcclId;
 pub use pool::before_out_of_memory;

@@ -19,8 +19,7 @@ pub(super) const HEADERS: [(&str, &str); 6] = [
     ("sum.cuh", include_str!("../spmm/sum.cuh")),
 ];
 
-/// All files of kernels, which are compiled by a test.
-#[cfg(test)]
+/// All files of kernels.
 pub(super) const MODULES: &[&Module] = &[
     &crate::activation::cuda::MODULE,
     &crate::attention::cuda::MODULE,

@@ -1,8 +1,9 @@
 //! The driver's memory of a device: its pool, and what other processes read.
 //!
 //! Idea: freed memory stays in the pool, so that a mini-batch's buffers are found again by the next. torch keeps what it frees
-//! in a pool of its own; when either has too little the other may keep it, so before a device counts as out of memory both
-//! give back what nobody uses ([`reclaim`]). A device whose memory others are to read shows them its whole pool.
+//! in this pool too where `before_cuda` was called, else in one of its own; when either has too little the other may keep it, so before a
+//! device counts as out of memory both give back what nobody uses ([`reclaim`]). A device whose memory others are to read shows them
+//! its whole pool.
 //!
 //! Other processes of the host open memory by a handle of 64 bytes (CUDA IPC, on Linux). The driver has handles of what `cuMemAlloc` gave
 //! alone, not of its pool; such memory is taken in whole blocks of 2 MiB, because a handle is of all that is in them. A process
@@ -38,14 +39,21 @@ fn of(device: sys::CUdevice) -> Result<sys::CUmemoryPool, GpuError> {
     unsafe { result::device::get_default_mem_pool(device) }.map_err(refused("cuDeviceGetDefaultMemPool"))
 }
 
-/// Memory that is freed stays in the pool.
+/// Memory that is freed stays in the pool, and no stream is made to wait for another's free.
 pub(super) fn keep(device: sys::CUdevice) -> Result<(), GpuError> {
-    let mut all = u64::MAX;
-    let value: *mut u64 = &mut all;
-    let attribute = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-    // SAFETY: the attribute is a u64.
-    unsafe { result::mem_pool::set_attribute(of(device)?, attribute, value.cast()) }
-        .map_err(refused("cuMemPoolSetAttribute"))
+    use sys::CUmemPool_attribute::{
+        CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
+    };
+    let (pool, mut all, mut no) = (of(device)?, u64::MAX, 0i32);
+    // SAFETY: the one attribute is a u64, the other an int.
+    unsafe {
+        result::mem_pool::set_attribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, (&raw mut all).cast())
+            .and_then(|()| {
+                let attribute = CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+                result::mem_pool::set_attribute(pool, attribute, (&raw mut no).cast())
+            })
+            .map_err(refused("cuMemPoolSetAttribute"))
+    }
 }
 
 /// The device gets back what nobody uses, of the pool and of what else keeps memory.
@@ -57,7 +65,7 @@ pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
     unsafe { sys::cuMemPoolTrimTo(of(device)?, 0) }.result().map_err(refused("cuMemPoolTrimTo"))
 }
 
-/// Lets `reader` read and write what `device` has allocated or will. (`cuCtxEnablePeerAccess` is for memory outside of pools.)
+/// Lets `reader` read and write what `device` has allocated from its pool or will. (`cuCtxEnablePeerAccess` is for the rest.)
 pub(super) fn show(device: sys::CUdevice, reader: sys::CUdevice) -> Result<(), GpuError> {
     let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: reader };
     let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;

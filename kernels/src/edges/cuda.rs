@@ -118,6 +118,14 @@ impl DeviceEdges {
         Ok(found_once(&self.targets, find)?.slice())
     }
 
+    /// Sorts them by source now, on the stream of `gpu`, as sums need them backwards: otherwise that happens when it is first asked for.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    pub fn sort(&self, gpu: &Gpu) -> Result<(), GpuError> {
+        self.by_source(gpu).map(drop)
+    }
+
     /// The edges grouped by source: sorted when it is first asked for.
     pub(crate) fn by_source(&self, gpu: &Gpu) -> Result<&DeviceBySource, GpuError> {
         found_once(&self.by_source, || {

@@ -203,7 +203,8 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             (width as u32).into(),
         ];
         let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER_CACHED) };
-        gpu.launch(kernel, Shape::per_item(out.len() / width, THREADS), &arguments)
+        let shape = gpu.beside_others(Shape::per_item(out.len() / width, THREADS), table.values.address());
+        gpu.launch(kernel, shape, &arguments)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Returns: rows in the caller's buffer. Input: a table on the device or in host memory that the device reads, and
 //! positions on the device; a position beyond the table gives a row of NaNs, since the host does not see it. Rows become values of
 //! the type that is wanted on their way, so nothing else passes over them. Cost: the bytes moved, in pieces of 16 bytes where rows
-//! have a multiple of four values (of eight, where those of either type take 2 bytes).
+//! have a multiple of four values (of eight, where stored ones take 2 bytes).
 
 use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
@@ -46,7 +46,8 @@ pub fn gather_on_device<T: DeviceValue, O: DeviceRow>(
         (width as u32).into(),
     ];
     let kernel = Kernel { module: &MODULE, name: O::of(T::GATHER) };
-    gpu.launch(kernel, Shape::per_item(out.len() / width, THREADS), &arguments)
+    let shape = gpu.beside_others(Shape::per_item(out.len() / width, THREADS), table.address());
+    gpu.launch(kernel, shape, &arguments)
 }
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ macro_rules! row {
 value! { f32, "f32"; bf16, "bf16"; f16, "f16"; i8, "i8"; }
 row! { f32, "f32", 0; bf16, "bf16", 1; f16, "f16", 2; }
 
-/// How many values one thread takes from rows of `dim` values of `T` and writes as `O`: as many as make 16 bytes of the narrower
-/// type, or half of that, where rows have a multiple of them and all `addresses`, of `T`, and that of the output allow it.
+/// How many values one thread takes from rows of `dim` values of `T` and writes as `O`: 16 bytes of `T` at most, so that the threads of a warp
+/// read without gaps, where rows have a multiple of them and all `addresses`, of `T`, and that of the output allow it.
 pub(super) fn values_at_once<T, O>(dim: usize, addresses: &[u64], out: u64) -> usize {
     let fits = |address: u64, bytes: usize| address.is_multiple_of(bytes.min(16) as u64);
     let fits = |&width: &usize| {
@@ -75,6 +75,18 @@ pub(super) fn values_at_once<T, O>(dim: usize, addresses: &[u64], out: u64) -> u
             && addresses.iter().all(|&address| fits(address, width * size_of::<T>()))
             && fits(out, width * size_of::<O>())
     };
-    let widths: &[usize] = if size_of::<T>().min(size_of::<O>()) < size_of::<f32>() { &[8, 4] } else { &[4] };
+    let widths: &[usize] = if size_of::<T>() < size_of::<f32>() { &[8, 4] } else { &[4] };
     widths.iter().copied().find(fits).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_reads_16_bytes_at_most() {
+        assert_eq!([values_at_once::<f32, bf16>(8, &[0], 0), values_at_once::<f32, f32>(8, &[0], 0)], [4, 4]);
+        assert_eq!([values_at_once::<f16, f32>(8, &[0], 0), values_at_once::<f16, f16>(8, &[0], 0)], [8, 8]);
+        assert_eq!([values_at_once::<f16, f32>(4, &[0], 0), values_at_once::<f32, f32>(8, &[4], 0)], [4, 1]);
+    }
 }

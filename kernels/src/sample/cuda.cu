@@ -17,26 +17,24 @@
 KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, EXCLUDED, u32 *counts, u32 *work,
                                u32 *list, u64 *listed, u64 *status) {
     EXCLUDED_OF(excluded);
-    const u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= len) return;
-    const u32 vertex = frontier[i];
-    const InEdges in = in_edges(graph, vertex);
-    if (in.problem) report(status, i, in.problem);
-    const u32 candidates = in.degree - (u32)within(excluded, in).count;
-    const u32 count = min(candidates, fanout);
-    counts[i] = count;
-    if (!in.problem) charge(work, vertex, count, i, status);
-    if (list && count > 0 && count < candidates) list[atomicAdd(listed, 1ull)] = (u32)i;
+    for (u64 i = thread_id(); i < len; i += (u64)gridDim.x * blockDim.x) {
+        const u32 vertex = frontier[i];
+        const InEdges in = in_edges(graph, vertex);
+        if (in.problem) report(status, i, in.problem);
+        const u32 candidates = in.degree - (u32)within(excluded, in).count;
+        const u32 count = min(candidates, fanout);
+        counts[i] = count;
+        if (!in.problem) charge(work, vertex, count, i, status);
+        if (list && count > 0 && count < candidates) list[atomicAdd(listed, 1ull)] = (u32)i;
+    }
 }
 KERNEL(sample_count)
 
-// Up to W edges a vertex, by as many lanes.
+// Up to W edges of vertex `i` of the frontier, if there is one, by as many lanes.
 template <u32 W>
-__device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64 len, Key key, Excluded excluded, Table table,
-                                    Sampled sampled) {
-    __shared__ u32 drawn[THREADS];
+__device__ __forceinline__ void few_of(const Graph &graph, const u32 *frontier, u64 len, Key key, Excluded excluded, Table table,
+                                       Sampled sampled, u32 *drawn, u64 i) {
     const u32 lane = threadIdx.x % W, tile = threadIdx.x - lane;
-    const u64 i = ((u64)blockIdx.x * THREADS + threadIdx.x) / W;
     u32 vertex = 0, first = 0, count = 0;
     InEdges in = {nullptr, 0, 0, 0};
     if (i < len) {
@@ -79,6 +77,18 @@ __device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64
         rank += j < count && other < pick;
     }
     if (lane < count) take(graph, table, sampled, (u32)len, first + rank, in, skip(pick, in.start, banned));
+    __syncwarp();
+}
+
+// All lanes of a warp stay together.
+template <u32 W>
+__device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64 len, Key key, Excluded excluded, Table table,
+                                    Sampled sampled) {
+    __shared__ u32 drawn[THREADS];
+    constexpr u64 AT_ONCE = THREADS / W;
+    for (u64 from = blockIdx.x * AT_ONCE; from < len; from += gridDim.x * AT_ONCE) {
+        few_of<W>(graph, frontier, len, key, excluded, table, sampled, drawn, from + threadIdx.x / W);
+    }
 }
 
 #define SAMPLE_FEW(W)                                                                                          \
@@ -112,17 +122,19 @@ KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, EXCLUDED, TAB
     SAMPLED_OF(sampled);
     __shared__ u64 range[2];
     const u32 total = sampled.indptr[len];
-    const u64 begin = (u64)blockIdx.x * COPIED, end = min(begin + COPIED, (u64)total);
-    if (begin >= end) return;
-    if (threadIdx.x < 2) range[threadIdx.x] = vertex_of(sampled.indptr, 0, len, threadIdx.x == 0 ? begin : end - 1);
-    __syncthreads();
-    for (u64 at = begin + threadIdx.x; at < end; at += THREADS) {
-        const u64 i = vertex_of(sampled.indptr, range[0], range[1] + 1, (u32)at);
-        const u32 first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
-        const InEdges in = in_edges(graph, frontier[i]);
-        const Excluded banned = within(excluded, in);
-        if (count < in.degree - (u32)banned.count) continue;
-        take(graph, table, sampled, (u32)len, (u32)at, in, skip((u32)at - first, in.start, banned));
+    for (u64 begin = (u64)blockIdx.x * COPIED; begin < total; begin += (u64)gridDim.x * COPIED) {
+        const u64 end = min(begin + COPIED, (u64)total);
+        if (threadIdx.x < 2) range[threadIdx.x] = vertex_of(sampled.indptr, 0, len, threadIdx.x == 0 ? begin : end - 1);
+        __syncthreads();
+        for (u64 at = begin + threadIdx.x; at < end; at += THREADS) {
+            const u64 i = vertex_of(sampled.indptr, range[0], range[1] + 1, (u32)at);
+            const u32 first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
+            const InEdges in = in_edges(graph, frontier[i]);
+            const Excluded banned = within(excluded, in);
+            if (count < in.degree - (u32)banned.count) continue;
+            take(graph, table, sampled, (u32)len, (u32)at, in, skip((u32)at - first, in.start, banned));
+        }
+        __syncthreads();
     }
 }
 KERNEL(sample_copy)
@@ -201,15 +213,15 @@ KERNEL(sample_many)
 
 template <typename T>
 static __device__ __forceinline__ void degrees(const Graph &graph, const u32 *vertices, u64 count, T *out) {
-    const u64 i = thread_id();
-    if (i >= count) return;
-    const u64 vertex = vertices[i];
-    if (vertex >= graph.num_vertices) {
-        out[i] = (T)0;
-        return;
+    for (u64 i = thread_id(); i < count; i += (u64)gridDim.x * blockDim.x) {
+        const u64 vertex = vertices[i];
+        if (vertex >= graph.num_vertices) {
+            out[i] = (T)0;
+            continue;
+        }
+        const InEdges in = graph.held ? in_edges(graph, (u32)vertex) : InEdges{nullptr, 0, 0, NOT_HELD};
+        out[i] = in.problem ? (T)(graph.indptr[vertex + 1] - graph.indptr[vertex]) : (T)in.degree;
     }
-    const InEdges in = graph.held ? in_edges(graph, (u32)vertex) : InEdges{nullptr, 0, 0, NOT_HELD};
-    out[i] = in.problem ? (T)(graph.indptr[vertex + 1] - graph.indptr[vertex]) : (T)in.degree;
 }
 
 // In-edges of each vertex; none of what is no vertex.

@@ -96,7 +96,14 @@ impl<'a> DeviceGraph<'a> {
         out: Argument,
     ) -> Result<(), GpuError> {
         let arguments = [self.argument(false), vertices.into(), (vertices.len() as u64).into(), out];
-        gpu.launch(Kernel { module: &MODULE, name }, Shape::per_item(vertices.len(), THREADS), &arguments)
+        let shape = self.shape(gpu, Shape::per_item(vertices.len(), THREADS));
+        gpu.launch(Kernel { module: &MODULE, name }, shape, &arguments)
+    }
+
+    /// For a kernel of any number of blocks that reads the graph.
+    pub(super) fn shape(&self, gpu: &Gpu, shape: Shape) -> Shape {
+        let indices = self.indices.map_or(0, |indices| indices.address());
+        gpu.beside_others(gpu.beside_others(shape, self.indptr.address()), indices)
     }
 
     /// As kernels take it; `ids` if they ask for the ids of edges.

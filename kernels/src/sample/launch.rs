@@ -50,10 +50,10 @@ impl Blocks {
 }
 
 impl Launch<'_> {
-    /// A kernel whose first argument is the graph.
+    /// A kernel of any number of blocks whose first argument is the graph.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
         let arguments = [&[self.graph.argument(self.ids)], &arguments.concat()[..]].concat();
-        self.gpu.launch(Kernel { module: &MODULE, name }, shape, &arguments)
+        self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape), &arguments)
     }
 
     fn frontier(&self) -> [Argument; 2] {

@@ -9,6 +9,7 @@ use gsplit_kernels::{
     CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Gpu, GpuError, Graph,
 };
 use gsplit_store::Stage;
+use gsplit_store::memory::Memory;
 
 use super::Options;
 use crate::memory::shown;
@@ -51,20 +52,16 @@ pub(super) fn count(
     stage: &dyn Stage,
 ) -> Result<CounterParts> {
     let count = |graph: DeviceGraph<'_>| count_from(gpu, &graph, train, options, stage);
-    let (copied_indptr, copied_indices);
     let (indptr, indices) = match topology {
         Topology::OnDevice => {
             let (indptr, indices) = (gpu.upload(graph.indptr)?, gpu.upload(graph.indices)?);
             return count(DeviceGraph::new(gpu, indptr.slice(), indices.slice())?);
         }
-        Topology::InHostMemory => match (gpu.map_host(graph.indptr), gpu.map_host(graph.indices)) {
-            (Ok(indptr), Ok(indices)) => (indptr, indices),
-            // Mapped files cannot be pinned everywhere, what the process owns can.
-            _ => {
-                (copied_indptr, copied_indices) = (graph.indptr.to_vec(), graph.indices.to_vec());
-                (gpu.map_host(&copied_indptr)?, gpu.map_host(&copied_indices)?)
-            }
-        },
+        // Mapped files cannot be pinned everywhere, what the process owns can.
+        Topology::InHostMemory => {
+            let left = Memory::of_this_machine().available() / 2;
+            (gpu.map_host_or_copy(graph.indptr, left)?, gpu.map_host_or_copy(graph.indices, left)?)
+        }
     };
     count(DeviceGraph::new(gpu, indptr.slice(), indices.slice())?)
 }

@@ -29,7 +29,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 
 use bytemuck::Pod;
-use gsplit_kernels::{DeviceSlice, DeviceSliceMut, MatrixView};
+use gsplit_kernels::{DeviceSlice, DeviceSliceMut, Gpu, MatrixView};
 use half::{bf16, f16};
 use tch::{Device, Kind, TchError, Tensor};
 
@@ -78,6 +78,9 @@ unsafe extern "C" {
     ) -> c_int;
     fn gsplit_extend(matrix: *const c_void, rows: i64, extended: *mut *mut c_void, error: *mut c_char) -> c_int;
     fn gsplit_give_back_memory(error: *mut c_char) -> c_int;
+    fn gsplit_round_to_tf32(may: bool, error: *mut c_char) -> c_int;
+    #[cfg(test)]
+    fn gsplit_rounds_to_tf32() -> bool;
     fn gsplit_prefer_huge_pages(start: *mut c_void, bytes: usize);
 }
 
@@ -131,6 +134,19 @@ pub fn backward(output: &Tensor, gradient: &Tensor) -> Result<()> {
 pub fn give_back_memory() -> Result<()> {
     // SAFETY: touches what nobody uses.
     checked(|error| unsafe { gsplit_give_back_memory(error) })
+}
+
+/// Lets products of f32 factors on GPUs round them to TF32 from now on, in all of the process, or not.
+pub fn round_to_tf32(may: bool) -> Result<()> {
+    // SAFETY: torch keeps a flag.
+    checked(|error| unsafe { gsplit_round_to_tf32(may, error) })
+}
+
+/// Whether they may.
+#[cfg(test)]
+pub fn rounds_to_tf32() -> bool {
+    // SAFETY: as above.
+    unsafe { gsplit_rounds_to_tf32() }
 }
 
 /// Leaves `leaf` without a gradient.
@@ -282,6 +298,25 @@ pub fn device_values_mut_of<'a, T: TensorValue>(
     let (address, len) = device_memory::<T>(device, tensor)?;
     // SAFETY: as above; nobody else uses the tensor meanwhile (module doc).
     Ok(unsafe { DeviceSliceMut::from_raw(address, len) })
+}
+
+/// A copy of `tensor`, which is on the host, on `gpu`, which torch calls `device`; without history. Waits for nothing, up to 2 MiB.
+pub fn upload(gpu: &Gpu, device: Device, tensor: &Tensor) -> Result<Tensor> {
+    let host = tensor.detach().contiguous();
+    if host.device() != Device::Cpu || host.is_sparse() {
+        return Err(Error::Torch(TchError::Kind(format!("expected a dense tensor on the host, got {host:?}"))));
+    }
+    let made = Tensor::f_empty(host.size(), (host.kind(), device))?;
+    let bytes = host.numel() * host.kind().elt_size_in_bytes();
+    if bytes > 0 {
+        // SAFETY: both are contiguous and have as many bytes from data_ptr() on; nobody else knows the one that is written.
+        let (from, mut to) = unsafe {
+            let from = std::slice::from_raw_parts(host.data_ptr().cast::<u8>(), bytes);
+            (from, DeviceSliceMut::<u8>::from_raw(made.data_ptr() as u64, bytes))
+        };
+        to.upload(gpu, from)?;
+    }
+    Ok(made)
 }
 
 fn device_memory<T: TensorValue>(device: Device, tensor: &Tensor) -> Result<(u64, usize)> {

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -179,6 +180,14 @@ int gsplit_give_back_memory(char* error) {
     if (allocator->initialized()) allocator->emptyCache();
   });
 }
+
+// Lets products of f32 factors on GPUs round them to TF32, or not.
+int gsplit_round_to_tf32(bool may, char* error) {
+  return guarded(error, [&] { at::globalContext().setFloat32MatmulPrecision(may ? "high" : "highest"); });
+}
+
+// Whether they may.
+bool gsplit_rounds_to_tf32() { return at::globalContext().float32MatmulPrecision() == at::Float32MatmulPrecision::HIGH; }
 
 // Asks for huge pages; a kernel without them gives ordinary ones.
 void gsplit_prefer_huge_pages(void* start, size_t bytes) { madvise(start, bytes, MADV_HUGEPAGE); }

@@ -21,8 +21,8 @@ use gsplit_store::{Error as StoreError, MappedFile, attempt};
 use tch::{Kind, Tensor};
 
 use crate::autograd::{Buffer, device_values_mut, device_values_of};
-use crate::operator::Place;
 use crate::operator::Row;
+use crate::operator::{Place, link};
 use crate::{Error, Result};
 
 /// Where the rows of a finished layer are to lie.
@@ -159,6 +159,8 @@ impl<T: Cell> HiddenWriter<T> {
     /// # Errors
     /// [`Error::Store`] where the file cannot be made, [`Error::Option`] where the machine would never have the memory.
     pub fn begin(home: Home<'_>, places: &[Place], len: usize) -> Result<Self> {
+        // Each row goes from the GPU that computes it to all others.
+        link(places)?;
         match home {
             Home::Disk(folder) => {
                 let file = tempfile::tempfile_in(folder).map_err(StoreError::io(folder))?;

@@ -31,7 +31,7 @@ pub enum Engine {
     TorchOfRounded,
 }
 
-/// Whose engine computes dense products on the host.
+/// Whose engine computes dense products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Products {
     /// The gemm crate's, in tiles
@@ -40,6 +40,8 @@ pub enum Products {
     Torch,
     /// gsplit's own: for --dtype bf16 by the processor's instructions for it. For f32 it needs AMX and keeps 16 bits of each factor's 24
     Own,
+    /// With --device cuda and --dtype f32: torch's on tensor cores, which keep 11 bits of each factor's 24
+    Tf32,
 }
 
 impl Engine {
@@ -64,6 +66,7 @@ impl Engine {
             (Products::Torch, true) => Self::TorchOfRounded,
             (Products::Own, true) => Self::Bf16,
             (Products::Own, false) => return has_amx().then_some(Self::Bf16x3),
+            (Products::Tf32, _) => return None,
         };
         Self::candidates(dtype).contains(&engine).then_some(engine)
     }

@@ -39,7 +39,7 @@ pub use finish::{Dropout, Finish, biased, finished};
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
 pub use place::{GpuList, OwnPlaces, Place};
-pub(crate) use place::{check_host_dtype, from_rows, on_host, sharing, to_rows};
+pub(crate) use place::{check_host_dtype, from_rows, link, on_host, sharing, to_rows};
 pub use rows::Rows;
 pub(crate) use rows::gather_features;
 

@@ -99,7 +99,7 @@ impl Place {
         }
     }
 
-    /// `values` here, as a vector. On a GPU this waits for nothing, up to 64 KiB.
+    /// `values` here, as a vector. On a GPU this waits for nothing, up to 2 MiB.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -115,11 +115,30 @@ impl Place {
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn bring(&self, tensor: &Tensor) -> Result<Tensor> {
-        match tensor.device() == self.device() {
-            true => Ok(tensor.shallow_clone()),
-            false => Ok(tensor.f_to_device(self.device())?),
+        match self {
+            _ if tensor.device() == self.device() => Ok(tensor.shallow_clone()),
+            Self::Device(gpu, device, _) if tensor.device() == tch::Device::Cpu && !tensor.requires_grad() => {
+                autograd::upload(gpu, *device, tensor)
+            }
+            _ => Ok(tensor.f_to_device(self.device())?),
         }
     }
+}
+
+/// Lets the GPUs of `places` read and copy each other's memory without the host, where they can; which pairs cannot, by position.
+///
+/// # Errors
+/// What the driver says.
+pub fn link(places: &[Place]) -> Result<Vec<(usize, usize)>> {
+    let mut apart = Vec::new();
+    let pairs = (0..places.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
+    for (one, other) in pairs {
+        let (Some(a), Some(b)) = (places[one].gpu(), places[other].gpu()) else { continue };
+        if !(a.reaches(b)? & b.reaches(a)?) {
+            apart.push((one, other));
+        }
+    }
+    Ok(apart)
 }
 
 /// A program's own GPUs, for [`RunOptions::places`](crate::RunOptions::places).

@@ -76,6 +76,13 @@ impl<'a> Loaded<'a> {
         Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features }
     }
 
+    /// Sorts the edges of the layers above the features, which have no gradients, where a GPU sampled them: backward finds them sorted.
+    pub fn sort_edges(&self) -> Result<()> {
+        let Some(there) = &self.sampled.there else { return Ok(()) };
+        let above = self.sampled.layers.len().saturating_sub(1);
+        self.sampled.layers[..above].iter().try_for_each(|layer| layer.edges.sort(&there.gpu))
+    }
+
     /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
     /// on the host.
     pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {

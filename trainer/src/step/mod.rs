@@ -17,13 +17,15 @@ use crate::report::StepReport;
 use crate::strategy::Prepared;
 use crate::traffic::Phase;
 
-/// Runs the mini-batch and updates the parameters. Collective.
+pub use numbers::Launched;
+
+/// Launches the mini-batch and the update of the parameters. Collective.
 pub fn train_step(
     (model, optimizer): (&Model, &mut Optimizer),
     prepared: Prepared<'_>,
     (graph, dropout): (Graph<'_>, f64),
     comm: Ranks<'_>,
-) -> Result<StepReport> {
+) -> Result<Launched> {
     let (started, waited) = (Instant::now(), comm.waited());
     let Prepared { step, targets, mut batch, push_pull, sent, sample_s, load_s, .. } = prepared;
     let mut report =
@@ -46,16 +48,14 @@ pub fn train_step(
     meter.end(Phase::Update, &mut report);
 
     (report.counted, report.learning_rate) = (loss.counted, update.learning_rate);
-    numbers::read(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), &mut report)?;
     report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
-    if update.skipped {
-        // A loss that is not finite either would spoil the mean.
-        (report.loss, report.gradient_norm, report.skipped) = (0.0, 0.0, 1);
-    }
+    report.skipped = update.skipped.into();
     (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);
     report.timings.wait_s = (comm.waited() - waited).as_secs_f64();
-    report.timings.compute_s = started.elapsed().as_secs_f64() - report.timings.exchange_s;
-    Ok(report)
+    let exchange_s = report.timings.exchange_s;
+    let mut launched = Launched::new(model.place(), loss.numbers.as_ref(), &update, hits.as_ref(), report)?;
+    launched.took(started.elapsed().as_secs_f64() - exchange_s);
+    Ok(launched)
 }
 
 /// Counts what is sent by phase.

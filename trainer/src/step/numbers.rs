@@ -1,6 +1,6 @@
 //! Numbers of a mini-batch: those that a GPU computed, and those that are counted.
 
-use gsplit_kernels::{CacheHits, DeviceHits};
+use gsplit_kernels::{CacheHits, DeviceHits, LateBytes};
 use tch::Tensor;
 
 use crate::Result;
@@ -37,36 +37,74 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
     layers.map(of).collect()
 }
 
-/// Fills in the numbers of a step that a GPU has. Waits for them, once and at the end: until then the host only launches.
-pub fn read(
-    place: &Place,
-    numbers: Option<&Tensor>,
-    update: &Update,
-    hits: Option<&DeviceHits>,
-    report: &mut StepReport,
-) -> Result<()> {
-    let mut of_loss = [0.0; 2];
-    match (place, &update.gradient_norm) {
-        (Place::Device(gpu, device, _), GradientNorm::Squared(squared)) => {
-            let nothing = gpu.alloc::<u8>(0)?;
-            let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
-            let numbers = numbers.as_ref().map(|numbers| device_values_of::<f64>(*device, numbers)).transpose()?;
-            let parts = [
-                numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
-                squared.slice().as_bytes(),
-                hits.map_or(nothing.slice(), DeviceHits::bytes),
-            ];
-            let [numbers, squared, hits] = gpu.read(parts)?;
-            of_loss.iter_mut().zip(numbers.values::<f64>()).for_each(|(number, value)| *number = value);
+/// A mini-batch that was launched, and on the host is done: what is reported of it, but for the numbers that a GPU has yet to bring.
+#[must_use]
+pub struct Launched {
+    report: StepReport,
+    /// Those of the loss, the squared norms of gradients, and hits in caches.
+    coming: Option<LateBytes<3>>,
+}
+
+impl Launched {
+    /// Begins to bring the numbers, for which nobody waits now; on the host they are there.
+    pub fn new(
+        place: &Place,
+        numbers: Option<&Tensor>,
+        update: &Update,
+        hits: Option<&DeviceHits>,
+        mut report: StepReport,
+    ) -> Result<Self> {
+        let coming = match (place, &update.gradient_norm) {
+            (Place::Device(gpu, device, _), GradientNorm::Squared(squared)) => {
+                let nothing = gpu.alloc::<u8>(0)?;
+                let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
+                let numbers = numbers.as_ref().map(|numbers| device_values_of::<f64>(*device, numbers)).transpose()?;
+                Some(gpu.read_later([
+                    numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
+                    squared.slice().as_bytes(),
+                    hits.map_or(nothing.slice(), DeviceHits::bytes),
+                ])?)
+            }
+            (_, norm) => {
+                let mut of_loss = [0.0; 2];
+                report.gradient_norm = norm.on_host()?;
+                numbers.map_or(Ok(()), |numbers| numbers.f_copy_data(&mut of_loss, 2))?;
+                (report.loss, report.correct) = (of_loss[0], of_loss[1] as u64);
+                None
+            }
+        };
+        Ok(Self { report, coming })
+    }
+
+    /// So many more seconds went by until it was launched.
+    pub fn took(&mut self, seconds: f64) {
+        self.report.timings.compute_s += seconds;
+    }
+
+    /// Whether a GPU has yet to bring numbers: whoever launches the next mini-batch first does not wait for them.
+    pub fn is_coming(&self) -> bool {
+        self.coming.is_some()
+    }
+
+    /// The report. Waits for the numbers.
+    ///
+    /// # Errors
+    /// What the GPU reports.
+    pub fn finish(self) -> Result<StepReport> {
+        let Self { mut report, coming } = self;
+        if let Some(coming) = coming {
+            let [numbers, squared, hits] = coming.wait()?;
+            if let &[loss, correct, ..] = &numbers.values::<f64>()[..] {
+                (report.loss, report.correct) = (loss, correct as u64);
+            }
             report.gradient_norm = squared.values::<f64>().iter().sum::<f64>().sqrt();
             let CacheHits { own, peer } = DeviceHits::of(&hits);
             (report.work.rows_cached, report.work.rows_from_peers) = (own as u64, peer as u64);
         }
-        (_, norm) => {
-            report.gradient_norm = norm.on_host()?;
-            numbers.map_or(Ok(()), |numbers| numbers.f_copy_data(&mut of_loss, 2))?;
+        if report.skipped > 0 {
+            // A loss that is not finite either would spoil the mean.
+            (report.loss, report.gradient_norm) = (0.0, 0.0);
         }
+        Ok(report)
     }
-    (report.loss, report.correct) = (of_loss[0], of_loss[1] as u64);
-    Ok(())
 }

@@ -11,6 +11,7 @@ use super::PushPull;
 use super::prepared::{Prepared, ready};
 use crate::Result;
 use crate::batch::{BatchSampler, sample};
+use crate::config::ModelKind;
 use crate::job::Job;
 use crate::model::Input;
 use crate::source::{FeatureSource, Loaded, load};
@@ -52,6 +53,10 @@ pub fn prepare<'a, 's: 'a>(
     };
     job.end_phase(source.place())?;
     if ahead {
+        // The other models sort edges of their own.
+        if matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2) {
+            batch.sort_edges()?;
+        }
         batch.hand_over(source.place().gpu())?;
     }
     let since = [(started, before), (loading, between)];

@@ -18,7 +18,7 @@ use crate::operator::Place;
 use crate::options::TopologyStorage;
 use crate::source::{FeatureSource, PinnedRows};
 use crate::source::{InputRows, load};
-use crate::topology::{Copied, DeviceRoom, Topology};
+use crate::topology::{DeviceRoom, Topology};
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
@@ -40,9 +40,9 @@ fn sampled_from(
     let options = RunOptions { topology, ..RunOptions::default() };
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
-    let (copied, places) = (Copied::default(), vec![place.clone(); config.num_ranks()]);
+    let places = vec![place.clone(); config.num_ranks()];
     let room = DeviceRoom::given(room, config.num_ranks());
-    let topology = Topology::new((dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
+    let topology = Topology::new((dataset, &job), &places, &options, &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
@@ -275,10 +275,10 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let options = RunOptions { prefetch: 1, topology: TopologyStorage::Device, ..RunOptions::default() };
     let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
     let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
-    let (place, copied) = (Place::emulated(2), Copied::default());
+    let place = Place::emulated(2);
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
-    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
+    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &NoProgress).unwrap();
     let pinned = PinnedRows::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();

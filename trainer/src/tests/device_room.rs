@@ -38,9 +38,9 @@ pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions
     let places = places(config, &options).unwrap();
     let room = DeviceRoom::find(&job, &places, &options, 1, &NoProgress).unwrap();
     let least = (0..config.num_ranks()).map(|rank| room.of(rank)).min().unwrap();
-    // A margin of a 32nd is for any size.
-    let taken = total - total / 32 - least;
-    on((taken + left) * 32 / 31 + 32)
+    // A margin of a 20th is for any size.
+    let taken = total - total / 20 - least;
+    on((taken + left) * 20 / 19 + 20)
 }
 
 fn run(dataset: &Dataset, config: &TrainConfig, options: &RunOptions) -> Result<(Summary, Vec<String>), String> {

@@ -28,7 +28,7 @@ use crate::source::load;
 use crate::step::train_step;
 use crate::strategy::prepare;
 use crate::topology::DeviceRoom;
-use crate::topology::{Copied, Topology};
+use crate::topology::Topology;
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
 pub fn loss_and_gradient(
@@ -48,7 +48,8 @@ pub fn loss_and_gradient(
     };
     let source = FeatureSource::new(&slice, place);
     let prepared = prepare((job, &source), &mut sampler, step, batch, comm.group).unwrap();
-    let report = train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comm).unwrap();
+    let launched = train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comm).unwrap();
+    let report = launched.finish().unwrap();
     let report = report.reduce(comm.all).unwrap();
     // After one step Adam's first moment is the gradient times 1 - β₁.
     let gradient = to_rows(optimizer.state()[0].1).unwrap().iter().map(|moment| moment * 10.0).collect();
@@ -58,10 +59,8 @@ pub fn loss_and_gradient(
 pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
-    let copied = Copied::default();
     let (room, places) = (DeviceRoom::given(0, 1), vec![Place::host(); config.num_ranks()]);
-    let topology =
-        Topology::new((dataset, &job), &places, &RunOptions::default(), &room, &copied, &NoProgress).unwrap();
+    let topology = Topology::new((dataset, &job), &places, &RunOptions::default(), &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), &Place::host(), batch, comm)

@@ -3,7 +3,10 @@
 
 use std::process::Command;
 
-use gsplit_gpu_sim::give_fake_gpus;
+use gsplit_gpu_sim::{give_fake_gpus, happened};
+use tch::{Kind, Tensor};
+
+use crate::operator::{Place, from_rows, to_rows};
 
 /// Tests that between them call all of torch and the driver that training does.
 const REPRESENTATIVES: [&str; 16] = [
@@ -48,4 +51,43 @@ fn tests_pass_by_torch_and_the_driver(names: &[&str], least: usize) {
     let passed = said.lines().find_map(|line| line.strip_prefix("test result: ok. ")?.split(' ').next()?.parse().ok());
     let enough = passed.is_some_and(|passed: usize| passed >= least);
     assert!(output.status.success() && enough, "{}\n{said}", output.status);
+}
+
+/// Where both take memory from one pool, as `before_cuda` has it; otherwise torch fails for lack of what kernels have freed. What the host
+/// brings goes through pinned memory.
+#[test]
+fn torch_finds_what_kernels_have_freed_in_one_pool() {
+    const SHARED: &str = "GSPLIT_TEST_SHARED";
+    const MIB: usize = 1 << 20;
+    if let Ok(shared) = std::env::var(SHARED) {
+        let place = Place::open(0).unwrap();
+        let gpu = place.gpu().unwrap();
+        let (rows, before) =
+            (from_rows((0..600_000).map(|i| i as f32).collect(), 3000, 200).unwrap(), happened("pageable"));
+        let brought = place.bring(&rows.f_transpose(0, 1).unwrap()).unwrap();
+        assert_eq!(happened("pageable"), before, "torch's own copies are");
+        assert_eq!(to_rows(&brought.f_transpose(0, 1).unwrap()).unwrap(), to_rows(&rows).unwrap());
+        drop(brought);
+        drop(gpu.alloc::<u8>(60 * MIB).unwrap());
+        gpu.synchronise().unwrap();
+        let tensor = Tensor::f_empty([50 * MIB as i64], (Kind::Uint8, place.device()));
+        assert_eq!(tensor.is_ok(), shared == "true", "{tensor:?}");
+        drop(tensor);
+        drop(gpu.alloc::<u8>(90 * MIB).unwrap());
+        return;
+    }
+    for shared in [true, false] {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        if let Err(missing) = give_fake_gpus(&mut program) {
+            return eprintln!("skipped: {missing}");
+        }
+        program.args(["--exact", "tests::fake::torch_finds_what_kernels_have_freed_in_one_pool"]);
+        program.env(SHARED, shared.to_string()).env("FAKE_CUDA_MEMORY_MIB", "100");
+        if shared {
+            program.env("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync");
+        }
+        let output = program.output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
+    }
 }

@@ -4,10 +4,14 @@ use clap::{Args, FromArgMatches, ValueEnum};
 use gsplit_kernels::Fanout;
 
 use super::fixture::{changed, config};
+use crate::RunOptions;
+use crate::autograd::rounds_to_tf32;
 use crate::config::{
-    Device, DrawKind, ExchangeKind, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism, ScheduleConfig,
-    TaskKind, TrainConfig,
+    Device, DrawKind, Dtype, ExchangeKind, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism,
+    ScheduleConfig, TaskKind, TrainConfig,
 };
+use crate::operator::Products;
+use crate::places::places;
 
 fn parse(options: &[&str]) -> TrainConfig {
     let command = TrainConfig::augment_args(clap::Command::new("train"));
@@ -266,5 +270,31 @@ fn every_parallelism_takes_the_options_that_make_sense() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn factors_are_rounded_to_tf32_where_that_is_asked_for() {
+    let config = config(ModelKind::Sage, Parallelism::Single, 1);
+    let on = |device, dtype, products| {
+        let config = changed(&config, |config| (config.device, config.model.dtype) = (device, dtype));
+        // Without a GPU that is what is missing, once nothing else is refused.
+        places(&config, &RunOptions { products, ..RunOptions::default() }).map_err(|error| error.to_string())
+    };
+    let tf32 = Some(Products::Tf32);
+    for (products, rounds) in [(tf32, true), (None, false)] {
+        // It is the process's, and other tests set it too.
+        let is_set = |_| {
+            let _ = on(Device::Cuda, Dtype::F32, products);
+            rounds_to_tf32() == rounds
+        };
+        assert!((0..100).any(is_set), "{products:?}");
+    }
+    for (device, dtype, products, told) in [
+        (Device::Cpu, Dtype::F32, tf32, "--products tf32 is for --device cuda"),
+        (Device::Cuda, Dtype::Bf16, tf32, "--products tf32 is for --dtype f32"),
+        (Device::Cuda, Dtype::F32, Some(Products::Gemm), "--products is for --device cpu, but for tf32"),
+    ] {
+        assert!(on(device, dtype, products).is_err_and(|error| error.starts_with(told)), "{told}");
     }
 }

@@ -1,5 +1,5 @@
-//! What a training step on GPUs brings to the host, and for what the host waits: the counts that the next launch needs, and the
-//! step's numbers at its end. Launches are those of kernels, copies and fills through `Gpu`, not torch's own.
+//! What a training step on GPUs brings to the host, and for what the host waits: the counts that the next launch needs. Launches
+//! are those of kernels, copies and fills through `Gpu`, not torch's own.
 
 use clap::ValueEnum;
 use gsplit_gpu_sim::{GpuCounts, counts};
@@ -17,14 +17,14 @@ use crate::options::TopologyStorage;
 use crate::source::{FeatureSource, PinnedRows};
 use crate::step::train_step;
 use crate::strategy::prepare;
-use crate::topology::{Copied, DeviceRoom, Topology};
+use crate::topology::{DeviceRoom, Topology};
 use crate::{RowPlacement, RunOptions};
 
 /// Steps before the one that is counted.
 const WARM_UP: u32 = 2;
 
 /// What each rank does in one step, after some others.
-fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
+fn one_step(config: &TrainConfig, prefetch: usize) -> Vec<GpuCounts> {
     let fixture = dataset(81, 300, 6);
     let ranks = config.num_ranks();
     let partition =
@@ -34,14 +34,14 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
         topology: TopologyStorage::Device,
         placement: Some(RowPlacement::Replicated),
         cache: Some(50 * 24),
+        prefetch,
         ..RunOptions::default()
     };
     let artifacts = Artifacts::open(&fixture.dataset, config).unwrap();
     let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::emulated(rank as u32)).collect();
-    let copied = Copied::default();
     let room = DeviceRoom::given(1 << 30, ranks);
-    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &copied, &NoProgress).unwrap();
+    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &NoProgress).unwrap();
     let caches =
         Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
     let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
@@ -61,7 +61,8 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
             let step = Step { seed: config.seed, epoch: 1, step };
             let prepared = prepare((&job, &source), &mut sampler, step, &job.train[..60], comm).unwrap();
             let how = (job.graph, config.model.dropout);
-            let report = train_step((&model, &mut optimizer), prepared, how, comm.into()).unwrap();
+            let launched = train_step((&model, &mut optimizer), prepared, how, comm.into()).unwrap();
+            let report = launched.finish().unwrap();
             assert!(report.loss > 0.0 && report.gradient_norm > 0.0 && report.work.rows_cached > 0);
             let after = counts(gpu);
             of_step = GpuCounts {
@@ -78,10 +79,15 @@ fn one_step(config: &TrainConfig) -> Vec<GpuCounts> {
 
 /// Checks each rank's launches and waits in one step of each of `cases`, and that no more than counts come to the host.
 fn check(cases: &[(TrainConfig, u64, u64)]) {
+    check_with(0, cases);
+}
+
+/// The same on the stream that computes, where mini-batches are made ahead on another.
+fn check_with(prefetch: usize, cases: &[(TrainConfig, u64, u64)]) {
     let mut problems = Vec::new();
     for (config, waits, launches) in cases {
-        for counts in one_step(config) {
-            let few = counts.bytes_down <= 64 * waits && counts.launches <= *launches;
+        for counts in one_step(config, prefetch) {
+            let few = counts.bytes_down <= 64 * (waits + 1) && counts.launches <= *launches;
             if counts.waits != *waits || !few {
                 let TrainConfig { parallelism, model, .. } = config;
                 problems.push(format!("{:?}, {parallelism}, {:?}: {counts:?}", model.kind, model.norm));
@@ -98,22 +104,32 @@ fn three_layers(kind: ModelKind, parallelism: Parallelism, ranks: usize, norm: O
     })
 }
 
-/// Three layers: a wait each for the numbers of edges and of new vertices, and one at the end of the step. Where vertices are
-/// split, two more a layer: how many each rank owns, and how many the local frontier has. Rows that are changed add launches alone.
+/// Three layers: a wait each for the numbers of edges and of new vertices. The numbers of the step are read when the next was launched.
+/// Where vertices are split, two more a layer: how many each rank owns, and how many the local frontier has. Rows that
+/// are changed add launches alone.
 #[test]
-fn a_step_waits_for_the_counts_of_its_layers_and_at_its_end() {
+fn a_step_waits_for_the_counts_of_its_layers() {
     use Parallelism::{Data, Single, Split};
     let sage = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, None);
     let changed_rows = changed(&sage(Single, 1), |config| {
         (config.model.normalise_features, config.model.input_dropout) = (FeatureNorm::Row, 0.2);
     });
     check(&[
-        (sage(Single, 1), 3 + 1, 67),
-        (changed_rows, 3 + 1, 69),
-        (sage(Data, 2), 3 + 1, 72),
-        (sage(Split, 1), 3 * 3 + 1, 160),
-        (sage(Split, 2), 3 * 3 + 1, 187),
+        (sage(Single, 1), 3, 67),
+        (changed_rows, 3, 69),
+        (sage(Data, 2), 3, 72),
+        (sage(Split, 1), 3 * 3, 160),
+        (sage(Split, 2), 3 * 3, 187),
     ]);
+}
+
+/// With `--prefetch` the thread that computes waits for no GPU: counts are waited for where mini-batches are made.
+#[test]
+fn what_is_made_ahead_is_not_waited_for_where_it_is_computed() {
+    use Parallelism::{Data, Single, Split};
+    let sage = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, None);
+    let gat = three_layers(ModelKind::Gat, Single, 1, None);
+    check_with(1, &[(sage(Single, 1), 0, 21), (sage(Data, 2), 0, 26), (sage(Split, 2), 0, 36), (gat, 0, 58)]);
 }
 
 /// Batch norm over ranks adds the exchange that counts who holds a row, where ranks share rows, and nothing else.
@@ -121,17 +137,17 @@ fn a_step_waits_for_the_counts_of_its_layers_and_at_its_end() {
 fn batch_norm_waits_for_no_sums() {
     use Parallelism::{Data, Single, Split};
     let normed = |parallelism, ranks| three_layers(ModelKind::Sage, parallelism, ranks, Some(NormKind::Batch));
-    check(&[(normed(Single, 1), 3 + 1, 97), (normed(Data, 2), 3 + 2 * 2 + 1, 204), (normed(Split, 2), 3 * 3 + 1, 237)]);
+    check(&[(normed(Single, 1), 3, 97), (normed(Data, 2), 3 + 2 * 2, 204), (normed(Split, 2), 3 * 3, 237)]);
 }
 
 #[test]
 fn no_model_waits_for_more() {
-    let single = |&kind: &ModelKind| (three_layers(kind, Parallelism::Single, 1, None), 3 + 1, 119);
+    let single = |&kind: &ModelKind| (three_layers(kind, Parallelism::Single, 1, None), 3, 119);
     check(&ModelKind::value_variants().iter().map(single).collect::<Vec<_>>());
     // Dropout of shares is drawn by the softmax.
     for kind in [ModelKind::Gat, ModelKind::Gatv2] {
         let (with, ..) = single(&kind);
         let without = changed(&with, |config| config.model.attention_dropout = 0.0);
-        assert!(with.model.attention_dropout > 0.0 && one_step(&with)[0] == one_step(&without)[0], "{kind:?}");
+        assert!(with.model.attention_dropout > 0.0 && one_step(&with, 0)[0] == one_step(&without, 0)[0], "{kind:?}");
     }
 }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph};
-use gsplit_store::memory::Memory;
+use bytemuck::Pod;
+use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph, MappedHost};
+use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Dataset, Progress};
 
 use super::hotness::{Chosen, Reads};
-use super::{Copied, DeviceRoom, OnGpu, PinnedGraph, Topology};
+use super::{DeviceRoom, OnGpu, PinnedGraph, Topology};
 use crate::config::{ModelKind, TaskKind};
 use crate::job::Job;
 use crate::operator::{Place, sharing};
@@ -24,7 +25,6 @@ pub(super) struct Source<'s, 'a> {
     pub first: usize,
     pub options: &'s RunOptions,
     pub room: &'s DeviceRoom,
-    pub copied: &'a Copied,
     pub progress: &'s dyn Progress,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Source<'_, 'a> {
             match self.bring(place) {
                 Ok(found) => return Ok(found),
                 Err(Error::Gpu(GpuError::OutOfMemory { .. })) => {}
-                Err(error) if place == first => return Err(error),
+                Err(error) if place == TopologyStorage::Device => return Err(error),
                 Err(error) => {
                     self.progress.note(&format!("the host samples for the GPUs, which cannot read the graph: {error}"));
                     break;
@@ -167,18 +167,28 @@ impl<'a> Source<'_, 'a> {
     /// What each rank owns on its GPU, and nothing of the others.
     fn of_parts(&self) -> Result<Topology<'a>> {
         let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
-        let first = self.places.iter().find_map(Place::gpu);
-        let indptr = match first {
-            Some(gpu) if !self.reads_indptr() => gpu.map_host(graph.indptr).ok(),
-            _ => None,
-        };
+        let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());
+        let (mut indptr, mut uploaded) = (None, 0);
+        match first.map(|gpu| self.pin(gpu, graph.indptr)) {
+            Some(Err(error)) => {
+                // Room for it was not looked for yet.
+                uploaded = size_of_val(graph.indptr) as u64;
+                let parts = self.part_bytes();
+                if !self.fits_each(|index| parts[index] + uploaded / self.sharing(index)) {
+                    return Err(error);
+                }
+                let bytes = shown(uploaded);
+                self.progress.note(&format!("each GPU keeps the degrees of all vertices ({bytes}): {error}"));
+            }
+            pinned => indptr = pinned.transpose()?,
+        }
         let gpus = self.each_gpu(indptr.is_none(), false)?;
         let mut found = self.found(TopologyStorage::Part, PinnedGraph { indptr, ..PinnedGraph::default() }, gpus);
         for (index, place) in self.places.iter().enumerate() {
             let Some(gpu) = place.gpu() else { continue };
             let part = self.part(index);
             let own = Chosen::all(&graph, |v| usize::from(owners[v as usize]) == part);
-            found.bytes[index] = own.bytes(&graph) + self.beside(index);
+            found.bytes[index] = own.bytes(&graph) + self.beside(index) + uploaded / self.sharing(index);
             found.tiers[index] = Some(Arc::new(DeviceTier::new(gpu, &graph, &own.bits)?));
         }
         found.share = 1.0;
@@ -240,27 +250,21 @@ impl<'a> Source<'_, 'a> {
     fn pinned(&self) -> Result<Topology<'a>> {
         let owners = self.job.frontiers.map();
         let gpu = self.places.iter().find_map(Place::gpu);
-        let owners = gpu.zip(owners).map(|(gpu, owners)| gpu.map_host(owners)).transpose()?;
+        let owners = gpu.zip(owners).map(|(gpu, owners)| self.pin(gpu, owners)).transpose()?;
         let pinned = PinnedGraph { owners, ..self.pinned_graph()? };
         let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
     }
 
-    /// Pinned where it lies, else in a copy.
     fn pinned_graph(&self) -> Result<PinnedGraph<'a>> {
         let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(PinnedGraph::default()) };
         let Graph { indptr, indices, .. } = self.graph();
-        let (indptr, indices) = match (gpu.map_host(indptr), gpu.map_host(indices)) {
-            (Ok(indptr), Ok(indices)) => (indptr, indices),
-            (Err(error), _) | (_, Err(error)) => {
-                let (bytes, left) = (graph_bytes(self.job), Memory::of_this_machine().available());
-                if bytes > left / 2 {
-                    return Err(error.into());
-                }
-                let (indptr, indices) = self.copied.get_or_init(|| (indptr.to_vec(), indices.to_vec()));
-                (gpu.map_host(indptr)?, gpu.map_host(indices)?)
-            }
-        };
+        let (indptr, indices) = (self.pin(gpu, indptr)?, self.pin(gpu, indices)?);
         Ok(PinnedGraph { indptr: Some(indptr), indices: Some(indices), owners: None })
+    }
+
+    /// Pinned where they lie, else in a copy, if at least as much memory is left.
+    fn pin<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
+        Ok(gpu.map_host_or_copy(values, Memory::of_this_machine().available() / 2)?)
     }
 }

@@ -15,7 +15,7 @@
 //! By itself a run takes the first that is possible of part (split) or device (else), hot, pinned and host. One choice for all ranks
 //! of a process. Beside a part or the hot in-edges, `indptr` stays in pinned host memory, where layers that ask for the degrees of other
 //! ranks' vertices (GCN) or draws that ask for the ids of edges (links) do not read it at every vertex; for these it is copied to the
-//! GPU. A mapped file cannot be pinned everywhere; then what is pinned is a copy in memory, if at least as much is left.
+//! GPU. Most drivers pin no mapped file; then what is pinned is a copy in memory, if at least as much is left.
 //! Where nothing can be pinned the host samples.
 //! Cost: 8 bytes a vertex, 4 an edge, of the vertices that lie there; a quarter of a byte for every other vertex of the graph beside a
 //! part or hot in-edges; under a partition map 2 bytes for every vertex.
@@ -24,7 +24,7 @@ mod bring;
 mod hotness;
 mod room;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceTier, Gpu, MappedHost, Sampler};
 use gsplit_store::memory::shown;
@@ -39,9 +39,6 @@ use crate::{Error, Result};
 use bring::Source;
 pub use bring::graph_bytes;
 pub use room::DeviceRoom;
-
-/// The graph in host memory, where it had to be copied there to be pinned.
-pub type Copied = OnceLock<(Vec<u64>, Vec<u32>)>;
 
 /// The graph where the ranks' GPUs read it.
 pub struct Topology<'a> {
@@ -67,6 +64,15 @@ struct PinnedGraph<'a> {
     owners: Option<MappedHost<'a, u16>>,
 }
 
+impl PinnedGraph<'_> {
+    /// Bytes that had to be copied to be pinned.
+    fn copied_bytes(&self) -> u64 {
+        let Self { indptr, indices, owners } = self;
+        let of = [indptr.as_ref().map(MappedHost::copied_bytes), indices.as_ref().map(MappedHost::copied_bytes)];
+        of.into_iter().chain([owners.as_ref().map(MappedHost::copied_bytes)]).flatten().sum()
+    }
+}
+
 /// What lies in the memory of one GPU.
 struct OnGpu {
     gpu: Gpu,
@@ -85,12 +91,10 @@ impl<'a> Topology<'a> {
         places: &[Place],
         options: &RunOptions,
         room: &DeviceRoom,
-        copied: &'a Copied,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let (asked, here) = (options.topology, options.ranks_here(places.len()));
-        let source =
-            Source { dataset, job, places: &places[here.clone()], first: here.start, options, room, copied, progress };
+        let source = Source { dataset, job, places: &places[here.clone()], first: here.start, options, room, progress };
         if source.places.iter().all(|place| place.gpu().is_none()) {
             return match asked {
                 TopologyStorage::Auto | TopologyStorage::Host => Ok(source.on_host()),
@@ -121,6 +125,11 @@ impl<'a> Topology<'a> {
                 ))
             })?,
         };
+        let copied = found.pinned.copied_bytes();
+        if copied > 0 {
+            let bytes = shown(copied);
+            progress.note(&format!("{bytes} of the graph are copied in memory: the driver does not pin mapped files"));
+        }
         if let Some(line) = found.told(&source) {
             progress.note(&line);
         }

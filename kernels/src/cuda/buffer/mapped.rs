@@ -1,9 +1,15 @@
 //! Memory of the host that GPUs read.
+//!
+//! Unsafe code of this file: memory of its own, from the system.
+#![allow(unsafe_code)]
 
+use std::ffi::c_void;
 use std::marker::PhantomData;
+use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
+use rayon::prelude::*;
 
 use super::super::{Gpu, GpuError};
 use super::DeviceSlice;
@@ -17,6 +23,8 @@ pub struct MappedHost<'a, T> {
     host: usize,
     address: u64,
     len: usize,
+    /// What is read, where it is a copy; given back after it was unmapped.
+    copy: Option<HostCopy>,
     of: PhantomData<&'a T>,
 }
 
@@ -25,7 +33,20 @@ impl<'a, T: Pod> MappedHost<'a, T> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let address = gpu.backend().map_host(bytes)?;
         let (gpu, host) = (gpu.clone(), bytes.as_ptr() as usize);
-        Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), of: PhantomData })
+        Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), copy: None, of: PhantomData })
+    }
+
+    pub(in super::super) fn of_copy(gpu: &Gpu, values: &[T]) -> Result<Self, GpuError> {
+        let copy = HostCopy::of(bytemuck::cast_slice(values))?;
+        let address = gpu.backend().map_host(copy.bytes())?;
+        let (gpu, host) = (gpu.clone(), copy.start as usize);
+        let copy = Some(copy);
+        Ok(Self { gpu, readers: Mutex::default(), host, address, len: values.len(), copy, of: PhantomData })
+    }
+
+    /// Bytes of the copy that is read, if it is one; else 0.
+    pub fn copied_bytes(&self) -> u64 {
+        self.copy.as_ref().map_or(0, |copy| copy.len as u64)
     }
 
     /// The values, as the GPU sees them.
@@ -54,5 +75,53 @@ impl<T> Drop for MappedHost<'_, T> {
             let _ = reader.backend().synchronise_all();
         }
         self.gpu.backend().unmap_host(self.host, self.len * size_of::<T>());
+    }
+}
+
+/// A copy of bytes in memory of its own, on huge pages where the system has them: random reads over the bus wait less for addresses to
+/// be translated.
+#[derive(Debug)]
+struct HostCopy {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the memory is this value's alone, and nobody writes it once it is made.
+unsafe impl Send for HostCopy {}
+// SAFETY: as above.
+unsafe impl Sync for HostCopy {}
+
+impl HostCopy {
+    /// Copied by all threads.
+    fn of(bytes: &[u8]) -> Result<Self, GpuError> {
+        const AT_ONCE: usize = 16 << 20;
+        let (may, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new memory, wherever the system has it.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes.len().max(1), may, how, -1, 0) };
+        if start == libc::MAP_FAILED {
+            let reason = std::io::Error::last_os_error().to_string();
+            return Err(GpuError::Call { call: "mmap", reason });
+        }
+        let copy = Self { start: start.cast(), len: bytes.len() };
+        // SAFETY: the memory is there and as long; without huge pages small ones will do.
+        let to = unsafe {
+            #[cfg(target_os = "linux")]
+            libc::madvise(start, bytes.len(), libc::MADV_HUGEPAGE);
+            std::slice::from_raw_parts_mut(copy.start, copy.len)
+        };
+        to.par_chunks_mut(AT_ONCE).zip(bytes.par_chunks(AT_ONCE)).for_each(|(to, from)| to.copy_from_slice(from));
+        Ok(copy)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the memory is there, as long, and was written when it was made.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl Drop for HostCopy {
+    fn drop(&mut self) {
+        // SAFETY: nothing else has the memory.
+        let _ = unsafe { libc::munmap(self.start.cast::<c_void>(), self.len.max(1)) };
     }
 }

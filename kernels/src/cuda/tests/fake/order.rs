@@ -1,8 +1,12 @@
 //! What the host does too early, or gives back too early, does no harm; memory that is needed is found.
 
+use gsplit_gpu_sim::happened;
+
 use super::{alone, start};
-use crate::cuda::{DeviceBuffer, Gpu, GpuError, before_out_of_memory};
+use crate::cuda::{DeviceBuffer, Gpu, GpuError, Kernel, Shape, before_out_of_memory};
+use crate::philox::{Stream, StreamKey};
 use crate::scan::cuda::sum_before;
+use crate::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Fanout, gather_on_device};
 
 const MIB: usize = 1 << 20;
 
@@ -99,10 +103,81 @@ fn memory_is_pinned_once_and_where_drivers_cannot_pin_it_for_reading() {
         assert_eq!(gpu.map_host(&values).unwrap().slice().to_vec(&gpu).unwrap(), values);
         // A program's constants must not be written.
         static CONSTANT: [u64; 512] = [9; 512];
-        let constant = gpu.map_host(&CONSTANT);
-        assert_eq!(constant.is_ok(), std::env::var("FAKE_CUDA_READ_ONLY").as_deref() != Ok("0"), "{constant:?}");
+        let pins_all = std::env::var("FAKE_CUDA_READ_ONLY").as_deref() != Ok("0");
+        assert_eq!(gpu.map_host(&CONSTANT).is_ok(), pins_all);
+        assert_eq!(gpu.map_host_or_copy(&CONSTANT, 4095).is_ok(), pins_all, "a copy takes more");
+        let copied = gpu.map_host_or_copy(&CONSTANT, 4096).unwrap();
+        assert_eq!(copied.copied_bytes(), if pins_all { 0 } else { 4096 });
+        assert_eq!(copied.slice().to_vec(&gpu).unwrap(), CONSTANT);
         return;
     }
+}
+
+/// No call registers more than the driver takes at once.
+#[test]
+fn much_memory_is_registered_piece_by_piece() {
+    if !alone("order::much_memory_is_registered_piece_by_piece", &[("FAKE_CUDA_REGISTER_MIB", "1")]) {
+        return;
+    }
+    let gpu = Gpu::open(0).unwrap();
+    let values: Vec<u32> = (0..1_000_000).collect();
+    let pinned = gpu.map_host(&values[3..]).unwrap();
+    for from in [0, 262_000, 999_000] {
+        let part = pinned.slice().part(from, from + 100).unwrap();
+        assert_eq!(part.to_vec(&gpu).unwrap(), values[3 + from..][..100]);
+    }
+}
+
+/// More than is under way at a time, and little after it.
+#[test]
+fn uploads_are_from_pinned_memory() {
+    if !alone("order::uploads_are_from_pinned_memory", &[("FAKE_CUDA_ASKS", "40")]) {
+        return;
+    }
+    let gpu = Gpu::open(0).unwrap();
+    let lengths = [1, 9, 2_000_000, 3, 262_144, 5_000, 0, 70];
+    let all: Vec<Vec<u32>> = lengths.iter().map(|&len| (0..len).map(|i| i ^ len).collect()).collect();
+    let uploaded: Vec<_> = all.iter().map(|values| gpu.upload(values).unwrap()).collect();
+    for (values, uploaded) in all.iter().zip(uploaded) {
+        assert_eq!(uploaded.to_vec().unwrap(), *values);
+    }
+    assert_eq!(happened("pageable"), 0);
+}
+
+/// A kernel that reads over the bus leaves multiprocessors to others.
+#[test]
+fn kernels_that_wait_for_the_host_are_small() {
+    if !alone("order::kernels_that_wait_for_the_host_are_small", &[]) {
+        return;
+    }
+    let gpu = Gpu::open(0).unwrap();
+    let (vertices, degree) = (9_000u32, 3);
+    let indptr: Vec<u64> = (0..=u64::from(vertices)).map(|v| v * degree).collect();
+    let indices: Vec<u32> = (0..vertices * degree as u32).map(|e| e * 7 % vertices).collect();
+    let ids: Vec<u32> = (0..vertices).collect();
+    let (starts, sources) = (gpu.map_host(&indptr).unwrap(), gpu.map_host(&indices).unwrap());
+    let on_gpu = gpu.upload(&ids).unwrap();
+    let graph = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
+    let degrees = graph.degrees(&gpu, on_gpu.slice()).unwrap();
+    assert_eq!(degrees.to_vec().unwrap(), vec![degree; vertices as usize]);
+    let mut sampler = DeviceSampler::new(&gpu).unwrap();
+    for (fanout, drawn) in [(Fanout::Take(2), 2), (Fanout::All, 3)] {
+        sampler.start(on_gpu.slice()).unwrap();
+        let key = StreamKey::new(1, Stream::Sample);
+        let layer = sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
+        assert_eq!(layer.num_edges(), vertices as usize * drawn);
+    }
+    let values: Vec<f32> = (0..4 * vertices).map(|i| i as f32).collect();
+    let (table, mut out) = (gpu.map_host(&values).unwrap(), gpu.alloc::<f32>(values.len()).unwrap());
+    gather_on_device(&gpu, table.slice(), None, on_gpu.slice(), 4, &mut out.slice_mut()).unwrap();
+    assert_eq!(out.to_vec().unwrap(), values);
+    assert_eq!(happened("crowded"), 0);
+    // One that takes all of the GPU is counted.
+    let kernel = Kernel { module: &crate::shuffle::cuda::MODULE, name: "shuffle_select" };
+    let (none, selected) = (0u64.into(), gpu.alloc::<u32>(1).unwrap());
+    let arguments = [sources.slice().into(), none, on_gpu.slice().into(), none, (&selected).into()];
+    gpu.launch(kernel, Shape { blocks: 65, threads: 256, shared: 0 }, &arguments).unwrap();
+    assert_eq!(happened("crowded"), 1);
 }
 
 #[test]

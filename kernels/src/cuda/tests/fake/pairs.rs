@@ -1,7 +1,9 @@
 //! Several GPUs, which reach each other or do not.
 
+use gsplit_gpu_sim::happened;
+
 use super::{alone, start};
-use crate::cuda::{CudaSurvey, Gpu, GpuError, Link};
+use crate::cuda::{CudaSurvey, DeviceBuffer, Gpu, GpuError, Link};
 use crate::scan::cuda::sum_before;
 
 const LINKS: [(&str, Link); 3] = [("nvlink", Link::NvLink), ("pcie", Link::Pcie), ("none", Link::ThroughHost)];
@@ -23,15 +25,26 @@ fn links_are_those_of_the_driver() {
 
 #[test]
 fn bytes_are_copied_whatever_the_link() {
-    let Some(_) = linked("pairs::bytes_are_copied_whatever_the_link") else { return };
+    let Some(link) = linked("pairs::bytes_are_copied_whatever_the_link") else { return };
     let [one, other] = [0, 1].map(|ordinal| Gpu::open(ordinal).unwrap().side_stream().unwrap());
     let from = one.upload(&[4u32, 5, 6]).unwrap();
     let mut to = other.alloc::<u32>(2).unwrap();
     other.wait_for(&one).unwrap();
     to.slice_mut().copy_across(&other, &one, from.slice().part(1, 3).unwrap().address()).unwrap();
     one.wait_for(&other).unwrap();
-    drop(from);
     assert_eq!(to.to_vec().unwrap(), [5, 6]);
+    assert_eq!(happened("staged"), 1, "nobody has asked for access");
+    let reached = link != Link::ThroughHost;
+    assert_eq!([one.reaches(&other), other.reaches(&one)], [Ok(reached), Ok(reached)]);
+    // Memory of the pool, and memory that is not.
+    let shown = DeviceBuffer::<u32>::exported(&one, 2).unwrap();
+    other.wait_for(&one).unwrap();
+    for address in [from.slice().address(), shown.slice().address()] {
+        to.slice_mut().copy_across(&other, &one, address).unwrap();
+    }
+    one.wait_for(&other).unwrap();
+    other.synchronise().unwrap();
+    assert_eq!(happened("staged"), if reached { 1 } else { 3 });
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::comm::tests::gpus::moves_device_memory;
 use crate::comm::{Alarm, Communicator, Nccl, Seat, device_all_to_all_v};
 use crate::cuda::{Gpu, NcclId};
 use crate::error::CommError;
+use crate::scan::cuda::sum_before;
 
 /// Long for what takes a moment, and short for a test.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -181,6 +182,32 @@ fn a_rank_that_fails_ends_the_others_with_its_reason() {
     let failed = CommError::PeerFailed { rank: 1, reason: "no more room".to_string() };
     assert_eq!(comm.all_gather_bytes(&[1], &mut [0; 3]), Err(failed));
     assert!(started.elapsed() < PATIENCE, "long before the limit");
+}
+
+/// A message of one group waits for a rank that computes, whose message of another group waits for this one: a kernel that is new to
+/// the GPU must not wait for either.
+#[test]
+fn a_kernel_that_was_not_launched_before_waits_for_no_other_rank() {
+    let test = "ranks::a_kernel_that_was_not_launched_before_waits_for_no_other_rank";
+    let Some(place) = rank(test, 2, Lost::Nobody, &[("FAKE_CUDA_PATIENCE_MS", "2000")]) else { return };
+    let (gpu, sampling) = place.join(None).unwrap();
+    let mut ids = [0; 2 * NcclId::BYTES];
+    sampling.all_gather_bytes(NcclId::new().unwrap().as_bytes(), &mut ids).unwrap();
+    let id = NcclId::from_bytes(*ids.first_chunk().unwrap());
+    let (own, seat) = (gpu.side_stream().unwrap(), Seat::among_all(place.rank, place.size));
+    let computing = Nccl::join(&own, id, seat, Some(PATIENCE), None).unwrap();
+    computing.barrier().unwrap();
+    let (first, second) = if place.rank == 0 { (&sampling, &computing) } else { (&computing, &sampling) };
+    std::thread::scope(|scope| {
+        let ahead = scope.spawn(|| first.barrier());
+        std::thread::sleep(Duration::from_millis(300));
+        let stream = gpu.side_stream().unwrap();
+        let mut values = stream.upload(&[1u32; 40]).unwrap();
+        sum_before(&stream, &mut values.slice_mut(), None).unwrap();
+        second.barrier().unwrap();
+        ahead.join().unwrap().unwrap();
+        assert_eq!(values.to_vec().unwrap(), Vec::from_iter(0..40));
+    });
 }
 
 #[test]
