@@ -26,12 +26,13 @@
 //!
 //! P3 computes the bottom layer with columns: the same products and aggregations over all ranks; 4 (V + E + R) (N - 1) bytes of edges to
 //! all, 4 V h (N - 1) of sums back, and as much of their gradients; N in place of N - 1 on shared cores, which copy a rank's own too. Of
-//! gat it is R in place of V, of gatv2 R + V: projections are added up. A device loads its columns of the rows of all ranks, which is as many bytes.
+//! gat it is R in place of V, of gatv2 R + V: projections are added up. A device loads its columns of the rows of all ranks, which is as
+//! many bytes.
 //!
 //! Of bytes that cross between ranks the share (N - N / H) / (N - 1) crosses between H hosts, the share of pairs of ranks that do, and
 //! takes the network; a host's ranks share it. A map for H servers (`partition --servers`) has its own share, which is counted. Ranks
-//! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of
-//! (sample, load) and (compute, exchange). Ranks on shared cores take their sum, since both need the cores.
+//! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange).
+//! Ranks on shared cores take their sum, since both need the cores.
 //!
 //! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; 4 bytes for each value of rows that are read, made, and
 //! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge. On a GPU the rest is for the graph
