@@ -64,6 +64,9 @@ pub struct Target {
     mark: Option<Mark>,
 }
 
+/// A folder without its mark is looked at so often before it counts as the user's.
+const LOOKS: usize = 20;
+
 impl Target {
     /// A folder at a path of the user's choice.
     pub fn new(path: impl Into<PathBuf>, mark: Mark) -> Self {
@@ -88,10 +91,14 @@ impl Target {
 
     /// Fails when something stands there, unless `replace` and gsplit made it.
     pub fn check(&self, replace: bool) -> Result<()> {
-        match self.root.exists() {
-            true => self.check_in(&self.parent()?, replace).map(drop),
-            false => self.name().map(drop),
+        if !self.root.exists() {
+            return self.name().map(drop);
         }
+        let parent = self.parent()?;
+        // Nobody has locked it: a writer may exchange the folder between its opening and the look into it. Only then does it change.
+        let look = || self.check_in(&parent, replace).map(drop);
+        let is_final = |found: &Result<()>| !matches!(found, Err(Error::NotReplaced { .. }));
+        (1..LOOKS).map(|_| look()).find(is_final).unwrap_or_else(look)
     }
 
     /// [`Target::check`] with the folder around it. Says whether something stands there.
