@@ -7,6 +7,7 @@
 //! every level (Hendrickson and Leland, 1995; with clusters instead of matchings as in KaHIP and KaMinPar). With quality
 //! `high` the whole is repeated with clusters that respect the parts (V-cycles; Walshaw, 2004). Parts on several servers take two runs, the
 //! second with clusters that respect the servers.
+//! For few rows exchanged in place of a small cut the finest level is refined once more (`volume.rs`).
 //! The finest graph is read where it lies. Cost: O(m) a round of clustering or refinement, parallel; about 25 bytes a
 //! vertex, a byte an edge with counts, 4 an edge that has no edge the other way, and the coarser graphs. The same seed gives
 //! the same parts, for any number of threads.

@@ -1,7 +1,8 @@
-//! Refinement by label propagation: vertices move to the part that most of their arc weight leads to.
+//! Refinement by label propagation: rounds of single moves, each of which gains something by [`Moves`].
 //!
-//! Input: a part for each vertex, and the loads of the parts. The cut never grows, no part grows beyond its capacity, and no
-//! vertex leaves its server.
+//! Moves are for the cut ([`Cut`]: to the part that most of a vertex's arc weight leads to) or for rows exchanged (`volume.rs`).
+//! Input: a part for each vertex, and the loads of the parts. No part grows beyond its capacity, no vertex leaves its server, and what moves
+//! are to lower never grows.
 //! Idea: in rounds, each vertex that has something to gain (or that makes the parts more even at no cost) moves. Who might
 //! is found in parallel, batch by batch; then each of these is looked at again, in order, with the parts as they are by
 //! then. So every move is a true gain, and the result does not depend on the number of threads. From the second round on,
@@ -39,7 +40,7 @@ pub(super) trait Moves: Sync {
 }
 
 /// Moves vertices in `parts` and keeps `loads` up to date, in at most `rounds` rounds; what all moves gained together.
-pub(super) fn refine<G: Graph, M: Moves>(
+pub(super) fn move_in_rounds<G: Graph, M: Moves>(
     (graph, weights): (&G, &VertexWeights),
     moves: &mut M,
     rounds: usize,

@@ -9,7 +9,7 @@ use super::contract::{Level, NONE, contract};
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::{cut, initial};
-use super::refine::{Cut, refine};
+use super::refine::{Cut, move_in_rounds};
 use super::servers::initial_within;
 use crate::loads::Loads;
 use crate::repair::balance_within_servers;
@@ -256,7 +256,7 @@ impl Scheme<'_> {
         let capacities = self.capacities(weights, &loads, epsilon);
         let Effort { refine_rounds: rounds, fm_size, fm_arcs, fm_passes, .. } = self.effort;
         let mut moves = Cut { graph, weights, capacities: &capacities, parts: self.parts() as usize };
-        refine((graph, weights), &mut moves, rounds, parts, &mut loads);
+        move_in_rounds((graph, weights), &mut moves, rounds, parts, &mut loads);
         if parts.len() * self.parts() as usize <= fm_size && graph.num_arcs() <= fm_arcs {
             Fm::new(graph, weights, &capacities, parts, &mut loads).run(fm_passes);
         }

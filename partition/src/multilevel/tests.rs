@@ -12,7 +12,7 @@ use super::finest::Finest;
 use super::fm::Fm;
 use super::graph::Graph;
 use super::initial::cut;
-use super::refine::{Cut, refine};
+use super::refine::{Cut, move_in_rounds};
 use crate::loads::Loads;
 use crate::tests::{Fixture, check_made, communities, draws, graphs, options, random_graph};
 use crate::{Method, PartitionOptions, Quality, VertexWeights, Weights, partition};
@@ -126,7 +126,7 @@ fn refinement_lowers_the_cut_by_what_it_says_and_fills_no_part() {
                 true => Fm::new(&finest, &weights, &capacities, &mut parts, &mut loads).run(4),
                 false => {
                     let mut moves = Cut { graph: &finest, weights: &weights, capacities: &capacities, parts: k };
-                    refine((&finest, &weights), &mut moves, 5, &mut parts, &mut loads)
+                    move_in_rounds((&finest, &weights), &mut moves, 5, &mut parts, &mut loads)
                 }
             };
             assert_eq!(before - cut(&finest, &parts), gained, "{} {with_fm}", graph.name);

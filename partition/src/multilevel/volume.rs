@@ -2,8 +2,9 @@
 //!
 //! Input as for label propagation. The expected rows never grow, no part grows beyond its capacity, no vertex leaves its server.
 //! Split parallelism sends a row to another rank once in a layer, however many of its targets read it. So a cut edge costs less the
-//! more others of the same source end in the same part. With c(u, p) the times that pre-sampling drew an edge from u to a target in
-//! p, in d draws (layers of mini-batches), a layer reads u in p with probability f(c) = 1 - exp(-c / d), if draws are independent:
+//! more others of the same source end in the same part. Let c(u, p) be how often pre-sampling drew an edge
+//! from u to a target in p, and d the layers of mini-batches that it drew. If draws are independent, a layer reads u in p with probability
+//! f(c) = 1 - exp(-c / d):
 //!
 //! ```text
 //! expected rows of a layer = sum over vertices u and parts p other than u's of f(c(u, p))
@@ -11,7 +12,7 @@
 //!
 //! Where edges are seldom drawn f is linear, and this is the cut. Where all are always drawn (`--weights unit`), f is 1, and this is
 //! METIS's communication volume. Idea: a vertex moves where the sum falls most: its own terms change, and those of its in-neighbours.
-//! Rounds, batches and second looks are those of [`refine`](super::refine::refine); the finest level alone is refined, since a
+//! Rounds, batches and second looks are those of [`move_in_rounds`]; the finest level alone is refined, since a
 //! cluster has no row. Numbers are integers, so the result does not depend on the number of threads.
 //! Cost: O(m · k) the first round; 8 · n · k bytes.
 
@@ -21,7 +22,7 @@ use gsplit_store::{Topology, Unit};
 use rayon::prelude::*;
 
 use super::graph::Graph;
-use super::refine::{Moves, refine as refine_by};
+use super::refine::{Moves, move_in_rounds};
 use super::scheme::Scheme;
 use crate::loads::Loads;
 use crate::{Problem, VertexWeights};
@@ -34,7 +35,7 @@ pub(super) fn refine<G: Graph>(problem: &Problem<'_>, graph: &G, scheme: &Scheme
     let stage = scheme.progress.stage("refine by rows exchanged", Some(parts.len() as u64), Unit::Items("vertices"));
     let mut moves = Volume::new(problem, &capacities, parts);
     let before = moves.rows(parts);
-    refine_by((graph, weights), &mut moves, scheme.effort.refine_rounds, parts, &mut loads);
+    move_in_rounds((graph, weights), &mut moves, scheme.effort.refine_rounds, parts, &mut loads);
     let after = moves.rows(parts);
     stage.advance(parts.len() as u64);
     drop(stage);
@@ -264,7 +265,7 @@ mod tests {
             let mut moves = Volume::new(&problem, &capacities, &assignment);
             let before = moves.rows(&assignment);
             assert!((before as f64 / ONE - oracle(&problem, &assignment)).abs() < 1e-4, "seed {seed}");
-            let gained = refine_by((&finest, &problem.weights), &mut moves, 5, &mut assignment, &mut loads);
+            let gained = move_in_rounds((&finest, &problem.weights), &mut moves, 5, &mut assignment, &mut loads);
             let after = moves.rows(&assignment);
             assert_eq!((before - after) as u64, gained, "seed {seed}");
             assert!((after as f64 / ONE - oracle(&problem, &assignment)).abs() < 1e-4, "seed {seed}");

@@ -1,0 +1,113 @@
+//! The formulas against counts by hand.
+
+use super::*;
+use crate::plan::Profile;
+
+fn profile(shared: bool, hosts: usize) -> Profile {
+    let name = if shared { "cpu-2" } else { "a100-4" };
+    let link = |bytes| Link { bytes, latency: 0.0 };
+    Profile {
+        hosts,
+        shared,
+        memory: 1e9,
+        sampled_edges: 1e3,
+        rows: 4e3,
+        stream: 28e3,
+        layer: 0.0,
+        dense: super::super::profile::Dense { f32: 2e3, bf16: 4e3 },
+        peer: link(4e3),
+        bus: Some(link(1e3)),
+        network: Some(link(100.0)),
+        ..Profile::named(name).unwrap()
+    }
+}
+
+/// Two layers: 10 seeds read 30 rows of 8 values over 40 edges, which read 50 rows of 4 over 60.
+fn work(exchanged: [f64; 2]) -> Work {
+    let layer = |vertices, edges, rows_exchanged| LayerWork {
+        vertices,
+        edges,
+        rows_exchanged,
+        rows_abroad: rows_exchanged / 5.0,
+    };
+    let layers = vec![layer(10.0, 40.0, exchanged[0]), layer(30.0, 60.0, exchanged[1])];
+    Work { layers, rows_loaded: 50.0, edge_imbalance: 1.2, row_imbalance: 1.5 }
+}
+
+fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
+    let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
+    Way { parallelism, split_layers, ranks, servers: 1, sources, far_graph: false }
+}
+
+fn shape() -> Shape {
+    Shape::new(ModelKind::Gcn, 2, [4, 8, 3], Dtype::F32, 4)
+}
+
+fn piece(cost: &Cost, what: &str) -> f64 {
+    cost.pieces.iter().filter(|piece| piece.what == what).map(|piece| piece.seconds).sum()
+}
+
+#[test]
+fn one_rank_costs_what_the_formulas_say() {
+    let shape = shape();
+    assert_eq!(shape.widths, [[8.0, 3.0], [4.0, 8.0]]);
+    assert_eq!(shape.parameters, 8.0 * 3.0 + 6.0 + 4.0 * 8.0 + 16.0);
+    let cost = cost(&work([0.0; 2]), way(Parallelism::Single, 0, 1), &shape, &profile(true, 1));
+    assert_eq!(piece(&cost, "drawing"), 0.1);
+    // The bottom layer aggregates 4 values and has no gradient of its rows; the one above multiplies all 30 first, and aggregates 3.
+    assert_eq!(piece(&cost, "products"), (2.0 * 30.0 * 8.0 * 3.0 * 3.0 + 2.0 * 30.0 * 4.0 * 8.0 * 2.0) / 2e3);
+    assert_eq!(piece(&cost, "aggregation"), (4.0 * 40.0 * 3.0 * 2.0 + 4.0 * 60.0 * 4.0) / 4e3);
+    assert_eq!(piece(&cost, "element-wise operations"), (10.0 * 3.0 + 30.0 * 8.0) / 1e3);
+    assert_eq!(piece(&cost, "update"), shape.parameters / 1e3);
+    assert_eq!((cost.of(Phase::Load), cost.of(Phase::Exchange)), (0.0, 0.0), "rows are read where they are stored");
+    let sum: f64 = cost.pieces.iter().map(|piece| piece.seconds).sum();
+    assert!((cost.seconds - sum).abs() < 1e-12);
+}
+
+#[test]
+fn devices_share_the_work_and_hide_what_is_ahead() {
+    let (shape, work) = (shape(), work([20.0, 25.0]));
+    let one = cost(&work, way(Parallelism::Single, 0, 1), &shape, &profile(true, 1));
+    let four = cost(&work, way(Parallelism::Split, 2, 4), &shape, &profile(false, 1));
+    assert!((piece(&four, "products") - piece(&one, "products") * 1.2 / 4.0).abs() < 1e-12, "the busiest rank's");
+    // Hidden rows cross twice, features once; a rank sends a quarter of all.
+    assert_eq!(piece(&four, "rows"), 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 4.0 / 4e3);
+    assert_eq!(piece(&four, "gradients"), 8.0 * shape.parameters * 3.0 / 4.0 / 4e3);
+    let [ahead, here] =
+        [four.of(Phase::Sample) + four.of(Phase::Load), four.of(Phase::Compute) + four.of(Phase::Exchange)];
+    assert_eq!(four.seconds, ahead.max(here));
+    // Of two hosts' four ranks two of three others are abroad.
+    let abroad = cost(&work, way(Parallelism::Split, 2, 4), &shape, &profile(false, 2));
+    assert!((piece(&abroad, "rows") - 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) * (2.0 / 3.0) / 2.0 / 100.0).abs() < 1e-12);
+    // A map for two hosts lets a fifth of the rows cross between them, as is counted.
+    let by_host = Way { servers: 2, ..way(Parallelism::Split, 2, 4) };
+    let by_host = cost(&work, by_host, &shape, &profile(false, 2));
+    assert!((piece(&by_host, "rows") - 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 5.0 / 2.0 / 100.0).abs() < 1e-12);
+    // Rows that lie in the host's memory cross the bus.
+    let sources = Sources { own: 0.25, peers: 0.25, host: 0.5 };
+    let far = cost(&work, Way { sources, ..way(Parallelism::Data, 0, 4) }, &shape, &profile(false, 1));
+    let bytes = 50.0 * 16.0 * 1.5 / 4.0;
+    assert_eq!(far.of(Phase::Load), bytes * (0.25 / 4e3 + 0.25 / 4e3 + 0.5 / 1e3));
+    // So do draws from a graph that lies there.
+    let way = Way { far_graph: true, ..way(Parallelism::Data, 0, 4) };
+    let far = cost(&work, way, &shape, &profile(false, 1));
+    assert_eq!(piece(&far, "drawing over the bus"), 32.0 * 100.0 * 1.2 / 4.0 / 1e3);
+}
+
+#[test]
+fn columns_cross_in_place_of_rows() {
+    let (shape, work) = (shape(), work([0.0; 2]));
+    let cost = cost(&work, way(Parallelism::PushPull, 0, 2), &shape, &profile(true, 1));
+    // Where each list begins, the edges, and the rows that they name, to both ranks; sums and their gradients too.
+    assert_eq!(piece(&cost, "edges to all ranks"), 4.0 * (30.0 + 60.0 + 50.0) * 2.0 / 4e3);
+    assert_eq!(piece(&cost, "sums of the bottom layer"), 2.0 * 4.0 * 30.0 * 8.0 * 2.0 / 4e3);
+    assert_eq!(piece(&cost, "feature rows in own memory"), 0.0);
+    // Attention needs the projections of all 50 rows that are read.
+    let gat = Shape { kind: ModelKind::Gat, ..shape.clone() };
+    let gat = self::cost(&work, way(Parallelism::PushPull, 0, 2), &gat, &profile(true, 1));
+    assert_eq!(piece(&gat, "sums of the bottom layer"), 2.0 * 4.0 * 50.0 * 8.0 * 2.0 / 4e3);
+    // A device loads its columns of all rows; no rank has more than another.
+    let device = self::cost(&work, way(Parallelism::PushPull, 0, 2), &shape, &profile(false, 1));
+    assert_eq!(piece(&device, "sums of the bottom layer"), 2.0 * 4.0 * 30.0 * 8.0 / 2.0 / 4e3, "to the other alone");
+    assert_eq!(piece(&device, "feature rows in own memory"), 50.0 * 16.0 / 2.0 / 4e3);
+}
