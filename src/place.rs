@@ -6,12 +6,10 @@ use std::time::Instant;
 use anyhow::Result;
 use gsplit_partition::Error;
 use gsplit_partition::placement::{
-    CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place,
+    CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place, row_bytes,
 };
 use gsplit_store::staging::{self, Staging};
-use gsplit_store::{
-    Dataset, FeatureDtype, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key,
-};
+use gsplit_store::{Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key};
 use serde_json::{Value, json};
 
 use gsplit::ui::{self, Ui, bytes};
@@ -94,13 +92,6 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     ui.json(&shown.as_json(&dataset, was_there, started));
     shown.say(&dataset, was_there, started, ui);
     Ok(())
-}
-
-/// A feature row as it is cached, in bytes. Fails on a dataset without features.
-fn row_bytes(dataset: &Dataset) -> Result<u64> {
-    let features = dataset.features()?;
-    let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
-    Ok((features.dim() * features.dtype().bytes() + scale) as u64)
 }
 
 /// The partition that is named, or the only one.

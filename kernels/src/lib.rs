@@ -77,7 +77,7 @@ pub use product::{MatrixView, Precision, has_amx, has_bf16, product_bf16};
 pub use reduce::{DeviceAddend, device_all_reduce_sum};
 pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, Draw, EdgeIds,
-    ExcludedEdges, Fanout, Graph, SampledCsc, Sampler, VertexSet,
+    ExcludedEdges, Expansion, Fanout, Graph, Near, Reach, SampledCsc, Sampler, VertexSet,
 };
 pub use shuffle::{concat_on_device, select_on_device, sources_on_device};
 pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};

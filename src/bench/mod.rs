@@ -17,6 +17,7 @@ mod sweep;
 mod table3;
 
 pub use chart::{MAKER, chart, stacked};
+pub use prepare::placed;
 pub use setting::Setting;
 pub use side_by_side::{Found, SideBySide, header};
 

@@ -1,13 +1,14 @@
-//! What systems need of a dataset before they can train: a presample as the run will draw, and partition maps made with it.
+//! What systems need of a dataset before they can train: a presample as the run will draw, partition maps made with it, and placements.
 //!
 //! What is there already is found whatever its name; what is made is stored as `gsplit presample` and `gsplit partition` do, and
 //! found the next time.
 
 use anyhow::Result;
 use gsplit_kernels::Gpu;
+use gsplit_partition::placement::{Demand, PlaceOptions, expected_loads, place};
 use gsplit_partition::{Error, PartitionOptions, partition};
 use gsplit_preprocess::presample::{Options, presample};
-use gsplit_store::{Dataset, MadeFrom, PartitionMap, Presample, Progress};
+use gsplit_store::{CachedRows, Dataset, MadeFrom, PartitionMap, Placement, Presample, Progress};
 
 use gsplit::partition::free_key;
 use gsplit::ui::{Ui, usage};
@@ -51,6 +52,37 @@ pub fn partitioned(
     let map = PartitionMap::save(dataset, &key, Some(presample), config, made.report, assignment, order, false)?;
     ui.note(&format!("made partition {key}"));
     Ok(map)
+}
+
+/// The rows of each device, one for each part of `map`, where a row takes `row_bytes`; and the key under which they are found if they
+/// are `stored`.
+pub fn placed(
+    dataset: &Dataset,
+    options: &PlaceOptions,
+    (map, presample): (&PartitionMap, &Presample),
+    (row_bytes, stored): (u64, bool),
+    ui: &Ui,
+) -> Result<(String, CachedRows)> {
+    let demand = Demand::new(dataset, presample, map, options.parallelism).map_err(explain)?;
+    let cache_bytes = options.cache.bytes(row_bytes * dataset.num_vertices() as u64).max(row_bytes);
+    let config = options.config(map.num_parts(), cache_bytes, row_bytes);
+    let rows = place(&demand, options.placement, (cache_bytes / row_bytes) as usize, config.alpha);
+    let key = options.default_key(map.key());
+    let made_from = Placement::made_from(dataset, presample, map);
+    let is_there = |key: &String| {
+        let found = Placement::open(dataset, key).ok();
+        found.is_some_and(|found| found.meta().config == config && found.meta().made_from == made_from)
+    };
+    if !stored {
+        return Ok((key, rows));
+    }
+    if let Some(there) = dataset.keys("placement")?.into_iter().find(is_there) {
+        return Ok((there, rows));
+    }
+    let expected = expected_loads(&demand, &rows, config.alpha)?;
+    Placement::save(dataset, &key, made_from, config, expected, &rows, false)?;
+    ui.note(&format!("made placement {key}"));
+    Ok((key, rows))
 }
 
 fn explain(error: Error) -> anyhow::Error {

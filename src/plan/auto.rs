@@ -8,8 +8,9 @@ use gsplit_trainer::{Device, Parallelism, RunOptions, TaskKind, TrainConfig, tra
 use serde::Serialize;
 use serde_json::Value;
 
-use super::candidates::{Candidate, Question};
+use super::candidate::Candidate;
 use super::measure;
+use super::question::Question;
 use crate::train::as_usage;
 use gsplit::ui::{Ui, usage};
 
@@ -69,11 +70,13 @@ pub fn choose(
         fanouts: config.fanouts.clone(),
         batch_size: config.batch_size,
         ranks: vec![ranks as u32],
+        hosts: 1,
         device: config.device,
         feature_dim: None,
-        cache: None,
+        caches: Vec::new(),
         batches: 20,
         partitions: config.partition.iter().cloned().collect(),
+        apart: false,
         seed: config.seed,
     };
     question.check().map_err(as_usage)?;

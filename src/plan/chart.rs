@@ -2,8 +2,8 @@
 
 use gsplit::chart::Series;
 
-use super::candidates::Ranked;
 use super::cost::Phase;
+use super::found::Ranked;
 use crate::bench::stacked;
 
 /// Stands in the first line of every picture.
@@ -15,10 +15,9 @@ const PHASES: [(&str, Phase); 4] =
 /// Draws `ranked`, under `title`.
 pub fn chart(ranked: &[Ranked<'_>], title: &str) -> String {
     let series = |(i, (name, phase)): (usize, &(&str, Phase))| {
-        let epochs = |row: &Ranked<'_>| row.epoch_s / row.cost.seconds.max(f64::MIN_POSITIVE);
-        Series::new(name, i, ranked.iter().map(|row| row.cost.of(*phase) * epochs(row)))
+        Series::new(name, i, ranked.iter().map(|row| row.cost.of(*phase) * row.candidate.steps as f64))
     };
-    let groups = ranked.iter().map(|row| row.candidate.name.clone()).collect();
+    let groups = ranked.iter().map(Ranked::name).collect();
     let line = "predicted seconds of an epoch by phase; phases may go on at the same time";
     stacked(MAKER, [title, line], groups, PHASES.iter().enumerate().map(series).collect())
 }

@@ -1,14 +1,14 @@
 //! The cost model: seconds and memory of a mini-batch, from what is counted and what a machine can do. Every formula stands here.
 //!
 //! Of a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and makes rows of `h`,
-//! receive `X` of the rows it reads, and load `R` feature rows of `F` values. N is the number of ranks, L that of layers. A rank does its
+//! receive `X` of the rows it reads (or partial sums of them), ask for these with `W` words of 4 bytes, and load `R` feature rows of `F` values. N is the number of ranks, L that of layers. A rank does its
 //! share: 1 / N times what the busiest has over the mean; where ranks share the cores of a host, the host does what all of its ranks do.
 //!
 //! ```text
 //! phase     piece            seconds                                        why
 //! sample    draws            E / sampled_edges
 //!           over the bus     32 E / bus                                     a sector for each draw, where the graph stays in the host's memory
-//!           ids              8 X / peer + 2 latency a split layer           ids out, and which of them are wanted back
+//!           ids              4 W / peer + 2 latency a split layer           which rows are wanted; their numbers before them; W is X of rows
 //! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
 //!                                                                           bottom layer is not split: it reads them where they are stored
 //! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
@@ -29,6 +29,12 @@
 //! gat it is R in place of V, of gatv2 R + V: projections are added up. A device loads its columns of the rows of all ranks, which is as
 //! many bytes.
 //!
+//! Cooperative mini-batches are made once: nothing is drawn, and no ids cross. Of one that is all of an epoch the feature rows are kept
+//! where they are read: they are loaded and cross once, which is left out.
+//!
+//! `peer` is what a rank sends to all others of its host at once; where pairs have links of their own, the slowest pair may take longer:
+//! a rank sends each of n - 1 others an equal portion, so it sends at most n - 1 times what that pair's link carries.
+//!
 //! Of bytes that cross between ranks the share (N - N / H) / (N - 1) crosses between H hosts, the share of pairs of ranks that do, and
 //! takes the network; a host's ranks share it. A map for H servers (`partition --servers`) has its own share, which is counted. Ranks
 //! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange).
@@ -38,63 +44,15 @@
 //! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge. On a GPU the rest is for the graph
 //! (8 a vertex, 4 an edge), where it fits, then for feature rows.
 //!
-//! Not modelled: norms, residuals, jumping knowledge, evaluation, and partial sums in place of rows (`--exchange`), which nothing counts.
+//! Not modelled: norms, residuals, jumping knowledge, evaluation.
 
 use gsplit_partition::evaluate::{LayerWork, Work};
 use gsplit_trainer::model::{Order, order_of};
-use gsplit_trainer::{Dtype, ModelKind, Parallelism};
+use gsplit_trainer::{ModelKind, Parallelism};
 use serde::Serialize;
 
 use super::profile::{Link, Profile};
-
-/// What a model computes with.
-#[derive(Clone, Debug)]
-pub struct Shape {
-    /// Kind of layers.
-    pub kind: ModelKind,
-    /// Values of the rows that each layer reads and makes, from the seeds' layer down.
-    pub widths: Vec<[f64; 2]>,
-    /// What products round to.
-    pub dtype: Dtype,
-    /// Bytes of a stored feature value.
-    pub stored: f64,
-    /// Number of parameters.
-    pub parameters: f64,
-}
-
-impl Shape {
-    /// A model of `layers` layers of `hidden` values from `features` to `outputs`.
-    pub fn new(
-        kind: ModelKind,
-        layers: usize,
-        [features, hidden, outputs]: [usize; 3],
-        dtype: Dtype,
-        stored: usize,
-    ) -> Self {
-        let hidden = if kind == ModelKind::Sgc { features } else { hidden };
-        let width = |layer: usize| match layer {
-            0 => outputs as f64,
-            _ => hidden as f64,
-        };
-        let widths: Vec<[f64; 2]> = (0..layers)
-            .map(|layer| [if layer + 1 == layers { features as f64 } else { width(layer + 1) }, width(layer)])
-            .collect();
-        let of_layer = |[read, made]: &[f64; 2]| read * made * products_of(kind) + 2.0 * made;
-        let parameters = match kind {
-            ModelKind::Sgc => (features * outputs + outputs) as f64,
-            _ => widths.iter().map(of_layer).sum(),
-        };
-        Self { kind, widths, dtype, stored: stored as f64, parameters }
-    }
-}
-
-/// Weight matrices of a layer.
-fn products_of(kind: ModelKind) -> f64 {
-    match kind {
-        ModelKind::Sage | ModelKind::SagePool | ModelKind::Gin | ModelKind::Gatv2 => 2.0,
-        ModelKind::Gcn | ModelKind::Sgc | ModelKind::Gat | ModelKind::Resgcn => 1.0,
-    }
-}
+use super::shape::{Shape, products_of};
 
 /// Where loaded rows come from: shares that add up to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -116,6 +74,8 @@ pub struct Way {
     pub split_layers: usize,
     /// Number of ranks, over all hosts.
     pub ranks: usize,
+    /// Mini-batches of an epoch.
+    pub steps: usize,
     /// Servers that the map was made for; where these are the hosts, what crosses between them is counted.
     pub servers: usize,
     /// Where feature rows lie.
@@ -200,28 +160,30 @@ impl Model<'_> {
         let edges: f64 = self.work.layers.iter().map(|layer| layer.edges).sum();
         let mut pieces = Vec::new();
         let mut add = |phase, what, seconds| pieces.push(Piece { phase, what, seconds });
-        let drawn = self.share(edges, self.work.edge_imbalance);
+        let drawn = if self.is_made_once() { 0.0 } else { self.share(edges, self.work.edge_imbalance) };
         add(Phase::Sample, "drawing", drawn / profile.sampled_edges);
         if let Some(bus) = profile.bus.filter(|_| self.way.far_graph) {
             add(Phase::Sample, "drawing over the bus", SECTOR * drawn / bus.bytes);
         }
-        let split: f64 = self.split().map(|(_, layer)| layer.rows_exchanged).sum();
-        let abroad: f64 = self.split().map(|(_, layer)| layer.rows_abroad).sum();
         let rounds = 2.0 * self.split().count() as f64;
-        add(Phase::Sample, "ids", self.crossing([8.0 * split, 8.0 * abroad], rounds));
+        if !self.is_made_once() {
+            let words: f64 = self.split().map(|(_, layer)| layer.words).sum();
+            let abroad: f64 = self.split().map(|(_, layer)| layer.words_abroad).sum();
+            add(Phase::Sample, "ids", self.crossing([4.0 * words, 4.0 * abroad], rounds));
+        }
         let sliced = self.way.parallelism.slices_columns();
         if sliced {
             let ids = self.bottom().vertices + self.bottom().edges + self.work.rows_loaded;
             add(Phase::Load, "edges to all ranks", self.between(4.0 * ids * self.told(), 2.0));
         }
-        if !profile.shared || self.split().count() > 0 {
+        if !self.keeps_rows() && (!profile.shared || self.split().count() > 0) {
             let values = shape.widths.last().map_or(0.0, |widths| widths[0]);
             let imbalance = if sliced { 1.0 } else { self.work.row_imbalance };
             let bytes = self.share(self.work.rows_loaded * values * shape.stored, imbalance);
             let Sources { own, peers, host } = self.way.sources;
             let over = |share: f64, link: Option<Link>| link.map_or(0.0, |link| bytes * share / link.bytes);
             add(Phase::Load, "feature rows in own memory", bytes * own / profile.rows);
-            add(Phase::Load, "feature rows of peers", over(peers, Some(profile.peer)));
+            add(Phase::Load, "feature rows of peers", over(peers, Some(self.peer())));
             add(Phase::Load, "feature rows over the bus", over(host, profile.bus));
         }
         let [products, aggregation, element_wise] = self.compute();
@@ -313,7 +275,25 @@ impl Model<'_> {
 
     /// How often the rows of `layer` cross: forwards, and backwards unless they are features.
     fn ways(&self, layer: usize) -> f64 {
-        if layer + 1 == self.work.layers.len() { 1.0 } else { 2.0 }
+        match layer + 1 == self.work.layers.len() {
+            true if self.keeps_rows() => 0.0,
+            true => 1.0,
+            false => 2.0,
+        }
+    }
+
+    /// Whether mini-batches are made before the first epoch.
+    fn is_made_once(&self) -> bool {
+        self.way.parallelism.cooperates()
+    }
+
+    /// Whether feature rows are kept where they are read.
+    fn keeps_rows(&self) -> bool {
+        self.is_made_once() && self.way.steps == 1
+    }
+
+    fn peer(&self) -> Link {
+        self.profile.among(self.ranks_of_host().ceil() as usize)
     }
 
     fn others(&self) -> f64 {
@@ -365,7 +345,7 @@ impl Model<'_> {
         let (ranks, hosts) = (self.way.ranks as f64, self.hosts());
         let at_home = (all - abroad) / if self.profile.shared { hosts } else { ranks };
         let network = self.profile.network.filter(|_| hosts > 1.0);
-        let peer = self.profile.peer.seconds(at_home, messages);
+        let peer = self.peer().seconds(at_home, messages);
         network.map_or(peer, |network| peer.max(network.seconds(abroad / hosts, messages)))
     }
 

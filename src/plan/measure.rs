@@ -27,6 +27,7 @@ pub fn measure() -> anyhow::Result<Profile> {
         layer,
         dense: Dense { f32, bf16 },
         peer: Link { bytes, latency },
+        pairs: Vec::new(),
         bus: None,
         network: None,
     })

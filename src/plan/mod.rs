@@ -20,19 +20,23 @@ use gsplit::outputs::Outputs;
 use gsplit::ui::{Ui, bytes, usage};
 
 mod auto;
-mod candidates;
+mod candidate;
 mod chart;
 mod cost;
+mod found;
 mod measure;
 mod profile;
+mod question;
+mod shape;
 
 pub use auto::choose;
-use candidates::{LeftOut, Question, Ranked};
+use found::{Found, LeftOut, Ranked};
 pub use measure::measure;
 pub use profile::Profile;
 
 use chart::{MAKER, chart};
 use cost::Phase;
+use question::Question;
 
 /// Tell which training system is fastest on given hardware, and why
 ///
@@ -70,9 +74,10 @@ pub struct Args {
     /// Numbers of ranks to try beside one [default: all that the profile has]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(2..=256))]
     ranks: Vec<u32>,
-    /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows [default: what is left there]
-    #[arg(long, value_name = "SIZE")]
-    cache: Option<CacheSize>,
+    /// Memory of its GPU that each rank has for feature rows: 4GiB, or 20% of all rows; several, to plan with each [default: what is left
+    /// there; for Song & Jiang 20%]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    cache: Vec<CacheSize>,
     /// Plan for feature rows of N f32 values, in place of those that the dataset has, if it has any
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     feature_dim: Option<u32>,
@@ -109,12 +114,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     });
     let picture = picture.transpose()?;
     let found = question.candidates(&dataset, ui)?;
-    let ranked = found.rank(&profile);
-    anyhow::ensure!(!ranked.is_empty(), "no system fits: {}", found.unfit(&profile).last().map_or("", |row| &row.why));
-    say(&found, &ranked, &profile, &dataset, ui);
+    let (ranked, apart) = (found.rank(&profile), found.apart(&profile));
+    let fits = !ranked.is_empty() || !apart.is_empty();
+    anyhow::ensure!(fits, "no system fits: {}", found.unfit(&profile).last().map_or("", |row| &row.why));
+    say(&found, [&ranked, &apart], &profile, &dataset, ui);
     ui.json(&json!({
         "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
-        "steps": found.steps, "plans": ranked, "would_change": found.what_changes(&profile), "left_out": found.unfit(&profile),
+        "steps": found.steps, "plans": ranked, "apart": apart, "would_change": found.what_changes(&profile), "left_out": found.unfit(&profile),
     }));
     if let Some(picture) = picture {
         let file = picture.file();
@@ -135,30 +141,32 @@ impl Args {
             fanouts: self.fanouts.clone(),
             batch_size: self.batch_size,
             ranks: ranks.into_iter().filter(|&ranks| ranks > 1).collect(),
+            hosts: profile.hosts,
             device: profile.device,
             feature_dim: self.feature_dim.map(|dim| dim as usize),
-            cache: self.cache,
+            caches: self.cache.clone(),
             batches: self.batches,
             partitions: self.partitions.clone(),
+            apart: true,
             seed: self.seed,
         }
     }
 }
 
 /// For people.
-fn say(found: &candidates::Found, ranked: &[Ranked<'_>], profile: &Profile, dataset: &Dataset, ui: &Ui) {
+fn say(found: &Found, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, dataset: &Dataset, ui: &Ui) {
     ui.say(format_args!("{}: {}", dataset.name(), found.line));
     ui.say(format_args!("hardware: {}", profile.about));
     ui.say(format_args!(
-        "{:<22} {:>5} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>9}  bound by",
+        "{:<24} {:>5} {:>8} {:>8} {:>8} {:>8} {:>9} {:>6} {:>9}  bound by",
         "", "ranks", "sample", "load", "compute", "exchange", "epoch (s)", "times", "memory"
     ));
     let best = ranked.first().map_or(1.0, |first| first.epoch_s);
-    for row in ranked {
-        let of = |phase| row.cost.of(phase) * found.steps as f64;
+    for row in ranked.iter().chain(apart) {
+        let of = |phase| row.cost.of(phase) * row.candidate.steps as f64;
         ui.say(format_args!(
-            "{:<22} {:>5} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>6.2} {:>9}  {}",
-            row.candidate.name,
+            "{:<24} {:>5} {:>8.3} {:>8.3} {:>8.3} {:>8.3} {:>9.3} {:>6.2} {:>9}  {}",
+            row.name(),
             row.candidate.ranks,
             of(Phase::Sample),
             of(Phase::Load),
@@ -170,17 +178,17 @@ fn say(found: &candidates::Found, ranked: &[Ranked<'_>], profile: &Profile, data
             row.bound,
         ));
     }
+    for candidate in apart.iter().map(|row| row.candidate) {
+        let why = candidate.apart.as_deref().unwrap_or_default();
+        ui.say(format_args!("{} stands apart: {why}", candidate.name));
+    }
     for LeftOut { system, why, plan } in found.unfit(profile) {
         let would = plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
         ui.say(format_args!("{system} is left out: {why}{would}"));
     }
     found.what_changes(profile).iter().for_each(|line| ui.say(line));
     if let Some(first) = ranked.first() {
-        ui.say(format_args!(
-            "train with it: gsplit train {} {}",
-            dataset.path().display(),
-            first.candidate.options.join(" ")
-        ));
+        ui.say(format_args!("train with it: gsplit train {} {}", dataset.path().display(), first.options()));
     }
 }
 

@@ -50,8 +50,11 @@ pub struct Profile {
     pub layer: f64,
     /// Operations a second of dense products.
     pub dense: Dense,
-    /// From one rank of a host to another.
+    /// From one rank of a host to its others.
     pub peer: Link,
+    /// Pairs of ranks of a host with a link of their own.
+    #[serde(default, rename = "pair")]
+    pub pairs: Vec<Pair>,
     /// From the host's memory to a GPU.
     pub bus: Option<Link>,
     /// From one host to another.
@@ -75,6 +78,18 @@ pub struct Link {
     /// Bytes a second that a rank sends, or receives, while all others do.
     pub bytes: f64,
     /// Seconds until a message that is short is there, in a collective of all ranks.
+    pub latency: f64,
+}
+
+/// The link between two ranks of a host, in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pair {
+    /// The ranks, numbered within their host.
+    pub ranks: [usize; 2],
+    /// Bytes a second that cross it while all other links are busy.
+    pub bytes: f64,
+    /// Seconds until a short message is there.
     pub latency: f64,
 }
 
@@ -143,12 +158,35 @@ impl Profile {
         for (name, value) in times {
             anyhow::ensure!(value.is_finite() && value >= 0.0, "{name} = {value}: expected a number from 0");
         }
+        for Pair { ranks: [a, b], bytes, latency } in &profile.pairs {
+            let sound = a != b && a.max(b) < &profile.ranks && *bytes > 0.0 && bytes.is_finite() && *latency >= 0.0;
+            let expected = format!("two ranks below {}, bytes above 0 and a latency from 0", profile.ranks);
+            anyhow::ensure!(
+                sound,
+                "pair ranks = [{a}, {b}], bytes = {bytes}, latency = {latency}: expected {expected}"
+            );
+        }
         anyhow::ensure!(profile.hosts == 1 || profile.network.is_some(), "{} hosts need a [network]", profile.hosts);
         anyhow::ensure!(
             profile.device == Device::Cpu || profile.bus.is_some(),
             "GPUs need a [bus] from the host's memory"
         );
         Ok(profile)
+    }
+
+    /// What each of `ranks` ranks of a host sends to all others alike: as much as its ports let it, and as the slowest pair takes.
+    pub fn among(&self, ranks: usize) -> Link {
+        let within = self.pairs.iter().filter(|pair| pair.ranks.iter().all(|&rank| rank < ranks));
+        within.fold(self.peer, |link, pair| Link {
+            bytes: link.bytes.min((ranks - 1) as f64 * pair.bytes),
+            latency: link.latency.max(pair.latency),
+        })
+    }
+
+    /// Links between the ranks of a host `times` as fast.
+    pub fn scale_peers(&mut self, times: f64) {
+        self.peer.bytes *= times;
+        self.pairs.iter_mut().for_each(|pair| pair.bytes *= times);
     }
 
     /// As a file.
@@ -182,6 +220,8 @@ mod tests {
             ("\nlayer", "\nlayers", "unknown field `layers`"),
             ("hosts = 1", "hosts = 0", "hosts = 0: expected a number above 0"),
             ("hosts = 1", "hosts = 2", "2 hosts need a [network]"),
+            ("\n[dense]", "\n[[pair]]\nranks = [1, 1]\nbytes = 1e9\nlatency = 0\n\n[dense]", "pair ranks = [1, 1]"),
+            ("\n[dense]", "\n[[pair]]\nranks = [0, 2]\nbytes = 1e9\nlatency = 0\n\n[dense]", "two ranks below 2"),
             ("device = \"cpu\"", "device = \"cuda\"", "GPUs need a [bus]"),
         ] {
             assert!(good.contains(from), "{from}");

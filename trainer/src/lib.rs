@@ -86,6 +86,7 @@ pub use exchange::{Exchange, NO_VERTEX, Shuffled};
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};
+pub use locality::next_draw_factor;
 pub use log::{foreign_events, is_csv_log, is_json_log};
 pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};

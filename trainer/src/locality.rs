@@ -20,14 +20,16 @@ const MOVED: [f64; 2] = [0.2, 0.15];
 pub fn factor(config: &TrainConfig, history: &[EpochReport]) -> Option<f64> {
     config.draws_locally().then(|| match config.draw.draw_factor {
         Some(DrawFactor::Fixed(factor)) => factor,
-        None | Some(DrawFactor::Auto) => history.iter().fold(1.0, next),
+        None | Some(DrawFactor::Auto) => history.iter().fold(1.0, |factor, report| {
+            // Rows have equal sizes, so their portions are those of bytes.
+            let (loaded, own) = (report.work.rows_loaded, report.work.rows_cached);
+            next_draw_factor(factor, (loaded - own) as f64 / loaded.max(1) as f64)
+        }),
     })
 }
 
-/// The factor after an epoch that had `factor`. Rows have equal sizes, so their shares are those of bytes.
-fn next(factor: f64, report: &EpochReport) -> f64 {
-    let (loaded, own) = (report.work.rows_loaded, report.work.rows_cached);
-    let moved = (loaded - own) as f64 / loaded.max(1) as f64;
+/// The factor after an epoch that had `factor`, in which such a portion of the bytes was moved.
+pub fn next_draw_factor(factor: f64, moved: f64) -> f64 {
     match moved {
         moved if moved >= MOVED[0] => (2.0 * factor).min(MOST),
         moved if moved < MOVED[1] => (factor / 2.0).max(1.0),
@@ -63,6 +65,9 @@ mod tests {
         assert_eq!(factor(&config(DrawKind::Locality, Some(DrawFactor::Fixed(3.0))), &history), Some(3.0));
         assert_eq!(factor(&config(DrawKind::Uniform, None), &history), None);
         // An epoch that loaded nothing moved nothing.
-        assert_eq!(next(4.0, &EpochReport::default()), 2.0);
+        assert_eq!(
+            factor(&config(DrawKind::Locality, None), &[report(900), report(900), EpochReport::default()]),
+            Some(2.0)
+        );
     }
 }

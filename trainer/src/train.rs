@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use gsplit_kernels::Near;
 use gsplit_store::{Dataset, Progress};
 
-use crate::batch::Near;
 use crate::cache::Caches;
 use crate::checkpoint;
 use crate::comms::Comms;

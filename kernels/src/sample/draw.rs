@@ -11,12 +11,12 @@ use crate::table::Table;
 pub struct Draw<'a> {
     pub(super) fanout: Fanout,
     excluded: Option<&'a ExcludedEdges>,
-    pub(super) near: Option<Near<'a>>,
+    pub(super) near: Option<Preferred<'a>>,
 }
 
 /// In-neighbours that are drawn more often than others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Near<'a> {
+pub(super) struct Preferred<'a> {
     pub set: &'a VertexSet,
     /// By this factor.
     pub factor: f64,
@@ -38,7 +38,7 @@ impl<'a> Draw<'a> {
     /// ([`SampledCsc::factors`](super::SampledCsc::factors)): `locality.rs`. With 1, all are drawn alike. A graph with weights is
     /// drawn by them alone.
     pub fn near(self, set: &'a VertexSet, factor: f64) -> Self {
-        Self { near: (factor > 1.0).then_some(Near { set, factor }), ..self }
+        Self { near: (factor > 1.0).then_some(Preferred { set, factor }), ..self }
     }
 
     /// Those of the in-edges of `vertex` that are excluded, ascending.

@@ -31,7 +31,7 @@
 //! fanout, and two draws.
 
 use super::Fanout;
-use super::draw::{Draw, DrawVertex, Kept, Near, Picks, Scratch, Vertex};
+use super::draw::{Draw, DrawVertex, Kept, Picks, Preferred, Scratch, Vertex};
 use super::uniform::{Uniform, floyd};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
@@ -39,7 +39,7 @@ use crate::philox::StreamKey;
 /// Draws from a set more often.
 pub(super) struct Locality<'a> {
     pub to_draw: Draw<'a>,
-    pub near: Near<'a>,
+    pub near: Preferred<'a>,
     pub indices: &'a [u32],
 }
 

@@ -12,6 +12,7 @@
 //! segment.rs      draw a part of the frontier              weighted.rs   by edge weights
 //! numbering.rs    number what was drawn                    locality.rs   more often from a set of vertices
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
+//! expansion.rs    what a server of several reads           near.rs         such sets for each layer
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
 //!                                                          tier.rs       in-edges that a GPU holds of a graph it does not
 //! ```
@@ -20,10 +21,12 @@ pub(crate) mod cuda;
 mod device;
 mod draw;
 mod excluded;
+mod expansion;
 mod fanout;
 mod graph;
 mod launch;
 mod locality;
+mod near;
 mod numbering;
 mod record;
 mod sampler;
@@ -37,8 +40,10 @@ pub use cuda::DeviceSampler;
 pub use device::{DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer};
 pub use draw::Draw;
 pub use excluded::ExcludedEdges;
+pub use expansion::{Expansion, Reach};
 pub use fanout::Fanout;
 pub use graph::Graph;
+pub use near::Near;
 pub use record::EdgeIds;
 pub use sampler::{SampledCsc, Sampler};
 pub use tier::DeviceTier;

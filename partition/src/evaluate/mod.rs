@@ -4,6 +4,7 @@
 //! setting ─▶ schedule ─▶ mini-batch ─┬─▶ split: cross edges, imbalance, rows exchanged     a map
 //!                                    ├─▶ split in part: rows, edges, rows exchanged        a map
 //!                                    └─▶ data: rows and edges of separate micro-batches    a number of parts
+//! server's graph (`cooperative`), draws of kept rows (`locality`) ─▶ work                  for `gsplit plan` alone
 //! presample ─▶ expectation ──────────────▶ report
 //! ```
 //!
@@ -18,7 +19,9 @@
 //! parts); the expectation is one pass over the graph. Memory: 2 bytes a vertex for each random partition, one
 //! shuffled training split and a mini-batch for each thread, and a few numbers for each map, layer and mini-batch.
 
+mod cooperative;
 mod expectation;
+mod locality;
 mod options;
 mod report;
 mod sample;
@@ -37,7 +40,9 @@ use gsplit_store::{Dataset, PartitionMap, Presample, Progress, Split};
 
 use crate::{Layout, Result};
 
+pub use cooperative::{Cooperative, cooperative};
 pub use expectation::Expectation;
+pub use locality::{Local, locality};
 pub use options::{Options, Setting};
 pub use report::{BatchSize, Evaluation, InPart, LayerEvaluation, LayerSize, LayerWork, MapEvaluation, Volume, Work};
 pub use spread::Spread;

@@ -74,31 +74,41 @@ pub(super) fn measure(
     candidates: &[Candidate<'_>],
     progress: &dyn Progress,
 ) -> Result<Measured> {
+    let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
+    let records = for_each_batch(train, setting, progress, |sampler, seeds, step| {
+        let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step, None)?;
+        Ok(count(&batch, candidates, &work))
+    })?;
+    let plain = |sums: Vec<AtomicU64>| sums.into_iter().map(AtomicU64::into_inner).collect();
+    Ok(Measured { records, work: work.into_iter().map(plain).collect() })
+}
+
+/// What `visit` makes of the seeds of each mini-batch of `setting`, in order.
+pub(super) fn for_each_batch<T: Send>(
+    train: &[u32],
+    setting: &Setting,
+    progress: &dyn Progress,
+    visit: impl Fn(&mut Sampler, &[u32], Step) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let batch_size = usize::try_from(setting.batch_size).unwrap_or(usize::MAX).min(train.len());
     let (batches, an_epoch) = (setting.batches as usize, train.len().div_ceil(batch_size));
-    let work: Vec<Vec<AtomicU64>> = candidates.iter().map(|candidate| zeros(candidate.layout.parts())).collect();
-
     let stage = progress.stage("evaluating", Some(batches as u64), Unit::Items("batches"));
     let epochs = (0..batches.div_ceil(an_epoch)).into_par_iter().map(|past| {
         let epoch = past as u32 + 1;
         let order = epoch_seeds(train, setting.seed, epoch)?;
         let steps = order.par_chunks(batch_size).enumerate().take(batches - past * an_epoch);
         // Mini-batches side by side: each is sampled by one thread.
-        let records = steps.map_init(
+        let visited = steps.map_init(
             || Sampler::new(1),
             |sampler, (step, seeds)| {
-                let step = Step { seed: setting.seed, epoch, step: step as u32 };
-                let batch = MiniBatch::sample(sampler, graph, seeds, &setting.fanouts, step)?;
-                let record = count(&batch, candidates, &work);
+                let visited = visit(sampler, seeds, Step { seed: setting.seed, epoch, step: step as u32 });
                 stage.advance(1);
-                Ok(record)
+                visited
             },
         );
-        records.collect::<Result<Vec<_>>>()
+        visited.collect::<Result<Vec<_>>>()
     });
-    let records = epochs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
-    let plain = |sums: Vec<AtomicU64>| sums.into_iter().map(AtomicU64::into_inner).collect();
-    Ok(Measured { records, work: work.into_iter().map(plain).collect() })
+    Ok(epochs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 fn zeros(parts: u32) -> Vec<AtomicU64> {

@@ -1,7 +1,18 @@
-//! Sizes on the command line: `4GiB`, `512MiB`, `20%`; bandwidths: `25GB`.
+//! Sizes on the command line: `4GiB`, `512MiB`, `20%`; bandwidths: `25GB`; and that of a row.
 
 use std::fmt;
 use std::str::FromStr;
+
+use gsplit_store::{Dataset, FeatureDtype};
+
+use crate::Result;
+
+/// A feature row as it is cached, in bytes. Fails on a dataset without features.
+pub fn row_bytes(dataset: &Dataset) -> Result<u64> {
+    let features = dataset.features()?;
+    let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
+    Ok((features.dim() * features.dtype().bytes() + scale) as u64)
+}
 
 /// The cache of one device: bytes, or a share of all feature rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +36,7 @@ impl CacheSize {
 impl FromStr for CacheSize {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         const EXPECTED: &str = "expected a size such as 4GiB or 512MiB, or a share of all feature rows such as 20%";
         let Some(percent) = text.trim().strip_suffix('%') else {
             return parse_bytes(text).map(Self::Bytes).ok_or_else(|| EXPECTED.to_string());
@@ -54,7 +65,7 @@ pub struct Bandwidth(pub u64);
 impl FromStr for Bandwidth {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
         let text = text.trim();
         let bytes = parse_bytes(text.strip_suffix("/s").unwrap_or(text));
         bytes.map(Self).ok_or_else(|| "expected the bytes of a second, such as 25GB or 900MiB".into())

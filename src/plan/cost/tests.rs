@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::plan::Profile;
+use crate::plan::profile::Pair;
+use gsplit_trainer::Dtype;
 
 fn profile(shared: bool, hosts: usize) -> Profile {
     let name = if shared { "cpu-2" } else { "a100-4" };
@@ -29,6 +31,8 @@ fn work(exchanged: [f64; 2]) -> Work {
         edges,
         rows_exchanged,
         rows_abroad: rows_exchanged / 5.0,
+        words: rows_exchanged,
+        words_abroad: rows_exchanged / 5.0,
     };
     let layers = vec![layer(10.0, 40.0, exchanged[0]), layer(30.0, 60.0, exchanged[1])];
     Work { layers, rows_loaded: 50.0, edge_imbalance: 1.2, row_imbalance: 1.5 }
@@ -36,7 +40,7 @@ fn work(exchanged: [f64; 2]) -> Work {
 
 fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
     let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-    Way { parallelism, split_layers, ranks, servers: 1, sources, far_graph: false }
+    Way { parallelism, split_layers, ranks, steps: 10, servers: 1, sources, far_graph: false }
 }
 
 fn shape() -> Shape {
@@ -110,4 +114,44 @@ fn columns_cross_in_place_of_rows() {
     let device = self::cost(&work, way(Parallelism::PushPull, 0, 2), &shape, &profile(false, 1));
     assert_eq!(piece(&device, "sums of the bottom layer"), 2.0 * 4.0 * 30.0 * 8.0 / 2.0 / 4e3, "to the other alone");
     assert_eq!(piece(&device, "feature rows in own memory"), 50.0 * 16.0 / 2.0 / 4e3);
+}
+
+#[test]
+fn what_is_made_once_is_neither_drawn_nor_asked_for() {
+    let (shape, work) = (shape(), work([20.0, 25.0]));
+    let with = |steps: usize| {
+        let way = Way { steps, ..way(Parallelism::Cooperative, 2, 2) };
+        cost(&work, way, &shape, &profile(true, 1))
+    };
+    let (all, few) = (with(1), with(4));
+    assert_eq!((all.of(Phase::Sample), few.of(Phase::Sample)), (0.0, 0.0));
+    // The rows of the only mini-batch are kept where they are read: hidden rows alone cross.
+    assert_eq!((all.of(Phase::Load), piece(&few, "feature rows in own memory")), (0.0, 50.0 * 16.0 / 4e3));
+    assert_eq!(piece(&all, "rows"), 4.0 * (20.0 * 8.0 * 2.0) / 4e3);
+    assert_eq!(piece(&few, "rows"), 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 4e3);
+}
+
+#[test]
+fn sums_cross_in_place_of_rows_and_take_longer_to_ask_for() {
+    let (shape, rows) = (shape(), work([20.0, 25.0]));
+    let mut sums = rows.clone();
+    (sums.layers[0].rows_exchanged, sums.layers[0].words) = (12.0, 44.0);
+    let [rows, sums] = [rows, sums].map(|work| cost(&work, way(Parallelism::Split, 2, 2), &shape, &profile(true, 1)));
+    assert_eq!([piece(&rows, "ids"), piece(&sums, "ids")], [4.0 * 45.0 / 4e3, 4.0 * 69.0 / 4e3]);
+    assert!((piece(&rows, "rows") - piece(&sums, "rows") - 4.0 * 8.0 * 8.0 * 2.0 / 4e3).abs() < 1e-12);
+}
+
+#[test]
+fn the_slowest_pair_of_ranks_bounds_what_crosses() {
+    let (shape, work) = (shape(), work([20.0, 25.0]));
+    let pair = |ranks, bytes| Pair { ranks, bytes, latency: 0.0 };
+    let rows = |pairs: Vec<Pair>, ranks: usize| {
+        let profile = Profile { pairs, ..profile(false, 1) };
+        piece(&cost(&work, way(Parallelism::Split, 2, ranks), &shape, &profile), "rows")
+    };
+    let alike = rows(Vec::new(), 4);
+    assert_eq!(rows(vec![pair([0, 1], 4e3)], 4), alike, "its ports are busy before that pair is");
+    // Each of three others gets a third of what a rank sends: one over a link of 1e3 bytes a second takes as long as all at 3e3.
+    assert!((rows(vec![pair([0, 1], 4e3), pair([3, 2], 1e3)], 4) - alike * 4.0 / 3.0).abs() < 1e-12);
+    assert_eq!(rows(vec![pair([3, 2], 1e3)], 2), rows(Vec::new(), 2), "not among these two");
 }

@@ -2,13 +2,11 @@
 //! feature rows, `pipeline` says how both come ahead of time.
 
 mod frontiers;
-mod near;
 mod sample;
 mod sampler;
 mod seeds;
 
 pub use frontiers::{Frontiers, Ownership};
-pub use near::Near;
 pub use sample::{Sampled, SampledLayer, sample, sample_all};
 pub use sampler::{BatchSampler, OnDevice, SampledThere};
 pub use seeds::Seeds;

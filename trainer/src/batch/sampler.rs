@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use gsplit_kernels::{
     Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceGraph, DeviceOwners,
-    DeviceSampler, DeviceSlice, Draw, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Sampler, StreamKey, concat_on_device,
-    select_on_device,
+    DeviceSampler, DeviceSlice, Draw, EdgeIds, ExcludedEdges, Fanout, Gpu, Graph, Near, Sampler, StreamKey,
+    concat_on_device, select_on_device,
 };
 use rayon::prelude::*;
 
-use super::{Frontiers, Near, Ownership, SampledLayer};
+use super::{Frontiers, Ownership, SampledLayer};
 use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::operator::Place;

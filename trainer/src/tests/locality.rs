@@ -3,14 +3,14 @@
 use std::slice::from_ref;
 
 use gsplit_kernels::schedule::Step;
-use gsplit_kernels::{Communicator, Draws, Sampler, Solo, Stream, StreamKey};
+use gsplit_kernels::{Communicator, Draws, Near, Sampler, Solo, Stream, StreamKey};
 use gsplit_store::NoProgress;
 
 use super::fixture::{CLASSES, Cut, changed, communities, config, dataset, emulated, store_partition};
 use super::links::link_config;
 use super::placement::{found, some_placement, store_placement};
 use super::runs::{losses, options, run};
-use crate::batch::{BatchSampler, Near, sample};
+use crate::batch::{BatchSampler, sample};
 use crate::config::{Device, DrawConfig, DrawFactor, DrawKind, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};

@@ -4,14 +4,14 @@
 //! Returns: a set for each layer. S_0 are the vertices whose rows the rank keeps: what the lowest layer draws is loaded, so it is drawn
 //! from S_0 more often. S_j = S_{j-1} ∪ N(S_{j-1}) for the layer j above it, with N(S) the vertices that have an in-neighbour in S: a
 //! vertex that is drawn there has something to draw from S_{j-1} in the layer below. How the sampler draws from a set, and corrects
-//! sums for it: `gsplit_kernels`, `sample/locality.rs`. A set that holds all in-neighbours of a vertex changes nothing for it, so on
+//! sums for it: `locality.rs`. A set that holds all in-neighbours of a vertex changes nothing for it, so on
 //! graphs where S_j soon is everything the factor acts in the lowest layers alone.
 //!
 //! Samples stay a function of (seed, epoch, step, layer, vertex), and of these sets: ranks that keep the same rows draw alike.
 //! Source: Song and Jiang, "Rethinking graph data placement for graph neural network training on multiple GPUs", ICS 2022.
 //! Cost: at most a look at each edge for each layer but the lowest, once a run; a bit a vertex for each layer.
 
-use gsplit_kernels::{Draw, Graph, VertexSet};
+use super::{Draw, Graph, VertexSet};
 
 /// What a rank draws more often, and how much more.
 #[derive(Clone, Debug)]

@@ -1,0 +1,119 @@
+//! Something that could be run: a system with its map, number of ranks, split layers and exchange, and what it does in a mini-batch.
+
+use clap::ValueEnum;
+use gsplit_partition::evaluate::Work;
+use gsplit_trainer::{Device, ExchangeKind, Parallelism, RowPlacement, TrainConfig};
+use serde::Serialize;
+
+use super::cost::Sources;
+use super::question::Question;
+
+/// Something that could be run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    pub name: String,
+    pub ranks: usize,
+    /// Mini-batches of an epoch.
+    pub steps: usize,
+    /// The options of `gsplit train` that run it.
+    pub options: Vec<String>,
+    #[serde(skip)]
+    pub way: Choice,
+    /// Servers that its map was made for.
+    #[serde(skip)]
+    pub servers: usize,
+    #[serde(skip)]
+    pub rows: RowPlacement,
+    /// Where its feature rows come from, and the bytes of those that a rank keeps, where that was counted.
+    #[serde(skip)]
+    pub kept: Option<(Sources, f64)>,
+    /// Why it cannot be run there yet, if it cannot.
+    #[serde(skip)]
+    pub problem: Option<String>,
+    /// Why its seconds stand beside no other's, if they do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<String>,
+    /// Key of its map.
+    pub partition: Option<String>,
+    /// What all ranks together do in a mini-batch.
+    pub work: Work,
+}
+
+/// Who computes what, and what crosses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice {
+    pub parallelism: Parallelism,
+    pub split_layers: usize,
+    pub exchange: ExchangeKind,
+}
+
+impl Choice {
+    /// `split_layers` of rows, where `parallelism` splits layers.
+    pub fn rows(parallelism: Parallelism, split_layers: usize) -> Self {
+        Self { parallelism, split_layers, exchange: ExchangeKind::Rows }
+    }
+}
+
+impl Candidate {
+    /// `name` on so many `ranks`, with the options that run it as `question` asks. `rows` matter to GPUs.
+    pub fn new(
+        (name, ranks, steps): (&str, usize, usize),
+        way: Choice,
+        rows: &RowPlacement,
+        map: Option<(&str, u32)>,
+        question: &Question,
+        work: &Work,
+    ) -> Self {
+        let Choice { parallelism, split_layers, exchange } = way;
+        let model = &question.model;
+        let in_part = parallelism == Parallelism::Split && split_layers < model.layers;
+        let mut options = vec![format!("--parallelism {parallelism}")];
+        options.extend((ranks > 1).then(|| format!("--ranks {ranks}")));
+        options.extend(in_part.then(|| format!("--split-layers {split_layers}")));
+        options.extend((exchange != ExchangeKind::Rows).then(|| format!("--exchange {}", name_of(exchange))));
+        options.extend(map.map(|(key, _)| format!("--partition {key}")));
+        options.extend((question.device == Device::Cuda).then(|| format!("--device cuda --placement {rows}")));
+        options.push(format!("--model {} --layers {} --hidden {}", name_of(model.kind), model.layers, model.hidden));
+        if !parallelism.cooperates() {
+            options.push(format!("--fanouts {} --batch-size {}", question.fanouts, question.batch_size));
+        }
+        Self {
+            name: name.to_string(),
+            ranks,
+            steps,
+            options,
+            way,
+            servers: map.map_or(1, |(_, servers)| servers as usize),
+            rows: rows.clone(),
+            kept: None,
+            problem: None,
+            apart: None,
+            partition: map.map(|(key, _)| key.to_string()),
+            work: work.clone(),
+        }
+    }
+
+    /// Whether `other` computes the same on a CPU.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let what = |one: &Self| (one.way, one.ranks, one.partition.clone());
+        what(self) == what(other)
+    }
+
+    /// `config` with what this chooses.
+    pub fn applied(&self, config: &TrainConfig) -> TrainConfig {
+        let Choice { parallelism, split_layers, exchange } = self.way;
+        TrainConfig {
+            parallelism,
+            split_layers: parallelism.splits().then_some(split_layers),
+            exchange,
+            ranks: Some(self.ranks),
+            partition: self.partition.clone(),
+            ..config.clone()
+        }
+    }
+}
+
+/// As the command line has it.
+fn name_of(value: impl ValueEnum) -> String {
+    value.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
+}

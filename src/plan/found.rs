@@ -1,0 +1,251 @@
+//! What was counted, on some hardware: what fits, how long it takes, and what would change the order.
+
+use gsplit_partition::placement::CacheSize;
+use gsplit_store::Presample;
+use gsplit_trainer::RowPlacement;
+use serde::Serialize;
+
+use super::candidate::Candidate;
+use super::cost::{Cost, Sources, Way, cost};
+use super::profile::{Link, Profile};
+use super::shape::Shape;
+use gsplit::ui::bytes;
+
+/// Share of a GPU's memory that is never planned with: libraries, fragments.
+const SPARE: f64 = 0.1;
+
+/// Everything that a ranking on some hardware needs.
+pub struct Found {
+    /// The question, for people.
+    pub line: String,
+    /// Mini-batches of an epoch.
+    pub steps: usize,
+    pub candidates: Vec<Candidate>,
+    /// Systems that cannot be planned for, with the reason.
+    pub left_out: Vec<(String, String)>,
+    pub shape: Shape,
+    /// Share of all loads that so many of the hottest rows serve.
+    pub hits: Hits,
+    pub graph_bytes: f64,
+    pub row_bytes: f64,
+    /// Memory for feature rows of each rank, one plan for each; what is left, if none is named.
+    pub caches: Vec<CacheSize>,
+}
+
+/// What is not ranked.
+#[derive(Serialize)]
+pub struct LeftOut<'a> {
+    pub system: String,
+    pub why: String,
+    /// What it would cost, where that is known.
+    pub plan: Option<Ranked<'a>>,
+}
+
+/// A candidate on some hardware.
+#[derive(Serialize)]
+pub struct Ranked<'a> {
+    #[serde(flatten)]
+    pub candidate: &'a Candidate,
+    pub epoch_s: f64,
+    /// What takes longest.
+    pub bound: &'static str,
+    /// Bytes of a rank, the graph and cached rows included.
+    pub memory: f64,
+    /// Memory that it was given for feature rows, if it was limited.
+    pub cache: Option<String>,
+    /// Where its feature rows come from.
+    sources: Sources,
+    pub cost: Cost,
+}
+
+impl Ranked<'_> {
+    /// For people.
+    pub fn name(&self) -> String {
+        let cache = self.cache.as_ref().map_or(String::new(), |cache| format!(", {cache}"));
+        format!("{}{cache}", self.candidate.name)
+    }
+
+    /// The options of `gsplit train` that run it, the cache that was asked for with them.
+    pub fn options(&self) -> String {
+        let cache = self.cache.as_ref().map(|cache| format!("--cache {cache}"));
+        self.candidate.options.iter().cloned().chain(cache).collect::<Vec<_>>().join(" ")
+    }
+}
+
+impl Found {
+    /// The candidates that fit `profile` and stand beside each other, the fastest first.
+    pub fn rank(&self, profile: &Profile) -> Vec<Ranked<'_>> {
+        self.sorted(profile, |candidate| candidate.apart.is_none())
+    }
+
+    /// Those that fit and stand apart, the fastest first.
+    pub fn apart(&self, profile: &Profile) -> Vec<Ranked<'_>> {
+        self.sorted(profile, |candidate| candidate.apart.is_some())
+    }
+
+    fn sorted(&self, profile: &Profile, wanted: impl Fn(&Candidate) -> bool) -> Vec<Ranked<'_>> {
+        let runs = self.candidates.iter().filter(|candidate| candidate.problem.is_none() && wanted(candidate));
+        let mut ranked: Vec<Ranked<'_>> =
+            runs.flat_map(|candidate| self.on_all(candidate, profile)).flatten().collect();
+        ranked.sort_by(|a, b| a.epoch_s.total_cmp(&b.epoch_s));
+        ranked
+    }
+
+    /// Those that do not fit, and what cannot be planned for, with the reason.
+    pub fn unfit(&self, profile: &Profile) -> Vec<LeftOut<'_>> {
+        let never = self.left_out.iter().map(|(system, why)| (system, why.clone(), None));
+        let not_here = self.candidates.iter().flat_map(|candidate| {
+            self.on_all(candidate, profile).into_iter().filter_map(|found| {
+                let (why, plan) = match (found, &candidate.problem) {
+                    (Err(why), _) => (why, None),
+                    (Ok(plan), Some(why)) => (why.clone(), Some(plan)),
+                    (Ok(_), None) => return None,
+                };
+                Some((&candidate.name, why, plan))
+            })
+        });
+        never.chain(not_here).map(|(system, why, plan)| LeftOut { system: system.clone(), why, plan }).collect()
+    }
+
+    /// Lines about hardware that would have another system first.
+    pub fn what_changes(&self, profile: &Profile) -> Vec<String> {
+        let first = |profile: &Profile| {
+            self.rank(profile).first().map(|first| (first.candidate.name.clone(), first.candidate.ranks))
+        };
+        let now = first(profile);
+        let with = |change: &dyn Fn(&mut Profile)| {
+            let mut other = profile.clone();
+            change(&mut other);
+            other
+        };
+        let link = |link: &mut Option<Link>, by: f64| link.iter_mut().for_each(|link| link.bytes *= by);
+        let changes = [
+            ("8 GiB more memory a rank", with(&|other| other.memory += (8u64 << 30) as f64)),
+            ("half the memory a rank", with(&|other| other.memory /= 2.0)),
+            ("links between ranks twice as fast", with(&|other| other.scale_peers(2.0))),
+            ("links between ranks half as fast", with(&|other| other.scale_peers(0.5))),
+            ("a bus twice as fast", with(&|other| link(&mut other.bus, 2.0))),
+            ("a network twice as fast", with(&|other| link(&mut other.network, 2.0))),
+            (
+                "products twice as fast",
+                with(&|other| (other.dense.f32, other.dense.bf16) = (2.0 * other.dense.f32, 2.0 * other.dense.bf16)),
+            ),
+        ];
+        let line = |(what, other): (&str, Profile)| {
+            let (name, ranks) = first(&other).filter(|_| other != *profile)?;
+            (Some(&(name.clone(), ranks)) != now.as_ref())
+                .then(|| format!("with {what}: {name} on {ranks} ranks first"))
+        };
+        changes.into_iter().filter_map(line).collect()
+    }
+
+    /// `candidate` on `profile` with each size of cache, where that makes a difference.
+    fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<Result<Ranked<'a>, String>> {
+        let caches = !profile.shared && candidate.rows != RowPlacement::Host && candidate.kept.is_none();
+        match self.caches.is_empty() || !caches || candidate.problem.is_some() {
+            true => vec![self.on(candidate, profile, self.caches.first().copied().filter(|_| caches))],
+            false => self.caches.iter().map(|&cache| self.on(candidate, profile, Some(cache))).collect(),
+        }
+    }
+
+    /// `candidate` on `profile`, or why it does not fit.
+    fn on<'a>(
+        &'a self,
+        candidate: &'a Candidate,
+        profile: &Profile,
+        cache: Option<CacheSize>,
+    ) -> Result<Ranked<'a>, String> {
+        let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
+        let way = |sources, far_graph| Way {
+            parallelism: candidate.way.parallelism,
+            split_layers: candidate.way.split_layers,
+            steps: candidate.steps,
+            servers: candidate.servers,
+            ranks: candidate.ranks,
+            sources,
+            far_graph,
+        };
+        let bare = cost(&candidate.work, way(whole, false), &self.shape, profile);
+        let room = profile.memory * (1.0 - SPARE);
+        let needed = bare.memory + candidate.kept.filter(|_| !profile.shared).map_or(0.0, |(_, kept)| kept);
+        if needed > room {
+            return Err(format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
+        }
+        let (sources, far_graph, memory) = match profile.shared {
+            true => (whole, false, bare.memory),
+            false => self.placed(candidate, room - bare.memory, bare.memory, cache),
+        };
+        let cost = cost(&candidate.work, way(sources, far_graph), &self.shape, profile);
+        Ok(Ranked {
+            candidate,
+            epoch_s: cost.seconds * candidate.steps as f64,
+            bound: cost.bound(),
+            memory,
+            cache: cache.map(|cache| cache.to_string()),
+            sources,
+            cost,
+        })
+    }
+
+    /// Where the rows of `candidate` come from with `left` bytes of a GPU for the graph, if it fits, and rows; whether it does not; and
+    /// what is then taken.
+    fn placed(&self, candidate: &Candidate, left: f64, taken: f64, cache: Option<CacheSize>) -> (Sources, bool, f64) {
+        // Where all layers are split a rank draws for its own vertices alone.
+        let parts = if candidate.way.split_layers == self.shape.widths.len() { candidate.ranks as f64 } else { 1.0 };
+        let graph = self.graph_bytes / parts;
+        let kept = candidate.kept.map_or(0.0, |(_, kept)| kept);
+        let far_graph = graph > left / 2.0 || graph + kept > left;
+        let graph = if far_graph { 0.0 } else { graph };
+        if let Some((sources, kept)) = candidate.kept {
+            return (sources, far_graph, taken + graph + kept);
+        }
+        let all = self.hits.vertices() * self.row_bytes;
+        let wanted = match cache {
+            Some(size) => size.bytes(all as u64) as f64,
+            None => f64::INFINITY,
+        };
+        let room = (left - graph).min(wanted);
+        let ranks = candidate.ranks as f64;
+        let (hit, rows) = match candidate.rows {
+            // A rank's columns of all rows, or none: a row is computed by all ranks.
+            _ if candidate.way.parallelism.slices_columns() && all / ranks <= room => (all, all / ranks),
+            RowPlacement::Host => (0.0, 0.0),
+            RowPlacement::Peer | RowPlacement::Partitioned => (room * ranks, (all / ranks).min(room)),
+            _ => (room, all.min(room)),
+        };
+        let hit = self.hits.of_rows(hit / self.row_bytes);
+        let own = if candidate.rows == RowPlacement::Peer { hit / ranks } else { hit };
+        (Sources { own, peers: hit - own, host: 1.0 - hit }, far_graph, taken + graph + rows)
+    }
+}
+
+/// How many loads the hottest rows serve, by the presample.
+pub struct Hits {
+    /// Loads of the rows so far, hottest first.
+    sums: Vec<u64>,
+}
+
+impl Hits {
+    /// Those of `presample`.
+    pub fn of(presample: &Presample) -> Self {
+        let mut loads = presample.input().to_vec();
+        loads.sort_unstable_by(|a, b| b.cmp(a));
+        let mut sum = 0;
+        let sums = loads.into_iter().map(|loads| {
+            sum += u64::from(loads);
+            sum
+        });
+        Self { sums: sums.collect() }
+    }
+
+    fn vertices(&self) -> f64 {
+        self.sums.len() as f64
+    }
+
+    /// Share of the loads that so many rows serve.
+    fn of_rows(&self, rows: f64) -> f64 {
+        let all = self.sums.last().copied().unwrap_or(0).max(1);
+        let served = (rows as usize).min(self.sums.len()).checked_sub(1).map_or(0, |last| self.sums[last]);
+        served as f64 / all as f64
+    }
+}

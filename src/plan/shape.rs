@@ -1,0 +1,52 @@
+//! What a model computes with: rows, weights and parameters of its layers.
+
+use gsplit_trainer::{Dtype, ModelKind};
+
+/// What a model computes with.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Kind of layers.
+    pub kind: ModelKind,
+    /// Values of the rows that each layer reads and makes, from the seeds' layer down.
+    pub widths: Vec<[f64; 2]>,
+    /// What products round to.
+    pub dtype: Dtype,
+    /// Bytes of a stored feature value.
+    pub stored: f64,
+    /// Number of parameters.
+    pub parameters: f64,
+}
+
+impl Shape {
+    /// A model of `layers` layers of `hidden` values from `features` to `outputs`.
+    pub fn new(
+        kind: ModelKind,
+        layers: usize,
+        [features, hidden, outputs]: [usize; 3],
+        dtype: Dtype,
+        stored: usize,
+    ) -> Self {
+        let hidden = if kind == ModelKind::Sgc { features } else { hidden };
+        let width = |layer: usize| match layer {
+            0 => outputs as f64,
+            _ => hidden as f64,
+        };
+        let widths: Vec<[f64; 2]> = (0..layers)
+            .map(|layer| [if layer + 1 == layers { features as f64 } else { width(layer + 1) }, width(layer)])
+            .collect();
+        let of_layer = |[read, made]: &[f64; 2]| read * made * products_of(kind) + 2.0 * made;
+        let parameters = match kind {
+            ModelKind::Sgc => (features * outputs + outputs) as f64,
+            _ => widths.iter().map(of_layer).sum(),
+        };
+        Self { kind, widths, dtype, stored: stored as f64, parameters }
+    }
+}
+
+/// Weight matrices of a layer.
+pub fn products_of(kind: ModelKind) -> f64 {
+    match kind {
+        ModelKind::Sage | ModelKind::SagePool | ModelKind::Gin | ModelKind::Gatv2 => 2.0,
+        ModelKind::Gcn | ModelKind::Sgc | ModelKind::Gat | ModelKind::Resgcn => 1.0,
+    }
+}
