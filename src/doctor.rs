@@ -26,14 +26,37 @@ use advice::{advice, little_shm};
 /// speed of copies from pinned memory, shared memory, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
 /// code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  gsplit doctor\n  gsplit doctor --json\n  gsplit doctor --profile here.toml")]
+#[command(
+    after_help = "Examples:\n  gsplit doctor\n  gsplit doctor --json\n  gsplit doctor --profile here.toml\n  gsplit doctor --profile gpus.toml --device cuda"
+)]
 pub struct Args {
-    /// Measure this machine's CPU, in some seconds, and write what it can do into this file, for gsplit plan
+    /// Measure this machine, in some seconds, and write what it can do into this file, for gsplit plan
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
+    /// With --profile, what of it: the CPU, or all GPUs with the links between them
+    #[arg(long, value_enum, default_value = "cpu", requires = "profile")]
+    device: Measured,
     /// Replace what is at --profile, whoever made it
     #[arg(long, requires = "profile")]
     force: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Measured {
+    /// What all threads of the host reach
+    Cpu,
+    /// All GPUs that CUDA_VISIBLE_DEVICES leaves
+    Cuda,
+}
+
+impl Measured {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
 }
 
 /// The first line of a profile that was measured: such a file is replaced, no other.
@@ -91,7 +114,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         "advice": advice,
     }));
     if let (Some(path), Training::Works(_)) = (&args.profile, &training) {
-        write_profile(path, ui)?;
+        write_profile(path, args.device, ui)?;
     }
     match training {
         Training::NotBuilt if args.profile.is_some() => {
@@ -103,9 +126,13 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
 }
 
 /// Has `gsplit-train` measure this machine, and keeps what it says.
-fn write_profile(path: &Path, ui: &Ui) -> Result<()> {
+fn write_profile(path: &Path, device: Measured, ui: &Ui) -> Result<()> {
     let mut command = Command::new(trainer()?);
-    command.args(ui.threads().map(|threads| format!("--threads={threads}"))).arg("profile");
+    command.args(ui.threads().map(|threads| format!("--threads={threads}"))).args([
+        "profile",
+        "--device",
+        device.name(),
+    ]);
     let measured = command.output()?;
     let said = String::from_utf8_lossy(&measured.stderr);
     anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));

@@ -9,8 +9,8 @@ use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::headings::of_table;
 use gsplit::{arguments, manual, ui};
 use gsplit_store::Allocator;
-use gsplit_trainer::Dtype;
 use gsplit_trainer::operator::calibrated;
+use gsplit_trainer::{Device, Dtype};
 
 use train::ConfigFile;
 
@@ -45,9 +45,12 @@ enum Command {
     Compare(Box<compare::Args>),
     Bench(bench::Args),
     Plan(Box<plan::Args>),
-    /// Measures this machine's CPU and prints its profile, as TOML: for gsplit doctor
+    /// Measures this machine's CPU or GPUs and prints its profile, as TOML: for gsplit doctor
     #[command(hide = true)]
-    Profile,
+    Profile {
+        #[arg(long, value_enum, default_value = "cpu")]
+        device: Device,
+    },
     /// Prints what computes dense products on this machine, as JSON: for gsplit doctor
     #[command(hide = true)]
     Products,
@@ -94,8 +97,8 @@ fn main() -> ExitCode {
             Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
             Command::Bench(args) => bench::run(args, ui),
             Command::Plan(args) => plan::run(*args, ui),
-            Command::Profile => {
-                plan::measure()?.text()?.lines().for_each(|line| ui.say(line));
+            Command::Profile { device } => {
+                plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));
                 Ok(())
             }
             Command::Products => {

@@ -62,7 +62,7 @@ pub fn choose(
         };
         return Ok((goes_on, Vec::new()));
     }
-    let profile = measure()?;
+    let profile = measure(Device::Cpu)?;
     let ranks = config.ranks.unwrap_or(profile.ranks).max(2);
     let question = Question {
         systems: Vec::new(),

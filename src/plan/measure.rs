@@ -1,26 +1,77 @@
-//! The profile of this machine's CPU.
+//! The profile of this machine: of its CPU, or of its GPUs.
 
-use gsplit_kernels::processor;
+use anyhow::Context;
+use gsplit_kernels::{CudaSurvey, processor};
 use gsplit_preprocess::memory::machine;
-use gsplit_trainer::{Device, Rates};
+use gsplit_trainer::{Device, GpuRates, PairRate, Rates};
 
-use super::profile::{Dense, Link, Profile};
+use super::profile::{Dense, Link, Pair, Profile};
+
+/// How much slower than its portion of what a GPU receives a pair must be to be named.
+const SLOWER: f64 = 0.9;
 
 /// Measures this machine, in some seconds.
 ///
 /// # Errors
-/// Those of the operators.
-pub fn measure() -> anyhow::Result<Profile> {
-    let Rates { sampled_edges, rows, stream, layer, dense: [f32, bf16], exchange: [bytes, latency] } =
-        Rates::measure()?;
+/// Those of the operators; that there is no GPU.
+pub fn measure(device: Device) -> anyhow::Result<Profile> {
+    match device {
+        Device::Cpu => Ok(of_cpu(Rates::measure()?)),
+        Device::Cuda => {
+            let survey = CudaSurvey::new();
+            let first = survey.gpus.as_ref().ok().and_then(|gpus| gpus.first());
+            let name = first.map_or("GPU", |gpu| gpu.name.as_str()).to_string();
+            let rates = GpuRates::measure().context("--device cuda: `gsplit doctor` says what is missing")?;
+            Ok(of_gpus(rates, &name))
+        }
+    }
+}
+
+fn about(what: &str) -> String {
+    format!("{what}, measured by gsplit {}", env!("CARGO_PKG_VERSION"))
+}
+
+fn of_cpu(rates: Rates) -> Profile {
     let threads = rayon::current_num_threads();
-    Ok(Profile {
-        about: format!("{}, {threads} threads, measured by gsplit {}", processor(), env!("CARGO_PKG_VERSION")),
+    Profile {
+        about: about(&format!("{}, {threads} threads", processor())),
         device: Device::Cpu,
-        hosts: 1,
         ranks: threads,
         shared: true,
         memory: machine() as f64,
+        pairs: Vec::new(),
+        bus: None,
+        ..of_each(rates)
+    }
+}
+
+fn of_gpus(GpuRates { each, gpus, memory, bus, pairs }: GpuRates, name: &str) -> Profile {
+    let others = (gpus.max(2) - 1) as f64;
+    let slow = |pair: &&PairRate| others * pair.bytes < SLOWER * each.exchange[0];
+    let pair = |pair: &PairRate| Pair { ranks: pair.gpus, bytes: pair.bytes, latency: pair.latency };
+    Profile {
+        about: about(&format!("{gpus} {name}")),
+        device: Device::Cuda,
+        ranks: gpus,
+        shared: false,
+        memory,
+        pairs: pairs.iter().filter(slow).map(pair).collect(),
+        bus: Some(Link { bytes: bus, latency: 0.0 }),
+        ..of_each(each)
+    }
+}
+
+/// What both have in common.
+fn of_each(
+    Rates { sampled_edges, rows, stream, layer, dense: [f32, bf16], exchange: [bytes, latency] }: Rates,
+) -> Profile {
+    Profile {
+        about: String::new(),
+        device: Device::Cpu,
+        hosts: 1,
+        ranks: 1,
+        shared: true,
+        memory: 0.0,
         sampled_edges,
         rows,
         stream,
@@ -30,5 +81,22 @@ pub fn measure() -> anyhow::Result<Profile> {
         pairs: Vec::new(),
         bus: None,
         network: None,
-    })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_that_are_slower_than_their_portion_are_named() {
+        let each =
+            Rates { sampled_edges: 1.0, rows: 1.0, stream: 1.0, layer: 0.0, dense: [1.0; 2], exchange: [60.0, 0.1] };
+        let pair = |gpus, bytes| PairRate { gpus, bytes, latency: 0.2 };
+        let pairs = vec![pair([0, 1], 20.0), pair([0, 2], 17.0), pair([2, 3], 40.0)];
+        let profile = of_gpus(GpuRates { each, gpus: 4, memory: 1e9, bus: 10.0, pairs }, "A100");
+        assert_eq!(profile.pairs, [Pair { ranks: [0, 2], bytes: 17.0, latency: 0.2 }]);
+        assert_eq!(profile.among(4), Link { bytes: 51.0, latency: 0.2 });
+        assert!(profile.about.starts_with("4 A100, measured") && profile.bus.is_some());
+    }
 }

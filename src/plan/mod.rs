@@ -11,7 +11,7 @@ use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, artifact_key};
-use gsplit_trainer::ModelConfig;
+use gsplit_trainer::{Device, ModelConfig};
 use serde_json::json;
 
 use crate::system::System;
@@ -45,7 +45,7 @@ use question::Question;
 /// update, exchange between ranks), memory of a rank, what takes longest, and what would change the order. The formulas are in
 /// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed.
 ///
-/// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured, or one that is built in (cpu-2, v100-4-nvlink,
+/// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured (of this machine's CPU, or its GPUs), or one that is built in (cpu-2, v100-4-nvlink,
 /// v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample and maps that are needed are stored in
 /// the dataset.
 #[derive(clap::Args)]
@@ -102,7 +102,7 @@ pub struct Args {
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let profile = match &args.profile {
         Some(name) => Profile::named(name)?,
-        None => measure()?,
+        None => measure(Device::Cpu)?,
     };
     let question = args.question(&profile);
     question.check().map_err(as_usage)?;

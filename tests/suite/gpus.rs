@@ -101,6 +101,24 @@ pub fn as_torchrun(folders: &[&Path], args: &str) -> Vec<Output> {
     started.into_iter().map(|process| process.wait_with_output().unwrap()).collect()
 }
 
+#[test]
+fn gpus_are_measured_and_planned_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 400);
+    let doctor = "doctor --profile gpus.toml --device cuda";
+    let alone = crate::support::fails(folder, &words(doctor), 1);
+    assert!(alone.contains("--device cuda") && !folder.join("gpus.toml").exists(), "{alone}");
+    let Some(mut program) = with_gpus(folder, 3, doctor) else { return };
+    printed(&program.env("FAKE_CUDA_MEMORY_MIB", "100").output().unwrap());
+    let profile = std::fs::read_to_string(folder.join("gpus.toml")).unwrap();
+    for line in ["device = \"cuda\"", "ranks = 3", "memory = 104857600.0", "[bus]", "[peer]", "shared = false"] {
+        assert!(profile.contains(line), "{line}: {profile}");
+    }
+    let said = json(folder, &words("plan ds --profile gpus.toml --layers 2 --hidden 8 --fanouts 4,4 --batch-size 100"));
+    assert!(said["plans"].as_array().unwrap().iter().any(|plan| plan["name"] == "Quiver" && plan["ranks"] == 3));
+}
+
 /// Whether there is room for the first of its tensors alone, or for many: the model, a mini-batch, backward, the evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {

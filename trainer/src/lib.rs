@@ -92,7 +92,7 @@ pub use metric::Metric;
 pub use operator::{GpuList, OwnPlaces, Place};
 pub use options::{FeatureStorage, RowPlacement, RunOptions, TopologyStorage};
 pub use process::Process;
-pub use rates::Rates;
+pub use rates::{GpuRates, PairRate, Rates};
 pub use rendezvous::Rendezvous;
 pub use report::{EpochReport, LayerRows, Summary, Timings, Work};
 pub use traffic::{Phase, Traffic};

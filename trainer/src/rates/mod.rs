@@ -1,7 +1,9 @@
-//! What this machine's CPU can do, measured with the kernels that train. Costs some seconds.
+//! What this machine can do, measured with the kernels that train: its CPU in some seconds, its GPUs in some more ([`gpu`]).
 //!
 //! Each rate is the best of a few rounds, since other work only slows them. Sizes are those of a mini-batch of 1024 seeds with fanouts
 //! 15,10,5 and 256 hidden values: larger than the caches of a core, smaller than memory.
+
+mod gpu;
 
 use std::sync::Arc;
 use std::thread;
@@ -16,21 +18,18 @@ use crate::config::Dtype;
 use crate::exchange::Exchange;
 use crate::operator::{Edges, Finish, Place, Reduce, Rows, aggregate, calibrated, linear, set_torch_threads};
 
+pub use gpu::{GpuRates, PairRate};
+
 const ROUNDS: usize = 3;
-/// Rows of the matrices that are read at random, and values of a row.
-const ROWS: usize = 65_536;
+/// Values of the rows that are read at random.
 const WIDTH: usize = 256;
-/// Rows that products have, and edges.
-const TARGETS: usize = 16_384;
-const EDGES: usize = 163_840;
-/// Vertices of the graph that is sampled, and in-neighbours of each.
-const VERTICES: usize = 500_000;
+/// In-neighbours of each vertex of the graph that is sampled.
 const DEGREE: usize = 20;
 /// Ranks that exchange, and rows that each sends to each.
 const RANKS: usize = 2;
 const EXCHANGED: usize = 8_192;
 
-/// What all ranks of a host reach together.
+/// What all ranks of a host reach together, or a GPU alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
     /// Sampled edges a second.
@@ -48,25 +47,47 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Measures this machine.
+    /// Measures the CPU.
     ///
     /// # Errors
     /// Those of the operators.
     pub fn measure() -> Result<Self> {
         set_torch_threads(rayon::current_num_threads());
         let [f32_place, bf16_place] = [Dtype::F32, Dtype::Bf16].map(|dtype| Place::Host(calibrated(dtype).engine));
-        let (rows, layer) = aggregation(&f32_place)?;
-        let dense = [products(&f32_place)?, products(&bf16_place)?];
-        Ok(Self { sampled_edges: sampling()?, rows, stream: stream()?, layer, dense, exchange: exchange()? })
+        let sizes = Sizes::LARGE;
+        let (rows, layer) = aggregation(&f32_place, sizes)?;
+        let dense = [products(&f32_place, sizes)?, products(&bf16_place, sizes)?];
+        let (sampled_edges, stream) = (sampling(sizes)?, stream(&f32_place, sizes)?);
+        Ok(Self { sampled_edges, rows, stream, layer, dense, exchange: exchange()? })
     }
 }
 
-/// Seconds of the fastest of some rounds.
-fn fastest(mut body: impl FnMut() -> Result<()>) -> Result<f64> {
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    /// Rows of the matrices that are read at random.
+    rows: usize,
+    /// Rows that products have, and edges.
+    targets: usize,
+    edges: usize,
+    /// Vertices of the graph that is sampled, and seeds of a mini-batch.
+    vertices: usize,
+    seeds: usize,
+}
+
+impl Sizes {
+    const LARGE: Self = Self { rows: 65_536, targets: 16_384, edges: 163_840, vertices: 500_000, seeds: 1024 };
+}
+
+/// Seconds of the fastest of some rounds, until `place` has done all of it.
+fn fastest(place: &Place, mut body: impl FnMut() -> Result<()>) -> Result<f64> {
+    let done = || place.gpu().map_or(Ok(()), |gpu| gpu.synchronise());
     let mut best = f64::INFINITY;
     for _ in 0..ROUNDS {
+        done()?;
         let started = Instant::now();
         body()?;
+        done()?;
         best = best.min(started.elapsed().as_secs_f64());
     }
     Ok(best)
@@ -78,51 +99,62 @@ fn drawn(count: usize, below: usize) -> Vec<u32> {
     (0..count as u32).map(|i| Draws::new(&key, i).below(below as u32)).collect()
 }
 
-fn matrix(rows: usize, columns: usize) -> Tensor {
-    Tensor::rand([rows as i64, columns as i64], (Kind::Float, tch::Device::Cpu)) - 0.5
+/// A graph of so many vertices.
+fn graph(vertices: usize) -> (Vec<u64>, Vec<u32>) {
+    ((0..=vertices).map(|v| (v * DEGREE) as u64).collect(), drawn(vertices * DEGREE, vertices))
+}
+
+/// The seeds of a mini-batch, others in each round.
+fn seeds(sizes: Sizes, round: u32) -> Vec<u32> {
+    (0..sizes.seeds as u32).map(|i| (i * 487 + round) % sizes.vertices as u32).collect()
+}
+
+fn matrix(place: &Place, rows: usize, columns: usize, kind: Kind) -> Result<Tensor> {
+    place.bring(&(Tensor::rand([rows as i64, columns as i64], (Kind::Float, tch::Device::Cpu)) - 0.5).to_kind(kind))
 }
 
 /// Operations a second of a product forwards and backwards, for weights and rows.
-fn products(place: &Place) -> Result<f64> {
-    let rows = matrix(TARGETS, WIDTH).set_requires_grad(true);
-    let weight = matrix(WIDTH, WIDTH).set_requires_grad(true);
-    let seconds = fastest(|| {
+fn products(place: &Place, sizes: Sizes) -> Result<f64> {
+    let rows = matrix(place, sizes.targets, WIDTH, place.row_kind())?.set_requires_grad(true);
+    let weight = matrix(place, WIDTH, WIDTH, Kind::Float)?.set_requires_grad(true);
+    let seconds = fastest(place, || {
         linear(place, &rows, &weight, None, Finish::default())?.f_sum(Kind::Float)?.f_backward()?;
         Ok(())
     })?;
-    Ok(3.0 * 2.0 * (TARGETS * WIDTH * WIDTH) as f64 / seconds)
+    Ok(3.0 * 2.0 * (sizes.targets * WIDTH * WIDTH) as f64 / seconds)
 }
 
 /// Bytes a second of rows that an aggregation reads forwards and backwards, and seconds of one that has nothing to do.
-fn aggregation(place: &Place) -> Result<(f64, f64)> {
+fn aggregation(place: &Place, sizes: Sizes) -> Result<(f64, f64)> {
     let pass = |targets: usize, edges: usize, rows: &Tensor| -> Result<f64> {
         let indptr = (0..=targets).map(|target| (target * edges / targets) as u32).collect();
         let sources = rows.size()[0] as usize;
         let edges = Arc::new(Edges::new(place, indptr, drawn(edges, sources), sources)?);
-        fastest(|| {
+        fastest(place, || {
             let sums = aggregate(&edges, Reduce::Mean, Rows::Hidden(rows), None, false)?;
             sums.f_sum(Kind::Float)?.f_backward()?;
             Ok(())
         })
     };
-    let seconds = pass(TARGETS, EDGES, &matrix(ROWS, WIDTH).set_requires_grad(true))?;
-    let nothing = pass(1, 1, &matrix(1, 1).set_requires_grad(true))?;
-    Ok((2.0 * 4.0 * (EDGES * WIDTH) as f64 / seconds, nothing / 2.0))
+    let rows = |rows: usize, columns: usize| -> Result<Tensor> {
+        Ok(matrix(place, rows, columns, Kind::Float)?.set_requires_grad(true))
+    };
+    let seconds = pass(sizes.targets, sizes.edges, &rows(sizes.rows, WIDTH)?)?;
+    let nothing = pass(1, 1, &rows(1, 1)?)?;
+    Ok((2.0 * 4.0 * (sizes.edges * WIDTH) as f64 / seconds, nothing / 2.0))
 }
 
-/// Sampled edges a second.
-fn sampling() -> Result<f64> {
-    let indptr: Vec<u64> = (0..=VERTICES).map(|v| (v * DEGREE) as u64).collect();
-    let indices = drawn(VERTICES * DEGREE, VERTICES);
+/// Sampled edges a second of the CPU.
+fn sampling(sizes: Sizes) -> Result<f64> {
+    let (indptr, indices) = graph(sizes.vertices);
     let graph = Graph::new(&indptr, &indices)?;
     let fanouts: Fanouts = "15,10,5".parse()?;
     let (mut sampler, mut layer, mut step) = (Sampler::default(), SampledCsc::default(), 0);
     let mut edges = 0;
-    let seconds = fastest(|| {
-        let seeds: Vec<u32> = (0..1024).map(|i| (i * 487 + step) % VERTICES as u32).collect();
+    let seconds = fastest(&Place::host(), || {
         step += 1;
         edges = 0;
-        sampler.start(&seeds);
+        sampler.start(&seeds(sizes, step));
         for (key, fanout) in (Step { seed: 0, epoch: 1, step }).layers(&fanouts) {
             sampler.layer(&graph, &Draw::new(fanout), &key, EdgeIds::Drop, &mut layer)?;
             edges += layer.num_edges();
@@ -133,13 +165,14 @@ fn sampling() -> Result<f64> {
 }
 
 /// Bytes a second that an element-wise operation reads and writes.
-fn stream() -> Result<f64> {
-    let (a, mut b) = (matrix(ROWS, WIDTH), matrix(ROWS, WIDTH));
-    let seconds = fastest(|| {
+fn stream(place: &Place, sizes: Sizes) -> Result<f64> {
+    let of = || matrix(place, sizes.rows, WIDTH, Kind::Float);
+    let (a, mut b) = (of()?, of()?);
+    let seconds = fastest(place, || {
         b.f_copy_(&a)?;
         Ok(())
     })?;
-    Ok(2.0 * 4.0 * (ROWS * WIDTH) as f64 / seconds)
+    Ok(2.0 * 4.0 * (sizes.rows * WIDTH) as f64 / seconds)
 }
 
 /// What crosses between ranks that are threads in a second, as split training exchanges rows: gathered, sent, and back the same way,
@@ -153,7 +186,7 @@ fn exchange() -> Result<[f64; 2]> {
             let mixed: Vec<u32> = (0..all).map(|at| (at * 487 % all) as u32).collect();
             let exchange = Exchange::shuffle(&comm, &mixed, |vertex| vertex as usize % RANKS)?.exchange;
             let mut read = vec![1.0f32; all * WIDTH];
-            fastest(|| {
+            fastest(&Place::host(), || {
                 for _ in 0..times {
                     exchange.forward(&comm, &mut read, WIDTH)?;
                     exchange.backward(&comm, &mut read, WIDTH)?;
