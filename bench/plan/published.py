@@ -26,7 +26,7 @@ import document  # noqa: E402
 import measure  # noqa: E402
 from measure import ROOT, WORK, BenchError  # noqa: E402
 
-V100, P100 = ROOT / "profiles" / "v100-4-nvlink.toml", HERE / "p100-hosts.toml"
+V100, P100, A6000 = ROOT / "profiles" / "v100-4-nvlink.toml", HERE / "p100-hosts.toml", HERE / "a6000-hosts.toml"
 DATA = WORK / "data"
 BY_EDGES = ("drawing", "drawing over the bus", "products", "aggregation", "element-wise operations")
 
@@ -90,6 +90,12 @@ TABLE4 = (
     (Graph("OGB-Product", 2_449_029, 61_859_140, False, 1, 196_615), 100, {"gcn": (4.578, 1.111), "sage": (4.727, 1.233), "gat": (5.067, 1.912)}),
     (Graph("OGB-Paper", 111_059_956, 1_615_685_872, True, 32, 1_207_179), 128, {"gcn": (9.575, 2.606), "sage": (9.830, 3.107), "gat": (10.662, 5.138)}),
 )
+# GraNNDis's Table 4: how much faster than full-graph training that is split over all servers, by layers.
+GRANNDIS = (
+    (Graph("ogbn-arxiv", 169_343, 1_166_243, False, 1, 90_941), 128, {3: 1.64, 28: 1.84, 56: 1.89}),
+    (Graph("ogbn-products", 2_449_029, 61_859_140, False, 1, 196_615), 100, {3: 1.63, 28: 1.23, 56: 1.23}),
+    (Graph("Reddit", 232_965, 57_307_946, False, 1, 153_431), 602, {3: 1.66, 28: 1.95, 56: 1.59}),
+)
 # The rows' width matters to no count.
 KINDS = {
     "rmat": ("rmat", "--features", "random:1", "--feature-dtype", "i8"),
@@ -129,11 +135,11 @@ class StandIn:
 
     def plan(self, table, profile, batch, *words, by_host=False):
         """Work and seconds of a mini-batch by system and phase, on the whole graph and machine; with `by_host` the GPUs of a host are one."""
-        words = (*words, "--batch-size", batch // self.scale, "--batches", 10)
+        words = (*words, *(("--batch-size", batch // self.scale, "--batches", 10) if batch else ()))
         table.commands += [shlex.join(["gsplit", *map(str, line)]) for line in (self.words, ("plan", self.name, *words))]
         small, latency = scaled(profile, self.scale, by_host)
         said = json.loads(run("plan", DATA / self.name, *words, "--profile", small, "--json"))
-        rows = [*said["plans"], *(row["plan"] for row in said["left_out"] if row["plan"])]
+        rows = [*said["plans"], *said["apart"], *(row["plan"] for row in said["left_out"] if row["plan"])]
         return {row["name"]: Row(row["work"], self.scale, phases(row, self.scale, latency)) for row in rows}
 
 
@@ -150,6 +156,10 @@ class Row(NamedTuple):
     def rows(self):
         return self.scale * self.work["rows_loaded"]
 
+    def total(self):
+        """All phases of a mini-batch, one after another."""
+        return sum(self.phases.values())
+
     def seconds(self):
         """Sampling, loading, and forward and backward with all that is exchanged."""
         return self.phases["sample"], self.phases["load"], self.phases["compute"] + self.phases["exchange"]
@@ -162,12 +172,13 @@ def scaled(profile, scale, by_host):
     latency = max(link.get("latency", 0.0) for link in links.values())
     rates = ("memory", "sampled_edges", "rows", "stream", "bytes", "f32", "bf16")
     gpus, between = (known["ranks"] if by_host else 1), ("peer", "network")
+    links |= {f"[pair].{at}": pair for at, pair in enumerate(known.pop("pair", []))}
     known["ranks"] //= gpus
 
     def lines(of, times):
         return [f"{name} = {json.dumps(times * value / scale if name in rates else value)}" for name, value in of.items()]
 
-    parts = ((f"[{name}]", *lines(link, 1 if name in between else gpus)) for name, link in links.items())
+    parts = (("[[pair]]" if "." in name else f"[{name}]", *lines(link, 1 if name in between else gpus)) for name, link in links.items())
     text = [*lines(known, gpus), *(line for part in parts for line in part)]
     path = DATA / f"plan-{profile.stem}-{scale}{'-by-host' if by_host else ''}.toml"
     path.write_text("\n".join(text) + "\n")
@@ -263,13 +274,16 @@ def song_jiang(args):
     """Loading alone, by the profile's rates and the loads that `gsplit place` expects: `plan` knows no placement but its systems' own."""
     table = document.Table("stand-in", "GPUs", "placement", "own, %", "peers, %", "host, %", "random / it", "published")
     rates = tomllib.loads(V100.read_text())
-    own, peer, bus = rates["rows"], rates["peer"]["bytes"], rates["bus"]["bytes"]
-    links = (f"--host-bandwidth={bus / 1e9:g}GB", f"--peer-bandwidth={peer / 1e9:g}GB")
+    own, bus = rates["rows"], rates["bus"]["bytes"]
     for kind in KINDS:
         with StandIn(TABLE3[1].graph, kind, args) as stand_in:
             folder, batch = DATA / stand_in.name, 1024 // stand_in.scale
             run("presample", folder, "--fanouts", "15,10,5", "--batch-size", batch, "--epochs", 10, "--key", "place")
             for gpus in (2, 4):
+                # As a profile says: the slowest pair of GPUs may take longer than the ports.
+                pairs = (pair["bytes"] for pair in rates["pair"] if max(pair["ranks"]) < gpus)
+                peer = min(rates["peer"]["bytes"], (gpus - 1) * min(pairs))
+                links = (f"--host-bandwidth={bus / 1e9:g}GB", f"--peer-bandwidth={peer / 1e9:g}GB")
                 run("partition", folder, "--partitioner", "random", "--parts", gpus, "--key", f"random-{gpus}")
                 words = (f"--partition=random-{gpus}", "--presample=place", "--cache=20%", "--parallelism=data", "--placement=song-jiang", *links)
                 table.commands.append(shlex.join(["gsplit", "place", stand_in.name, *words]))
@@ -284,7 +298,25 @@ def song_jiang(args):
     return {"plan-song-jiang": table}
 
 
-TABLES = {"gsplit": gsplit_table3, "p3": p3_table4, "song-jiang": song_jiang}
+def granndis(args):
+    """Epochs of full-graph training that is split over all servers, over those of GraNNDis."""
+    table = document.Table("graph", "layers", *(f"{what}, {kind}" for kind in KINDS for what in ("full graph / GraNNDis", "read beyond a server, %")))
+    for graph, width, published in GRANNDIS:
+        cells = {layers: [graph.name, str(layers)] for layers in published}
+        for kind in KINDS:
+            with StandIn(graph, kind, args) as stand_in:
+                for layers, theirs in published.items():
+                    words = ("--systems", "granndis", "--model", "resgcn", "--layers", layers, "--hidden", 64, "--feature-dim", width)
+                    found = stand_in.plan(table, A6000, 0, *words)
+                    full, ours = found["full graph"], found["GraNNDis"]
+                    beyond = 100 * (ours.rows() / full.rows() - 1)
+                    cells[layers] += [beside(full.total() / ours.total(), theirs), beyond]
+        for row in cells.values():
+            table.add(*row)
+    return {"plan-granndis": table}
+
+
+TABLES = {"gsplit": gsplit_table3, "p3": p3_table4, "song-jiang": song_jiang, "granndis": granndis}
 
 
 def main():

@@ -30,26 +30,31 @@ pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &
     Ok(made.presample)
 }
 
-/// The map of `dataset` with `options` and `presample`, made if there is none.
+/// The map of `dataset` with `options` and `presample`, made if there is none; without a presample, one of these options whatever it was made
+/// with.
 pub fn partitioned(
     dataset: &Dataset,
     options: &PartitionOptions,
-    presample: &Presample,
+    presample: Option<&Presample>,
     ui: &Ui,
 ) -> Result<PartitionMap> {
     let config = options.config(dataset).map_err(explain)?;
     let mut made_from = MadeFrom::dataset(dataset);
-    made_from.presample = Some((presample.key().to_string(), presample.checksum().clone()));
+    made_from.presample = presample.map(|presample| (presample.key().to_string(), presample.checksum().clone()));
     for key in dataset.keys("partition")? {
         match PartitionMap::open(dataset, &key) {
-            Ok(found) if found.meta().config == config && found.meta().made_from == made_from => return Ok(found),
+            Ok(found)
+                if found.meta().config == config && (presample.is_none() || found.meta().made_from == made_from) =>
+            {
+                return Ok(found);
+            }
             _ => {}
         }
     }
-    let made = partition(dataset, Some(presample), options, ui).map_err(explain)?;
-    let key = free_key(dataset, options.default_key(), Some(presample));
+    let made = partition(dataset, presample, options, ui).map_err(explain)?;
+    let key = free_key(dataset, options.default_key(), presample);
     let (assignment, order) = (&made.assignment, &made.cache_order);
-    let map = PartitionMap::save(dataset, &key, Some(presample), config, made.report, assignment, order, false)?;
+    let map = PartitionMap::save(dataset, &key, presample, config, made.report, assignment, order, false)?;
     ui.note(&format!("made partition {key}"));
     Ok(map)
 }

@@ -188,14 +188,14 @@ impl Setting {
             }
         };
         let caches = |system: &System| system.placement(self.device).is_some_and(|rows| rows != RowPlacement::Host);
-        let needs = |system: &System| system.choices().parallelism.needs_map() || caches(system);
+        // What is made once goes by in-edges, not by draws.
+        let needs = |system: &System| system.draws() && (system.choices().parallelism.needs_map() || caches(system));
         let presample = systems.iter().any(needs).then(|| self.presample(dataset, gpu.as_ref(), ui)).transpose()?;
         let with_map = |&system: &System| {
             let config = self.config(system, 1);
-            let map = match (system.map(config.num_parts() as u32, config.groups as u32, self.seed), &presample) {
-                (Some(options), Some(presample)) => Some(partitioned(dataset, &options, presample, ui)?),
-                _ => None,
-            };
+            let options = system.map(config.num_parts() as u32, config.groups as u32, self.seed);
+            let presample = presample.as_ref().filter(|_| system.draws());
+            let map = options.map(|options| partitioned(dataset, &options, presample, ui)).transpose()?;
             Ok((system, map))
         };
         systems.iter().map(with_map).collect()

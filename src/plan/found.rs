@@ -226,9 +226,9 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// Those of `presample`.
-    pub fn of(presample: &Presample) -> Self {
-        let mut loads = presample.input().to_vec();
+    /// Those of `presample`; all alike of `vertices` without one.
+    pub fn of(presample: Option<&Presample>, vertices: usize) -> Self {
+        let mut loads = presample.map_or_else(|| vec![1; vertices], |presample| presample.input().to_vec());
         loads.sort_unstable_by(|a, b| b.cmp(a));
         let mut sum = 0;
         let sums = loads.into_iter().map(|loads| {

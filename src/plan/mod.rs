@@ -23,6 +23,7 @@ mod auto;
 mod candidate;
 mod chart;
 mod cost;
+mod counting;
 mod found;
 mod measure;
 mod profile;

@@ -1,9 +1,10 @@
 //! What cooperative mini-batches take (`--parallelism cooperative`, GraNNDis).
 //!
-//! Returns: work of a mini-batch. Input: a partition map, whose servers are those of the run. Idea: a server reads what its seeds
-//! reach ([`Expansion`]), and its ranks share that by the map. A layer computes what the layers above need, and takes all edges among
+//! Returns: work of a mini-batch. Input: a partition map, and the groups of its parts: each of its servers is one (GraNNDis), or all parts
+//! are one (full-graph training that is split over all servers). Idea: a group reads what its seeds reach ([`Expansion`]), and its ranks
+//! share that by the map. A layer computes what the layers above need, and takes all edges among
 //! what is read. Once a layer reads no more than it computes, those below do the same.
-//! Cost: a pass over the edges of what a server reads for each layer until then, for every 64 ranks of a server; 8 bytes a vertex, and
+//! Cost: a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; 8 bytes a vertex, and
 //! the edges.
 
 use gsplit_kernels::schedule::epoch_seeds;
@@ -22,9 +23,11 @@ pub struct Cooperative {
     pub batches: usize,
     /// Of them, the first ones that are counted.
     pub counted: usize,
+    /// Groups of parts: 1, or as many as the map has servers.
+    pub groups: usize,
     /// Layers of the model.
     pub layers: usize,
-    /// Hops beyond a server.
+    /// Hops beyond a group.
     pub hops: usize,
     /// In-neighbours of a vertex on each.
     pub fanout: Fanout,
@@ -39,83 +42,96 @@ pub struct Cooperative {
 pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> Result<Work> {
     let (topology, train) = (dataset.topology(), dataset.split(Split::Train)?);
     let graph = Graph::new(topology.indptr(), topology.indices())?;
-    let layout = Layout::new(map.num_parts() as u32, map.num_servers() as u32);
+    let (parts, groups) = (map.num_parts() as u32, made.groups as u32);
     let order = epoch_seeds(&train, made.seed, 0)?;
-    let ranks = layout.per_server() as u16;
-    let owners: Vec<u16> = map.assignment().par_iter().map(|part| part % ranks).collect();
+    let groups_of = Layout::new(parts, groups);
+    let within = Layout::new(groups_of.per_server(), map.num_servers() as u32 / groups);
+    let owners: Vec<u16> = map.assignment().par_iter().map(|part| part % within.parts() as u16).collect();
     let count = |batch: usize| -> Result<Counts> {
         let items = &order[train.len() * batch / made.batches..train.len() * (batch + 1) / made.batches];
         let mut counts = Counts { layers: vec![LayerCounts::default(); made.layers], ..Counts::default() };
-        for server in 0..layout.servers() as u16 {
-            let parts = layout.parts_of(server);
-            let server = Expansion {
+        for group in 0..made.groups as u16 {
+            let parts = groups_of.parts_of(group);
+            let group = Expansion {
                 parts: map.assignment(),
                 own: parts.start.into()..parts.end.into(),
                 layers: made.layers,
                 hops: made.hops.min(made.layers) as u8,
                 fanout: made.fanout,
             };
-            let seeds: Vec<u32> = items.iter().copied().filter(|&v| server.owns(v)).collect();
-            let (indptr, indices) = server.reach(graph, &seeds, &Expansion::key(made.seed, batch)).edges(graph);
-            add_server(&mut counts, Graph::new(&indptr, &indices)?, seeds, &owners, ranks);
+            let seeds: Vec<u32> = items.iter().copied().filter(|&v| group.owns(v)).collect();
+            let (indptr, indices) = group.reach(graph, &seeds, &Expansion::key(made.seed, batch)).edges(graph);
+            add_group(&mut counts, Graph::new(&indptr, &indices)?, seeds, &owners, within);
         }
         Ok(counts)
     };
     let counts = (0..made.counted.min(made.batches)).map(count).collect::<Result<Vec<Counts>>>()?;
-    Ok(Work::of(counts.iter(), layout.parts()))
+    Ok(Work::of(counts.iter(), parts))
 }
 
-/// Adds what the ranks of a server do that reads `graph` for `seeds`.
-fn add_server(counts: &mut Counts, graph: Graph<'_>, seeds: Vec<u32>, owners: &[u16], ranks: u16) {
+/// Adds what the ranks of a group do that reads `graph` for `seeds`.
+fn add_group(counts: &mut Counts, graph: Graph<'_>, seeds: Vec<u32>, owners: &[u16], layout: Layout) {
+    let ranks = layout.parts() as usize;
     let sources = |v: u32| {
         let edges = graph.in_edges(v);
         &graph.indices[edges.start as usize..edges.end as usize]
     };
-    let mut edges = vec![0u64; ranks.into()];
+    let mut edges = vec![0u64; ranks];
     let mut frontier = seeds;
     let mut same: Option<(LayerCounts, Vec<u64>)> = None;
     for sums in &mut counts.layers {
         let (layer, of_rank) = same.take().unwrap_or_else(|| {
-            let mut of_rank = vec![0u64; ranks.into()];
+            let mut of_rank = vec![0u64; ranks];
             frontier.iter().for_each(|&v| of_rank[owners[v as usize] as usize] += sources(v).len() as u64);
-            let (computed, exchanged) = (frontier.len(), add_below(&mut frontier, &sources, owners, ranks));
-            let layer = LayerCounts { vertices: computed as u64, edges: of_rank.iter().sum(), exchanged, abroad: 0 };
+            let vertices = frontier.len() as u64;
+            let [exchanged, abroad] = add_below(&mut frontier, &sources, owners, layout);
+            let layer = LayerCounts { vertices, edges: of_rank.iter().sum(), exchanged, abroad };
             (layer, of_rank)
         });
         sums.vertices += layer.vertices;
         sums.edges += layer.edges;
         sums.exchanged += layer.exchanged;
+        sums.abroad += layer.abroad;
         edges.iter_mut().zip(&of_rank).for_each(|(sum, edges)| *sum += edges);
         same = (layer.vertices == frontier.len() as u64).then_some((layer, of_rank));
     }
-    let mut rows = vec![0u64; ranks.into()];
+    let mut rows = vec![0u64; ranks];
     frontier.iter().for_each(|&v| rows[owners[v as usize] as usize] += 1);
     counts.rows += frontier.len() as u64;
     counts.most_rows = counts.most_rows.max(rows.into_iter().max().unwrap_or(0));
     counts.most_edges = counts.most_edges.max(edges.into_iter().max().unwrap_or(0));
 }
 
-/// Adds the sources of `frontier` to it. Returns the rows that ranks read from others.
-fn add_below<'a>(frontier: &mut Vec<u32>, sources: &impl Fn(u32) -> &'a [u32], owners: &[u16], ranks: u16) -> u64 {
-    let mut exchanged = 0;
+/// Adds the sources of `frontier` to it. Returns the rows that ranks read from others, and those of them that lie on other servers.
+fn add_below<'a>(
+    frontier: &mut Vec<u32>,
+    sources: &impl Fn(u32) -> &'a [u32],
+    owners: &[u16],
+    layout: Layout,
+) -> [u64; 2] {
+    let (mut exchanged, mut abroad) = (0, 0);
     let mut readers = vec![0u64; owners.len()];
     let computed = frontier.len();
     let mut is_there = vec![false; owners.len()];
     frontier.iter().for_each(|&v| is_there[v as usize] = true);
-    for first in (0..ranks).step_by(64) {
+    for first in (0..layout.parts() as u16).step_by(64) {
+        let bit_of = |rank: u16| rank.checked_sub(first).filter(|&bit| bit < 64).map_or(0, |bit| 1u64 << bit);
+        let server_of = |rank: u16| layout.siblings(rank).fold(0, |bits, rank| bits | bit_of(rank));
+        let servers: Vec<u64> = (0..layout.parts() as u16).map(server_of).collect();
         readers.fill(0);
         for &v in &frontier[..computed] {
-            let Some(bit) = owners[v as usize].checked_sub(first).filter(|&bit| bit < 64) else { continue };
-            sources(v).iter().for_each(|&u| readers[u as usize] |= 1 << bit);
+            let reader = bit_of(owners[v as usize]);
+            sources(v).iter().filter(|_| reader != 0).for_each(|&u| readers[u as usize] |= reader);
         }
         for (u, &readers) in (0..).zip(&readers) {
-            let own = owners[u as usize].checked_sub(first).filter(|&bit| bit < 64).map_or(0, |bit| 1u64 << bit);
-            exchanged += u64::from((readers & !own).count_ones());
+            let owner = owners[u as usize];
+            exchanged += u64::from((readers & !bit_of(owner)).count_ones());
+            abroad += u64::from((readers & !servers[owner as usize]).count_ones());
             if readers != 0 && !is_there[u as usize] {
                 is_there[u as usize] = true;
                 frontier.push(u);
             }
         }
     }
-    exchanged
+    [exchanged, abroad]
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
-use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, StreamKey};
+use gsplit_kernels::{Draw, EdgeIds, Expansion, Fanout, Graph, SampledCsc, Sampler, StreamKey};
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
 use super::schedule::{Size, measure};
@@ -11,7 +11,7 @@ use super::split::{Crossing, SplitCounts, SplitLayer};
 use super::volume::{Counts, LayerCounts};
 use super::*;
 use crate::tests::{Fixture, communities, options, random_graph};
-use crate::{Error, Method, Weights, partition};
+use crate::{Error, Method, PartitionOptions, Weights, partition};
 
 fn setting(fanouts: &str, batch_size: u64, batches: u32, seed: u64) -> Setting {
     Setting { fanouts: fanouts.parse().unwrap(), batch_size, batches, seed, draw_by: None }
@@ -224,6 +224,37 @@ fn oracle_counts_of_many_parts() {
     let fixture = communities(6, 60);
     check_counts(&fixture, &setting("6,4,3", 100, 3, 1), &[64, 65, 130]);
     check_counts(&fixture, &setting("5,5", 7, 2, 2), &[130]);
+}
+
+/// Full-graph training on two servers of two ranks, layer by layer with sets.
+#[test]
+fn oracle_counts_of_the_full_graph() {
+    for seed in 0..20 {
+        let fixture = random_graph(seed);
+        let dataset = fixture.dataset();
+        let train = dataset.split(Split::Train).unwrap();
+        let choice = PartitionOptions { servers: 2, ..options(Method::Multilevel, Some(Weights::Degree), 4) };
+        let made = partition(&dataset, None, &choice, &NoProgress).unwrap();
+        let config = choice.config(&dataset).unwrap();
+        let (assignment, order) = (made.assignment, made.cache_order);
+        let map =
+            PartitionMap::save(&dataset, "servers", None, config, made.report, &assignment, &order, true).unwrap();
+        let layers = 3;
+        let of = Cooperative { batches: 1, counted: 1, groups: 1, layers, hops: 1, fanout: Fanout::All, seed };
+        let found = cooperative(&dataset, &map, of).unwrap();
+        let mut frontier: BTreeSet<u32> = train.iter().copied().collect();
+        for layer in &found.layers {
+            let edges = edges_of(&graph(&dataset), &frontier, Fanout::All, &Expansion::key(seed, 0));
+            let part = |v: u32| assignment[v as usize];
+            let read: BTreeSet<(u32, u16)> = edges.iter().map(|&(u, v)| (u, part(v))).collect();
+            let crossing = read.iter().filter(|&&(u, reader)| part(u) != reader);
+            let abroad = crossing.clone().filter(|&&(u, reader)| part(u) / 2 != reader / 2).count();
+            let expected = [frontier.len(), edges.len(), crossing.count(), abroad].map(|count| count as f64);
+            assert_eq!([layer.vertices, layer.edges, layer.rows_exchanged, layer.rows_abroad], expected, "seed {seed}");
+            frontier.extend(edges.iter().map(|edge| edge.0));
+        }
+        assert_eq!(found.rows_loaded, frontier.len() as f64, "seed {seed}");
+    }
 }
 
 #[test]

@@ -1,0 +1,251 @@
+//! What each system would do on some number of ranks, counted on simulated mini-batches.
+
+use gsplit_partition::evaluate::{self, Cooperative, LayerWork, Local, MapEvaluation, Work};
+use gsplit_partition::placement::{CacheSize, PlaceOptions, PlacementRule, row_bytes};
+use gsplit_store::{Dataset, PartitionMap, Presample, Readers, Split};
+use gsplit_trainer::{CooperativeConfig, Device, ExchangeKind, Parallelism, RowPlacement, next_draw_factor};
+
+use super::candidate::{Candidate, Choice};
+use super::cost::Sources;
+use super::question::{Question, stands_apart};
+use crate::bench::placed;
+use crate::system::System;
+use gsplit::ui::Ui;
+
+/// Mini-batches of an epoch that GraNNDis is planned with: full-graph training, and where that does not fit.
+const COOPERATIVE: [usize; 3] = [1, 4, 16];
+
+/// Cache of Song and Jiang's systems (section 6), unless another is named.
+const SONG_JIANG: CacheSize = CacheSize::Percent(20.0);
+
+/// The systems with their maps on some number of ranks, and what is counted with them.
+pub struct Counting<'a> {
+    pub question: &'a Question,
+    pub dataset: &'a Dataset,
+    pub ranks: usize,
+    /// Mini-batches of an epoch.
+    pub steps: usize,
+}
+
+impl Counting<'_> {
+    /// Those of `systems` that draw mini-batches, and one rank.
+    pub fn drawn(
+        &self,
+        systems: &[System],
+        presample: &Presample,
+        ui: &Ui,
+    ) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
+        let setting = self.question.setting(self.ranks);
+        let alike: Vec<System> = systems.iter().copied().filter(|&system| !stands_apart(system)).collect();
+        let mut of_systems = setting.prepare(self.dataset, &alike, ui)?;
+        if of_systems.iter().all(|(_, map)| map.is_none()) {
+            // Data parallelism is counted beside a map, whichever.
+            let any = setting.prepare(self.dataset, &[System::Rand], ui)?;
+            of_systems.splice(0..0, any);
+        }
+        let keys = of_systems.iter().filter_map(|(_, map)| Some(map.as_ref()?.key()));
+        let mut keys: Vec<&str> = keys.chain(self.question.partitions.iter().map(String::as_str)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let maps = keys.iter().map(|key| PartitionMap::open(self.dataset, key)).collect::<Result<Vec<_>, _>>()?;
+        let maps: Vec<PartitionMap> = maps.into_iter().filter(|map| map.num_parts() == self.ranks).collect();
+        let drawn = self.setting();
+        let evaluation = evaluate::evaluate(self.dataset, &maps, None, &drawn, ui)?;
+        let of_key = |key: &str| evaluation.maps.iter().find(|map| map.key.as_deref() == Some(key));
+        let mut found = Vec::new();
+        for (system, map) in of_systems.iter().filter(|(system, _)| systems.contains(system)) {
+            let evaluated = map.as_ref().and_then(|map| of_key(map.key())).or(evaluation.maps.first());
+            found.extend(
+                evaluated.map(|evaluated| self.of_system(*system, evaluated, map.as_ref())).unwrap_or_default(),
+            );
+        }
+        for key in self.question.partitions.iter().filter_map(|key| of_key(key)) {
+            found.extend(self.in_part(key, 1..=self.question.model.layers));
+        }
+        if let (Some(map), true) = (maps.first(), systems.contains(&System::SongJiang)) {
+            let usual = [SONG_JIANG];
+            let caches = if self.question.caches.is_empty() { &usual[..] } else { &self.question.caches };
+            for &cache in caches {
+                found.push(self.song_jiang((map, presample), cache, ui)?);
+            }
+        }
+        let alone = Choice::rows(Parallelism::Single, 0);
+        let one = ("one rank", 1, self.steps);
+        let one = Candidate::new(one, alone, &RowPlacement::Replicated, None, self.question, &one_rank(&evaluation));
+        Ok((found, one))
+    }
+
+    /// The mini-batches that are counted.
+    fn setting(&self) -> evaluate::Setting {
+        let question = self.question;
+        evaluate::Setting {
+            fanouts: question.fanouts.clone(),
+            batch_size: question.batch_size as u64,
+            batches: question.batches,
+            seed: question.seed,
+            draw_by: None,
+        }
+    }
+
+    fn candidate(
+        &self,
+        name: &str,
+        way: Choice,
+        rows: &RowPlacement,
+        map: Option<(&str, u32)>,
+        work: &Work,
+    ) -> Candidate {
+        Candidate::new((name, self.ranks, self.steps), way, rows, map, self.question, work)
+    }
+
+    /// A system's row; under GSplit's map those with some layers split; and on GPUs other placements of rows.
+    fn of_system(&self, system: System, evaluated: &MapEvaluation, map: Option<&PartitionMap>) -> Vec<Candidate> {
+        let (choices, layers) = (system.choices(), self.question.model.layers);
+        let parallelism = choices.parallelism;
+        let split_layers = if parallelism.splits() { choices.split_layers.unwrap_or(layers).min(layers) } else { 0 };
+        let work = match parallelism.needs_map() {
+            true => &evaluated.split_layers[split_layers].work,
+            false => &evaluated.data_work,
+        };
+        let way = Choice::rows(parallelism, split_layers);
+        let map = map.map(|map| (map.key(), evaluated.servers));
+        let of = |name: &str, rows: &RowPlacement| self.candidate(name, way, rows, map, work);
+        let problem = system.problem(self.question.device).map(str::to_string);
+        let mut found = vec![Candidate { problem, ..of(system.name(), choices.rows()) }];
+        match (system, self.question.device) {
+            (System::Gsplit, _) => {
+                found.extend(self.with_sums("GSplit", evaluated, layers));
+                found.extend(self.in_part(evaluated, 1..=layers - 1));
+            }
+            (System::Dgl, Device::Cuda) => found.push(of("DGL, replicated", &RowPlacement::Replicated)),
+            (System::Owned, Device::Cuda) => found.push(of("Owned, peer", &RowPlacement::Peer)),
+            _ => {}
+        }
+        found
+    }
+
+    /// The lowest layers split, by this map.
+    fn in_part(&self, map: &MapEvaluation, split_layers: std::ops::RangeInclusive<usize>) -> Vec<Candidate> {
+        let of = |split_layers: usize| {
+            let name = format!("split {split_layers} of {}", self.question.model.layers);
+            let rows = self.split(&name, map, Choice::rows(Parallelism::Split, split_layers));
+            std::iter::once(rows).chain(self.with_sums(&name, map, split_layers))
+        };
+        split_layers.flat_map(of).collect()
+    }
+
+    /// The same with partial sums, where some layer may have them.
+    fn with_sums(&self, name: &str, map: &MapEvaluation, split_layers: usize) -> Option<Candidate> {
+        let work = &map.split_layers[split_layers];
+        let way = Choice { exchange: ExchangeKind::Auto, ..Choice::rows(Parallelism::Split, split_layers) };
+        let problem = self.question.problem_of_sums();
+        let made = || Candidate { problem, ..self.split(&format!("{name}, sums"), map, way) };
+        (self.question.has_sums() && work.with_sums != work.work).then(made)
+    }
+
+    fn split(&self, name: &str, map: &MapEvaluation, way: Choice) -> Candidate {
+        let work = &map.split_layers[way.split_layers];
+        let work = if way.exchange == ExchangeKind::Rows { &work.work } else { &work.with_sums };
+        let map = (map.key.as_deref().unwrap_or_default(), map.servers);
+        self.candidate(name, way, &RowPlacement::Partitioned, Some(map), work)
+    }
+
+    /// Song and Jiang's placement, stored in the dataset where it has rows, with draws that prefer what a rank keeps. The
+    /// map says how many devices there are.
+    fn song_jiang(
+        &self,
+        made_from: (&PartitionMap, &Presample),
+        cache: CacheSize,
+        ui: &Ui,
+    ) -> anyhow::Result<Candidate> {
+        let options = PlaceOptions {
+            cache,
+            parallelism: Readers::Data,
+            placement: PlacementRule::SongJiang,
+            alpha: None,
+            host_bandwidth: None,
+            peer_bandwidth: None,
+        };
+        let row_bytes = match self.question.feature_dim {
+            Some(dim) => 4 * dim as u64,
+            None => row_bytes(self.dataset)?,
+        };
+        let store = self.question.feature_dim.is_none();
+        let (key, kept) = placed(self.dataset, &options, made_from, (row_bytes, store), ui)?;
+        let Local { work, sources: [own, peers, host], factor } =
+            evaluate::locality(self.dataset, &kept, &self.setting(), next_draw_factor)?;
+        let bytes = (kept.shared.len() + kept.own.iter().map(Vec::len).max().unwrap_or(0)) as f64 * row_bytes as f64;
+        let mut candidate = self.candidate(
+            &format!("Song & Jiang, {cache}"),
+            Choice::rows(Parallelism::Data, 0),
+            &RowPlacement::Stored(key),
+            None,
+            &work,
+        );
+        if self.question.device == Device::Cpu {
+            candidate.options.push(format!("--placement {}", candidate.rows));
+        }
+        candidate.options.push(format!("--cache {cache} --draw locality"));
+        let apart = format!("it draws other samples than the others, rows that a rank keeps {factor} times more often");
+        Ok(Candidate { kept: Some((Sources { own, peers, host }, bytes)), apart: Some(apart), ..candidate })
+    }
+
+    /// Mini-batches that are made once: GraNNDis, full-graph training and with a few of them in an epoch; and where there are several
+    /// servers, full-graph training that is split over all of them.
+    pub fn made_once(&self, ui: &Ui) -> anyhow::Result<Vec<Candidate>> {
+        let hosts = self.question.hosts;
+        let servers = if self.ranks % hosts == 0 { hosts } else { 1 };
+        let mut setting = self.question.setting(self.ranks);
+        setting.groups = servers;
+        let maps = setting.prepare(self.dataset, &[System::GraNNDis], ui)?;
+        let Some(map) = maps.first().and_then(|(_, map)| map.as_ref()) else { return Ok(Vec::new()) };
+        let train = self.dataset.split(Split::Train)?.len();
+        let of_servers = COOPERATIVE.into_iter().filter(|&batches| batches <= train).map(|batches| (batches, servers));
+        let together = (servers > 1).then_some((1, 1));
+        of_servers.chain(together).map(|(batches, groups)| self.cooperative(map, batches, groups)).collect()
+    }
+
+    fn cooperative(&self, map: &PartitionMap, batches: usize, groups: usize) -> anyhow::Result<Candidate> {
+        let (system, question, config) = (System::GraNNDis, self.question, CooperativeConfig::default());
+        let made = Cooperative {
+            batches,
+            counted: 2,
+            groups,
+            layers: question.model.layers,
+            hops: config.hops(),
+            fanout: config.fanout(),
+            seed: question.seed,
+        };
+        let work = evaluate::cooperative(self.dataset, map, made)?;
+        let name = match (batches, groups == map.num_servers()) {
+            (1, true) => system.name().to_string(),
+            (_, true) => format!("{}, {batches} batches", system.name()),
+            (_, false) => "full graph".to_string(),
+        };
+        let way = Choice::rows(Parallelism::Cooperative, question.model.layers);
+        let of = (map.key(), map.num_servers() as u32);
+        let rows = system.choices().rows().clone();
+        let mut candidate = Candidate::new((&name, self.ranks, batches), way, &rows, Some(of), question, &work);
+        candidate.options.extend((batches > 1).then(|| format!("--batches {batches}")));
+        candidate.options.extend((groups > 1).then(|| format!("--groups {groups}")));
+        let problem = system.problem(question.device).map(str::to_string);
+        let updates = if batches == 1 { "update" } else { "updates" };
+        let apart = Some(format!("its epoch is {batches} {updates}, on mini-batches of its own"));
+        Ok(Candidate { problem, apart, ..candidate })
+    }
+}
+
+/// What one rank does.
+fn one_rank(evaluation: &evaluate::Evaluation) -> Work {
+    let layer = |layer: &evaluate::LayerSize| LayerWork {
+        vertices: layer.vertices.mean,
+        edges: layer.edges.mean,
+        ..LayerWork::default()
+    };
+    Work {
+        layers: evaluation.batch.layers.iter().map(layer).collect(),
+        rows_loaded: evaluation.batch.input_rows.mean,
+        edge_imbalance: 1.0,
+        row_imbalance: 1.0,
+    }
+}
