@@ -120,8 +120,9 @@ bench-plan-published: $(if $(GSPLIT),,build) ## predict the papers' tables with 
 bench-accuracy: $(if $(GSPLIT),,build) ## compare accuracies after equal epochs with DGL's (1 GB of disk, 2 GB of memory, 10 minutes)
 	@python3 bench/accuracy/run.py $(ARGS)
 
-bench-gpu: setup ## time copying, gathering, sampling and pre-sampling on GPU 0
+bench-gpu: $(if $(GSPLIT),,build) ## time copying, gathering, sampling and pre-sampling on GPU 0, and print the least time that a step can take
 	cargo run --release --package gsplit-kernels --example gpu
+	@python3 bench/gpu/bound.py $(ARGS)
 
 bench-scale: $(if $(GSPLIT),,build) ## convert and verify a graph of papers100M's shape in 8 GiB (45 GB of disk; KEEP=1 keeps it)
 	@python3 bench/scale/run.py $(ARGS)

@@ -49,7 +49,7 @@ def main():
             stripped = Path(folder, name)
             subprocess.run(["strip", "-o", stripped, path], check=True)
             archive.add(stripped, name)
-    for file in (HERE / "run.sh", ROOT / "bench" / "gpu" / "peer.py"):
+    for file in (HERE / "run.sh", *(ROOT / "bench" / "gpu" / name for name in ("peer.py", "bound.py", "h200.toml"))):
         shutil.copy(file, BUNDLE)
     options = ("--quiet", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "--dest", BUNDLE)
     if not PYTHON.exists() or subprocess.run([PYTHON, "-m", "pip", "download", *options, *PEER]).returncode:

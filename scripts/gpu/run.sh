@@ -147,7 +147,9 @@ train() {
         names+=(cached cpu)
         same_losses 1e-3 f32 cpu || return
     fi
-    compared "${names[@]/%/.jsonl}" && same_losses 0 f32 no-prefetch
+    compared "${names[@]/%/.jsonl}" && same_losses 0 f32 no-prefetch || return
+    # What such a step takes at least, on the GPU that the profile names.
+    GSPLIT=$here/gsplit "${PYTHON:-python3}" "$here/bound.py" "$dataset" --measured "$work/runs/f32.jsonl" --batch-size "$batch_size"
 }
 
 # Each place of the graph with each of the features, and torch's other allocator.

@@ -24,6 +24,8 @@
 //! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. A linear aggregation comes before or
 //! after the product, as the engine chooses ([`order_of`]): after it, the product has as many rows as are read, and aggregation reads rows of `h` values.
 //!
+//! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and what crosses take 2.
+//!
 //! P3 computes the bottom layer with columns: the same products and aggregations over all ranks; 4 (V + E + R) (N - 1) bytes of edges to
 //! all, 4 V h (N - 1) of sums back, and as much of their gradients; N in place of N - 1 on shared cores, which copy a rank's own too. Of
 //! gat it is R in place of V, of gatv2 R + V: projections are added up. A device loads its columns of the rows of all ranks, which is as
@@ -48,7 +50,7 @@
 
 use gsplit_partition::evaluate::{LayerWork, Work};
 use gsplit_trainer::model::{Order, order_of};
-use gsplit_trainer::{ModelKind, Parallelism};
+use gsplit_trainer::{Device, Dtype, ModelKind, Parallelism};
 use serde::Serialize;
 
 use super::profile::{Link, Profile};
@@ -195,7 +197,9 @@ impl Model<'_> {
         let updates = if profile.shared { self.ranks_of_host() } else { 1.0 };
         add(Phase::Compute, "update", updates * 28.0 * shape.parameters / profile.stream);
         let bytes = |rows: &dyn Fn(&LayerWork) -> f64| -> f64 {
-            self.split().map(|(layer, work)| 4.0 * rows(work) * shape.widths[layer][0] * self.ways(layer)).sum()
+            self.split()
+                .map(|(layer, work)| self.value() * rows(work) * shape.widths[layer][0] * self.ways(layer))
+                .sum()
         };
         let rows = [bytes(&|work| work.rows_exchanged), bytes(&|work| work.rows_abroad)];
         add(Phase::Exchange, "rows", self.crossing(rows, rounds));
@@ -206,7 +210,7 @@ impl Model<'_> {
                 ModelKind::Gatv2 => self.work.rows_loaded + self.bottom().vertices,
                 _ => self.bottom().vertices,
             };
-            let sums = 4.0 * rows * shape.widths.last().map_or(0.0, |widths| widths[1]) * self.told();
+            let sums = self.value() * rows * shape.widths.last().map_or(0.0, |widths| widths[1]) * self.told();
             add(Phase::Exchange, "sums of the bottom layer", self.between(2.0 * sums, 2.0));
         }
         let gradients = 8.0 * shape.parameters * self.others();
@@ -233,7 +237,7 @@ impl Model<'_> {
                 [work.vertices, if shape.kind == ModelKind::Sage { work.vertices } else { 0.0 }, read, work.edges];
             let order = order_of(counts.map(|count| count as usize), [width as usize, made as usize], !bottom);
             let first = |rows: f64, times: f64| 2.0 * rows * width * made * times * (1.0 + backwards);
-            let of_edges = |width: f64, backwards: f64| 4.0 * work.edges * width * (1.0 + backwards);
+            let of_edges = |width: f64, backwards: f64| self.value() * work.edges * width * (1.0 + backwards);
             let (operations, bytes) = match shape.kind {
                 ModelKind::Sgc => {
                     let product = if last { first(work.vertices, 1.0) } else { 0.0 };
@@ -258,9 +262,14 @@ impl Model<'_> {
             };
             sums[0] += operations / profile.dense.of(shape.dtype);
             sums[1] += bytes / profile.rows;
-            sums[2] += 28.0 * work.vertices * made / profile.stream;
+            sums[2] += 7.0 * self.value() * work.vertices * made / profile.stream;
         }
         sums.map(|seconds| self.share(seconds, self.work.edge_imbalance))
+    }
+
+    /// Bytes of a value of a row: GPUs keep rows in the type of products.
+    fn value(&self) -> f64 {
+        if self.profile.device == Device::Cuda && self.shape.dtype != Dtype::F32 { 2.0 } else { 4.0 }
     }
 
     /// The layers that are split, with their numbers.
@@ -355,7 +364,7 @@ impl Model<'_> {
         let made: f64 =
             self.work.layers.iter().zip(&shape.widths).map(|(work, widths)| work.vertices * widths[1]).sum();
         let received: f64 = self.split().map(|(layer, work)| work.rows_exchanged * shape.widths[layer][0]).sum();
-        let batch = 4.0 * (2.0 * read + 3.0 * made + 2.0 * received) + 16.0 * edges;
+        let batch = self.value() * (2.0 * read + 3.0 * made + 2.0 * received) + 16.0 * edges;
         let copies = if self.profile.shared { self.ranks_of_host() } else { 1.0 };
         16.0 * shape.parameters * copies + self.share(batch, self.work.edge_imbalance)
     }

@@ -3,7 +3,6 @@
 use super::*;
 use crate::plan::Profile;
 use crate::plan::profile::Pair;
-use gsplit_trainer::Dtype;
 
 fn profile(shared: bool, hosts: usize) -> Profile {
     let name = if shared { "cpu-2" } else { "a100-4" };
@@ -154,4 +153,19 @@ fn the_slowest_pair_of_ranks_bounds_what_crosses() {
     // Each of three others gets a third of what a rank sends: one over a link of 1e3 bytes a second takes as long as all at 3e3.
     assert!((rows(vec![pair([0, 1], 4e3), pair([3, 2], 1e3)], 4) - alike * 4.0 / 3.0).abs() < 1e-12);
     assert_eq!(rows(vec![pair([3, 2], 1e3)], 2), rows(Vec::new(), 2), "not among these two");
+}
+
+#[test]
+fn rows_of_16_bits_are_half_as_long_on_gpus() {
+    let (shape, work) = (shape(), work([20.0, 25.0]));
+    let cost_of = |dtype, shared| {
+        let (shape, way) = (Shape { dtype, ..shape.clone() }, way(Parallelism::Split, 2, 4));
+        cost(&work, way, &shape, &profile(shared, 1))
+    };
+    let halves = |shared: bool, what: &str| {
+        piece(&cost_of(Dtype::F32, shared), what) / piece(&cost_of(Dtype::Bf16, shared), what)
+    };
+    for what in ["rows", "aggregation", "element-wise operations"] {
+        assert!((halves(false, what) - 2.0).abs() < 1e-12 && (halves(true, what) - 1.0).abs() < 1e-12, "{what}");
+    }
 }
