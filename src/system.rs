@@ -147,6 +147,11 @@ impl System {
         }
     }
 
+    /// Whether it trains on samples of its own, so that its seconds stand beside no other's.
+    pub fn stands_apart(self) -> bool {
+        self == Self::SongJiang || !self.draws()
+    }
+
     /// Whether it trains on the mini-batches of all others.
     pub fn draws(self) -> bool {
         !self.choices().parallelism.cooperates()

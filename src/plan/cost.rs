@@ -43,7 +43,7 @@
 //! Ranks on shared cores take their sum, since both need the cores.
 //!
 //! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; 4 bytes for each value of rows that are read, made, and
-//! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge. On a GPU the rest is for the graph
+//! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge, once where layers share them. On a GPU the rest is for the graph
 //! (8 a vertex, 4 an edge), where it fits, then for feature rows.
 //!
 //! Not modelled: norms, residuals, jumping knowledge, evaluation.
@@ -215,7 +215,7 @@ impl Model<'_> {
         }
         let gradients = 8.0 * shape.parameters * self.others();
         add(Phase::Exchange, "gradients", self.between(gradients, 2.0));
-        let mut cost = Cost { pieces, seconds: 0.0, memory: self.memory(edges) };
+        let mut cost = Cost { pieces, seconds: 0.0, memory: self.memory() };
         let [ahead, here] = [[Phase::Sample, Phase::Load], [Phase::Compute, Phase::Exchange]]
             .map(|phases| phases.into_iter().map(|phase| cost.of(phase)).sum::<f64>());
         cost.seconds = if profile.shared { ahead + here } else { ahead.max(here) };
@@ -358,8 +358,12 @@ impl Model<'_> {
         network.map_or(peer, |network| peer.max(network.seconds(abroad / hosts, messages)))
     }
 
-    fn memory(&self, edges: f64) -> f64 {
+    fn memory(&self) -> f64 {
         let shape = self.shape;
+        // Of mini-batches that are made once, layers with the same edges share them.
+        let mut layers: Vec<&LayerWork> = self.work.layers.iter().collect();
+        layers.dedup_by(|a, b| self.is_made_once() && a == b);
+        let edges: f64 = layers.iter().map(|layer| layer.edges).sum();
         let read = self.work.rows_loaded * shape.widths.last().map_or(0.0, |widths| widths[0]);
         let made: f64 =
             self.work.layers.iter().zip(&shape.widths).map(|(work, widths)| work.vertices * widths[1]).sum();

@@ -7,7 +7,7 @@ use gsplit_trainer::{CooperativeConfig, Device, ExchangeKind, Parallelism, RowPl
 
 use super::candidate::{Candidate, Choice};
 use super::cost::Sources;
-use super::question::{Question, stands_apart};
+use super::question::Question;
 use crate::bench::placed;
 use crate::system::System;
 use gsplit::ui::Ui;
@@ -36,7 +36,7 @@ impl Counting<'_> {
         ui: &Ui,
     ) -> anyhow::Result<(Vec<Candidate>, Candidate)> {
         let setting = self.question.setting(self.ranks);
-        let alike: Vec<System> = systems.iter().copied().filter(|&system| !stands_apart(system)).collect();
+        let alike: Vec<System> = systems.iter().copied().filter(|system| !system.stands_apart()).collect();
         let mut of_systems = setting.prepare(self.dataset, &alike, ui)?;
         if of_systems.iter().all(|(_, map)| map.is_none()) {
             // Data parallelism is counted beside a map, whichever.
@@ -140,7 +140,7 @@ impl Counting<'_> {
         let way = Choice { exchange: ExchangeKind::Auto, ..Choice::rows(Parallelism::Split, split_layers) };
         let problem = self.question.problem_of_sums();
         let made = || Candidate { problem, ..self.split(&format!("{name}, sums"), map, way) };
-        (self.question.has_sums() && work.with_sums != work.work).then(made)
+        (self.question.model.kind.sums_sources() && work.with_sums != work.work).then(made)
     }
 
     fn split(&self, name: &str, map: &MapEvaluation, way: Choice) -> Candidate {

@@ -37,6 +37,8 @@ pub struct Found {
 pub struct LeftOut<'a> {
     pub system: String,
     pub why: String,
+    /// Whether the memory is enough, as far as that is known.
+    pub fits: bool,
     /// What it would cost, where that is known.
     pub plan: Option<Ranked<'a>>,
 }
@@ -85,26 +87,24 @@ impl Found {
 
     fn sorted(&self, profile: &Profile, wanted: impl Fn(&Candidate) -> bool) -> Vec<Ranked<'_>> {
         let runs = self.candidates.iter().filter(|candidate| candidate.problem.is_none() && wanted(candidate));
-        let mut ranked: Vec<Ranked<'_>> =
-            runs.flat_map(|candidate| self.on_all(candidate, profile)).flatten().collect();
+        let on_all = runs.flat_map(|candidate| self.on_all(candidate, profile));
+        let mut ranked: Vec<Ranked<'_>> = on_all.filter(|(_, unfit)| unfit.is_none()).map(|(plan, _)| plan).collect();
         ranked.sort_by(|a, b| a.epoch_s.total_cmp(&b.epoch_s));
         ranked
     }
 
     /// Those that do not fit, and what cannot be planned for, with the reason.
     pub fn unfit(&self, profile: &Profile) -> Vec<LeftOut<'_>> {
-        let never = self.left_out.iter().map(|(system, why)| (system, why.clone(), None));
+        let never = self.left_out.iter().map(|(system, why)| (system, why.clone(), false, None));
         let not_here = self.candidates.iter().flat_map(|candidate| {
-            self.on_all(candidate, profile).into_iter().filter_map(|found| {
-                let (why, plan) = match (found, &candidate.problem) {
-                    (Err(why), _) => (why, None),
-                    (Ok(plan), Some(why)) => (why.clone(), Some(plan)),
-                    (Ok(_), None) => return None,
-                };
-                Some((&candidate.name, why, plan))
+            self.on_all(candidate, profile).into_iter().filter_map(|(plan, unfit)| {
+                let fits = unfit.is_none();
+                let why = unfit.or_else(|| candidate.problem.clone())?;
+                Some((&candidate.name, why, fits, Some(plan)))
             })
         });
-        never.chain(not_here).map(|(system, why, plan)| LeftOut { system: system.clone(), why, plan }).collect()
+        let row = |(system, why, fits, plan): (&String, _, _, _)| LeftOut { system: system.clone(), why, fits, plan };
+        never.chain(not_here).map(row).collect()
     }
 
     /// Lines about hardware that would have another system first.
@@ -140,7 +140,7 @@ impl Found {
     }
 
     /// `candidate` on `profile` with each size of cache, where that makes a difference.
-    fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<Result<Ranked<'a>, String>> {
+    fn on_all<'a>(&'a self, candidate: &'a Candidate, profile: &Profile) -> Vec<(Ranked<'a>, Option<String>)> {
         let caches = !profile.shared && candidate.rows != RowPlacement::Host && candidate.kept.is_none();
         match self.caches.is_empty() || !caches || candidate.problem.is_some() {
             true => vec![self.on(candidate, profile, self.caches.first().copied().filter(|_| caches))],
@@ -148,13 +148,13 @@ impl Found {
         }
     }
 
-    /// `candidate` on `profile`, or why it does not fit.
+    /// `candidate` on `profile`, and why it does not fit, if it does not.
     fn on<'a>(
         &'a self,
         candidate: &'a Candidate,
         profile: &Profile,
         cache: Option<CacheSize>,
-    ) -> Result<Ranked<'a>, String> {
+    ) -> (Ranked<'a>, Option<String>) {
         let whole = Sources { own: 1.0, peers: 0.0, host: 0.0 };
         let way = |sources, far_graph| Way {
             parallelism: candidate.way.parallelism,
@@ -168,15 +168,14 @@ impl Found {
         let bare = cost(&candidate.work, way(whole, false), &self.shape, profile);
         let room = profile.memory * (1.0 - SPARE);
         let needed = bare.memory + candidate.kept.filter(|_| !profile.shared).map_or(0.0, |(_, kept)| kept);
-        if needed > room {
-            return Err(format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
-        }
+        let unfit =
+            (needed > room).then(|| format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
         let (sources, far_graph, memory) = match profile.shared {
             true => (whole, false, bare.memory),
-            false => self.placed(candidate, room - bare.memory, bare.memory, cache),
+            false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
         };
         let cost = cost(&candidate.work, way(sources, far_graph), &self.shape, profile);
-        Ok(Ranked {
+        let plan = Ranked {
             candidate,
             epoch_s: cost.seconds * candidate.steps as f64,
             bound: cost.bound(),
@@ -184,7 +183,8 @@ impl Found {
             cache: cache.map(|cache| cache.to_string()),
             sources,
             cost,
-        })
+        };
+        (plan, unfit)
     }
 
     /// Where the rows of `candidate` come from with `left` bytes of a GPU for the graph, if it fits, and rows; whether it does not; and

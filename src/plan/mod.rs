@@ -116,12 +116,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let picture = picture.transpose()?;
     let found = question.candidates(&dataset, ui)?;
     let (ranked, apart) = (found.rank(&profile), found.apart(&profile));
-    let fits = !ranked.is_empty() || !apart.is_empty();
-    anyhow::ensure!(fits, "no system fits: {}", found.unfit(&profile).last().map_or("", |row| &row.why));
+    let left_out = found.unfit(&profile);
+    let fits = !ranked.is_empty() || !apart.is_empty() || left_out.iter().any(|row| row.fits);
+    anyhow::ensure!(fits, "no system fits: {}", left_out.last().map_or("", |row| &row.why));
     say(&found, [&ranked, &apart], &profile, &dataset, ui);
     ui.json(&json!({
         "dataset": dataset.name(), "profile": profile, "fanouts": args.fanouts.to_string(), "batch_size": args.batch_size,
-        "steps": found.steps, "plans": ranked, "apart": apart, "would_change": found.what_changes(&profile), "left_out": found.unfit(&profile),
+        "steps": found.steps, "plans": ranked, "apart": apart, "would_change": found.what_changes(&profile), "left_out": left_out,
     }));
     if let Some(picture) = picture {
         let file = picture.file();
@@ -183,7 +184,7 @@ fn say(found: &Found, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, da
         let why = candidate.apart.as_deref().unwrap_or_default();
         ui.say(format_args!("{} stands apart: {why}", candidate.name));
     }
-    for LeftOut { system, why, plan } in found.unfit(profile) {
+    for LeftOut { system, why, plan, .. } in found.unfit(profile) {
         let would = plan.map_or(String::new(), |plan| format!("; it would take {:.3} s", plan.epoch_s));
         ui.say(format_args!("{system} is left out: {why}{would}"));
     }

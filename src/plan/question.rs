@@ -120,7 +120,7 @@ impl Question {
     fn systems_on(&self, ranks: usize) -> (Vec<System>, Vec<(String, String)>) {
         let (mut counted, mut left_out) = (Vec::new(), Vec::new());
         let wanted = |system: &&System| match self.systems.is_empty() {
-            true => self.apart || !stands_apart(**system),
+            true => self.apart || !system.stands_apart(),
             false => self.systems.contains(system),
         };
         for &system in System::value_variants().iter().filter(wanted) {
@@ -136,12 +136,7 @@ impl Question {
 
     /// Whether what `system` does is counted, though it cannot be run there yet or compared with the others.
     fn is_counted(&self, system: System) -> bool {
-        stands_apart(system) || (self.device == Device::Cuda && system.choices().parallelism.slices_columns())
-    }
-
-    /// Whether sums may cross in place of rows.
-    pub fn has_sums(&self) -> bool {
-        self.model.kind.sums_sources()
+        system.stands_apart() || (self.device == Device::Cuda && system.choices().parallelism.slices_columns())
     }
 
     /// What would be wrong with sums in place of rows there.
@@ -150,9 +145,4 @@ impl Question {
         let config = TrainConfig { exchange: ExchangeKind::Auto, ..config };
         config.check().err().map(|error| error.to_string())
     }
-}
-
-/// Whether `system` trains on samples of its own.
-pub fn stands_apart(system: System) -> bool {
-    matches!(system, System::SongJiang | System::GraNNDis)
 }

@@ -4,8 +4,7 @@
 //! are one (full-graph training that is split over all servers). Idea: a group reads what its seeds reach ([`Expansion`]), and its ranks
 //! share that by the map. A layer computes what the layers above need, and takes all edges among
 //! what is read. Once a layer reads no more than it computes, those below do the same.
-//! Cost: a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; 8 bytes a vertex, and
-//! the edges.
+//! Cost: a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; some ten bytes a vertex.
 
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_kernels::{Expansion, Fanout, Graph};
@@ -60,8 +59,11 @@ pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> 
                 fanout: made.fanout,
             };
             let seeds: Vec<u32> = items.iter().copied().filter(|&v| group.owns(v)).collect();
-            let (indptr, indices) = group.reach(graph, &seeds, &Expansion::key(made.seed, batch)).edges(graph);
-            add_group(&mut counts, Graph::new(&indptr, &indices)?, seeds, &owners, within);
+            // Nothing lies beyond the only group.
+            let beyond = made.groups > 1;
+            let reach = beyond.then(|| group.reach(graph, &seeds, &Expansion::key(made.seed, batch)));
+            let reads = |v: u32| reach.as_ref().is_none_or(|reach| reach.reads(v));
+            add_group(&mut counts, (graph, &reads), seeds, &owners, within);
         }
         Ok(counts)
     };
@@ -69,22 +71,27 @@ pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> 
     Ok(Work::of(counts.iter(), parts))
 }
 
-/// Adds what the ranks of a group do that reads `graph` for `seeds`.
-fn add_group(counts: &mut Counts, graph: Graph<'_>, seeds: Vec<u32>, owners: &[u16], layout: Layout) {
+/// A graph, and which of its vertices a group reads.
+type Read<'a> = (Graph<'a>, &'a dyn Fn(u32) -> bool);
+
+/// The in-neighbours of `v` that are read.
+fn sources<'a>((graph, reads): Read<'a>, v: u32) -> impl Iterator<Item = u32> + 'a {
+    let edges = graph.in_edges(v);
+    graph.indices[edges.start as usize..edges.end as usize].iter().copied().filter(move |&u| reads(u))
+}
+
+/// Adds what the ranks of a group do that `read` so much for `seeds`.
+fn add_group(counts: &mut Counts, read: Read<'_>, seeds: Vec<u32>, owners: &[u16], layout: Layout) {
     let ranks = layout.parts() as usize;
-    let sources = |v: u32| {
-        let edges = graph.in_edges(v);
-        &graph.indices[edges.start as usize..edges.end as usize]
-    };
     let mut edges = vec![0u64; ranks];
     let mut frontier = seeds;
     let mut same: Option<(LayerCounts, Vec<u64>)> = None;
     for sums in &mut counts.layers {
         let (layer, of_rank) = same.take().unwrap_or_else(|| {
             let mut of_rank = vec![0u64; ranks];
-            frontier.iter().for_each(|&v| of_rank[owners[v as usize] as usize] += sources(v).len() as u64);
+            frontier.iter().for_each(|&v| of_rank[owners[v as usize] as usize] += sources(read, v).count() as u64);
             let vertices = frontier.len() as u64;
-            let [exchanged, abroad] = add_below(&mut frontier, &sources, owners, layout);
+            let [exchanged, abroad] = add_below(&mut frontier, read, owners, layout);
             let layer = LayerCounts { vertices, edges: of_rank.iter().sum(), exchanged, abroad };
             (layer, of_rank)
         });
@@ -103,12 +110,7 @@ fn add_group(counts: &mut Counts, graph: Graph<'_>, seeds: Vec<u32>, owners: &[u
 }
 
 /// Adds the sources of `frontier` to it. Returns the rows that ranks read from others, and those of them that lie on other servers.
-fn add_below<'a>(
-    frontier: &mut Vec<u32>,
-    sources: &impl Fn(u32) -> &'a [u32],
-    owners: &[u16],
-    layout: Layout,
-) -> [u64; 2] {
+fn add_below(frontier: &mut Vec<u32>, read: Read<'_>, owners: &[u16], layout: Layout) -> [u64; 2] {
     let (mut exchanged, mut abroad) = (0, 0);
     let mut readers = vec![0u64; owners.len()];
     let computed = frontier.len();
@@ -121,7 +123,7 @@ fn add_below<'a>(
         readers.fill(0);
         for &v in &frontier[..computed] {
             let reader = bit_of(owners[v as usize]);
-            sources(v).iter().filter(|_| reader != 0).for_each(|&u| readers[u as usize] |= reader);
+            sources(read, v).filter(|_| reader != 0).for_each(|u| readers[u as usize] |= reader);
         }
         for (u, &readers) in (0..).zip(&readers) {
             let owner = owners[u as usize];

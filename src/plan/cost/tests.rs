@@ -128,6 +128,14 @@ fn what_is_made_once_is_neither_drawn_nor_asked_for() {
     assert_eq!((all.of(Phase::Load), piece(&few, "feature rows in own memory")), (0.0, 50.0 * 16.0 / 4e3));
     assert_eq!(piece(&all, "rows"), 4.0 * (20.0 * 8.0 * 2.0) / 4e3);
     assert_eq!(piece(&few, "rows"), 4.0 * (20.0 * 8.0 * 2.0 + 25.0 * 4.0) / 4e3);
+    // Layers that do the same share their edges.
+    let [mut deep, mut drawn] = [work.clone(), work.clone()];
+    deep.layers.push(deep.layers[1]);
+    drawn.layers.push(LayerWork { vertices: 31.0, ..drawn.layers[1] });
+    let three = Shape::new(ModelKind::Gcn, 3, [4, 8, 3], Dtype::F32, 4);
+    let [deep, drawn] =
+        [deep, drawn].map(|work| cost(&work, way(Parallelism::Cooperative, 3, 2), &three, &profile(true, 1)).memory);
+    assert_eq!(drawn - deep, 4.0 * 3.0 * 8.0 + 16.0 * 60.0);
 }
 
 #[test]
