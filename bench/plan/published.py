@@ -93,8 +93,8 @@ TABLE4 = (
 # GraNNDis's Table 4: how much faster than full-graph training that is split over all servers, by layers.
 GRANNDIS = (
     (Graph("ogbn-arxiv", 169_343, 1_166_243, False, 1, 90_941), 128, {3: 1.64, 28: 1.84, 56: 1.89}),
-    (Graph("ogbn-products", 2_449_029, 61_859_140, False, 1, 196_615), 100, {3: 1.63, 28: 1.23, 56: 1.23}),
-    (Graph("Reddit", 232_965, 57_307_946, False, 1, 153_431), 602, {3: 1.66, 28: 1.95, 56: 1.59}),
+    (Graph("ogbn-products", 2_449_029, 61_859_140, False, 8, 196_615), 100, {3: 1.63, 28: 1.23, 56: 1.23}),
+    (Graph("Reddit", 232_965, 57_307_946, False, 8, 153_431), 602, {3: 1.66, 28: 1.95, 56: 1.59}),
 )
 # The rows' width matters to no count.
 KINDS = {

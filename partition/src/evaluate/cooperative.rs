@@ -6,6 +6,8 @@
 //! what is read. Once a layer reads no more than it computes, those below do the same.
 //! Cost: a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; some ten bytes a vertex.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_kernels::{Expansion, Fanout, Graph};
 use gsplit_store::{Dataset, PartitionMap, Split};
@@ -72,7 +74,7 @@ pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> 
 }
 
 /// A graph, and which of its vertices a group reads.
-type Read<'a> = (Graph<'a>, &'a dyn Fn(u32) -> bool);
+type Read<'a> = (Graph<'a>, &'a (dyn Fn(u32) -> bool + Sync));
 
 /// The in-neighbours of `v` that are read.
 fn sources<'a>((graph, reads): Read<'a>, v: u32) -> impl Iterator<Item = u32> + 'a {
@@ -88,8 +90,10 @@ fn add_group(counts: &mut Counts, read: Read<'_>, seeds: Vec<u32>, owners: &[u16
     let mut same: Option<(LayerCounts, Vec<u64>)> = None;
     for sums in &mut counts.layers {
         let (layer, of_rank) = same.take().unwrap_or_else(|| {
+            let edges_of = |&v: &u32| (owners[v as usize] as usize, sources(read, v).count() as u64);
             let mut of_rank = vec![0u64; ranks];
-            frontier.iter().for_each(|&v| of_rank[owners[v as usize] as usize] += sources(read, v).count() as u64);
+            let edges: Vec<(usize, u64)> = frontier.par_iter().map(edges_of).collect();
+            edges.into_iter().for_each(|(rank, edges)| of_rank[rank] += edges);
             let vertices = frontier.len() as u64;
             let [exchanged, abroad] = add_below(&mut frontier, read, owners, layout);
             let layer = LayerCounts { vertices, edges: of_rank.iter().sum(), exchanged, abroad };
@@ -112,7 +116,7 @@ fn add_group(counts: &mut Counts, read: Read<'_>, seeds: Vec<u32>, owners: &[u16
 /// Adds the sources of `frontier` to it. Returns the rows that ranks read from others, and those of them that lie on other servers.
 fn add_below(frontier: &mut Vec<u32>, read: Read<'_>, owners: &[u16], layout: Layout) -> [u64; 2] {
     let (mut exchanged, mut abroad) = (0, 0);
-    let mut readers = vec![0u64; owners.len()];
+    let mut readers: Vec<AtomicU64> = (0..owners.len()).map(|_| AtomicU64::new(0)).collect();
     let computed = frontier.len();
     let mut is_there = vec![false; owners.len()];
     frontier.iter().for_each(|&v| is_there[v as usize] = true);
@@ -120,20 +124,28 @@ fn add_below(frontier: &mut Vec<u32>, read: Read<'_>, owners: &[u16], layout: La
         let bit_of = |rank: u16| rank.checked_sub(first).filter(|&bit| bit < 64).map_or(0, |bit| 1u64 << bit);
         let server_of = |rank: u16| layout.siblings(rank).fold(0, |bits, rank| bits | bit_of(rank));
         let servers: Vec<u64> = (0..layout.parts() as u16).map(server_of).collect();
-        readers.fill(0);
-        for &v in &frontier[..computed] {
+        readers.par_iter_mut().for_each(|readers| *readers.get_mut() = 0);
+        frontier[..computed].par_iter().for_each(|&v| {
             let reader = bit_of(owners[v as usize]);
-            sources(read, v).filter(|_| reader != 0).for_each(|u| readers[u as usize] |= reader);
-        }
-        for (u, &readers) in (0..).zip(&readers) {
-            let owner = owners[u as usize];
-            exchanged += u64::from((readers & !bit_of(owner)).count_ones());
-            abroad += u64::from((readers & !servers[owner as usize]).count_ones());
-            if readers != 0 && !is_there[u as usize] {
-                is_there[u as usize] = true;
-                frontier.push(u);
+            for u in sources(read, v).filter(|_| reader != 0) {
+                let readers = &readers[u as usize];
+                // Most sources are read several times.
+                if readers.load(Relaxed) & reader == 0 {
+                    readers.fetch_or(reader, Relaxed);
+                }
             }
-        }
+        });
+        let counts = readers.par_iter().zip(owners).map(|(readers, &owner)| {
+            let readers = readers.load(Relaxed);
+            [bit_of(owner), servers[owner as usize]].map(|near| u64::from((readers & !near).count_ones()))
+        });
+        let sums = counts.reduce(|| [0; 2], |a, b| [a[0] + b[0], a[1] + b[1]]);
+        exchanged += sums[0];
+        abroad += sums[1];
+        let is_new = |&u: &u32| readers[u as usize].load(Relaxed) != 0 && !is_there[u as usize];
+        let new: Vec<u32> = (0..owners.len() as u32).into_par_iter().filter(is_new).collect();
+        new.iter().for_each(|&u| is_there[u as usize] = true);
+        frontier.extend(new);
     }
     [exchanged, abroad]
 }
