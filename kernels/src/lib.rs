@@ -70,7 +70,7 @@ pub use norm::{
     ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
     divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
-pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
+pub use optimizer::{DeviceTensors, DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, Precision, has_amx, has_bf16, product_bf16};
