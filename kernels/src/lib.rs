@@ -59,7 +59,7 @@ pub use cuda::{
     pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, symmetric, symmetric_on_device};
+pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, sort_on_device, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
@@ -79,10 +79,10 @@ pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, Draw, EdgeIds,
     ExcludedEdges, Fanout, Graph, SampledCsc, Sampler, VertexSet,
 };
-pub use shuffle::{concat_on_device, select_on_device, sources_on_device};
-pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};
+pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
+pub use split::{DeviceOwners, Split, split_by_owner};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,
     aggregate_max_backward_on_device, aggregate_max_on_device,
 };
-pub use unique::{unique, unique_on_device};
+pub use unique::unique;

@@ -13,7 +13,8 @@
 //! numbering.rs    number what was drawn                    locality.rs   more often from a set of vertices
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
-//!                                                          tier.rs       in-edges that a GPU holds of a graph it does not
+//! launch.rs       its launches                             tier.rs       in-edges that a GPU holds of a graph it does not
+//! numbers.rs      what the host reads of several layers
 //! ```
 
 pub(crate) mod cuda;
@@ -25,6 +26,7 @@ mod graph;
 mod launch;
 mod locality;
 mod numbering;
+mod numbers;
 mod record;
 mod sampler;
 mod segment;

@@ -3,12 +3,16 @@
 
 mod frontiers;
 mod near;
+mod on_gpu;
+mod on_host;
 mod sample;
 mod sampler;
 mod seeds;
 
 pub use frontiers::{Frontiers, Ownership};
 pub use near::Near;
+pub use on_gpu::GpuSampler;
+pub use on_host::HostSampler;
 pub use sample::{Sampled, SampledLayer, sample, sample_all};
 pub use sampler::{BatchSampler, OnDevice, SampledThere};
 pub use seeds::Seeds;
