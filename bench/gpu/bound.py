@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 # A mini-batch of three layers of GraphSAGE on one rank, by trainer/src/tests/waits.rs: gsplit's own launches and copies.
-COMPUTING, AHEAD, WAITS = 21, 46, 3
+COMPUTING, AHEAD, WAITS = 17, 25, 2
 # Launches of torch in such a step: counted in its sources, no GPU has shown them.
 TORCH = 150
 # Seconds of the host at least. NVIDIA gives about 2 us for a launch; a wait is a round trip over PCIe and an interrupt or a poll.

@@ -13,8 +13,8 @@ use std::time::Instant;
 use gsplit_gpu_sim::emulated;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{
-    DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, DeviceSlice, DeviceTable,
-    Fanout, Gpu, GpuError, RowStore, Stream, StreamKey, gather_on_device, permute,
+    DeviceCache, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, DeviceSlice,
+    DeviceTable, Fanout, Gpu, GpuError, RowStore, Stream, StreamKey, gather_on_device, permute,
 };
 use rayon::prelude::*;
 
@@ -174,18 +174,18 @@ fn sample(
     (epoch, step): (u32, u32),
     mut counters: Option<&mut DeviceCounters>,
 ) -> Result<usize, GpuError> {
-    sampler.start(seeds)?;
-    let (mut edges, mut sizes) = (0, vec![seeds.len()]);
+    sampler.start(graph, seeds)?;
     for depth in 0..3 {
         let ids = counters.as_deref_mut().map_or(DeviceEdgeIds::Drop, DeviceEdgeIds::Count);
         let draw = DeviceDraw::new(Fanout::Take(15));
-        edges += sampler.layer(graph, &draw, &Step { seed: 0, epoch, step }.layer_key(depth), ids)?.num_edges();
-        sizes.push(sampler.mixed().len());
+        sampler.launch(graph, &draw, &Step { seed: 0, epoch, step }.layer_key(depth), ids)?;
     }
+    let layers = sampler.finish(graph)?;
     if let Some(counters) = counters {
-        counters.count_vertices(sampler.mixed(), &sizes)?;
+        let frontiers = layers.iter().map(DeviceLayer::num_vertices).chain([sampler.mixed().len()]);
+        counters.count_vertices(sampler.mixed(), &frontiers.collect::<Vec<_>>())?;
     }
-    Ok(edges)
+    Ok(layers.iter().map(DeviceLayer::num_edges).sum())
 }
 
 fn samples(gpu: &Gpu, sizes: &Sizes, random_reads: f64) -> Result<(), GpuError> {

@@ -8,7 +8,7 @@ use crate::error::KernelError;
 pub(crate) mod cuda;
 mod symmetric;
 
-pub use cuda::{DeviceEdges, DeviceSegments};
+pub use cuda::{DeviceEdges, DeviceSegments, sort_on_device};
 pub use symmetric::{symmetric, symmetric_on_device};
 
 /// Edges in the order of their targets (CSC): those into target `t` are `sources[indptr[t]..indptr[t + 1]]`. Sources are

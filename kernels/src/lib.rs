@@ -59,7 +59,7 @@ pub use cuda::{
     pinned_copy_speed,
 };
 pub use dropout::{MAX_DROPOUT_DIM, dropout_mask};
-pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, symmetric, symmetric_on_device};
+pub use edges::{BySource, DeviceEdges, DeviceSegments, HostEdges, sort_on_device, symmetric, symmetric_on_device};
 pub use error::{CommError, KernelError};
 pub use gather::{
     CacheHits, DeviceCache, DeviceHits, DeviceRow, DeviceScatter, DeviceTable, DeviceValue, RowHandles, RowStore,
@@ -70,7 +70,7 @@ pub use norm::{
     ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
     divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
-pub use optimizer::{DeviceUpdate, UpdateRule, squared_norm_on_device};
+pub use optimizer::{DeviceTensors, DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, Precision, has_amx, has_bf16, product_bf16};
@@ -79,10 +79,10 @@ pub use sample::{
     DeviceDraw, DeviceEdgeIds, DeviceExcludedEdges, DeviceGraph, DeviceLayer, DeviceSampler, DeviceTier, Draw, EdgeIds,
     ExcludedEdges, Expansion, Fanout, Graph, Near, Reach, SampledCsc, Sampler, VertexSet,
 };
-pub use shuffle::{concat_on_device, select_on_device, sources_on_device};
-pub use split::{DeviceOwners, DeviceSplit, Split, split_by_owner, split_on_device};
+pub use shuffle::{DeviceShuffle, DeviceSplit, select_on_device};
+pub use split::{DeviceOwners, Split, split_by_owner};
 pub use spmm::{
     Aggregation, DeviceAggregation, DeviceRows, Reduce, aggregate_max, aggregate_max_backward,
     aggregate_max_backward_on_device, aggregate_max_on_device,
 };
-pub use unique::{unique, unique_on_device};
+pub use unique::unique;

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use gsplit_kernels::{DeviceBuffer, DeviceSlice, Gpu};
 
-use crate::Result;
+use crate::{Error, Result};
 
 /// A list of vertices on the host, on its rank's GPU, or on both. Clones share the list.
 #[derive(Clone, Debug)]
@@ -18,13 +18,25 @@ pub struct Ids(Arc<Copies>);
 struct Copies {
     len: usize,
     host: OnceLock<Vec<u32>>,
-    device: OnceLock<DeviceBuffer<u32>>,
+    /// Of which they are the first.
+    device: OnceLock<Arc<DeviceBuffer<u32>>>,
 }
 
 impl Ids {
     /// `ids`, on a GPU.
     pub(crate) fn on_device(ids: DeviceBuffer<u32>) -> Self {
-        Self(Arc::new(Copies { len: ids.len(), host: OnceLock::new(), device: ids.into() }))
+        let (len, device) = (ids.len(), Arc::new(ids).into());
+        Self(Arc::new(Copies { len, host: OnceLock::new(), device }))
+    }
+
+    /// The first `len` of vertices that are on a GPU, in the same memory.
+    ///
+    /// # Errors
+    /// [`Error::Option`](crate::Error::Option) where they are not, [`Error::Gpu`](crate::Error::Gpu) where there are fewer.
+    pub(crate) fn first_on_device(&self, len: usize) -> Result<Self> {
+        let all = self.0.device.get().ok_or_else(|| Error::Option("vertices are on no GPU".into()))?;
+        all.slice().part(0, len)?;
+        Ok(Self(Arc::new(Copies { len, host: OnceLock::new(), device: all.clone().into() })))
     }
 
     /// Number of vertices.
@@ -45,7 +57,7 @@ impl Ids {
         let copies = &self.0;
         match (copies.host.get(), copies.device.get()) {
             (None, Some(device)) => {
-                let host = device.to_vec()?;
+                let host = device.first_to_vec(copies.len)?;
                 Ok(copies.host.get_or_init(|| host))
             }
             _ => Ok(copies.host.get_or_init(Vec::new)),
@@ -59,9 +71,9 @@ impl Ids {
     pub fn on_gpu(&self, gpu: &Gpu) -> Result<DeviceSlice<'_, u32>> {
         let copies = &self.0;
         if let Some(device) = copies.device.get() {
-            return Ok(device.slice());
+            return Ok(device.slice().part(0, copies.len)?);
         }
-        let device = gpu.upload(self.on_host()?)?;
+        let device = Arc::new(gpu.upload(self.on_host()?)?);
         Ok(copies.device.get_or_init(|| device).slice())
     }
 
@@ -112,6 +124,12 @@ mod tests {
             assert_eq!(there.clone().on_host().unwrap(), values);
             let address = there.on_gpu(&gpu).unwrap().address();
             assert_eq!(there.on_gpu(&gpu).unwrap().address(), address, "one copy");
+            for len in 0..=values.len() {
+                let first = there.first_on_device(len).unwrap();
+                assert_eq!((first.len(), first.on_gpu(&gpu).unwrap().address()), (len, address));
+                assert_eq!(first.on_host().unwrap(), &values[..len]);
+            }
+            assert!(there.first_on_device(4).is_err() && Ids::from(values.clone()).first_on_device(0).is_err());
             assert_eq!(Ids::from(&there).on_host().unwrap(), host.on_host().unwrap());
         }
     }

@@ -227,6 +227,12 @@ int fake_cuda_allocate(u64 *address, size_t bytes) {
     return allocate(*current, current->null, bytes, address, !torch_uses_the_pool());
 }
 
+// Torch copies between the host and a device by itself: from and to memory that is not pinned.
+void fake_cuda_copied() {
+    std::lock_guard<std::recursive_mutex> lock(state.lock);
+    state.counts["by_torch"]++;
+}
+
 // What torch keeps between its tensors goes back to all devices.
 void fake_cuda_empty() {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
@@ -236,8 +242,8 @@ void fake_cuda_empty() {
 // --- for tests ---
 
 // How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
-// that read host memory on all of a device; "pageable", copies from host memory that is not pinned; "loading", waits for all of a
-// device because something was loaded.
+// that read host memory on all of a device; "pageable", copies from host memory that is not pinned, those of torch's kernels as they
+// are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something was loaded.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];

@@ -17,6 +17,7 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/library.h>
 
 #include <dlfcn.h>
@@ -225,8 +226,12 @@ void store(const Tensor& tensor, const Tensor& values) {
   CALL(cuMemcpyHtoDAsync_v2, address(tensor), host.data_ptr(), host.storage().nbytes(), nullptr);
 }
 
+// Whether a kernel runs, which the host does here: what it copies it would not.
+thread_local bool in_kernel = false;
+
 Tensor& copy(Tensor& self, const Tensor& source, bool) {
   if (self.numel() == 0) return self;
+  if (self.is_cuda() != source.is_cuda() && !in_kernel) driver<void (*)()>("fake_cuda_copied")();
   const Tensor values = on_host(source);
   if (self.is_cuda()) store(self, values.expand(self.sizes()));
   else self.copy_(values);
@@ -314,6 +319,9 @@ void check_devices(const c10::OperatorHandle& op, const torch::jit::Stack& stack
 
 void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   check_devices(op, *stack);
+  // A number that is asked for is copied.
+  in_kernel = op.schema().name() != "aten::_local_scalar_dense";
+  const auto over = c10::make_scope_exit([] { in_kernel = false; });
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }
 

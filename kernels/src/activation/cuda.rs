@@ -139,8 +139,7 @@ pub fn column_sums_on_device(
     let dim = out.len();
     let rows = values.len().checked_div(dim).unwrap_or(0);
     KernelError::check_matrix("rows to sum", rows, dim, values.len())?;
-    let sums = ColumnSums { rows, dim }.of(gpu, values)?;
-    out.copy_from(gpu, sums.slice())
+    ColumnSums { rows, dim }.of(gpu, values, out)
 }
 
 #[cfg(test)]

@@ -255,8 +255,7 @@ pub fn head_products_backward_on_device<T: DeviceRow>(
     let name = T::of(["head_products_backward_f32", "head_products_backward_bf16", "head_products_backward_f16"]);
     let kernel = Kernel { module: &MODULE, name };
     let rest = [rows.into(), gradient.into(), (heads as u32).into()];
-    let sums = ColumnSums { rows: count, dim: out.len() }.run::<f32>(gpu, kernel, 1, &rest)?;
-    out.copy_from(gpu, sums.slice())
+    ColumnSums { rows: count, dim: out.len() }.run_into(gpu, kernel, 1, &rest, out)
 }
 
 /// Number of heads and of rows.

@@ -1,11 +1,12 @@
 //! The launches of a sum over rows.
 //!
-//! Returns: the sums in a new buffer. Idea: `columns.cuh`. Cost: one read of what is summed; a launch for every power of 512
+//! Returns: the sums. Idea: `columns.cuh`. Cost: one read of what is summed; a launch for every power of 512
 //! rows (more rows where columns are few); the host does not wait.
 
 use bytemuck::Pod;
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::error::KernelError;
 
 pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
 
@@ -36,13 +37,17 @@ pub(crate) struct ColumnSums {
 }
 
 impl ColumnSums {
-    /// The sums of each column of `values`.
-    pub(crate) fn of<T: DeviceSum>(&self, gpu: &Gpu, values: DeviceSlice<'_, T>) -> Result<DeviceBuffer<T>, GpuError> {
-        self.run(gpu, Kernel { module: &MODULE, name: T::KERNEL }, 1, &[values.into()])
+    /// `out` becomes the sums of each column of `values`.
+    pub(crate) fn of<T: DeviceSum>(
+        &self,
+        gpu: &Gpu,
+        values: DeviceSlice<'_, T>,
+        out: &mut DeviceSliceMut<'_, T>,
+    ) -> Result<(), GpuError> {
+        self.run_into(gpu, Kernel { module: &MODULE, name: T::KERNEL }, 1, &[values.into()], out)
     }
 
-    /// `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls `sum_columns` with its
-    /// first four arguments, `rest` are the others.
+    /// As [`ColumnSums::run_into`], in a new buffer.
     pub(crate) fn run<T: DeviceSum>(
         &self,
         gpu: &Gpu,
@@ -50,16 +55,36 @@ impl ColumnSums {
         sums: usize,
         rest: &[Argument],
     ) -> Result<DeviceBuffer<T>, GpuError> {
+        let mut out = gpu.alloc(sums * self.dim)?;
+        self.run_into(gpu, kernel, sums, rest, &mut out.slice_mut())?;
+        Ok(out)
+    }
+
+    /// `out` becomes `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls `sum_columns` with its
+    /// first four arguments, `rest` are the others.
+    pub(crate) fn run_into<T: DeviceSum>(
+        &self,
+        gpu: &Gpu,
+        kernel: Kernel,
+        sums: usize,
+        rest: &[Argument],
+        out: &mut DeviceSliceMut<'_, T>,
+    ) -> Result<(), GpuError> {
         let Self { rows, dim } = *self;
+        KernelError::check_len("sums of columns", sums * dim, out.len())?;
         if rows == 0 || dim == 0 {
-            return gpu.zeros(sums * dim);
+            return out.zero(gpu);
         }
         let tile = dim.next_power_of_two().min(32);
         let pieces = rows.div_ceil(THREADS / tile * ROWS_PER_THREAD);
-        let out = gpu.alloc::<T>(pieces * sums * dim)?;
+        let parts = if pieces > 1 { Some(gpu.alloc::<T>(pieces * sums * dim)?) } else { None };
+        let at = parts.as_ref().map_or(out.address(), |parts| parts.slice().address());
         let shape = Shape::per_item(pieces * dim.div_ceil(tile) * THREADS, THREADS as u32);
-        let sizes = [(rows as u64).into(), (dim as u32).into(), (tile as u32).into(), (&out).into()];
+        let sizes = [(rows as u64).into(), (dim as u32).into(), (tile as u32).into(), at.into()];
         gpu.launch(kernel, shape, &[&sizes[..], rest].concat())?;
-        if pieces == 1 { Ok(out) } else { Self { rows: pieces, dim: sums * dim }.of(gpu, out.slice()) }
+        match parts {
+            Some(parts) => Self { rows: pieces, dim: sums * dim }.of(gpu, parts.slice(), out),
+            None => Ok(()),
+        }
     }
 }

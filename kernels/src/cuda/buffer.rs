@@ -142,7 +142,15 @@ impl<T: Pod> DeviceBuffer<T> {
     /// # Errors
     /// What the GPU reports, of earlier launches too.
     pub fn to_vec(&self) -> Result<Vec<T>, GpuError> {
-        self.slice().to_vec(self.owner())
+        self.first_to_vec(self.len)
+    }
+
+    /// The first `len` values, on the host. Waits for what was launched before.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`](crate::KernelError::Length) if there are fewer; what the GPU reports, of earlier launches too.
+    pub fn first_to_vec(&self, len: usize) -> Result<Vec<T>, GpuError> {
+        self.slice().part(0, len)?.to_vec(self.owner())
     }
 
     /// Keeps the first `len` values.

@@ -14,6 +14,9 @@ struct Table {
 #define TABLE u32 *table_direct, u64 *table_slots, u32 table_mask
 #define TABLE_OF(name) const Table name = {table_direct, table_slots, table_mask}
 
+// The slot of what is not noted. No table has as many.
+#define NO_SLOT 0xFFFFFFFFu
+
 // Notes `id` at `position`, below 2^32 - 1. Returns its slot.
 __device__ __forceinline__ u32 note(Table table, u32 id, u32 position) {
     const u32 rest = ~position;
@@ -42,6 +45,11 @@ __device__ __forceinline__ u32 position_of(Table table, u32 slot) {
 
 __device__ __forceinline__ u32 id_of(Table table, u32 slot) {
     return table.direct ? slot : (u32)(table.slots[slot] >> 32);
+}
+
+// Whether `id` was noted at `position`, and at none before.
+__device__ __forceinline__ bool is_first(Table table, u32 id, u32 position) {
+    return position_of(table, note(table, id, position)) == position;
 }
 
 // Only one thread may move an id.

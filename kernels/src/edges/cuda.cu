@@ -16,13 +16,6 @@ KERNEL_ENTRY void edge_targets(const u32 *indptr, u64 targets, u64 edges, u32 *o
 }
 KERNEL(edge_targets)
 
-// The target of each edge in another order.
-KERNEL_ENTRY void edge_reorder(const u32 *targets, const u32 *order, u64 edges, u32 *out) {
-    const u64 place = thread_id();
-    if (place < edges) out[place] = targets[order[place]];
-}
-KERNEL(edge_reorder)
-
 // Cuts rows of more than PIECE edges into pieces. Their order changes nothing but where partial sums lie.
 KERNEL_ENTRY void edge_pieces(const u32 *indptr, u64 rows, u32 *counts, u32 *heavy, u32 *pieces) {
     const u64 row = thread_id();

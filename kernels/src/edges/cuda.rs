@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use super::HostEdges;
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
-use crate::group::{Grouped, group_by_key};
+use crate::gather::DeviceScatter;
+use crate::group::{Grouped, Keyed, group_by_key};
 
 pub(crate) static MODULE: Module = Module { name: "edges", source: include_str!("cuda.cu") };
 
@@ -55,6 +56,17 @@ impl DeviceEdges {
     /// [`GpuError::OutOfMemory`].
     pub fn upload(gpu: &Gpu, edges: &HostEdges) -> Result<Self, GpuError> {
         Self::new(gpu.upload(edges.indptr())?, gpu.upload(edges.sources())?, edges.num_sources())
+    }
+
+    /// Tells the target of each edge, where it is known.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] unless there is one for each edge.
+    pub fn with_targets(self, targets: Option<DeviceBuffer<u32>>) -> Result<Self, GpuError> {
+        if let Some(targets) = &targets {
+            KernelError::check_len("targets of the edges", self.num_edges(), targets.len())?;
+        }
+        Ok(Self { targets: targets.map_or_else(OnceLock::new, OnceLock::from), ..self })
     }
 
     /// Tells that no target has more than `most` edges, as after sampling with that fanout, which may save launches.
@@ -118,26 +130,40 @@ impl DeviceEdges {
         Ok(found_once(&self.targets, find)?.slice())
     }
 
-    /// Sorts them by source now, on the stream of `gpu`, as sums need them backwards: otherwise that happens when it is first asked for.
-    ///
-    /// # Errors
-    /// [`GpuError::OutOfMemory`]; what the GPU reports.
-    pub fn sort(&self, gpu: &Gpu) -> Result<(), GpuError> {
-        self.by_source(gpu).map(drop)
-    }
-
     /// The edges grouped by source: sorted when it is first asked for.
     pub(crate) fn by_source(&self, gpu: &Gpu) -> Result<&DeviceBySource, GpuError> {
-        found_once(&self.by_source, || {
-            let of_edges = self.targets(gpu)?;
-            let Grouped { indptr, order } = group_by_key(gpu, self.sources(), self.num_sources)?;
-            let targets = gpu.alloc(order.len())?;
-            let kernel = Kernel { module: &MODULE, name: "edge_reorder" };
-            let arguments = [of_edges.into(), (&order).into(), (order.len() as u64).into(), (&targets).into()];
-            gpu.launch(kernel, Shape::per_item(order.len(), THREADS), &arguments)?;
-            Ok(DeviceBySource { rows: DeviceSegments::new(indptr, order.len())?, targets, edges: order })
-        })
+        sort_on_device(gpu, &[self], &[])?;
+        let unsorted = || KernelError::Length { what: "lists that were sorted", expected: 1, got: 0 };
+        self.by_source.get().ok_or_else(|| unsorted().into())
     }
+}
+
+/// Sorts what backward passes of several layers need, in the same launches, on the stream of `gpu`: `edges` by source, where that was
+/// not done before (otherwise it happens when it is first asked for); and `rows`, each positions among so many rows, to which rows will be
+/// added.
+///
+/// # Errors
+/// [`KernelError::TooManyItems`]; what the GPU reports.
+pub fn sort_on_device(
+    gpu: &Gpu,
+    edges: &[&DeviceEdges],
+    rows: &[(DeviceSlice<'_, u32>, usize)],
+) -> Result<Vec<DeviceScatter>, GpuError> {
+    let edges: Vec<&DeviceEdges> = edges.iter().copied().filter(|edges| edges.by_source.get().is_none()).collect();
+    let mut lists = Vec::with_capacity(edges.len() + rows.len());
+    for edges in &edges {
+        let payload = Some(edges.targets(gpu)?);
+        lists.push(Keyed { keys: edges.sources(), num_keys: edges.num_sources, payload });
+    }
+    lists.extend(rows.iter().map(|&(keys, num_keys)| Keyed { keys, num_keys, payload: None }));
+    let mut found = group_by_key(gpu, &lists)?;
+    let scatters = found.split_off(edges.len());
+    for (edges, Grouped { indptr, order, payload }) in edges.into_iter().zip(found) {
+        let rows = DeviceSegments::new(indptr, order.len())?;
+        let targets = payload.map_or_else(|| gpu.alloc(0), Ok)?;
+        edges.by_source.get_or_init(|| DeviceBySource { rows, targets, edges: order });
+    }
+    scatters.into_iter().map(DeviceScatter::of).collect()
 }
 
 /// What `cell` holds, made now if it holds nothing.

@@ -3,6 +3,8 @@
 
 // The place of a row that lies in no cache.
 constexpr u32 NOWHERE = 0xFFFFFFFFu;
+// Threads of a block that counts, as in cached.rs.
+constexpr u32 COUNTING_THREADS = 256;
 
 // What is looked up: `table` holds all rows, `caches` the addresses of the caches' values and behind them those of their scales.
 // A place is the number of a cache above `shift` bits that hold the slot there. Scales are null where rows have none.
@@ -66,18 +68,15 @@ __device__ __forceinline__ void gather_pieces(CachedTable<T> from, const u32 *po
     GATHER_CACHED(i8, Int8, TO, O)
 FOR_ROW_TYPES(GATHER_CACHED_TO)
 
-// Adds to `hits` how many of the rows at `positions` are in the own cache, and how many in others.
+// How many of the rows at `positions` are in the own cache, and in the upper half how many in others: a sum for each block.
 KERNEL_ENTRY void cache_hits(const u32 *places, u64 rows, u32 shift, const u32 *positions, u64 count, u64 *hits) {
-    u32 own = 0, peer = 0;
+    u64 found = 0, total;
     for (u64 i = thread_id(); i < count; i += (u64)gridDim.x * blockDim.x) {
         const u32 position = positions[i];
         const u32 place = position < rows ? places[position] : NOWHERE;
-        own += place != NOWHERE && (u64)place >> shift == 0;
-        peer += place != NOWHERE && (u64)place >> shift != 0;
+        if (place != NOWHERE) found += (u64)place >> shift == 0 ? 1 : 1ull << 32;
     }
-    own = warp_sum(own);
-    peer = warp_sum(peer);
-    if (lane_id() == 0 && own) atomicAdd(hits, (u64)own);
-    if (lane_id() == 0 && peer) atomicAdd(hits + 1, (u64)peer);
+    sum_before<COUNTING_THREADS>(found, &total);
+    if (threadIdx.x == 0) hits[blockIdx.x] = total;
 }
 KERNEL(cache_hits)

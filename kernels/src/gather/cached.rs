@@ -23,10 +23,10 @@ use super::value::{DeviceRow, DeviceValue, values_at_once};
 
 pub(crate) static MODULE: Module = Module { name: "gather_cached", source: include_str!("cached.cu") };
 
-/// Threads of a block.
+/// Threads of a block, as in `cached.cu`.
 const THREADS: u32 = 256;
-/// Blocks for each multiprocessor that count.
-const COUNTING: usize = 8;
+/// Most blocks that count: the host adds up a number of each.
+const COUNTING: usize = 256;
 /// The place of a row that is in no cache.
 const NOWHERE: u32 = u32::MAX;
 
@@ -65,20 +65,23 @@ pub struct CacheHits {
     pub peer: usize,
 }
 
-/// [`CacheHits`] that a GPU counts.
+/// [`CacheHits`] that a GPU counts, in parts.
 #[derive(Debug)]
 pub struct DeviceHits(DeviceBuffer<u64>);
 
 impl DeviceHits {
-    /// The two numbers, to be read with others ([`Gpu::read`]).
+    /// The numbers, to be read with others ([`Gpu::read`]).
     pub fn bytes(&self) -> DeviceSlice<'_, u8> {
         self.0.slice().as_bytes()
     }
 
     /// What was read.
     pub fn of(read: &HostBytes) -> CacheHits {
-        let number = |which: usize| read.values::<u64>().get(which).map_or(0, |&hits| hits as usize);
-        CacheHits { own: number(0), peer: number(1) }
+        let add = |all: CacheHits, part: u64| CacheHits {
+            own: all.own + (part as u32) as usize,
+            peer: all.peer + (part >> 32) as usize,
+        };
+        read.values::<u64>().into_iter().fold(CacheHits::default(), add)
     }
 
     /// Gives them to another stream ([`DeviceBuffer::give_to`]).
@@ -148,8 +151,9 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
     /// # Errors
     /// What the GPU reports.
     pub fn hits(&self, gpu: &Gpu, positions: DeviceSlice<'_, u32>) -> Result<DeviceHits, GpuError> {
-        let (hits, count) = (gpu.zeros(2)?, positions.len());
-        let most = COUNTING * gpu.multiprocessors() as usize * THREADS as usize;
+        let count = positions.len();
+        let shape = Shape::per_item(count.min(COUNTING * THREADS as usize), THREADS);
+        let hits = gpu.alloc(shape.blocks as usize)?;
         let arguments: [Argument; 6] = [
             (&self.places).into(),
             (self.places.len() as u64).into(),
@@ -158,11 +162,7 @@ impl<'a, T: DeviceValue> DeviceCache<'a, T> {
             (count as u64).into(),
             (&hits).into(),
         ];
-        gpu.launch(
-            Kernel { module: &MODULE, name: "cache_hits" },
-            Shape::per_item(count.min(most), THREADS),
-            &arguments,
-        )?;
+        gpu.launch(Kernel { module: &MODULE, name: "cache_hits" }, shape, &arguments)?;
         Ok(DeviceHits(hits))
     }
 

@@ -7,9 +7,9 @@
 
 use super::DeviceRow;
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError};
-use crate::edges::DeviceSegments;
+use crate::edges::{DeviceSegments, sort_on_device};
 use crate::error::KernelError;
-use crate::group::{Grouped, group_by_key};
+use crate::group::Grouped;
 use crate::spmm::sum::{Factors, Over, Own, SumRows, Table};
 
 /// Where rows are to be added, for as many matrices as have rows there.
@@ -25,7 +25,12 @@ impl DeviceScatter {
     /// # Errors
     /// [`KernelError::TooManyItems`]; what the GPU reports.
     pub fn new(gpu: &Gpu, positions: DeviceSlice<'_, u32>, rows: usize) -> Result<Self, GpuError> {
-        let Grouped { indptr, order } = group_by_key(gpu, positions, rows)?;
+        let none = || KernelError::Length { what: "lists that were sorted", expected: 1, got: 0 };
+        sort_on_device(gpu, &[], &[(positions, rows)])?.pop().ok_or_else(|| none().into())
+    }
+
+    /// Items by row.
+    pub(crate) fn of(Grouped { indptr, order, .. }: Grouped) -> Result<Self, GpuError> {
         Ok(Self { rows: DeviceSegments::new(indptr, order.len())?, order })
     }
 

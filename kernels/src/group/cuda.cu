@@ -1,77 +1,126 @@
-// A stable counting sort, one digit of 8 bits at a time.
+// A stable counting sort of several lists at once, one digit of a few bits at a time.
 #include "device.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define ITEMS 16
 #define TILE (THREADS * ITEMS)
-#define DIGITS 256
 
-// Counts the digits of each tile: `places[digit][tile]`.
-KERNEL_ENTRY void group_count(const u32 *keys, u64 count, u32 most, u32 shift, u64 tiles, u32 *places) {
-    __shared__ u32 found[DIGITS];
-    found[threadIdx.x] = 0;
+// A list of `count` items, whose keys are below `most`, or nobody's.
+struct List {
+    const u32 *keys;
+    u64 count, most;
+    // How many items, tiles, and threads that finish, those before it have.
+    u64 first_item, first_tile, first_thread;
+    // The sorted items, the values of `payload` there, and where those of each key start.
+    const u32 *payload;
+    u32 *order, *sorted_payload, *starts;
+};
+#define LISTS const List *lists, u32 num_lists
+
+// The list that has tile or thread `at`.
+#define LIST_OF(list, first, at)                                    \
+    u32 which = 0;                                                  \
+    while (which + 1 < num_lists && lists[which + 1].first <= (at)) which++; \
+    const List list = lists[which]
+
+// A tile of a list, of which a digit is looked at.
+struct Tile {
+    // Keys of the list, its number of items, and the first that is a warp's.
+    const u32 *keys;
+    u64 count, first;
+    u32 most;
+    // Where the counts of its digits are, so far apart.
+    u64 at, apart;
+};
+
+// `sorted` are the keys that the last digit's pass left, or null before the first.
+__device__ __forceinline__ Tile tile_of(const List &list, const u32 *sorted, u32 bits) {
+    const u64 number = blockIdx.x - list.first_tile, apart = (list.count + TILE - 1) / TILE;
+    const u64 first = number * TILE + threadIdx.x / WARP * (WARP * ITEMS) + lane_id();
+    return {sorted ? sorted + list.first_item : list.keys, list.count, first, (u32)list.most, (list.first_tile << bits) + number, apart};
+}
+
+// Counts the digits of each tile, by list and digit.
+KERNEL_ENTRY void group_count(LISTS, const u32 *sorted, u32 shift, u32 bits, u32 *places) {
+    DYNAMIC_SHARED(u32, found);
+    LIST_OF(list, first_tile, blockIdx.x);
+    const Tile tile = tile_of(list, sorted, bits);
+    const u32 digits = 1u << bits;
+    for (u32 digit = threadIdx.x; digit < digits; digit += THREADS) found[digit] = 0;
     __syncthreads();
 #pragma unroll 4
     for (u32 i = 0; i < ITEMS; i++) {
-        const u64 at = (u64)blockIdx.x * TILE + i * THREADS + threadIdx.x;
-        if (at < count) atomicAdd(&found[min(keys[at], most) >> shift & (DIGITS - 1)], 1u);
+        const u64 at = tile.first + i * WARP;
+        if (at < tile.count) atomicAdd(&found[min(tile.keys[at], tile.most) >> shift & (digits - 1)], 1u);
     }
     __syncthreads();
-    places[threadIdx.x * tiles + blockIdx.x] = found[threadIdx.x];
+    for (u32 digit = threadIdx.x; digit < digits; digit += THREADS) places[tile.at + digit * tile.apart] = found[digit];
 }
 KERNEL(group_count)
 
 // Takes each item to its place. A warp's items follow one another, so that ranks keep their order.
-KERNEL_ENTRY void group_place(const u32 *keys, u64 count, u32 most, u32 shift, u64 tiles, const u32 *order, const u32 *places, u32 *keys_out, u32 *order_out) {
-    __shared__ u32 next[WARPS][DIGITS];
-    const u32 warp = threadIdx.x / WARP, lane = lane_id();
-    const u64 first = (u64)blockIdx.x * TILE + warp * (WARP * ITEMS) + lane;
-    for (u32 w = 0; w < WARPS; w++) next[w][threadIdx.x] = 0;
+KERNEL_ENTRY void group_place(LISTS, const u32 *sorted, u32 shift, u32 bits, const u32 *places, const u32 *order, u32 *keys_out, u32 *order_out) {
+    DYNAMIC_SHARED(u32, all);
+    LIST_OF(list, first_tile, blockIdx.x);
+    const Tile tile = tile_of(list, sorted, bits);
+    const u32 digits = 1u << bits;
+    u32 *const next = all + threadIdx.x / WARP * digits;
+    for (u32 i = threadIdx.x; i < WARPS * digits; i += THREADS) all[i] = 0;
     __syncthreads();
 #pragma unroll 4
     for (u32 i = 0; i < ITEMS; i++) {
-        const u64 at = first + i * WARP;
-        if (at < count) atomicAdd(&next[warp][min(keys[at], most) >> shift & (DIGITS - 1)], 1u);
+        const u64 at = tile.first + i * WARP;
+        if (at < tile.count) atomicAdd(&next[min(tile.keys[at], tile.most) >> shift & (digits - 1)], 1u);
     }
     __syncthreads();
-    u32 start = places[threadIdx.x * tiles + blockIdx.x];
-    for (u32 w = 0; w < WARPS; w++) {
-        const u32 found = next[w][threadIdx.x];
-        next[w][threadIdx.x] = start;
-        start += found;
+    for (u32 digit = threadIdx.x; digit < digits; digit += THREADS) {
+        u32 start = places[tile.at + digit * tile.apart];
+        for (u32 w = 0; w < WARPS; w++) {
+            const u32 found = all[w * digits + digit];
+            all[w * digits + digit] = start;
+            start += found;
+        }
     }
     __syncthreads();
     for (u32 i = 0; i < ITEMS; i++) {
-        const u64 at = first + i * WARP;
-        const bool mine = at < count;
-        const u32 key = mine ? min(keys[at], most) : 0;
+        const u64 at = tile.first + i * WARP;
+        const bool mine = at < tile.count;
+        const u32 key = mine ? min(tile.keys[at], tile.most) : 0;
         // Lanes without an item agree with each other alone.
-        const u32 digit = mine ? key >> shift & (DIGITS - 1) : DIGITS;
+        const u32 digit = mine ? key >> shift & (digits - 1) : digits;
         const u32 peers = __match_any_sync(FULL, digit);
-        const u32 rank = __popc(peers & ((1u << lane) - 1));
-        const u32 start = mine ? next[warp][digit] : 0;
+        const u32 rank = __popc(peers & ((1u << lane_id()) - 1));
+        const u32 start = mine ? next[digit] : 0;
         __syncwarp();
-        if (mine && rank == 0) next[warp][digit] = start + __popc(peers);
+        if (mine && rank == 0) next[digit] = start + __popc(peers);
         __syncwarp();
         if (mine) {
             keys_out[start + rank] = key;
-            order_out[start + rank] = order ? order[at] : (u32)at;
+            order_out[start + rank] = order ? order[list.first_item + at] : (u32)at;
         }
     }
 }
 KERNEL(group_place)
 
-// Where the items of each key start, and where the last one's end.
-KERNEL_ENTRY void group_starts(const u32 *keys, u64 count, u64 num_keys, u32 *starts) {
-    const u64 key = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (key > num_keys) return;
-    u64 low = 0, high = count;
+// Each list's part of what is sorted, and where the items of each key start, and the last one's end.
+KERNEL_ENTRY void group_finish(LISTS, u64 threads, const u32 *sorted, const u32 *order) {
+    const u64 thread = thread_id();
+    if (thread >= threads) return;
+    LIST_OF(list, first_thread, thread);
+    const u64 i = thread - list.first_thread;
+    if (i < list.count) {
+        const u32 item = order[list.first_item + i];
+        list.order[i] = item;
+        if (list.payload) list.sorted_payload[i] = list.payload[item];
+    }
+    if (i > list.most) return;
+    u64 low = 0, high = list.count;
     while (low < high) {
         const u64 middle = low + (high - low) / 2;
-        if (keys[middle] < key) low = middle + 1;
+        if (sorted[list.first_item + middle] < i) low = middle + 1;
         else high = middle;
     }
-    starts[key] = (u32)low;
+    list.starts[i] = (u32)low;
 }
-KERNEL(group_starts)
+KERNEL(group_finish)

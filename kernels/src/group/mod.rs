@@ -4,4 +4,4 @@
 
 pub(crate) mod cuda;
 
-pub(crate) use cuda::{Grouped, group_by_key};
+pub(crate) use cuda::{Grouped, Keyed, group_by_key};

@@ -3,7 +3,7 @@
 //! Returns: parameters and state, changed in place. Input: the tensors that the parameters are, each at a place of its own; the gradient
 //! of all of them and the state as flat vectors. Idea: a block has up to 1024 values of one tensor, which it finds by bisection in
 //! a list of the tensors. Cost: a read and a write of parameters and state, a read of the gradient, all in 16-byte pieces where a
-//! tensor begins at a multiple of four values; the list, some bytes a tensor, goes up with each launch. The norm stays on the
+//! tensor begins at a multiple of four values; the list, some bytes a tensor, goes up when a tensor has moved. The norm stays on the
 //! device, so the host does not wait.
 //!
 //! Why not a CUDA graph of one launch a tensor: it saves the host the launches, not the GPU their starts and ends, and a model has
@@ -72,15 +72,34 @@ pub struct DeviceUpdate<'a> {
     pub clip: Option<(DeviceSlice<'a, f64>, f64)>,
 }
 
+/// The list of the tensors that were updated last, on the GPU.
+#[derive(Debug, Default)]
+pub struct DeviceTensors {
+    parts: Vec<u64>,
+    there: Option<DeviceBuffer<u64>>,
+}
+
+impl DeviceTensors {
+    /// Where the list `parts` is.
+    fn listed(&mut self, gpu: &Gpu, parts: Vec<u64>) -> Result<u64, GpuError> {
+        let there = match self.there.take().filter(|_| self.parts == parts) {
+            Some(there) => there,
+            None => gpu.upload(&parts)?,
+        };
+        self.parts = parts;
+        Ok(self.there.insert(there).slice().address())
+    }
+}
+
 impl DeviceUpdate<'_> {
-    /// Changes `parameters`, tensors, and the rule's `state` by `gradient`: the flat vectors have their values one behind the other.
+    /// Changes `parameters`, tensors, which `tensors` remembers, and the rule's `state` by `gradient`: the flat vectors have their values one behind the other.
     ///
     /// # Errors
     /// [`KernelError::Length`] if a vector has another length, or the state other vectors; what the GPU reports.
     pub fn apply(
         &self,
         gpu: &Gpu,
-        parameters: &mut [DeviceSliceMut<'_, f32>],
+        (parameters, tensors): (&mut [DeviceSliceMut<'_, f32>], &mut DeviceTensors),
         gradient: DeviceSlice<'_, f32>,
         state: &mut [DeviceSliceMut<'_, f32>],
     ) -> Result<(), GpuError> {
@@ -94,13 +113,13 @@ impl DeviceUpdate<'_> {
             KernelError::check_len("norm of the gradient", 1, norm.len())?;
         }
         let (parts, blocks) = parts(parameters);
-        let there = gpu.upload(&parts)?;
         let num_parts = parts.len() / PART_WORDS - 1;
+        let listed = tensors.listed(gpu, parts)?;
         let (norm, most) = self.clip.map_or((0, 0.0), |(norm, most)| (norm.address(), most));
         let decoupled = matches!(self.rule, UpdateRule::Adam { decoupled: true, .. });
         let bits = |value: f64| u64::from((value as f32).to_bits());
         let step = [
-            there.slice().address(),
+            listed,
             gradient.address(),
             norm,
             most.to_bits(),
@@ -202,6 +221,7 @@ mod tests {
                 let mut expected: Vec<f64> = start.iter().map(|&p| f64::from(p)).collect();
                 let mut states: Vec<_> = (0..rule.num_states()).map(|_| gpu.zeros::<f32>(count).unwrap()).collect();
                 let mut expected_states = vec![vec![0.0; count]; rule.num_states()];
+                let mut tensors = DeviceTensors::default();
                 for steps in 1..=4 {
                     let gradient = values(1 + steps as u32, count);
                     let device = gpu.upload(&gradient).unwrap();
@@ -209,7 +229,13 @@ mod tests {
                     let clip = most.map(|most| (norm.slice(), most));
                     let update = DeviceUpdate { rule, rate: 0.05, weight_decay, steps, clip };
                     let mut state: Vec<_> = states.iter_mut().map(|state| state.slice_mut()).collect();
-                    update.apply(&gpu, &mut [parameters.slice_mut()], device.slice(), &mut state).unwrap();
+                    let before = gpu.counts().launches;
+                    update
+                        .apply(&gpu, (&mut [parameters.slice_mut()], &mut tensors), device.slice(), &mut state)
+                        .unwrap();
+                    // The list goes up once.
+                    let launches = u64::from(count > 0) + u64::from(steps == 1);
+                    assert!(gpu.counts().launches - before <= launches);
                     naive(&update, most, &mut expected, &gradient, &mut expected_states);
                 }
                 let name = format!("{rule:?}, {count} values, decay {weight_decay}, clipped to {most:?}");
@@ -258,7 +284,8 @@ mod tests {
                     let mut state: Vec<_> = states.iter_mut().map(|vector| vector.slice_mut()).collect();
                     let mut given: Vec<_> = tensors.iter_mut().map(|tensor| tensor.slice_mut()).collect();
                     let before = gpu.counts();
-                    update.apply(&gpu, &mut given, gradient.slice(), &mut state).unwrap();
+                    let mut listed = DeviceTensors::default();
+                    update.apply(&gpu, (&mut given, &mut listed), gradient.slice(), &mut state).unwrap();
                     let after = gpu.counts();
                     assert_eq!(after.waits, before.waits);
                     // The list, and the kernel.
@@ -292,9 +319,11 @@ mod tests {
         let rule = UpdateRule::Sgd { momentum: 0.9, nesterov: false };
         let update = DeviceUpdate { rule, rate: 0.1, weight_decay: 0.0, steps: 1, clip: None };
         let length = |result| matches!(result, Err(GpuError::Input(KernelError::Length { .. })));
-        assert!(length(update.apply(&gpu, &mut [p.slice_mut()], g.slice(), &mut [])));
-        assert!(length(update.apply(&gpu, &mut [p.slice_mut()], g.slice(), &mut [few.slice_mut()])));
+        let mut tensors = DeviceTensors::default();
+        assert!(length(update.apply(&gpu, (&mut [p.slice_mut()], &mut tensors), g.slice(), &mut [])));
+        let state = &mut [few.slice_mut()];
+        assert!(length(update.apply(&gpu, (&mut [p.slice_mut()], &mut tensors), g.slice(), state)));
         let short = few.slice();
-        assert!(length(update.apply(&gpu, &mut [p.slice_mut()], short, &mut [])));
+        assert!(length(update.apply(&gpu, (&mut [p.slice_mut()], &mut tensors), short, &mut [])));
     }
 }

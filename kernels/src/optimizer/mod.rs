@@ -5,4 +5,4 @@
 
 pub(crate) mod cuda;
 
-pub use cuda::{DeviceUpdate, UpdateRule, squared_norm_on_device};
+pub use cuda::{DeviceTensors, DeviceUpdate, UpdateRule, squared_norm_on_device};

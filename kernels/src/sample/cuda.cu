@@ -14,38 +14,43 @@
 #define COPIED 2048
 
 // Counts the edges of each frontier vertex, and lists the vertices that have to pick some, where asked.
-KERNEL_ENTRY void sample_count(GRAPH, const u32 *frontier, u64 len, u32 fanout, EXCLUDED, u32 *counts, u32 *work,
-                               u32 *list, u64 *listed, u64 *status) {
+KERNEL_ENTRY void sample_count(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, u32 *list, u64 *listed,
+                               u64 *status) {
+    FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
-    for (u64 i = thread_id(); i < len; i += (u64)gridDim.x * blockDim.x) {
-        const u32 vertex = frontier[i];
-        const InEdges in = in_edges(graph, vertex);
-        if (in.problem) report(status, i, in.problem);
+    TABLE_OF(table);
+    for (u64 i = thread_id(); i < frontier.most; i += (u64)gridDim.x * blockDim.x) {
+        if (i >= frontier.len) {
+            counts[i] = 0;
+            continue;
+        }
+        const InEdges in = in_edges(graph, frontier.vertices[i]);
         const u32 candidates = in.degree - (u32)within(excluded, in).count;
         const u32 count = min(candidates, fanout);
         counts[i] = count;
-        if (!in.problem) charge(work, vertex, count, i, status);
+        tell(graph, frontier, table, i, in, count, work, status);
         if (list && count > 0 && count < candidates) list[atomicAdd(listed, 1ull)] = (u32)i;
     }
 }
 KERNEL(sample_count)
 
-// Up to W edges of vertex `i` of the frontier, if there is one, by as many lanes.
+// Up to W edges of vertex `i` of the frontier, if there is one, by as many lanes. The vertex has `fanout` places, of which it takes the
+// first.
 template <u32 W>
-__device__ __forceinline__ void few_of(const Graph &graph, const u32 *frontier, u64 len, Key key, Excluded excluded, Table table,
-                                       Sampled sampled, u32 *drawn, u64 i) {
+__device__ __forceinline__ void few_of(const Graph &graph, Frontier frontier, u32 fanout, Key key, Excluded excluded, Table table,
+                                       u32 *counts, u32 *work, Sampled sampled, u32 *drawn, u64 i) {
     const u32 lane = threadIdx.x % W, tile = threadIdx.x - lane;
-    u32 vertex = 0, first = 0, count = 0;
+    u32 vertex = 0;
     InEdges in = {nullptr, 0, 0, 0};
-    if (i < len) {
-        vertex = frontier[i];
-        first = sampled.indptr[i];
-        count = sampled.indptr[i + 1] - first;
+    if (i < frontier.len) {
+        vertex = frontier.vertices[i];
         in = in_edges(graph, vertex);
     }
     const Excluded banned = within(excluded, in);
-    const u32 candidates = in.degree - (u32)banned.count, lowest = candidates - count;
+    const u32 candidates = in.degree - (u32)banned.count, count = min(candidates, fanout), lowest = candidates - count;
     const bool draws = lane < count && count < candidates;
+    if (lane == 0 && i < frontier.most) counts[i] = count;
+    if (lane == 0 && i < frontier.len) tell(graph, frontier, table, i, in, count, work, sampled.status);
 
     u32 pick = lane;
     if (draws) {
@@ -76,34 +81,51 @@ __device__ __forceinline__ void few_of(const Graph &graph, const u32 *frontier, 
         const u32 other = drawn[tile + j];
         rank += j < count && other < pick;
     }
-    if (lane < count) take(graph, table, sampled, (u32)len, first + rank, in, skip(pick, in.start, banned));
+    const u32 first = (u32)i * fanout;
+    if (lane < count) take(graph, table, sampled, (u32)frontier.len, first + rank, in, skip(pick, in.start, banned));
+    else if (lane < fanout && i < frontier.most) sampled.local[first + lane] = NO_SLOT;
     __syncwarp();
 }
 
 // All lanes of a warp stay together.
 template <u32 W>
-__device__ __forceinline__ void few(const Graph &graph, const u32 *frontier, u64 len, Key key, Excluded excluded, Table table,
-                                    Sampled sampled) {
+__device__ __forceinline__ void few(const Graph &graph, Frontier frontier, u32 fanout, Key key, Excluded excluded, Table table,
+                                    u32 *counts, u32 *work, Sampled sampled) {
     __shared__ u32 drawn[THREADS];
     constexpr u64 AT_ONCE = THREADS / W;
-    for (u64 from = blockIdx.x * AT_ONCE; from < len; from += gridDim.x * AT_ONCE) {
-        few_of<W>(graph, frontier, len, key, excluded, table, sampled, drawn, from + threadIdx.x / W);
+    for (u64 from = blockIdx.x * AT_ONCE; from < frontier.most; from += gridDim.x * AT_ONCE) {
+        few_of<W>(graph, frontier, fanout, key, excluded, table, counts, work, sampled, drawn, from + threadIdx.x / W);
     }
 }
 
-#define SAMPLE_FEW(W)                                                                                          \
-    KERNEL_ENTRY void sample_few_##W(GRAPH, const u32 *frontier, u64 len, Key key, EXCLUDED, TABLE, SAMPLED) { \
-        EXCLUDED_OF(excluded);                                                                                 \
-        TABLE_OF(table);                                                                                       \
-        SAMPLED_OF(sampled);                                                                                   \
-        few<W>(graph, frontier, len, key, excluded, table, sampled);                                           \
-    }                                                                                                          \
+#define SAMPLE_FEW(W)                                                                                                     \
+    KERNEL_ENTRY void sample_few_##W(GRAPH, FRONTIER, u32 fanout, EXCLUDED, TABLE, u32 *counts, u32 *work, Key key, SAMPLED) { \
+        FRONTIER_OF(frontier);                                                                                            \
+        EXCLUDED_OF(excluded);                                                                                            \
+        TABLE_OF(table);                                                                                                  \
+        SAMPLED_OF(sampled);                                                                                              \
+        few<W>(graph, frontier, fanout, key, excluded, table, counts, work, sampled);                                     \
+    }                                                                                                                     \
     KERNEL(sample_few_##W)
 
 SAMPLE_FEW(4)
 SAMPLE_FEW(8)
 SAMPLE_FEW(16)
 SAMPLE_FEW(32)
+
+// From the places of `few`, whose slots are numbered, to edges one behind the other, with the target of each.
+KERNEL_ENTRY void sample_close(const u64 *len, u32 fanout, u64 room, TABLE, const u32 *indptr, const u32 *slots, const u64 *ids,
+                               u32 *local, u32 *targets, u64 *edges) {
+    TABLE_OF(table);
+    const u64 place = thread_id(), i = divide(place, fanout);
+    if (place >= room || i >= *len) return;
+    const u32 lane = (u32)(place - i * fanout), first = indptr[i];
+    if (lane >= indptr[i + 1] - first) return;
+    local[first + lane] = position_of(table, slots[place]);
+    targets[first + lane] = (u32)i;
+    if (edges) edges[first + lane] = ids[place];
+}
+KERNEL(sample_close)
 
 // The last of the vertices `from` .. `to` whose edges begin at `edge` or before.
 __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u32 edge) {
@@ -116,20 +138,22 @@ __device__ __forceinline__ u64 vertex_of(const u32 *indptr, u64 from, u64 to, u3
 }
 
 // The edges of vertices that keep all they may: a thread an edge, so that no vertex is too large.
-KERNEL_ENTRY void sample_copy(GRAPH, const u32 *frontier, u64 len, EXCLUDED, TABLE, SAMPLED) {
+KERNEL_ENTRY void sample_copy(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED) {
+    FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
     __shared__ u64 range[2];
-    const u32 total = sampled.indptr[len];
+    const u64 len = frontier.len;
+    const u32 total = indptr[len];
     for (u64 begin = (u64)blockIdx.x * COPIED; begin < total; begin += (u64)gridDim.x * COPIED) {
         const u64 end = min(begin + COPIED, (u64)total);
-        if (threadIdx.x < 2) range[threadIdx.x] = vertex_of(sampled.indptr, 0, len, threadIdx.x == 0 ? begin : end - 1);
+        if (threadIdx.x < 2) range[threadIdx.x] = vertex_of(indptr, 0, len, threadIdx.x == 0 ? begin : end - 1);
         __syncthreads();
         for (u64 at = begin + threadIdx.x; at < end; at += THREADS) {
-            const u64 i = vertex_of(sampled.indptr, range[0], range[1] + 1, (u32)at);
-            const u32 first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
-            const InEdges in = in_edges(graph, frontier[i]);
+            const u64 i = vertex_of(indptr, range[0], range[1] + 1, (u32)at);
+            const u32 first = indptr[i], count = indptr[i + 1] - first;
+            const InEdges in = in_edges(graph, frontier.vertices[i]);
             const Excluded banned = within(excluded, in);
             if (count < in.degree - (u32)banned.count) continue;
             take(graph, table, sampled, (u32)len, (u32)at, in, skip((u32)at - first, in.start, banned));
@@ -156,8 +180,9 @@ __device__ __forceinline__ u32 first_to_draw(const u32 *picks, u32 *table, u32 m
 
 // The vertices on the list, a block each. `size` is a power of two, the fanout or more; where 4 · size words are too many for
 // shared memory, every block has some of `memory`.
-KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, Key key, EXCLUDED, TABLE, SAMPLED, const u32 *list,
+KERNEL_ENTRY void sample_many(GRAPH, FRONTIER, EXCLUDED, TABLE, const u32 *indptr, SAMPLED, Key key, const u32 *list,
                               const u64 *listed, u32 size, u32 *memory) {
+    FRONTIER_OF(frontier);
     EXCLUDED_OF(excluded);
     TABLE_OF(table);
     SAMPLED_OF(sampled);
@@ -166,7 +191,7 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, Key key, EXCL
     u32 *const picks = memory ? memory + (u64)blockIdx.x * 4 * size : shared, *const drawn = picks + size;
     u32 *const firsts = picks + 2 * size;
     for (u64 at = blockIdx.x; at < *listed; at += gridDim.x) {
-        const u32 i = list[at], vertex = frontier[i], first = sampled.indptr[i], count = sampled.indptr[i + 1] - first;
+        const u32 i = list[at], vertex = frontier.vertices[i], first = indptr[i], count = indptr[i + 1] - first;
         const InEdges in = in_edges(graph, vertex);
         const Excluded banned = within(excluded, in);
         const u32 candidates = in.degree - (u32)banned.count, lowest = candidates - count;
@@ -204,7 +229,7 @@ KERNEL_ENTRY void sample_many(GRAPH, const u32 *frontier, u64 len, Key key, EXCL
         } while (changed);
         sort_of_block(picks, size);
         for (u32 j = threadIdx.x; j < count; j += MANY_THREADS) {
-            take(graph, table, sampled, (u32)len, first + j, in, skip(picks[j], in.start, banned));
+            take(graph, table, sampled, (u32)frontier.len, first + j, in, skip(picks[j], in.start, banned));
         }
         __syncthreads();
     }

@@ -2,27 +2,54 @@
 //!
 //! Returns: each layer's edges as CSC, and the mixed frontier, all on the device and bit for bit those of
 //! [`Sampler`](super::Sampler). Input: distinct seeds, vertices of the graph.
-//! Idea: the edges of every frontier vertex are counted, the counts summed up, and every vertex draws into its place. Sources
-//! are noted in a table as they are drawn and numbered afterwards (`unique`). Up to 32 edges a vertex: as many lanes of a
-//! warp as the fanout, which compare their picks with each other. More: a block for each vertex that picks, with its picks
-//! in shared memory, and a thread for each edge of vertices that keep all, however many. By weights the host alone draws.
-//! Cost: one read of the graph at a random place for each edge, and four of the table. The host waits once a layer, for the
-//! numbers of edges and of new vertices; twice where the fanout says little of the number of edges (`all`, or more than
-//! most vertices have).
+//! Idea: up to 32 edges a vertex, as many lanes of a warp as the fanout draw, and compare their picks with each other; each vertex has
+//! as many places as the fanout. Sources are noted in a table as they are drawn and numbered afterwards (`unique`), while the places
+//! that were taken are summed up, and edges move one behind the other. For more edges a vertex, these are counted and summed
+//! up first; then a block draws for each vertex that picks, with its picks in shared memory, and a thread for each edge of vertices
+//! that keep all, however many. By weights the host alone draws.
+//! How many vertices a frontier has is known on the GPU alone: kernels read it there, and the host launches as many threads as there
+//! can be at most. So layers follow each other, and the host waits once for the numbers of all ([`DeviceSampler::finish`]). It waits
+//! before, for what was launched, where a layer could be too large to have room for all that may come: above [`MOST_PLACES`], or
+//! where the fanout says little of the number of edges (`all`, or more than most vertices have).
+//! Cost: one read of the graph at a random place for each edge, and four of the table; launches: five a layer, and two to start.
 
 use super::device::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer};
 use super::fanout::Fanout;
-use super::launch::{EDGES, Launch, NEW, NUMBERS, STATUS};
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Module};
+use super::launch::{Drawn, FEW, Launch, Places};
+use super::numbers::{Block, EDGES, LEN, NEW, Numbers, OF_SPLIT, STATUS};
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, HostBytes, Module};
 use crate::error::KernelError;
 use crate::philox::StreamKey;
-use crate::scan::cuda::sum_before;
-use crate::unique::Numbering;
+use crate::scan::cuda::sums_before;
+use crate::unique::{Items, Numbering};
 
 pub(crate) static MODULE: Module = Module { name: "sample", source: include_str!("cuda.cu") };
 
 /// Layers of up to so many edges are not worth waiting for their number.
 const SMALL_LAYER: u64 = 1 << 20;
+/// No layer has room for more edges before the number of its vertices is known.
+const MOST_PLACES: u64 = 1 << 24;
+
+/// A layer that is asked for.
+struct Request<'a> {
+    graph: &'a DeviceGraph<'a>,
+    draw: &'a DeviceDraw<'a>,
+    key: &'a StreamKey,
+    numbers: Numbers,
+    /// Whether its edges' ids are kept, and whether anybody asks for them.
+    keep: bool,
+    ids: bool,
+    /// Counters, or 0.
+    work: u64,
+    edge: u64,
+}
+
+/// What [`DeviceSampler::finish_with`] brings.
+pub(crate) struct Finished {
+    pub layers: Vec<DeviceLayer>,
+    pub split_status: u64,
+    pub others: HostBytes,
+}
 
 /// Samples mini-batches on a GPU, one after another; the twin of [`Sampler`](super::Sampler).
 ///
@@ -31,6 +58,16 @@ const SMALL_LAYER: u64 = 1 << 20;
 pub struct DeviceSampler {
     gpu: Gpu,
     numbering: Numbering,
+    block: Block,
+    /// The one before: kernels of the first layer of `block` read its last numbers.
+    previous: Option<Block>,
+    /// Layers that were launched and not finished, with the places of their numbers while these were not read.
+    launched: Vec<(DeviceLayer, Option<usize>)>,
+    /// Whether the number of vertices of the frontier is known.
+    settled: bool,
+    /// Whether one may be there twice.
+    check: bool,
+    most_places: u64,
 }
 
 impl DeviceSampler {
@@ -39,28 +76,69 @@ impl DeviceSampler {
     /// # Errors
     /// [`GpuError::OutOfMemory`].
     pub fn new(gpu: &Gpu) -> Result<Self, GpuError> {
-        Ok(Self { gpu: gpu.clone(), numbering: Numbering::new(gpu)? })
+        let (numbering, block) = (Numbering::new(gpu)?, Block::new(gpu)?);
+        let (previous, launched, most_places) = (None, Vec::new(), MOST_PLACES);
+        Ok(Self { gpu: gpu.clone(), numbering, block, previous, launched, settled: true, check: false, most_places })
     }
 
-    /// Begins a mini-batch: `frontier` is that of its first layer.
+    /// Begins a mini-batch from `graph`: `frontier` is that of its first layer.
     ///
     /// # Errors
     /// [`GpuError::OutOfMemory`]; what the GPU reports.
-    pub fn start(&mut self, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
-        self.numbering.restart(frontier)
+    pub fn start(&mut self, graph: &DeviceGraph<'_>, frontier: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
+        let numbers = self.restart(graph, frontier.len())?;
+        self.numbering.know(frontier, [numbers.at(LEN), numbers.at(STATUS)])?;
+        (self.settled, self.check) = (true, true);
+        Ok(())
     }
 
-    /// The frontier of the next layer: after a layer, its mixed frontier, which starts with that layer's frontier.
+    /// Begins with the vertices of both lists, each once. The host does not wait. Returns their slots in the table.
+    pub(crate) fn restart_with(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        lists: [DeviceSlice<'_, u32>; 2],
+    ) -> Result<DeviceBuffer<u32>, GpuError> {
+        let numbers = self.restart(graph, lists.iter().map(|list| list.len()).sum())?;
+        let slots = self.numbering.start_with(lists, [NEW, LEN, STATUS].map(|which| numbers.at(which)))?;
+        (self.settled, self.check) = (false, false);
+        Ok(slots)
+    }
+
+    /// Begins with up to `most` vertices; what was not finished is given up.
+    fn restart(&mut self, graph: &DeviceGraph<'_>, most: usize) -> Result<Numbers, GpuError> {
+        self.launched.clear();
+        self.block.settle(0);
+        self.numbering.restart(graph.num_vertices(), most)?;
+        self.numbers(graph)
+    }
+
+    /// The numbers of the next layer.
+    fn numbers(&mut self, graph: &DeviceGraph<'_>) -> Result<Numbers, GpuError> {
+        if self.block.is_full() {
+            self.look(graph, 0, None)?;
+            self.previous = Some(std::mem::replace(&mut self.block, Block::new(&self.gpu)?));
+        }
+        Ok(self.block.take())
+    }
+
+    /// The frontier of the next layer, once those before are finished: after a layer, its mixed frontier, which starts with that layer's
+    /// frontier.
     pub fn mixed(&self) -> DeviceSlice<'_, u32> {
         self.numbering.ids()
     }
 
-    /// Samples the next layer, and extends the mixed frontier.
+    /// [`DeviceSampler::mixed`], after which the next mini-batch starts.
     ///
     /// # Errors
-    /// Those of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
-    /// and [`KernelError::Topology`] for a damaged graph), and what the GPU reports. The mini-batch is then lost:
-    /// [`start`](Self::start) another.
+    /// [`GpuError::OutOfMemory`]; what the GPU reports.
+    pub fn take_mixed(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
+        self.numbering.take_ids()
+    }
+
+    /// Samples the next layer, and extends the mixed frontier: [`DeviceSampler::launch`], and [`DeviceSampler::finish`].
+    ///
+    /// # Errors
+    /// As the two.
     pub fn layer(
         &mut self,
         graph: &DeviceGraph<'_>,
@@ -68,64 +146,179 @@ impl DeviceSampler {
         key: &StreamKey,
         edges: DeviceEdgeIds<'_>,
     ) -> Result<DeviceLayer, GpuError> {
+        self.launch(graph, draw, key, edges)?;
+        let none = || KernelError::Length { what: "layers that were launched", expected: 1, got: 0 };
+        self.finish(graph)?.pop().ok_or_else(|| none().into())
+    }
+
+    /// Launches the next layer from `graph`, that of [`DeviceSampler::start`]. The host seldom waits.
+    ///
+    /// # Errors
+    /// As [`DeviceSampler::finish`].
+    pub fn launch(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        draw: &DeviceDraw<'_>,
+        key: &StreamKey,
+        edges: DeviceEdgeIds<'_>,
+    ) -> Result<(), GpuError> {
         draw.fanout.check()?;
-        let gpu = self.gpu.clone();
-        let (len, mut numbers) = (self.numbering.len(), gpu.zeros::<u64>(NUMBERS)?);
-        self.numbering.reserve(graph.num_vertices(), 0)?;
-        self.numbering.enter(numbers.slice().part(STATUS, STATUS + 1)?)?;
         let (keep, counters) = match edges {
             DeviceEdgeIds::Drop => (false, None),
             DeviceEdgeIds::Keep => (true, None),
             DeviceEdgeIds::Count(counters) => (false, Some(counters.lend(graph)?)),
         };
         let ids = keep || counters.is_some() || draw.reads_ids();
-        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers, ids };
-        let (mut indptr, list) = layer.count(counters.map(|(work, _)| work))?;
-        sum_before(&gpu, &mut indptr.slice_mut(), Some(&mut numbers.slice_mut().part(EDGES, EDGES + 1)?))?;
-        let room = match room(graph, draw.fanout, len) {
+        let [work, edge] = counters.map_or([0; 2], |(work, edge)| [work.address(), edge.address()]);
+        if !self.settled && draw.fanout != Fanout::All && self.room(graph, draw.fanout).is_none() {
+            self.look(graph, 0, None)?;
+        }
+        let (numbers, room) = (self.numbers(graph)?, self.room(graph, draw.fanout));
+        let request = Request { graph, draw, numbers, key, keep, ids, work, edge };
+        let layer = match (draw.fanout, room) {
+            (Fanout::Take(..=FEW), Some(room)) => self.draw_few(&request, room)?,
+            (_, room) => self.draw_counted(&request, room)?,
+        };
+        self.launched.push((layer, Some(self.block.last())));
+        (self.settled, self.check) = (false, false);
+        Ok(())
+    }
+
+    /// The layers of `graph` that were launched since the last were finished. Waits for them.
+    ///
+    /// # Errors
+    /// Those of [`Sampler::layer`](super::Sampler::layer) as [`GpuError::Input`] ([`KernelError::CounterOverflow`] at once,
+    /// and [`KernelError::Topology`] for a damaged graph), and what the GPU reports. The mini-batch is then lost:
+    /// [`start`](Self::start) another.
+    pub fn finish(&mut self, graph: &DeviceGraph<'_>) -> Result<Vec<DeviceLayer>, GpuError> {
+        self.look(graph, 0, None)?;
+        Ok(self.finished())
+    }
+
+    fn finished(&mut self) -> Vec<DeviceLayer> {
+        self.launched.drain(..).map(|(layer, _)| layer).collect()
+    }
+
+    /// [`DeviceSampler::finish`], with `others` brought in the same copy.
+    pub(crate) fn finish_with(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        others: DeviceSlice<'_, u8>,
+    ) -> Result<Finished, GpuError> {
+        let (last, others) = self.look(graph, 0, Some(others))?;
+        let split_status = last.get(OF_SPLIT).copied().unwrap_or(0);
+        Ok(Finished { layers: self.finished(), split_status, others })
+    }
+
+    pub(crate) fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    pub(crate) fn numbering(&self) -> &Numbering {
+        &self.numbering
+    }
+
+    /// Where it is told what went wrong while the last mixed frontier was split.
+    pub(crate) fn split_status(&self) -> u64 {
+        self.block.latest().at(OF_SPLIT)
+    }
+
+    /// Reads the numbers of what was launched, which is settled by them but for the last `open` layers, and `others`, in one copy. Returns
+    /// the numbers of the last layer.
+    fn look(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        open: usize,
+        others: Option<DeviceSlice<'_, u8>>,
+    ) -> Result<(Vec<u64>, HostBytes), GpuError> {
+        let (first, unread) = (self.block.first_unread(), self.block.unread()?);
+        let others = others.unwrap_or(unread.part(0, 0)?.as_bytes());
+        let [words, others] = self.gpu.read([unread.as_bytes(), others])?;
+        self.block.settle(open);
+        let words = words.values::<u64>();
+        let layers: Vec<&[u64]> = Block::layers(&words).collect();
+        layers.iter().try_for_each(|of| self.checked(graph, of))?;
+        for (layer, at) in &mut self.launched {
+            if let Some(of) = at.take().and_then(|at| layers.get(at - first)) {
+                layer.truncate((of[LEN] - of[NEW]) as usize, of[EDGES] as usize);
+            }
+        }
+        if let Some(of) = layers.iter().rev().nth(open) {
+            self.numbering.settle(of[LEN] as usize);
+        }
+        self.settled = true;
+        Ok((layers.last().map_or(Vec::new(), |last| last.to_vec()), others))
+    }
+
+    /// Up to [`FEW`] edges a vertex, in `room` places.
+    fn draw_few(&mut self, request: &Request<'_>, room: usize) -> Result<DeviceLayer, GpuError> {
+        let (gpu, numbers) = (self.gpu.clone(), request.numbers);
+        self.numbering.reserve(room)?;
+        self.numbering.spoil();
+        let (len, slots) = (self.numbering.len(), gpu.alloc(room)?);
+        let mut indptr = gpu.alloc(self.mixed().len() + 1)?;
+        let ids = if request.keep { Some(gpu.alloc(room)?) } else { None };
+        let to = Drawn { local: &slots, edges: ids.as_ref(), counts: request.edge };
+        self.launch_of(request).draw_few(request.key, &indptr, &to)?;
+        let items = Items { slots: slots.slice(), rows: Some(len), width: request.draw.number() as usize };
+        let sums = Some((&mut indptr, numbers.at(EDGES)));
+        self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], sums)?;
+        let [local, targets] = [gpu.alloc(room)?, gpu.alloc(room)?];
+        let kept = if request.keep { Some(gpu.alloc(room)?) } else { None };
+        let table = self.numbering.table.arguments();
+        let from = Places { slots: &slots, ids: ids.as_ref(), rows: len, width: request.draw.number() };
+        from.close(&gpu, table, &indptr, [&local, &targets], kept.as_ref())?;
+        Ok(DeviceLayer { indptr, local, targets: Some(targets), edges: kept })
+    }
+
+    /// Any number of edges a vertex, which are counted first: for their number the host waits where it has no `room` for all that there
+    /// may be.
+    fn draw_counted(&mut self, request: &Request<'_>, room: Option<usize>) -> Result<DeviceLayer, GpuError> {
+        let (gpu, numbers) = (self.gpu.clone(), request.numbers);
+        let (mut indptr, list) = self.launch_of(request).count()?;
+        sums_before(&gpu, [(&indptr.slice_mut(), numbers.at(EDGES))])?;
+        let room = match room {
             Some(room) => room,
             None => {
-                let numbers = numbers.to_vec()?;
-                self.check(graph, &numbers)?;
+                let edges = self.look(request.graph, 1, None)?.0[EDGES];
                 // Positions of the frontier and of all edges are told apart.
-                let edges = numbers[EDGES];
-                if edges + len as u64 >= u64::from(u32::MAX) {
+                if edges + self.mixed().len() as u64 >= u64::from(u32::MAX) {
                     return Err(KernelError::TooManyEdges { edges }.into());
                 }
                 edges as usize
             }
         };
-
-        self.numbering.reserve(graph.num_vertices(), room)?;
-        self.numbering.enter(numbers.slice().part(STATUS, STATUS + 1)?)?;
+        self.numbering.reserve(room)?;
         self.numbering.spoil();
-        let mut local = gpu.alloc(room)?;
-        let mut edges = if keep { Some(gpu.alloc(room)?) } else { None };
-        let sampled: [Argument; 5] = [
-            (&indptr).into(),
-            (&local).into(),
-            edges.as_ref().map_or(0, |edges: &DeviceBuffer<u64>| edges.slice().address()).into(),
-            counters.map_or(0, |(_, edge)| edge.address()).into(),
-            (&numbers).into(),
-        ];
-        let layer = Launch { gpu: &gpu, graph, draw, frontier: self.mixed(), numbers: &numbers, ids };
-        layer.draw(key, self.numbering.table.arguments(), sampled, list.as_ref(), room)?;
-        let count = indptr.slice().part(len, len + 1)?;
-        let mut new = numbers.slice_mut().part(NEW, NEW + 1)?;
-        self.numbering.number(&mut local.slice_mut(), count, &mut new)?;
+        let local = gpu.alloc(room)?;
+        let edges = if request.keep { Some(gpu.alloc(room)?) } else { None };
+        let to = Drawn { local: &local, edges: edges.as_ref(), counts: request.edge };
+        self.launch_of(request).draw(request.key, &indptr, list.as_ref(), &to)?;
+        let items = Items { slots: local.slice(), rows: Some(numbers.at(EDGES)), width: 1 };
+        self.numbering.number(&items, [numbers.at(NEW), numbers.at(LEN)], None)?;
+        self.numbering.look_up(&items)?;
+        Ok(DeviceLayer { indptr, local, targets: None, edges })
+    }
 
-        let numbers = numbers.to_vec()?;
-        self.check(graph, &numbers)?;
-        self.numbering.grow(numbers[NEW] as usize);
-        local.truncate(numbers[EDGES] as usize);
-        if let Some(edges) = &mut edges {
-            edges.truncate(numbers[EDGES] as usize);
-        }
-        Ok(DeviceLayer { indptr, local, edges })
+    fn launch_of<'a>(&'a self, request: &Request<'a>) -> Launch<'a> {
+        let &Request { graph, draw, numbers, ids, work, .. } = request;
+        let (frontier, len, table) = (self.mixed(), self.numbering.len(), self.numbering.table.arguments());
+        Launch { gpu: &self.gpu, graph, draw, frontier, len, check: self.check, table, numbers, ids, work }
+    }
+
+    /// Room for the edges of a layer, where the fanout bounds their number well enough.
+    fn room(&self, graph: &DeviceGraph<'_>, fanout: Fanout) -> Option<usize> {
+        let Fanout::Take(most) = fanout else { return None };
+        let frontier = self.numbering.most() as u64;
+        let room = frontier.checked_mul(most.into())?;
+        let degree = (graph.num_edges() as u64).div_ceil(graph.num_vertices().max(1) as u64);
+        let fits = room <= SMALL_LAYER || room <= 2 * frontier * fanout.kept(degree);
+        let known = self.settled || room <= self.most_places;
+        (fits && known && room + frontier < u64::from(u32::MAX)).then_some(room as usize)
     }
 
     /// What the kernels reported, as the host's sampler would.
-    fn check(&mut self, graph: &DeviceGraph<'_>, numbers: &[u64]) -> Result<(), GpuError> {
+    fn checked(&mut self, graph: &DeviceGraph<'_>, numbers: &[u64]) -> Result<(), GpuError> {
         if numbers[STATUS] == 0 {
             return Ok(());
         }
@@ -153,18 +346,11 @@ impl DeviceSampler {
         .into())
     }
 
+    /// Tables of a word for each vertex only up to so many bytes, and no layer with more places than `most_places` while its frontier is
+    /// unknown. No result depends on it.
     #[cfg(test)]
-    pub(super) fn direct_up_to(&mut self, bytes: usize) {
+    pub(super) fn tuned(&mut self, bytes: usize, most_places: u64) {
         self.numbering.direct_up_to(bytes);
+        self.most_places = most_places;
     }
-}
-
-/// Room for the edges of a layer, where the fanout bounds their number well enough.
-fn room(graph: &DeviceGraph<'_>, fanout: Fanout, frontier: usize) -> Option<usize> {
-    let Fanout::Take(most) = fanout else { return None };
-    let room = (frontier as u64).checked_mul(most.into())?;
-    let degree = (graph.num_edges() as u64).div_ceil(graph.num_vertices().max(1) as u64);
-    let expected = frontier as u64 * fanout.kept(degree);
-    let fits = room <= SMALL_LAYER || room <= 2 * expected;
-    (fits && room + (frontier as u64) < u64::from(u32::MAX)).then_some(room as usize)
 }

@@ -214,6 +214,8 @@ pub struct DeviceLayer {
     pub indptr: DeviceBuffer<u32>,
     /// The source of each edge, as a position in the mixed frontier.
     pub local: DeviceBuffer<u32>,
+    /// The target of each edge, as a position in the frontier, where it is known.
+    pub targets: Option<DeviceBuffer<u32>>,
     /// The id of each edge, its position in the graph's `indices`, ascending within a vertex; `None` unless
     /// [kept](DeviceEdgeIds::Keep).
     pub edges: Option<DeviceBuffer<u64>>,
@@ -228,6 +230,14 @@ impl DeviceLayer {
     /// Number of sampled edges.
     pub fn num_edges(&self) -> usize {
         self.local.len()
+    }
+
+    /// Keeps what is of the first `vertices`, which have `edges` edges.
+    pub(super) fn truncate(&mut self, vertices: usize, edges: usize) {
+        self.indptr.truncate(vertices + 1);
+        self.local.truncate(edges);
+        self.targets.iter_mut().for_each(|targets| targets.truncate(edges));
+        self.edges.iter_mut().for_each(|ids| ids.truncate(edges));
     }
 
     /// The layer on the host. Waits for what was launched before.

@@ -94,8 +94,6 @@ __device__ __forceinline__ u32 skip(u32 rank, u64 start, Excluded excluded) {
 // --- what becomes of an edge ---
 
 struct Sampled {
-    // For each frontier vertex, the first of its sampled edges.
-    const u32 *indptr;
     // Slots of the sources.
     u32 *local;
     // One of the following, or neither.
@@ -103,10 +101,10 @@ struct Sampled {
     u32 *edge_counts;
     u64 *status;
 };
-#define SAMPLED const u32 *sampled_indptr, u32 *sampled_local, u64 *sampled_edges, u32 *sampled_counts, u64 *sampled_status
-#define SAMPLED_OF(name) const Sampled name = {sampled_indptr, sampled_local, sampled_edges, sampled_counts, sampled_status}
+#define SAMPLED u32 *sampled_local, u64 *sampled_edges, u32 *sampled_counts, u64 *sampled_status
+#define SAMPLED_OF(name) const Sampled name = {sampled_local, sampled_edges, sampled_counts, sampled_status}
 
-// Sampled edge number `at` is number `offset` of `in`. Sources are noted after the frontier, which has `frontier` vertices.
+// Place `at` of the edges is number `offset` of `in`. Sources are noted after the frontier, which has `frontier` vertices.
 __device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sampled, u32 frontier, u32 at, InEdges in, u32 offset) {
     u32 source = in.sources[offset];
     if (source >= graph.num_vertices) {
@@ -119,12 +117,30 @@ __device__ __forceinline__ void take(const Graph &graph, Table table, Sampled sa
     if (sampled.edge_counts) atomicAdd(&sampled.edge_counts[edge], 1u);
 }
 
+// A frontier: up to `most` vertices, of which there are `*len`, noted in the table at their positions.
+struct Frontier {
+    const u32 *vertices;
+    u64 len, most;
+    // Whether a vertex may be there twice, which is to be found out.
+    bool check;
+};
+#define FRONTIER const u32 *frontier_vertices, const u64 *frontier_len, u64 frontier_most, u32 frontier_check
+#define FRONTIER_OF(name) const Frontier name = {frontier_vertices, *frontier_len, frontier_most, frontier_check != 0}
+
 // Counts `count` edges charged to `vertex`, of which each occurs once in a frontier.
 __device__ __forceinline__ void charge(u32 *work, u32 vertex, u32 count, u64 where, u64 *status) {
     if (!work || count == 0) return;
     const u32 sum = work[vertex] + count;
     if (sum < count) report(status, where, OVERFLOW_OF_COUNTER);
     work[vertex] = sum;
+}
+
+// What is to be told of vertex `i` of the frontier, which has `count` of the edges `in`.
+__device__ __forceinline__ void tell(const Graph &graph, Frontier frontier, Table table, u64 i, InEdges in, u32 count, u32 *work, u64 *status) {
+    const u32 vertex = frontier.vertices[i];
+    if (in.problem) report(status, i, in.problem);
+    else charge(work, vertex, count, i, status);
+    if (frontier.check && vertex < graph.num_vertices && !is_first(table, vertex, (u32)i)) report(status, i, REPEATED);
 }
 
 // Sorts 2^n values of a block's threads, in memory that all of them see.

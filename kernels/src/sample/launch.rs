@@ -3,12 +3,13 @@
 use super::cuda::MODULE;
 use super::device::{DeviceDraw, DeviceGraph};
 use super::fanout::Fanout;
+use super::numbers::{LISTED, Numbers, STATUS};
 use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Shape};
 use crate::philox::StreamKey;
 
 const THREADS: u32 = 256;
 /// Up to here, the lanes of a warp share a vertex's edges.
-const FEW: u32 = 32;
+pub(super) const FEW: u32 = 32;
 /// Threads of a block that has a vertex of more.
 const MANY_THREADS: u32 = 128;
 /// Edges that one block copies.
@@ -18,22 +19,33 @@ const SHARED_BYTES: usize = 32 << 10;
 /// Memory for the picks of all blocks, where those of one are more.
 const PICKS_BYTES: usize = 64 << 20;
 
-// Places in a layer's numbers.
-pub(super) const STATUS: usize = 0;
-pub(super) const EDGES: usize = 1;
-const LISTED: usize = 2;
-pub(super) const NEW: usize = 3;
-pub(super) const NUMBERS: usize = 4;
-
 /// What the launches of one layer share.
 pub(super) struct Launch<'a> {
     pub gpu: &'a Gpu,
     pub graph: &'a DeviceGraph<'a>,
     pub draw: &'a DeviceDraw<'a>,
+    /// Up to so many vertices.
     pub frontier: DeviceSlice<'a, u32>,
-    pub numbers: &'a DeviceBuffer<u64>,
+    /// Where their number is.
+    pub len: u64,
+    /// Whether one may be there twice.
+    pub check: bool,
+    /// The table that they are in.
+    pub table: [Argument; 3],
+    pub numbers: Numbers,
     /// Whether somebody asks for the ids of edges.
     pub ids: bool,
+    /// Counts of edges, charged to frontier vertices, or 0.
+    pub work: u64,
+}
+
+/// Where edges are drawn to.
+pub(super) struct Drawn<'a> {
+    pub local: &'a DeviceBuffer<u32>,
+    /// Their ids, if they are kept.
+    pub edges: Option<&'a DeviceBuffer<u64>>,
+    /// Counts of edges, or 0.
+    pub counts: u64,
 }
 
 /// Blocks that have a vertex each, and go on to another, with memory of their own.
@@ -49,19 +61,43 @@ impl Blocks {
     }
 }
 
+/// Places of [`Launch::draw_few`], whose slots are numbered.
+pub(super) struct Places<'a> {
+    pub slots: &'a DeviceBuffer<u32>,
+    /// Ids of the edges, if they are kept.
+    pub ids: Option<&'a DeviceBuffer<u64>>,
+    /// Where the number of vertices is, of `width` places each.
+    pub rows: u64,
+    pub width: u32,
+}
+
+impl Places<'_> {
+    /// The edges one behind the other, those of each vertex where `indptr` says: their sources and targets, and their ids.
+    pub(super) fn close(
+        &self,
+        gpu: &Gpu,
+        table: [Argument; 3],
+        indptr: &DeviceBuffer<u32>,
+        [local, targets]: [&DeviceBuffer<u32>; 2],
+        edges: Option<&DeviceBuffer<u64>>,
+    ) -> Result<(), GpuError> {
+        let address = |ids: Option<&DeviceBuffer<u64>>| ids.map_or(0, |ids| ids.slice().address()).into();
+        let first = [self.rows.into(), self.width.into(), (self.slots.len() as u64).into()];
+        let from = [indptr.into(), self.slots.into(), address(self.ids)];
+        let to = [local.into(), targets.into(), address(edges)];
+        let kernel = Kernel { module: &MODULE, name: "sample_close" };
+        let shape = Shape::per_item(self.slots.len(), THREADS);
+        gpu.launch(kernel, shape, &[&first[..], &table, &from, &to].concat())
+    }
+}
+
 impl Launch<'_> {
-    /// A kernel of any number of blocks whose first argument is the graph.
+    /// A kernel of any number of blocks that reads the graph and the frontier.
     fn launch(&self, name: &'static str, shape: Shape, arguments: &[&[Argument]]) -> Result<(), GpuError> {
-        let arguments = [&[self.graph.argument(self.ids)], &arguments.concat()[..]].concat();
+        let most = (self.frontier.len() as u64).into();
+        let first = [self.graph.argument(self.ids), self.frontier.into(), self.len.into(), most];
+        let arguments = [&first[..], &[u32::from(self.check).into()], &arguments.concat()].concat();
         self.gpu.launch(Kernel { module: &MODULE, name }, self.graph.shape(self.gpu, shape), &arguments)
-    }
-
-    fn frontier(&self) -> [Argument; 2] {
-        [self.frontier.into(), (self.frontier.len() as u64).into()]
-    }
-
-    fn number(&self, which: usize) -> Result<Argument, GpuError> {
-        Ok(self.numbers.slice().part(which, which + 1)?.into())
     }
 
     /// As many blocks as are worth while, each with `bytes`.
@@ -77,66 +113,56 @@ impl Launch<'_> {
         Ok(Blocks { shape: Shape { blocks: blocks as u32, threads, shared: shared as u32 }, memory })
     }
 
-    /// The number of edges of each frontier vertex, with room for their sum, and the vertices that a kernel of their own has
-    /// to draw for, if there may be any.
-    pub(super) fn count(
-        &self,
-        work: Option<DeviceSlice<'_, u32>>,
-    ) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
-        let (len, fanout) = (self.frontier.len(), self.draw.number());
-        let counts = self.gpu.alloc(len + 1)?;
-        let listing = fanout > FEW && self.draw.fanout != Fanout::All;
-        let list = if listing { Some(self.gpu.alloc(len)?) } else { None };
-        let work = work.map_or(0, |work| work.address());
-        let at = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
-        let rest = [(&counts).into(), work.into(), at.into(), self.number(LISTED)?, self.number(STATUS)?];
-        let arguments = [&self.frontier()[..], &[fanout.into()], &self.draw.excluded(), &rest];
-        self.launch("sample_count", Shape::per_item(len, THREADS), &arguments)?;
-        Ok((counts, list))
+    fn drawn(&self, to: &Drawn<'_>) -> [Argument; 4] {
+        let edges = to.edges.map_or(0, |edges| edges.slice().address());
+        [to.local.into(), edges.into(), to.counts.into(), self.numbers.at(STATUS).into()]
     }
 
-    /// Draws the edges, of which there are up to `room`.
-    pub(super) fn draw(
-        &self,
-        key: &StreamKey,
-        table: [Argument; 3],
-        sampled: [Argument; 5],
-        list: Option<&DeviceBuffer<u32>>,
-        room: usize,
-    ) -> Result<(), GpuError> {
-        let to = [&table[..], &sampled].concat();
-        match self.draw.fanout {
-            Fanout::Take(..=FEW) => self.draw_few(key.into(), &to),
-            _ => self.draw_many(key.into(), &to, list, room),
-        }
-    }
-
-    fn draw_few(&self, key: Argument, to: &[Argument]) -> Result<(), GpuError> {
-        let (name, lanes) = match self.draw.number() {
+    /// Draws up to [`FEW`] edges of each frontier vertex: `counts` of them, in the first of as many places as the fanout.
+    pub(super) fn draw_few(&self, key: &StreamKey, counts: &DeviceBuffer<u32>, to: &Drawn<'_>) -> Result<(), GpuError> {
+        let fanout = self.draw.number();
+        let (name, lanes) = match fanout {
             ..=4 => ("sample_few_4", 4),
             5..=8 => ("sample_few_8", 8),
             9..=16 => ("sample_few_16", 16),
             _ => ("sample_few_32", FEW as usize),
         };
-        let arguments = [&self.frontier()[..], &[key], &self.draw.excluded(), to];
+        let rest = [counts.into(), self.work.into(), key.into()];
+        let arguments = [&[fanout.into()][..], &self.draw.excluded(), &self.table, &rest, &self.drawn(to)];
         self.launch(name, Shape::per_item(self.frontier.len() * lanes, THREADS), &arguments)
     }
 
-    fn draw_many(
+    /// The number of edges of each frontier vertex, with room for their sum, and the vertices that a kernel of their own has
+    /// to draw for, if there may be any.
+    pub(super) fn count(&self) -> Result<(DeviceBuffer<u32>, Option<DeviceBuffer<u32>>), GpuError> {
+        let (most, fanout) = (self.frontier.len(), self.draw.number());
+        let counts = self.gpu.alloc(most + 1)?;
+        let listing = fanout > FEW && self.draw.fanout != Fanout::All;
+        let list = if listing { Some(self.gpu.alloc(most)?) } else { None };
+        let at = list.as_ref().map_or(0, |list: &DeviceBuffer<u32>| list.slice().address());
+        let numbers = [LISTED, STATUS].map(|which| self.numbers.at(which).into());
+        let rest = [(&counts).into(), self.work.into(), at.into(), numbers[0], numbers[1]];
+        let arguments = [&[fanout.into()][..], &self.draw.excluded(), &self.table, &rest];
+        self.launch("sample_count", Shape::per_item(most, THREADS), &arguments)?;
+        Ok((counts, list))
+    }
+
+    /// Draws the edges that were counted, of which there are up to as many as `to` has room for.
+    pub(super) fn draw(
         &self,
-        key: Argument,
-        to: &[Argument],
+        key: &StreamKey,
+        indptr: &DeviceBuffer<u32>,
         list: Option<&DeviceBuffer<u32>>,
-        room: usize,
+        to: &Drawn<'_>,
     ) -> Result<(), GpuError> {
-        let (frontier, excluded) = (self.frontier(), self.draw.excluded());
-        let shape = Shape { blocks: room.div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
-        self.launch("sample_copy", shape, &[&frontier[..], &excluded, to])?;
+        let (excluded, drawn) = (self.draw.excluded(), self.drawn(to));
+        let shared = [&excluded[..], &self.table, &[indptr.into()], &drawn].concat();
+        let shape = Shape { blocks: to.local.len().div_ceil(COPIED) as u32, threads: THREADS, shared: 0 };
+        self.launch("sample_copy", shape, &[&shared])?;
         let Some(list) = list else { return Ok(()) };
         let size = self.draw.number().next_power_of_two();
         let blocks = self.blocks(MANY_THREADS, 16 * size as usize)?;
-        let rest = [list.into(), self.number(LISTED)?, size.into(), blocks.memory()];
-        let arguments = [&frontier[..], &[key], &excluded, to, &rest];
-        self.launch("sample_many", blocks.shape, &arguments)
+        let rest = [key.into(), list.into(), self.numbers.at(LISTED).into(), size.into(), blocks.memory()];
+        self.launch("sample_many", blocks.shape, &[&shared, &rest])
     }
 }

@@ -14,7 +14,8 @@
 //! excluded.rs     edges that must not be drawn             vertex_set.rs   such a set
 //! expansion.rs    what a server of several reads           near.rs         such sets for each layer
 //! cuda.rs       the same on a GPU                          device.rs     what it takes and gives
-//!                                                          tier.rs       in-edges that a GPU holds of a graph it does not
+//! launch.rs       its launches                             tier.rs       in-edges that a GPU holds of a graph it does not
+//! numbers.rs      what the host reads of several layers
 //! ```
 
 pub(crate) mod cuda;
@@ -28,6 +29,7 @@ mod launch;
 mod locality;
 mod near;
 mod numbering;
+mod numbers;
 mod record;
 mod sampler;
 mod segment;

@@ -1,10 +1,22 @@
-// Exclusive sums: every number becomes the sum of those before it. Chunks are summed, the sums are summed up by one block,
+// Exclusive sums of one list or two: every number becomes the sum of those before it. Chunks are summed, the sums are summed up by one block,
 // and every chunk is summed up from there. Sums of chunks have 64 bits, so that the caller learns of an overflow.
 #include "device.cuh"
 
 #define THREADS 256
 // Numbers of a thread, which lie beside each other.
 #define ITEMS 8
+
+// A list of `len` values, and room for their sum.
+struct Scan {
+    u32 *values;
+    u64 len;
+    // One for each block, where there are several.
+    u64 *sums;
+    // Where the sum goes too, or null.
+    u64 *total;
+    u64 blocks;
+    u64 unused[3];
+};
 
 struct Items {
     u32 value[ITEMS];
@@ -28,37 +40,43 @@ __device__ __forceinline__ Items load(const u32 *values, u64 from, u64 len) {
 }
 
 // One sum for each chunk of THREADS * ITEMS.
-KERNEL_ENTRY void scan_sums(const u32 *values, u64 len, u64 *sums) {
-    const Items items = load(values, ((u64)blockIdx.x * THREADS + threadIdx.x) * ITEMS, len);
+KERNEL_ENTRY void scan_sums(const Scan one, const Scan other) {
+    const Scan scan = blockIdx.x < one.blocks ? one : other;
+    const u64 block = blockIdx.x < one.blocks ? blockIdx.x : blockIdx.x - one.blocks;
+    const Items items = load(scan.values, (block * THREADS + threadIdx.x) * ITEMS, scan.len);
     u64 sum = 0, total;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) sum += items.value[i];
     sum_before<THREADS>(sum, &total);
-    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+    if (threadIdx.x == 0) scan.sums[block] = total;
 }
 KERNEL(scan_sums)
 
-// The sums themselves, by one block.
-KERNEL_ENTRY void scan_of_sums(u64 *sums, u64 len) {
+// The sums themselves, by one block for each list.
+KERNEL_ENTRY void scan_of_sums(const Scan one, const Scan other) {
+    const Scan scan = blockIdx.x == 0 ? one : other;
     u64 before = 0;
-    for (u64 from = 0; from < len; from += THREADS) {
+    for (u64 from = 0; from < scan.blocks; from += THREADS) {
         const u64 at = from + threadIdx.x;
         u64 total;
-        const u64 sum = before + sum_before<THREADS>(at < len ? sums[at] : 0, &total);
-        if (at < len) sums[at] = sum;
+        const u64 sum = before + sum_before<THREADS>(at < scan.blocks ? scan.sums[at] : 0, &total);
+        if (at < scan.blocks) scan.sums[at] = sum;
         before += total;
     }
 }
 KERNEL(scan_of_sums)
 
-// `values` has one more than `len`, which becomes the sum of all, as does `total`, if there is one.
-KERNEL_ENTRY void scan_write(u32 *values, u64 len, const u64 *sums, u64 *total) {
-    const u64 from = ((u64)blockIdx.x * THREADS + threadIdx.x) * ITEMS;
+// `values` has one more than `len`, which becomes the sum of all.
+KERNEL_ENTRY void scan_write(const Scan one, const Scan other) {
+    const Scan scan = blockIdx.x < one.blocks ? one : other;
+    const u64 block = blockIdx.x < one.blocks ? blockIdx.x : blockIdx.x - one.blocks;
+    u32 *const values = scan.values;
+    const u64 len = scan.len, from = (block * THREADS + threadIdx.x) * ITEMS;
     Items items = load(values, from, len);
     u64 sum = 0, of_block;
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) sum += items.value[i];
-    const u64 base = sums ? sums[blockIdx.x] : 0;
+    const u64 base = scan.sums ? scan.sums[block] : 0;
     u64 before = base + sum_before<THREADS>(sum, &of_block);
 #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
@@ -78,9 +96,9 @@ KERNEL_ENTRY void scan_write(u32 *values, u64 len, const u64 *sums, u64 *total) 
             if (from + i < len) values[from + i] = items.value[i];
         }
     }
-    if (blockIdx.x == gridDim.x - 1 && threadIdx.x == 0) {
+    if (block == scan.blocks - 1 && threadIdx.x == 0) {
         values[len] = (u32)(base + of_block);
-        if (total) *total = base + of_block;
+        if (scan.total) *scan.total = base + of_block;
     }
 }
 KERNEL(scan_write)

@@ -1,5 +1,6 @@
 // What a shuffle needs to know, from where rows are to where they are needed.
 #include "device.cuh"
+#include "table.cuh"
 
 KERNEL_ENTRY void shuffle_select(const u32 *values, u64 len, const u32 *positions, u64 count, u32 *out) {
     const u64 i = thread_id();
@@ -9,12 +10,22 @@ KERNEL_ENTRY void shuffle_select(const u32 *values, u64 len, const u32 *position
 }
 KERNEL(shuffle_select)
 
-// Where each mixed row comes from: this rank's own rows, those of `order` from `from` to `to`, from `local`, the others from behind
-// the `rows` local ones, in their order.
-KERNEL_ENTRY void shuffle_source(const u32 *order, u64 mixed, u64 from, u64 to, const u32 *local, u64 rows, u32 *source) {
-    const u64 i = thread_id();
-    if (i >= mixed) return;
-    const u64 received = i < from ? i : i - (to - from);
-    source[order[i]] = i >= from && i < to ? local[i - from] : (u32)(rows + received);
+// Where each mixed row comes from, and what the rows are that are read: those of the `*rows` vertices `ids` of the local frontier, then
+// those of the `others` vertices `needed` of other ranks. `order` are the mixed rows of the latter, then those of this rank's own vertices;
+// `slots` are those of the own ones in the table, and of those that other ranks asked for, whose rows become `asked_rows`.
+KERNEL_ENTRY void shuffle_index(const u32 *slots, u64 own, u64 asked, TABLE, const u64 *rows_at, const u32 *ids, const u32 *order,
+                                const u32 *needed, u64 others, u32 *source, u32 *asked_rows, u32 *read) {
+    TABLE_OF(table);
+    const u64 i = thread_id(), rows = *rows_at;
+    if (i < own + asked) {
+        const u32 row = slots[i] == NO_SLOT ? NO_SLOT : position_of(table, slots[i]);
+        if (i < own) source[order[others + i]] = row;
+        else asked_rows[i - own] = row;
+    }
+    if (i < rows) read[i] = ids[i];
+    if (i < others) {
+        source[order[i]] = (u32)(rows + i);
+        read[rows + i] = needed[i];
+    }
 }
-KERNEL(shuffle_source)
+KERNEL(shuffle_index)

@@ -1,13 +1,17 @@
-//! The index of a shuffle, made on a GPU.
+//! The shuffle of a layer that was sampled on a GPU: who needs which vertices, and where their rows are.
 //!
-//! Input: the mixed frontier grouped by owner ([`split_on_device`](crate::split_on_device)), and where the vertices that are asked for
-//! are in the local frontier ([`unique_on_device`](crate::unique_on_device)). Idea: every place is written by the one item that
-//! knows it. Cost: a few numbers a vertex; the host does not wait.
+//! Returns: [`DeviceSplit`], which says what other ranks are asked for, then [`DeviceShuffle`], the next local frontier with the index of
+//! the exchange. Idea: the mixed frontier is grouped by owner while the host does not know its length, so that it waits once for
+//! all numbers of the layer. This rank's own vertices, and those that others ask for, are numbered in the sampler's table, from where the
+//! next layer goes on: nothing is copied. Every place is written by the one item that knows it. Cost: a few numbers a vertex; ten
+//! launches, and a copy for each other rank.
 
-use std::ops::Range;
-
-use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
+use crate::sample::{DeviceGraph, DeviceLayer, DeviceSampler};
+use crate::split::DeviceOwners;
+use crate::split::cuda::{ByOwner, Groups, check, counts};
+use crate::unique::Numbering;
 
 pub(crate) static MODULE: Module = Module { name: "shuffle", source: include_str!("cuda.cu") };
 
@@ -33,43 +37,134 @@ pub fn select_on_device(
     Ok(out)
 }
 
-/// Where the row of each vertex of the mixed frontier is among those of the local frontier, `rows` of them, followed by those
-/// that other ranks send. `order` are the positions of the mixed frontier, grouped by owner, this rank's in `own`; `local` are the
-/// places of the latter in the local frontier.
-///
-/// # Errors
-/// [`KernelError::Length`] if the lists do not fit each other, [`KernelError::TooManyItems`]; what the GPU reports.
-pub fn sources_on_device(
-    gpu: &Gpu,
-    order: DeviceSlice<'_, u32>,
-    own: Range<usize>,
-    local: DeviceSlice<'_, u32>,
-    rows: usize,
-) -> Result<DeviceBuffer<u32>, GpuError> {
-    let mixed = order.len();
-    order.part(own.start, own.end)?;
-    KernelError::check_len("places of own vertices", own.len(), local.len())?;
-    let most = rows + mixed - own.len();
-    u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
-    let source = gpu.alloc::<u32>(mixed)?;
-    let [from, to, mixed, rows] = [own.start, own.end, mixed, rows].map(|number| (number as u64).into());
-    let arguments = [order.into(), mixed, from, to, local.into(), rows, (&source).into()];
-    gpu.launch(kernel("shuffle_source"), Shape::per_item(order.len(), THREADS), &arguments)?;
-    Ok(source)
+/// The mixed frontier of a layer by owner.
+#[derive(Debug)]
+pub struct DeviceSplit {
+    /// How many vertices each rank owns.
+    pub counts: Vec<usize>,
+    /// Positions in the mixed frontier, those of other ranks' vertices by rank, then those of own ones, and the vertices there.
+    order: DeviceBuffer<u32>,
+    ids: DeviceBuffer<u32>,
+    others: usize,
 }
 
-/// The lists, one behind the other.
-///
-/// # Errors
-/// [`GpuError::OutOfMemory`]; what the GPU reports.
-pub fn concat_on_device(gpu: &Gpu, lists: &[DeviceSlice<'_, u32>]) -> Result<DeviceBuffer<u32>, GpuError> {
-    let mut out = gpu.alloc(lists.iter().map(|list| list.len()).sum())?;
-    let mut from = 0;
-    for list in lists.iter().filter(|list| !list.is_empty()) {
-        out.slice_mut().part(from, from + list.len())?.copy_from(gpu, *list)?;
-        from += list.len();
+/// The next local frontier and the index of the exchange that brings its rows to the layer above.
+#[derive(Debug)]
+pub struct DeviceShuffle {
+    /// The vertices whose rows the layer above reads: the local frontier, then those of other ranks. The length is a bound until that
+    /// of the local frontier is known.
+    pub read: DeviceBuffer<u32>,
+    /// For each vertex of the mixed frontier, its row among these.
+    pub source: DeviceBuffer<u32>,
+    /// The rows that other ranks asked for.
+    pub asked: DeviceBuffer<u32>,
+}
+
+impl DeviceSplit {
+    /// `ids` split by owner, a rank in `0..ranks`; this one is `me`. Waits once.
+    ///
+    /// # Errors
+    /// [`KernelError::Owner`] for the first vertex whose owner is no rank, [`KernelError::VertexOutOfRange`] for one that has none.
+    pub fn new(
+        gpu: &Gpu,
+        ids: DeviceSlice<'_, u32>,
+        owners: DeviceOwners<'_>,
+        [me, ranks]: [usize; 2],
+    ) -> Result<Self, GpuError> {
+        let words = gpu.upload(&[ids.len() as u64, 0])?;
+        let len = words.slice().address();
+        let status = len + size_of::<u64>() as u64;
+        let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(gpu)?;
+        let [words, starts] = gpu.read([words.slice().as_bytes(), groups.starts.slice().as_bytes()])?;
+        check(gpu, ids, (owners, ranks), words.values::<u64>()[1])?;
+        Ok(Self::of(groups, &starts.values(), me))
     }
-    Ok(out)
+
+    fn of(Groups { mut order, mut ids, .. }: Groups, starts: &[u32], me: usize) -> Self {
+        let counts = counts(starts, me);
+        let mixed: usize = counts.iter().sum();
+        order.truncate(mixed);
+        ids.truncate(mixed);
+        let others = mixed - counts[me];
+        Self { counts, order, ids, others }
+    }
+
+    /// The vertices that other ranks own, by rank.
+    ///
+    /// # Errors
+    /// None: the list is as long.
+    pub fn needed(&self) -> Result<DeviceSlice<'_, u32>, GpuError> {
+        self.ids.slice().part(0, self.others)
+    }
+
+    fn own(&self) -> Result<DeviceSlice<'_, u32>, GpuError> {
+        self.ids.slice().part(self.others, self.ids.len())
+    }
+
+    /// The index where this rank is `asked` for vertices, and the number of vertices of the local frontier. Waits once.
+    ///
+    /// # Errors
+    /// [`KernelError::TooManyItems`]; what the GPU reports.
+    pub fn shuffle(&self, gpu: &Gpu, asked: DeviceSlice<'_, u32>) -> Result<(DeviceShuffle, usize), GpuError> {
+        let (mut numbering, words) = (Numbering::new(gpu)?, gpu.zeros::<u64>(3)?);
+        let [new, len, status] = [0, 1, 2].map(|word| words.slice().address() + (word * size_of::<u64>()) as u64);
+        numbering.restart(1 << 32, self.counts.iter().sum::<usize>() - self.others + asked.len())?;
+        let slots = numbering.start_with([self.own()?, asked], [new, len, status])?;
+        let index = self.index(gpu, &numbering, &slots)?;
+        Ok((index, words.to_vec()?[1] as usize))
+    }
+
+    /// The index, from the `slots` of own vertices and of those that are asked for, and the numbering of the local frontier.
+    fn index(&self, gpu: &Gpu, numbering: &Numbering, slots: &DeviceBuffer<u32>) -> Result<DeviceShuffle, GpuError> {
+        let own = self.order.len() - self.others;
+        let most = slots.len() + self.others;
+        u32::try_from(most).map_err(|_| KernelError::TooManyItems { what: "rows to exchange", got: most })?;
+        let (read, source, asked) = (gpu.alloc(most)?, gpu.alloc(self.order.len())?, gpu.alloc(slots.len() - own)?);
+        let number = |number: usize| Argument::from(number as u64);
+        let items = [slots.into(), number(own), number(asked.len())];
+        let rows = [numbering.len().into(), numbering.ids().into()];
+        let mixed = [(&self.order).into(), self.needed()?.into(), number(self.others)];
+        let out = [(&source).into(), (&asked).into(), (&read).into()];
+        let arguments = [&items[..], &numbering.table.arguments(), &rows, &mixed, &out].concat();
+        let shape = Shape::per_item(slots.len().max(self.others), THREADS);
+        gpu.launch(kernel("shuffle_index"), shape, &arguments)?;
+        Ok(DeviceShuffle { read, source, asked })
+    }
+}
+
+impl DeviceSampler {
+    /// [`DeviceSampler::finish`], and the mixed frontier of the last layer split by owner, a rank in `0..ranks`; this one is `me`. Waits once.
+    ///
+    /// # Errors
+    /// Those of `finish`, and of [`DeviceSplit::new`].
+    pub fn finish_split(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        owners: DeviceOwners<'_>,
+        [me, ranks]: [usize; 2],
+    ) -> Result<(Vec<DeviceLayer>, DeviceSplit), GpuError> {
+        let (gpu, status) = (self.gpu().clone(), self.split_status());
+        let (ids, len) = (self.mixed(), self.numbering().len());
+        let groups = ByOwner { ids, len, owners, ranks, last: me, status }.group(&gpu)?;
+        let read = self.finish_with(graph, groups.starts.slice().as_bytes())?;
+        check(&gpu, self.mixed(), (owners, ranks), read.split_status)?;
+        Ok((read.layers, DeviceSplit::of(groups, &read.others.values(), me)))
+    }
+
+    /// Goes on with the next local frontier: the own vertices of `split`, then those that this rank is `asked` for and that are not among
+    /// them. The host does not wait; it knows how many there are once the next layers are finished.
+    ///
+    /// # Errors
+    /// As [`DeviceSplit::shuffle`].
+    pub fn go_on_with(
+        &mut self,
+        graph: &DeviceGraph<'_>,
+        split: &DeviceSplit,
+        asked: DeviceSlice<'_, u32>,
+    ) -> Result<DeviceShuffle, GpuError> {
+        let slots = self.restart_with(graph, [split.own()?, asked])?;
+        split.index(self.gpu(), self.numbering(), &slots)
+    }
 }
 
 #[cfg(test)]
@@ -77,43 +172,67 @@ mod tests {
     use super::*;
     use crate::philox::{Stream, StreamKey};
 
+    /// Each step of the host's shuffle, of random frontiers of which ranks ask for some vertices that this one has and some that it has not.
+    #[test]
+    fn differential_indices_of_the_host() {
+        let cases = [(1, 0, 0), (2, 0, 0), (3, 1, 900), (2, 900, 0), (4, 700, 1300), (5, 3, 2)];
+        for (case, (ranks, mixed, asked)) in cases.into_iter().enumerate() {
+            let gpu = Gpu::under_test(case as u32 % 4);
+            let vertices = crate::permute(3000, &StreamKey::new(case as u64, Stream::Split));
+            let (me, owner) = (case % ranks, |v: u32| v as usize % ranks);
+            let mixed = &vertices[..mixed];
+            let mut asked: Vec<u32> =
+                vertices.iter().rev().chain(mixed).copied().filter(|&v| owner(v) == me).take(asked).collect();
+            asked.extend_from_within(..asked.len() / 2);
+            let (indptr, nothing) = (gpu.zeros(3001).unwrap(), gpu.alloc(0).unwrap());
+            let graph = DeviceGraph::new(&gpu, indptr.slice(), nothing.slice()).unwrap();
+            let mut sampler = DeviceSampler::new(&gpu).unwrap();
+            sampler.start(&graph, gpu.upload(mixed).unwrap().slice()).unwrap();
+            let waits = gpu.counts().waits;
+            let owners: Vec<u16> = (0..3000).map(|v| owner(v) as u16).collect();
+            let owners = gpu.upload(&owners).unwrap();
+            let owners = DeviceOwners::Map(owners.slice());
+            let (layers, split) = sampler.finish_split(&graph, owners, [me, ranks]).unwrap();
+            let asked_there = gpu.upload(&asked).unwrap();
+            let found = sampler.go_on_with(&graph, &split, asked_there.slice()).unwrap();
+            sampler.finish(&graph).unwrap();
+            if std::env::var_os("GSPLIT_TEST_GPU").is_none() {
+                assert_eq!(gpu.counts().waits - waits, 2);
+            }
+
+            let expected = crate::split_by_owner(mixed, ranks, owner).unwrap();
+            assert!(layers.is_empty() && split.counts == expected.counts, "case {case}");
+            let parts: Vec<&[u32]> = expected.parts().collect();
+            let others: Vec<u32> = [parts[..me].concat(), parts[me + 1..].concat()].concat();
+            let vertex = |&at: &u32| mixed[at as usize];
+            let (ours, needed): (Vec<u32>, Vec<u32>) =
+                (parts[me].iter().map(vertex).collect(), others.iter().map(vertex).collect());
+            assert_eq!(split.needed().unwrap().to_vec(&gpu).unwrap(), needed);
+            let (frontier, positions) = crate::unique(&[&ours, &asked]);
+            assert_eq!(sampler.mixed().to_vec(&gpu).unwrap(), frontier, "case {case}");
+            let read = [frontier.clone(), needed].concat();
+            assert_eq!(found.read.slice().part(0, read.len()).unwrap().to_vec(&gpu).unwrap(), read);
+            assert_eq!(found.asked.to_vec().unwrap(), positions[ours.len()..]);
+            let mut source = vec![0; mixed.len()];
+            for (&at, row) in parts[me].iter().zip(positions).chain(others.iter().zip(frontier.len() as u32..)) {
+                source[at as usize] = row;
+            }
+            assert_eq!(found.source.to_vec().unwrap(), source, "case {case}");
+            // Of a list by itself.
+            let list = gpu.upload(mixed).unwrap();
+            let split = DeviceSplit::new(&gpu, list.slice(), owners, [me, ranks]).unwrap();
+            let (alone, rows) = split.shuffle(&gpu, asked_there.slice()).unwrap();
+            assert_eq!((split.counts, rows), (expected.counts, frontier.len()));
+            assert_eq!(alone.read.slice().part(0, read.len()).unwrap().to_vec(&gpu).unwrap(), read);
+            assert_eq!((alone.source.to_vec(), alone.asked.to_vec()), (found.source.to_vec(), found.asked.to_vec()));
+        }
+    }
+
     #[test]
     fn values_are_selected() {
         let gpu = Gpu::under_test(2);
         let (values, positions) = (gpu.upload(&[7u32, 8, 9]).unwrap(), gpu.upload(&[2u32, 0, 2, 3]).unwrap());
         let found = select_on_device(&gpu, values.slice(), positions.slice()).unwrap();
         assert_eq!(found.to_vec().unwrap(), [9, 7, 9, u32::MAX]);
-    }
-
-    #[test]
-    fn oracle_every_row_is_found_where_it_is() {
-        let cases = [(0, 0..0, 0), (5, 0..5, 0), (5, 5..5, 9), (5, 2..2, 0), (700, 200..450, 300), (3000, 0..1000, 1)];
-        for (case, (mixed, own, asked)) in cases.into_iter().enumerate() {
-            let gpu = Gpu::under_test(case as u32 % 4);
-            let order = crate::permute(mixed, &StreamKey::new(case as u64, Stream::Split));
-            // Own rows are first, behind them those that only others ask for.
-            let (local, rows) = ((0..own.len() as u32).collect::<Vec<_>>(), own.len() + asked);
-            let [order_there, local_there] = [&order, &local].map(|list| gpu.upload(list).unwrap());
-            let source = sources_on_device(&gpu, order_there.slice(), own.clone(), local_there.slice(), rows).unwrap();
-            let received: Vec<u32> = [&order[..own.start], &order[own.end..]].concat();
-            for (position, from) in source.to_vec().unwrap().into_iter().enumerate() {
-                let expected = match order[own.clone()].iter().position(|&p| p as usize == position) {
-                    Some(at) => local[at] as usize,
-                    None => rows + received.iter().position(|&p| p as usize == position).unwrap(),
-                };
-                assert_eq!(from as usize, expected, "case {case}, mixed row {position}");
-            }
-        }
-    }
-
-    #[test]
-    fn lists_that_do_not_fit_are_refused() {
-        let gpu = Gpu::under_test(0);
-        let list = gpu.upload(&[0u32, 1, 2]).unwrap();
-        for (own, local) in [(0..4, 3), (0..3, 2), (0..2, 3)] {
-            let local = list.slice().part(0, local).unwrap();
-            let error = sources_on_device(&gpu, list.slice(), own, local, 3).unwrap_err();
-            assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");
-        }
     }
 }

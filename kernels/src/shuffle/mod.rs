@@ -4,4 +4,4 @@
 
 pub(crate) mod cuda;
 
-pub use cuda::{concat_on_device, select_on_device, sources_on_device};
+pub use cuda::{DeviceShuffle, DeviceSplit, select_on_device};

@@ -24,41 +24,53 @@ __device__ __forceinline__ Owner owner_of(const u32 *ids, u64 at, u64 len, const
     return {rank, rank < ranks};
 }
 
-// `counts` starts as zeros: for each rank, one for each stretch.
-KERNEL_ENTRY void split_count(const u32 *ids, u64 len, const u16 *owners, u64 num_vertices, u32 ranks, u32 stretch, u64 stretches,
-                              u32 *counts, u64 *status) {
-    const u64 mine = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+// Where a rank's vertices come: by rank, but those of `last` behind all others.
+__device__ __forceinline__ u32 group_of(u32 rank, u32 last, u32 ranks) {
+    return rank < last ? rank : rank == last ? ranks - 1 : rank - 1;
+}
+
+#define VERTICES const u32 *ids, const u64 *len_at, const u16 *owners, u64 num_vertices, u32 ranks, u32 last, u32 stretch, u64 stretches
+#define OWNER(at) owner_of(ids, at, len, owners, num_vertices, ranks, status)
+
+// For each group of vertices, how many are in each stretch.
+KERNEL_ENTRY void split_count(VERTICES, u64 *status, u32 *counts) {
+    const u64 mine = thread_id() / WARP, len = *len_at;
     if (mine >= stretches) return;
+    for (u32 group = lane_id(); group < ranks; group += WARP) counts[group * stretches + mine] = 0;
+    __syncwarp();
     for (u64 from = mine * stretch; from < min(len, (mine + 1) * stretch); from += WARP) {
-        const Owner owner = owner_of(ids, from + lane_id(), len, owners, num_vertices, ranks, status);
+        const Owner owner = OWNER(from + lane_id());
         const u32 peers = __match_any_sync(FULL, owner.rank);
         // The first lane of an owner counts all.
-        if (owner.known && __ffs(peers) - 1 == (int)lane_id()) counts[owner.rank * stretches + mine] += __popc(peers);
+        if (owner.known && __ffs(peers) - 1 == (int)lane_id()) {
+            counts[group_of(owner.rank, last, ranks) * stretches + mine] += __popc(peers);
+        }
         __syncwarp();
     }
 }
 KERNEL(split_count)
 
-// `next` holds the counts, summed up.
-KERNEL_ENTRY void split_place(const u32 *ids, u64 len, const u16 *owners, u64 num_vertices, u32 ranks, u32 stretch, u64 stretches,
-                              u32 *next, u32 *order, u64 *status) {
-    const u64 mine = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / WARP;
+// `next` holds the counts, summed up. `starts` becomes where each group begins, and the end.
+KERNEL_ENTRY void split_place(VERTICES, u64 *status, u32 *next, u32 *order, u32 *grouped, u32 *starts) {
+    const u64 mine = thread_id() / WARP, len = *len_at;
     if (mine >= stretches) return;
+    if (mine == 0) {
+        for (u32 group = lane_id(); group <= ranks; group += WARP) starts[group] = next[group * stretches];
+        __syncwarp();
+    }
     for (u64 from = mine * stretch; from < min(len, (mine + 1) * stretch); from += WARP) {
-        const Owner owner = owner_of(ids, from + lane_id(), len, owners, num_vertices, ranks, status);
+        const u64 at = from + lane_id();
+        const Owner owner = OWNER(at);
         const u32 peers = __match_any_sync(FULL, owner.rank);
-        u32 *const place = next + owner.rank * stretches + mine;
-        if (owner.known) order[*place + __popc(peers & ((1u << lane_id()) - 1))] = (u32)(from + lane_id());
+        u32 *const place = next + group_of(owner.rank, last, ranks) * stretches + mine;
+        if (owner.known) {
+            const u32 to = *place + __popc(peers & ((1u << lane_id()) - 1));
+            order[to] = (u32)at;
+            grouped[to] = ids[at];
+        }
         __syncwarp();
         if (owner.known && __ffs(peers) - 1 == (int)lane_id()) *place += __popc(peers);
         __syncwarp();
     }
 }
 KERNEL(split_place)
-
-// Where each rank's begin.
-KERNEL_ENTRY void split_starts(const u32 *sums, u64 stretches, u32 ranks, u32 *starts) {
-    const u32 rank = blockIdx.x * blockDim.x + threadIdx.x;
-    if (rank <= ranks) starts[rank] = sums[rank * stretches];
-}
-KERNEL(split_starts)

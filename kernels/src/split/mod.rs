@@ -6,7 +6,7 @@ mod cpu;
 pub(crate) mod cuda;
 
 pub use cpu::split_by_owner;
-pub use cuda::{DeviceOwners, DeviceSplit, split_on_device};
+pub use cuda::DeviceOwners;
 
 /// Positions of a list of vertices, grouped by owner.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -3,42 +3,54 @@
 #include "device.cuh"
 #include "table.cuh"
 
-__device__ __forceinline__ u64 thread_number() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
+// Items at positions after those of the ids that have a number, `*known` of them, or none.
+struct Items {
+    u32 *slots;
+    u64 count;
+    u32 base;
+};
+#define ITEMS u32 *slots, const u64 *rows, u64 width
+#define ITEMS_OF(name, known) const Items name = {slots, rows ? *rows * width : width, (u32)(known ? *known : 0)}
 
-// Ids that have a number: id `i` is number `base + i`.
-KERNEL_ENTRY void number_known(const u32 *ids, u64 count, u32 base, u64 limit, TABLE, u64 *status) {
+// Ids that have a number: id `i` is number `i`. `*len` becomes how many there are.
+KERNEL_ENTRY void number_known(const u32 *from, u64 count, u32 *ids, u64 *len, u64 limit, TABLE, u64 *status) {
     TABLE_OF(table);
-    const u64 i = thread_number();
+    const u64 i = thread_id();
+    if (i == 0) *len = count;
     if (i >= count) return;
-    const u32 id = ids[i];
-    if (id >= limit) report(status, base + i, OUT_OF_RANGE);
-    else note(table, id, base + (u32)i);
+    const u32 id = from[i];
+    ids[i] = id;
+    if (id >= limit) report(status, i, OUT_OF_RANGE);
+    else note(table, id, (u32)i);
 }
 KERNEL(number_known)
 
-// Reports ids that occur twice among the known ones.
-KERNEL_ENTRY void number_check(const u32 *ids, u64 count, u32 base, u64 limit, TABLE, u64 *status) {
+// The same, in another table.
+KERNEL_ENTRY void number_again(const u32 *ids, const u64 *len, u64 limit, TABLE) {
     TABLE_OF(table);
-    const u64 i = thread_number();
-    if (i >= count || ids[i] >= limit) return;
-    const u32 slot = note(table, ids[i], base + (u32)i);
-    if (position_of(table, slot) != base + (u32)i) report(status, base + i, REPEATED);
+    const u64 i = thread_id();
+    if (i < *len && ids[i] < limit) note(table, ids[i], (u32)i);
 }
-KERNEL(number_check)
+KERNEL(number_again)
 
-// Ids become slots.
-KERNEL_ENTRY void number_note(u32 *ids, u64 count, u32 base, TABLE) {
+// Slots of the ids of two lists.
+KERNEL_ENTRY void number_note(const u32 *one, u64 ones, const u32 *other, u64 others, TABLE, u64 limit, u32 *slots, u64 *status) {
     TABLE_OF(table);
-    const u64 i = thread_number();
-    if (i < count) ids[i] = note(table, ids[i], base + (u32)i);
+    const u64 i = thread_id();
+    if (i >= ones + others) return;
+    const u32 id = i < ones ? one[i] : other[i - ones];
+    if (id >= limit) report(status, i, OUT_OF_RANGE);
+    slots[i] = id < limit ? note(table, id, (u32)i) : NO_SLOT;
 }
 KERNEL(number_note)
 
-// For 32 items each, who is the first of its id, and how many are. There are `*count` items.
-KERNEL_ENTRY void number_first(const u32 *slots, const u32 *count, u64 words, u32 base, TABLE, u32 *firsts, u32 *counts) {
+// For 32 items each, who is the first of its id, and how many are.
+KERNEL_ENTRY void number_first(ITEMS, const u64 *known, TABLE, u32 *firsts, u32 *counts, u64 words) {
     TABLE_OF(table);
-    const u64 i = thread_number(), word = i / WARP;
-    const bool first = i < *count && position_of(table, slots[i]) == base + (u32)i;
+    ITEMS_OF(items, known);
+    const u64 i = thread_id(), word = i / WARP;
+    const u32 slot = i < items.count ? items.slots[i] : NO_SLOT;
+    const bool first = slot != NO_SLOT && position_of(table, slot) == items.base + (u32)i;
     const u32 bits = __ballot_sync(FULL, first);
     if (lane_id() == 0 && word < words) {
         firsts[word] = bits;
@@ -47,30 +59,32 @@ KERNEL_ENTRY void number_first(const u32 *slots, const u32 *count, u64 words, u3
 }
 KERNEL(number_first)
 
-// The firsts take numbers from `base` on.
-KERNEL_ENTRY void number_place(const u32 *slots, const u32 *count, u32 base, TABLE, const u32 *firsts, const u32 *before, u32 *ids) {
+// The firsts, `*added` of them, take the next numbers. `*len` becomes how many there are then.
+KERNEL_ENTRY void number_place(ITEMS, const u64 *known, TABLE, const u32 *firsts, const u32 *before, u32 *ids, const u64 *added, u64 *len) {
     TABLE_OF(table);
-    const u64 i = thread_number();
-    if (i >= *count) return;
+    ITEMS_OF(items, known);
+    const u64 i = thread_id();
+    if (i == 0) *len = items.base + *added;
+    if (i >= items.count) return;
     const u32 bits = firsts[i / WARP], lane = (u32)i % WARP;
     if (!(bits >> lane & 1)) return;
-    const u32 slot = slots[i], number = base + before[i / WARP] + __popc(bits & ((1u << lane) - 1));
+    const u32 slot = items.slots[i], number = items.base + before[i / WARP] + __popc(bits & ((1u << lane) - 1));
     ids[number] = id_of(table, slot);
     move_to(table, slot, number);
 }
 KERNEL(number_place)
 
 // Slots become numbers.
-KERNEL_ENTRY void number_all(u32 *slots, const u32 *count, TABLE) {
+KERNEL_ENTRY void number_all(ITEMS, TABLE) {
     TABLE_OF(table);
-    const u64 i = thread_number();
-    if (i < *count) slots[i] = position_of(table, slots[i]);
+    const u64 i = thread_id();
+    if (i < (rows ? *rows * width : width) && slots[i] != NO_SLOT) slots[i] = position_of(table, slots[i]);
 }
 KERNEL(number_all)
 
 // Forgets ids.
-KERNEL_ENTRY void number_forget(const u32 *ids, u64 count, u64 limit, u32 *direct) {
-    const u64 i = thread_number();
-    if (i < count && ids[i] < limit) direct[ids[i]] = 0;
+KERNEL_ENTRY void number_forget(const u32 *ids, const u64 *len, u64 limit, u32 *direct) {
+    const u64 i = thread_id();
+    if (i < *len && ids[i] < limit) direct[ids[i]] = 0;
 }
 KERNEL(number_forget)

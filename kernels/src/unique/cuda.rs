@@ -6,11 +6,12 @@
 //! own.
 //! Cost: for each item an atomic maximum and three look-ups in the table, which for graphs of up to some ten million
 //! vertices stays in the second-level cache. The table has a word for each vertex while that takes up to [`DIRECT_BYTES`],
-//! and is a hash table of the mini-batch's size beyond. The host waits once, for the number of distinct ids.
+//! and is a hash table of the mini-batch's size beyond. How many ids there are is known on the GPU alone: the host knows a bound, and
+//! waits for nothing.
 
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
-use crate::scan::cuda::sum_before;
+use crate::scan::cuda::sums_before;
 
 pub(crate) static MODULE: Module = Module { name: "unique", source: include_str!("cuda.cu") };
 
@@ -20,36 +21,6 @@ const DIRECT_BYTES: usize = 1 << 30;
 
 fn kernel(name: &'static str) -> Kernel {
     Kernel { module: &MODULE, name }
-}
-
-/// Distinct ids of all `lists`, in order of first occurrence, and the position of every item, list after list.
-///
-/// # Errors
-/// [`KernelError::TooManyItems`]; what the GPU reports.
-pub fn unique_on_device(
-    gpu: &Gpu,
-    lists: &[DeviceSlice<'_, u32>],
-) -> Result<(DeviceBuffer<u32>, DeviceBuffer<u32>), GpuError> {
-    let items = lists.iter().map(|list| list.len()).sum();
-    let mut positions = gpu.alloc(items)?;
-    let mut from = 0;
-    for list in lists {
-        let to = from + list.len();
-        positions.slice_mut().part(from, to)?.copy_from(gpu, *list)?;
-        from = to;
-    }
-    let mut numbering = Numbering::new(gpu)?;
-    numbering.reserve(1 << 32, items)?;
-    let count = gpu.upload(&[items as u32])?;
-    if items > 0 {
-        let mut arguments = vec![positions.slice().into(), (items as u64).into(), 0u32.into()];
-        arguments.extend(numbering.table.arguments());
-        gpu.launch(kernel("number_note"), Shape::per_item(items, THREADS), &arguments)?;
-    }
-    let mut new = gpu.zeros(1)?;
-    numbering.number(&mut positions.slice_mut(), count.slice(), &mut new.slice_mut())?;
-    numbering.grow(new.to_vec()?.first().map_or(0, |&new| new as usize));
-    Ok((numbering.into_ids(), positions))
 }
 
 /// Where the ids' positions are.
@@ -70,6 +41,22 @@ impl Table {
     }
 }
 
+/// Items to be numbered: slots of the table, noted at the positions after the present ids'.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Items<'a> {
+    /// `u32::MAX` where there is none.
+    pub slots: DeviceSlice<'a, u32>,
+    /// Where the number of rows is, of `width` items each; without it there is one row.
+    pub rows: Option<u64>,
+    pub width: usize,
+}
+
+impl Items<'_> {
+    fn arguments(&self) -> [Argument; 3] {
+        [self.slots.into(), self.rows.unwrap_or(0).into(), (self.width as u64).into()]
+    }
+}
+
 /// Numbers ids from 0 as they come, in order of first occurrence; the numbers of a mixed frontier stay from layer to layer.
 #[derive(Debug)]
 pub(crate) struct Numbering {
@@ -77,12 +64,17 @@ pub(crate) struct Numbering {
     pub table: Table,
     /// By number; room for more than there are.
     ids: DeviceBuffer<u32>,
-    len: usize,
-    /// How many of the ids are in the table.
-    known: usize,
+    /// Where the number of ids is.
+    len: u64,
+    /// No more ids than this.
+    most: usize,
+    /// Nor will there ever be more than this, whatever is noted.
+    cap: usize,
+    /// The most room that was needed for ids so far.
+    usual: usize,
     /// Ids are below this.
     limit: usize,
-    /// The table holds what is no id of this numbering.
+    /// The table may hold what is no id of this numbering.
     spoilt: bool,
     direct_bytes: usize,
 }
@@ -94,141 +86,171 @@ impl Numbering {
             table: Table::Hash(gpu.zeros(1)?),
             ids: gpu.alloc(0)?,
             len: 0,
-            known: 0,
+            most: 0,
+            cap: 0,
+            usual: 0,
             limit: 0,
             spoilt: false,
             direct_bytes: DIRECT_BYTES,
         })
     }
 
-    /// Begins again with `ids`, which are distinct.
-    pub(crate) fn restart(&mut self, ids: DeviceSlice<'_, u32>) -> Result<(), GpuError> {
+    /// Begins again, with ids below `limit`, of which `first` come at first.
+    pub(crate) fn restart(&mut self, limit: usize, first: usize) -> Result<(), GpuError> {
         self.forget()?;
-        if self.ids.len() < ids.len() {
-            self.ids = self.gpu.alloc(ids.len())?;
-        }
-        self.ids.slice_mut().part(0, ids.len())?.copy_from(&self.gpu, ids)?;
-        self.len = ids.len();
-        Ok(())
+        (self.limit, self.cap) = (limit, limit.saturating_add(first));
+        self.reserve(first)
     }
 
     /// Empties the table.
     fn forget(&mut self) -> Result<(), GpuError> {
-        let (known, limit) = (self.known, self.limit);
-        self.known = 0;
+        let (most, spoilt) = (std::mem::take(&mut self.most), std::mem::take(&mut self.spoilt));
         match &mut self.table {
             // A whole sweep costs as much as a few scattered words.
-            Table::Direct(words) if self.spoilt || known * 8 > words.len() => words.slice_mut().zero(&self.gpu)?,
+            Table::Direct(words) if spoilt || most * 8 > words.len() => words.slice_mut().zero(&self.gpu),
             Table::Direct(words) => {
-                let arguments =
-                    [self.ids.slice().into(), (known as u64).into(), (limit as u64).into(), (&*words).into()];
-                self.gpu.launch(kernel("number_forget"), Shape::per_item(known, THREADS), &arguments)?;
+                let limit = (self.limit as u64).into();
+                let arguments = [self.ids.slice().into(), self.len.into(), limit, (&*words).into()];
+                self.gpu.launch(kernel("number_forget"), Shape::per_item(most, THREADS), &arguments)
             }
-            Table::Hash(slots) if self.spoilt || known > 0 => slots.slice_mut().zero(&self.gpu)?,
-            Table::Hash(_) => {}
+            Table::Hash(slots) if spoilt || most > 0 => slots.slice_mut().zero(&self.gpu),
+            Table::Hash(_) => Ok(()),
         }
-        self.spoilt = false;
-        Ok(())
     }
 
-    /// The table begins to hold what is no id of this numbering: before it is used for anything else, it is swept, unless
-    /// [`Numbering::grow`] comes first.
+    /// The table is swept before the next restart, unless [`Numbering::settle`] comes first.
     pub(crate) fn spoil(&mut self) {
         self.spoilt = true;
     }
 
-    /// Makes room for `more` items of ids below `limit`.
-    pub(crate) fn reserve(&mut self, limit: usize, more: usize) -> Result<(), GpuError> {
-        let most = self.len.saturating_add(more);
+    /// Makes room for `more` items.
+    pub(crate) fn reserve(&mut self, more: usize) -> Result<(), GpuError> {
+        let most = self.most.saturating_add(more);
         if most >= u32::MAX as usize {
             return Err(KernelError::TooManyItems { what: "ids to number", got: most }.into());
         }
-        let distinct = most.min(limit.max(self.len));
-        let direct = limit.saturating_mul(size_of::<u32>()) <= self.direct_bytes;
-        let slots = (2 * distinct).next_power_of_two();
-        match &self.table {
-            Table::Direct(words) if direct && words.len() == limit => {}
-            Table::Hash(held) if !direct && held.len() >= slots => {}
-            _ => {
-                self.table = match direct {
-                    true => Table::Direct(self.gpu.zeros(limit)?),
-                    false => Table::Hash(self.gpu.zeros(slots)?),
-                };
-                self.known = 0;
-            }
-        }
-        self.limit = limit;
-        // Also where some of the ids are none, or there twice, which is found out later.
-        let ids = most.min(limit.saturating_add(self.len));
+        // More than `limit` only where some of the ids are none, or there twice, which is found out later.
+        let ids = most.min(self.cap);
         if self.ids.len() < ids {
-            let mut ids = self.gpu.alloc(ids + ids / 4)?;
-            let held = self.ids.slice().part(0, self.len)?;
-            ids.slice_mut().part(0, self.len)?.copy_from(&self.gpu, held)?;
-            self.ids = ids;
+            self.usual = self.usual.max(ids + ids / 4);
+            let mut larger = self.gpu.alloc(self.usual)?;
+            if self.most > 0 {
+                larger.slice_mut().part(0, self.most)?.copy_from(&self.gpu, self.ids())?;
+            }
+            self.ids = larger;
         }
+        let direct = self.limit.saturating_mul(size_of::<u32>()) <= self.direct_bytes;
+        let slots = (2 * ids).next_power_of_two();
+        match &self.table {
+            Table::Direct(words) if direct && words.len() == self.limit => return Ok(()),
+            Table::Hash(held) if !direct && held.len() >= slots => return Ok(()),
+            _ => {}
+        }
+        self.table = match direct {
+            true => Table::Direct(self.gpu.zeros(self.limit)?),
+            false => Table::Hash(self.gpu.zeros(slots)?),
+        };
+        let ids: [Argument; 3] = [self.ids.slice().into(), self.len.into(), (self.limit as u64).into()];
+        let arguments = [&ids[..], &self.table.arguments()].concat();
+        self.gpu.launch(kernel("number_again"), Shape::per_item(self.most, THREADS), &arguments)
+    }
+
+    /// After a restart: the ids are `ids`. The word at `len` becomes their number; what they may not be is reported to `status`, but for
+    /// those that are there twice.
+    pub(crate) fn know(&mut self, ids: DeviceSlice<'_, u32>, [len, status]: [u64; 2]) -> Result<(), GpuError> {
+        let from: [Argument; 2] = [ids.into(), (ids.len() as u64).into()];
+        let to: [Argument; 3] = [(&self.ids).into(), len.into(), (self.limit as u64).into()];
+        let arguments = [&from[..], &to, &self.table.arguments(), &[status.into()]].concat();
+        self.gpu.launch(kernel("number_known"), Shape::per_item(ids.len().max(1), THREADS), &arguments)?;
+        (self.len, self.most) = (len, ids.len());
         Ok(())
     }
 
-    /// Puts the ids into the table that are not there yet. What they may not be is reported to `status`.
-    pub(crate) fn enter(&mut self, status: DeviceSlice<'_, u64>) -> Result<(), GpuError> {
-        if self.spoilt {
-            self.forget()?;
-        }
-        let new = self.ids.slice().part(self.known, self.len)?;
-        let mut arguments: Vec<Argument> =
-            vec![new.into(), (new.len() as u64).into(), (self.known as u32).into(), (self.limit as u64).into()];
-        arguments.extend(self.table.arguments());
-        arguments.push(status.into());
-        let shape = Shape::per_item(new.len(), THREADS);
-        self.gpu.launch(kernel("number_known"), shape, &arguments)?;
-        self.gpu.launch(kernel("number_check"), shape, &arguments)?;
-        self.known = self.len;
-        Ok(())
+    /// Notes the ids of both lists, one behind the other: their slots. What they may not be is reported to `status`, and has none.
+    fn note(&mut self, lists: [DeviceSlice<'_, u32>; 2], status: u64) -> Result<DeviceBuffer<u32>, GpuError> {
+        self.spoil();
+        let slots = self.gpu.alloc(lists[0].len() + lists[1].len())?;
+        let lists = lists.map(|list| [list.into(), (list.len() as u64).into()]).concat();
+        let rest: [Argument; 3] = [(self.limit as u64).into(), (&slots).into(), status.into()];
+        let arguments = [&lists[..], &self.table.arguments(), &rest].concat();
+        self.gpu.launch(kernel("number_note"), Shape::per_item(slots.len(), THREADS), &arguments)?;
+        Ok(slots)
     }
 
-    /// Numbers the first `count` of `items`, which are slots of the table, noted at the positions after the present ids';
-    /// items become numbers. `new` becomes the number of new ids, which [`Numbering::grow`] is to be told.
+    /// Numbers `items`. The words at `new` and `len` become the number of new ids and that of all. In the same launches each of `also` but
+    /// the last becomes the sum of those before it, and the last that of all, as does the word beside.
     pub(crate) fn number(
         &mut self,
-        items: &mut DeviceSliceMut<'_, u32>,
-        count: DeviceSlice<'_, u32>,
-        new: &mut DeviceSliceMut<'_, u64>,
+        items: &Items<'_>,
+        [new, len]: [u64; 2],
+        also: Option<(&mut DeviceBuffer<u32>, u64)>,
     ) -> Result<(), GpuError> {
-        let (gpu, words) = (&self.gpu, items.len().div_ceil(32));
+        let (gpu, room) = (&self.gpu, items.slots.len());
+        let words = room.div_ceil(32);
         let (firsts, mut before) = (gpu.alloc::<u32>(words)?, gpu.alloc::<u32>(words + 1)?);
-        let shape = Shape::per_item(items.len(), THREADS);
-        let (slots, base): (Argument, Argument) = ((&*items).into(), (self.len as u32).into());
-        let [a, b, c] = self.table.arguments();
         let found: [Argument; 2] = [(&firsts).into(), (&before).into()];
-        let arguments = [slots, count.into(), (words as u64).into(), base, a, b, c, found[0], found[1]];
-        gpu.launch(kernel("number_first"), shape, &arguments)?;
-        sum_before(gpu, &mut before.slice_mut(), Some(new))?;
-        let arguments = [slots, count.into(), base, a, b, c, found[0], found[1], self.ids.slice().into()];
-        gpu.launch(kernel("number_place"), shape, &arguments)?;
-        gpu.launch(kernel("number_all"), shape, &[slots, count.into(), a, b, c])
+        // Where none are known, nothing was written there yet.
+        let known = if self.most == 0 { 0 } else { self.len };
+        let shared = [&items.arguments()[..], &[known.into()], &self.table.arguments(), &found].concat();
+        let arguments = [&shared[..], &[(words as u64).into()]].concat();
+        gpu.launch(kernel("number_first"), Shape::per_item(room, THREADS), &arguments)?;
+        match also {
+            Some((values, total)) => sums_before(gpu, [(&before.slice_mut(), new), (&values.slice_mut(), total)])?,
+            None => sums_before(gpu, [(&before.slice_mut(), new)])?,
+        }
+        let arguments = [&shared[..], &[(&self.ids).into(), new.into(), len.into()]].concat();
+        gpu.launch(kernel("number_place"), Shape::per_item(room.max(1), THREADS), &arguments)?;
+        (self.len, self.most) = (len, (self.most + room).min(self.cap));
+        Ok(())
     }
 
-    /// There are `new` ids more, and the table holds all of them and no others.
-    pub(crate) fn grow(&mut self, new: usize) {
-        self.len += new;
-        self.known = self.len;
+    /// After a restart: the ids are those of both lists, each once. The words become the number of new ids, which all are, that of all, and
+    /// what they may not be. Returns their slots.
+    pub(crate) fn start_with(
+        &mut self,
+        lists: [DeviceSlice<'_, u32>; 2],
+        [new, len, status]: [u64; 3],
+    ) -> Result<DeviceBuffer<u32>, GpuError> {
+        let slots = self.note(lists, status)?;
+        let items = Items { slots: slots.slice(), rows: None, width: slots.len() };
+        self.number(&items, [new, len], None)?;
+        Ok(slots)
+    }
+
+    /// Slots that were numbered become numbers.
+    pub(crate) fn look_up(&self, items: &Items<'_>) -> Result<(), GpuError> {
+        let arguments = [&items.arguments()[..], &self.table.arguments()].concat();
+        self.gpu.launch(kernel("number_all"), Shape::per_item(items.slots.len(), THREADS), &arguments)
+    }
+
+    /// There are `len` ids, and the table holds all of them and no others.
+    pub(crate) fn settle(&mut self, len: usize) {
+        self.most = len;
         self.spoilt = false;
     }
 
-    /// Number of ids.
-    pub(crate) fn len(&self) -> usize {
+    /// Where the number of ids is, once there may be some.
+    pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// No more ids than this; as many, once that is [settled](Numbering::settle).
+    pub(crate) fn most(&self) -> usize {
+        self.most
     }
 
     /// The ids, by number.
     pub(crate) fn ids(&self) -> DeviceSlice<'_, u32> {
-        self.ids.slice().part(0, self.len).unwrap_or(self.ids.slice())
+        self.ids.slice().part(0, self.most).unwrap_or(self.ids.slice())
     }
 
-    fn into_ids(self) -> DeviceBuffer<u32> {
-        let mut ids = self.ids;
-        ids.truncate(self.len);
-        ids
+    /// The ids, by number, which are forgotten.
+    pub(crate) fn take_ids(&mut self) -> Result<DeviceBuffer<u32>, GpuError> {
+        let len = self.most;
+        self.forget()?;
+        let mut ids = std::mem::replace(&mut self.ids, self.gpu.alloc(0)?);
+        ids.truncate(len);
+        Ok(ids)
     }
 
     /// Tables of a word for each id only up to so many bytes. No result depends on it.
@@ -243,6 +265,20 @@ mod tests {
     use super::*;
     use crate::philox::{Draws, Stream, StreamKey};
 
+    /// Distinct ids of both lists, in order of first occurrence, and the position of every item, list after list.
+    fn unique(gpu: &Gpu, lists: [&[u32]; 2]) -> (Vec<u32>, Vec<u32>) {
+        let (mut numbering, words) = (Numbering::new(gpu).unwrap(), gpu.zeros::<u64>(3).unwrap());
+        let [new, len, status] = [0, 8, 16].map(|at| words.slice().address() + at);
+        let there = lists.map(|list| gpu.upload(list).unwrap());
+        numbering.restart(1 << 32, lists.concat().len()).unwrap();
+        let slots = numbering.start_with(there.each_ref().map(|list| list.slice()), [new, len, status]).unwrap();
+        numbering.look_up(&Items { slots: slots.slice(), rows: None, width: slots.len() }).unwrap();
+        let words = words.to_vec().unwrap();
+        assert_eq!((words[0], words[2]), (words[1], 0));
+        numbering.settle(words[1] as usize);
+        (numbering.ids().to_vec(gpu).unwrap(), slots.to_vec().unwrap())
+    }
+
     #[test]
     fn numbers_are_those_of_the_host() {
         for (order, (len, range)) in
@@ -254,15 +290,9 @@ mod tests {
             let mut draws = Draws::new(&StreamKey::new(4, Stream::Generate), len);
             // The last ids that there are, too.
             let mut ids = || (0..len).map(|_| draws.below(range).wrapping_sub(3)).collect::<Vec<u32>>();
-            let lists = [ids(), vec![], ids(), vec![u32::MAX, 0]];
-            let slices: Vec<&[u32]> = lists.iter().map(Vec::as_slice).collect();
-            let expected = crate::unique(&slices);
-            let lists: Vec<_> = lists.iter().map(|list| gpu.upload(list).unwrap()).collect();
-            let lists: Vec<_> = lists.iter().map(|list| list.slice()).collect();
-            let (ids, positions) = unique_on_device(&gpu, &lists).unwrap();
-            assert!((ids.to_vec().unwrap(), positions.to_vec().unwrap()) == expected, "{len} ids below {range}");
+            let (one, other) = (ids(), [ids(), vec![u32::MAX, 0]].concat());
+            assert!(unique(&gpu, [&one, &other]) == crate::unique(&[&one, &other]), "{len} ids below {range}");
         }
-        let (ids, positions) = unique_on_device(&Gpu::under_test(0), &[]).unwrap();
-        assert!(ids.is_empty() && positions.is_empty());
+        assert_eq!(unique(&Gpu::under_test(0), [&[], &[]]), (vec![], vec![]));
     }
 }

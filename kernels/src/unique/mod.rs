@@ -8,5 +8,4 @@ mod cpu;
 pub(crate) mod cuda;
 
 pub use cpu::unique;
-pub(crate) use cuda::Numbering;
-pub use cuda::unique_on_device;
+pub(crate) use cuda::{Items, Numbering};

@@ -6,7 +6,8 @@
 
 use gsplit_kernels::schedule::{FIRST_PRESAMPLE_EPOCH, Step, epoch_seeds};
 use gsplit_kernels::{
-    CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Gpu, GpuError, Graph,
+    CounterParts, DeviceCounters, DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, Gpu, GpuError,
+    Graph,
 };
 use gsplit_store::Stage;
 use gsplit_store::memory::Memory;
@@ -81,12 +82,12 @@ fn count_from(
         for (step, from) in (0..).zip((0..train.len()).step_by(batch_size)) {
             let seeds = seeds.slice().part(from, train.len().min(from + batch_size))?;
             let mut sizes = vec![seeds.len()];
-            sampler.start(seeds)?;
+            sampler.start(graph, seeds)?;
             for (key, fanout) in (Step { seed: options.seed, epoch, step }).layers(&options.fanouts) {
-                let edges = DeviceEdgeIds::Count(&mut counters);
-                sampler.layer(graph, &DeviceDraw::new(fanout), &key, edges)?;
-                sizes.push(sampler.mixed().len());
+                sampler.launch(graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Count(&mut counters))?;
             }
+            let layers = sampler.finish(graph)?;
+            sizes.extend(layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([sampler.mixed().len()]));
             counters.count_vertices(sampler.mixed(), &sizes)?;
             stage.advance(1);
         }

@@ -18,7 +18,7 @@ use gsplit_kernels::schedule::{Fanouts, Step};
 use gsplit_kernels::{Communicator, Fanout};
 
 use super::sampler::SampledThere;
-use super::{BatchSampler, Frontiers, Seeds};
+use super::{BatchSampler, Frontiers, HostSampler, Seeds};
 use crate::ids::Ids;
 use crate::operator::Edges;
 use crate::{Exchange, Result};
@@ -80,8 +80,12 @@ pub fn sample<'a>(
     frontiers: &Frontiers<'_>,
     comm: &dyn Communicator,
 ) -> Result<Sampled<'a>> {
-    let excluded = seeds.excluded.map(|edges| sampler.exclude(edges)).transpose()?;
-    let mut frontier = sampler.seeds(seeds.local)?;
+    let sampler = match sampler {
+        BatchSampler::Host(sampler) => sampler,
+        BatchSampler::Gpu(sampler) => return sampler.sample(seeds, fanouts, step, frontiers, comm),
+    };
+    let excluded = seeds.excluded;
+    let mut frontier = Ids::from(seeds.local);
     let mut layers = Vec::with_capacity(fanouts.len());
     for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
         // The mixed frontier that the sampler holds is the next local frontier only where nothing is exchanged.
@@ -92,13 +96,13 @@ pub fn sample<'a>(
         layers.push(layer);
         frontier = below;
     }
-    Ok(Sampled { layers, input: frontier, there: sampler.there() })
+    Ok(Sampled { layers, input: frontier, there: None })
 }
 
 /// As [`sample`], of `layers` layers with all in-edges, all of them split. Once no rank's frontier grows any more, the layers below are
 /// one and share its memory: a deep model takes no more than a shallow one. Collective.
 pub fn sample_all<'a>(
-    sampler: &mut BatchSampler<'a>,
+    sampler: &mut HostSampler<'_>,
     seeds: Vec<u32>,
     layers: usize,
     frontiers: &Frontiers<'_>,
@@ -106,7 +110,7 @@ pub fn sample_all<'a>(
 ) -> Result<Sampled<'a>> {
     // Nothing is drawn by it.
     let step = Step { seed: 0, epoch: 0, step: 0 };
-    let mut frontier = sampler.seeds(seeds)?;
+    let mut frontier = Ids::from(seeds);
     let mut found: Vec<SampledLayer> = Vec::with_capacity(layers);
     while found.len() < layers {
         sampler.start(&frontier)?;
@@ -119,5 +123,5 @@ pub fn sample_all<'a>(
         found.extend(std::iter::repeat_n(layer, repeated));
         frontier = below;
     }
-    Ok(Sampled { layers: found, input: frontier, there: sampler.there() })
+    Ok(Sampled { layers: found, input: frontier, there: None })
 }

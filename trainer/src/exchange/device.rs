@@ -12,12 +12,14 @@
 //! rows themselves where these go by way of the host or over NCCL.
 //!
 //! Where the mixed frontier is on the GPU, the index is made there, and is that of the host. Vertices go from GPU to GPU as rows
-//! do, and nothing but counts comes to the host, which waits twice: for the numbers of vertices by owner, and for the size of the
-//! local frontier.
+//! do, and nothing but counts comes to the host: those of vertices by owner, with the numbers of the layer that was sampled, and the size
+//! of the local frontier, with those of the next ([`Shuffling`]).
+
+use std::sync::OnceLock;
 
 use gsplit_kernels::{
-    Communicator, DeviceOwners, DeviceScatter, DeviceSlice, Gpu, all_to_all_counts, concat_on_device,
-    device_all_to_all_v, gather_on_device, select_on_device, sources_on_device, split_on_device, unique_on_device,
+    Communicator, DeviceOwners, DeviceScatter, DeviceShuffle, DeviceSlice, DeviceSplit, Gpu, GpuError,
+    all_to_all_counts, device_all_to_all_v, gather_on_device,
 };
 use tch::{Device, Tensor};
 
@@ -27,37 +29,78 @@ use crate::autograd::device_values_mut_of;
 use crate::ids::Ids;
 use crate::operator::{Row, with_row};
 
+/// A shuffle of which the host does not know yet how many vertices the local frontier has.
+pub struct Shuffling {
+    send: Counts,
+    receive: Counts,
+    index: DeviceShuffle,
+}
+
+impl Shuffling {
+    /// Tells the owners of the vertices of `split` which are needed here; `number` numbers those that this rank is asked for. Collective.
+    pub fn ask(
+        gpu: &Gpu,
+        comm: &dyn Communicator,
+        split: &DeviceSplit,
+        number: impl FnOnce(DeviceSlice<'_, u32>) -> std::result::Result<DeviceShuffle, GpuError>,
+    ) -> Result<Self> {
+        let me = comm.rank();
+        let receive = Counts::without(split.counts.clone(), me);
+        let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
+        let mut asked = gpu.alloc(send.sum())?;
+        device_all_to_all_v(comm, gpu, split.needed()?, &receive.0, &mut asked.slice_mut(), &send.0)?;
+        Ok(Self { send, receive, index: number(asked.slice())? })
+    }
+
+    /// For each vertex of the mixed frontier, its row among those that the layer above reads.
+    pub fn source(&self) -> DeviceSlice<'_, u32> {
+        self.index.source.slice()
+    }
+
+    /// The shuffle, where the local frontier has `rows` vertices.
+    pub fn of(self, rows: usize) -> Result<Shuffled> {
+        let Self { send, receive, index: DeviceShuffle { mut read, source, asked } } = self;
+        let needed = receive.sum();
+        read.truncate(rows + needed);
+        let [read, source, asked] = [read, source, asked].map(Ids::on_device);
+        let (frontier, product) = (read.first_on_device(rows)?, Product::Gather(asked));
+        let shuffle = Shuffle { rows, send, receive, needed, product, onto: OnceLock::new(), order: None };
+        Ok(Shuffled { frontier, read, source, exchange: Exchange::Shuffle(Box::new(shuffle)) })
+    }
+}
+
 impl Exchange {
-    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are there too. Collective.
+    /// [`Exchange::shuffle`] of vertices on a GPU, whose owners are there too. Waits twice. Collective.
     pub fn shuffle_on_device(
         gpu: &Gpu,
         comm: &dyn Communicator,
         mixed: DeviceSlice<'_, u32>,
         owners: DeviceOwners<'_>,
     ) -> Result<Shuffled> {
-        let me = comm.rank();
-        let split = split_on_device(gpu, mixed, owners, comm.size())?;
-        let start: usize = split.counts[..me].iter().sum();
-        let own = start..start + split.counts[me];
-        let order = split.order.slice();
-        let ours = select_on_device(gpu, mixed, order.part(own.start, own.end)?)?;
-        let others = concat_on_device(gpu, &[order.part(0, own.start)?, order.part(own.end, mixed.len())?])?;
-        let needed = select_on_device(gpu, mixed, others.slice())?;
-        let receive = Counts::without(split.counts, me);
-        let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
-        let mut asked = gpu.alloc(send.sum())?;
-        device_all_to_all_v(comm, gpu, needed.slice(), &receive.0, &mut asked.slice_mut(), &send.0)?;
-        let (frontier, positions) = unique_on_device(gpu, &[ours.slice(), asked.slice()])?;
-        let rows = frontier.len();
-        let positions = positions.slice();
-        let source = sources_on_device(gpu, order, own, positions.part(0, ours.len())?, rows)?;
-        let asked = concat_on_device(gpu, &[positions.part(ours.len(), positions.len())?])?;
-        let onto = DeviceScatter::new(gpu, asked.slice(), rows)?;
-        let read = concat_on_device(gpu, &[frontier.slice(), needed.slice()])?;
-        let (needed, product) = (receive.sum(), Product::Gather(Ids::on_device(asked)));
-        let shuffle = Shuffle { rows, send, receive, needed, product, onto: onto.into(), order: None };
-        let [frontier, read, source] = [frontier, read, source].map(Ids::on_device);
-        Ok(Shuffled { frontier, read, source, exchange: Exchange::Shuffle(Box::new(shuffle)) })
+        let split = DeviceSplit::new(gpu, mixed, owners, [comm.rank(), comm.size()])?;
+        let mut rows = 0;
+        let shuffling = Shuffling::ask(gpu, comm, &split, |asked| {
+            let (index, found) = split.shuffle(gpu, asked)?;
+            rows = found;
+            Ok(index)
+        })?;
+        shuffling.of(rows)
+    }
+
+    /// The positions, among so many rows, to which backward adds rows on the GPU, if that is not [prepared](Exchange::prepare).
+    pub(crate) fn added_to(&self, gpu: &Gpu) -> Result<Option<(DeviceSlice<'_, u32>, usize)>> {
+        let Self::Shuffle(shuffle) = self else { return Ok(None) };
+        match (&shuffle.product, shuffle.onto.get()) {
+            (Product::Gather(positions), None) => Ok(Some((positions.on_gpu(gpu)?, shuffle.rows))),
+            _ => Ok(None),
+        }
+    }
+
+    /// Where backward adds rows is found already.
+    pub(crate) fn prepare(&self, onto: DeviceScatter) {
+        if let Self::Shuffle(shuffle) = self {
+            shuffle.onto.get_or_init(|| onto);
+        }
     }
 }
 

@@ -32,6 +32,7 @@ use gsplit_kernels::{
 };
 use tch::Tensor;
 
+pub use device::Shuffling;
 use order::{rows_at, rows_onto};
 pub use sums::NO_VERTEX;
 use sums::PartialSums;

@@ -111,11 +111,6 @@ impl Edges {
         &self.place
     }
 
-    /// Sorts the edges on the GPU for backward now, on the stream of `gpu`.
-    pub(crate) fn sort(&self, gpu: &Gpu) -> Result<()> {
-        Ok(self.device.as_ref().map_or(Ok(()), |edges| edges.sort(gpu))?)
-    }
-
     /// Gives the edges on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Some(edges) = &self.device {

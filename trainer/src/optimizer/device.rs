@@ -46,7 +46,8 @@ impl Optimizer {
         let mut state: Vec<DeviceSliceMut<'_, f32>> = state.by_ref().collect::<Result<_>>()?;
         let mut tensors: Vec<Tensor> = parameters.iter().map(|(_, tensor)| tensor.detach()).collect();
         let values = tensors.iter_mut().map(|tensor| device_values_mut(device, tensor));
-        update.apply(gpu, &mut values.collect::<Result<Vec<_>>>()?, gradient, &mut state)?;
+        let mut values = values.collect::<Result<Vec<_>>>()?;
+        update.apply(gpu, (&mut values, &mut self.tensors), gradient, &mut state)?;
         forget()?;
         Ok(Update { gradient_norm: GradientNorm::Squared(squared), learning_rate, skipped: false })
     }

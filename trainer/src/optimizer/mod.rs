@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use gsplit_kernels::{Communicator, DeviceBuffer, device_all_reduce_sum};
+use gsplit_kernels::{Communicator, DeviceBuffer, DeviceTensors, device_all_reduce_sum};
 use tch::{Kind, TchError, Tensor};
 
 use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
@@ -47,6 +47,8 @@ pub struct Optimizer {
     waiting: VecDeque<Tensor>,
     /// Where gradients are f16.
     scaling: Option<LossScale>,
+    /// The parameters on a GPU.
+    tensors: DeviceTensors,
 }
 
 /// What an update was like.
@@ -104,7 +106,7 @@ impl Optimizer {
         let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
         let state = names.iter().map(|name| (*name, zeros())).collect();
-        Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
+        Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling, tensors: DeviceTensors::default() })
     }
 
     /// What the loss of the next mini-batch is to be multiplied by.

@@ -1,7 +1,9 @@
 //! What GPUs can do: one alone, since those of a machine are taken to be alike, and the links between all of them.
 
 use gsplit_kernels::schedule::{Fanouts, Step};
-use gsplit_kernels::{DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceSampler, Gpu, GpuError, pinned_copy_speed};
+use gsplit_kernels::{
+    DeviceDraw, DeviceEdgeIds, DeviceGraph, DeviceLayer, DeviceSampler, Gpu, GpuError, pinned_copy_speed,
+};
 use tch::Cuda;
 
 use super::{Rates, Sizes, aggregation, fastest, graph, products, seeds, stream};
@@ -92,12 +94,12 @@ fn sampling(place: &Place, gpu: &Gpu, sizes: Sizes) -> Result<f64> {
     let (mut sampler, mut edges, mut step) = (DeviceSampler::new(gpu)?, 0, 0);
     let seconds = fastest(place, || {
         step += 1;
-        edges = 0;
         let seeds = gpu.upload(&seeds(sizes, step))?;
-        sampler.start(seeds.slice())?;
+        sampler.start(&graph, seeds.slice())?;
         for (key, fanout) in (Step { seed: 0, epoch: 1, step }).layers(&fanouts) {
-            edges += sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop)?.num_edges();
+            sampler.launch(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop)?;
         }
+        edges = sampler.finish(&graph)?.iter().map(DeviceLayer::num_edges).sum::<usize>();
         Ok(())
     })?;
     Ok(edges as f64 / seconds)

@@ -9,7 +9,7 @@
 //! within the GPU makes them torch's when they are needed: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
 
-use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu};
+use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu, sort_on_device};
 use gsplit_store::FeatureTable;
 use tch::Tensor;
 
@@ -76,11 +76,23 @@ impl<'a> Loaded<'a> {
         Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features }
     }
 
-    /// Sorts the edges of the layers above the features, which have no gradients, where a GPU sampled them: backward finds them sorted.
-    pub fn sort_edges(&self) -> Result<()> {
-        let Some(there) = &self.sampled.there else { return Ok(()) };
-        let above = self.sampled.layers.len().saturating_sub(1);
-        self.sampled.layers[..above].iter().try_for_each(|layer| layer.edges.sort(&there.gpu))
+    /// Finds where backward adds rows in the layers above the features, which have no gradients, where a GPU sampled them: with `edges`
+    /// those of sums over edges too. Otherwise each is found when it is asked for, by launches of its own.
+    pub fn prepare_backward(&self, edges: bool) -> Result<()> {
+        let Some(SampledThere { gpu, .. }) = &self.sampled.there else { return Ok(()) };
+        let above = &self.sampled.layers[..self.sampled.layers.len().saturating_sub(1)];
+        let of_edges = above.iter().filter(|_| edges).filter_map(|layer| layer.edges.on_device());
+        let of_edges: Vec<_> = of_edges.map(|(_, _, edges)| edges).collect();
+        let (mut exchanges, mut rows) = (Vec::new(), Vec::new());
+        for layer in above {
+            if let Some(added_to) = layer.exchange.added_to(gpu)? {
+                exchanges.push(&layer.exchange);
+                rows.push(added_to);
+            }
+        }
+        let onto = sort_on_device(gpu, &of_edges, &rows)?;
+        exchanges.into_iter().zip(onto).for_each(|(exchange, onto)| exchange.prepare(onto));
+        Ok(())
     }
 
     /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or

@@ -26,7 +26,7 @@ use gsplit_store::memory::{Memory, shown};
 use tch::Tensor;
 
 use super::prepared::{Prepared, ready};
-use crate::batch::{BatchSampler, Sampled, sample_all};
+use crate::batch::{HostSampler, Sampled, sample_all};
 use crate::comms::Comms;
 use crate::job::Job;
 use crate::model::{Input, Model};
@@ -87,7 +87,7 @@ impl Made {
             let graph = Graph::new(&indptr, &indices)?;
             let mine = |v: &u32| job.frontiers.seeds().map().is_none_or(|map| map[*v as usize] as usize == comm.rank());
             let mine = own.into_iter().filter(mine).collect();
-            let mut sampler = BatchSampler::on_host(Sampler::default(), graph, model.place());
+            let mut sampler = HostSampler::new(Sampler::default(), graph, model.place());
             let sampled = sample_all(&mut sampler, mine, config.model.layers, &job.frontiers, comm)?;
             let sampled = Sampled { layers: sampled.layers, input: sampled.input, there: None };
             let [vertices, beyond] = reach.counts();

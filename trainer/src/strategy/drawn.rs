@@ -52,11 +52,10 @@ pub fn prepare<'a, 's: 'a>(
         None => load(source, sampled, &Input::training(&config.model, step), ahead, comm)?,
     };
     job.end_phase(source.place())?;
+    // The other models sort edges of their own.
+    let edges = matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2);
+    batch.prepare_backward(edges)?;
     if ahead {
-        // The other models sort edges of their own.
-        if matches!(config.model.kind, ModelKind::Sage | ModelKind::Gin | ModelKind::Gat | ModelKind::Gatv2) {
-            batch.sort_edges()?;
-        }
         batch.hand_over(source.place().gpu())?;
     }
     let since = [(started, before), (loading, between)];

@@ -8,7 +8,7 @@ use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
 use super::runs::{losses, options, run};
-use crate::batch::{BatchSampler, Frontiers, Ownership, sample_all};
+use crate::batch::{Frontiers, HostSampler, Ownership, sample_all};
 use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
 use crate::operator::Place;
 use crate::report::EpochReport;
@@ -139,7 +139,7 @@ fn layers_share_what_does_not_change() {
     let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
     let part = vec![0u16; 120];
     let frontiers = Frontiers::all(Ownership::Map(&part), 56);
-    let mut sampler = BatchSampler::on_host(Sampler::new(1), graph, &Place::host());
+    let mut sampler = HostSampler::new(Sampler::new(1), graph, &Place::host());
     let sampled = sample_all(&mut sampler, vec![3, 5, 8], 56, &frontiers, &Solo).unwrap();
     assert_eq!(sampled.layers.len(), 56);
     let kept: std::collections::BTreeSet<_> = sampled.layers.iter().map(|layer| Arc::as_ptr(&layer.edges)).collect();

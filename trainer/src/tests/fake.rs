@@ -6,6 +6,7 @@ use std::process::Command;
 use gsplit_gpu_sim::{give_fake_gpus, happened};
 use tch::{Kind, Tensor};
 
+use super::waits::{one_step, three_layers};
 use crate::operator::{Place, from_rows, to_rows};
 
 /// Tests that between them call all of torch and the driver that training does.
@@ -90,4 +91,30 @@ fn torch_finds_what_kernels_have_freed_in_one_pool() {
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
         assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
     }
+}
+
+/// What a step copies goes through pinned memory: torch is asked for no copy, and the driver makes all others so.
+#[test]
+fn no_step_copies_from_memory_that_is_not_pinned() {
+    use crate::config::{ModelKind, Parallelism};
+    const STEPS: &str = "GSPLIT_TEST_STEPS";
+    if std::env::var_os(STEPS).is_some() {
+        for (parallelism, ranks) in [(Parallelism::Single, 1), (Parallelism::Data, 2), (Parallelism::Split, 2)] {
+            let config = three_layers(ModelKind::Sage, parallelism, ranks, None);
+            for prefetch in [0, 1] {
+                let place = |_| Place::open(0).unwrap();
+                let seen = one_step(&config, prefetch, place, |_| happened("by_torch"));
+                assert!(seen.iter().flatten().all(|[before, after]| before == after), "{parallelism}: {seen:?}");
+            }
+        }
+        return;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    if let Err(missing) = give_fake_gpus(&mut program) {
+        return eprintln!("skipped: {missing}");
+    }
+    program.args(["--exact", "tests::fake::no_step_copies_from_memory_that_is_not_pinned"]).env(STEPS, "1");
+    let output = program.output().unwrap();
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && said.contains("1 passed"), "{}\n{said}", output.status);
 }

@@ -151,14 +151,15 @@ fn assert_same(host: &Sampled<'_>, device: &Sampled<'_>, comm: &dyn gsplit_kerne
         let [ours, theirs] = [layer, host_layer].map(|layer| {
             let edges = layer.edges.on_host().unwrap();
             let ids = [&layer.frontier, &layer.read].map(|ids| ids.on_host().unwrap());
-            (ids, edges.indptr(), edges.sources(), edges.num_sources())
+            let exchanged = (layer.replicated, layer.exchange.is_identity(), layer.exchange.is_in_order());
+            (ids, edges.indptr(), edges.sources(), edges.num_sources(), exchanged)
         });
         assert_eq!(ours, theirs, "{what}");
         let rows = |count: usize, step: u32| -> Vec<f32> {
             let key = StreamKey { step, epoch: comm.rank() as u32, ..StreamKey::new(8, Stream::Split) };
             (0..count as u32).map(|i| Draws::new(&key, i).unit_f32() - 0.5).collect()
         };
-        let (mut x, y) = (rows(below(host, at), 0), rows(layer.read.len(), 1));
+        let (mut x, y) = (rows(below(host, at), 0), rows(below(host, at) + host_layer.exchange.rows_received(), 1));
         x.resize(y.len(), 0.0);
         let [ours, theirs] = [layer, host_layer].map(|layer| {
             let (mut forward, mut backward) = (x.clone(), y.clone());
@@ -192,11 +193,18 @@ fn differential_a_gpu_samples_what_the_host_samples() {
         let at = (case + case / 3) % 3;
         let text = ["4,3,2", "3,all", "40,2"][at];
         let fanouts = text.parse::<Fanouts>().unwrap();
-        // With owners on the GPU, and with those of the host.
-        let map = Ownership::Map(&part);
-        let several = [(map, owners), (map, None), (Ownership::Mine, None)];
-        for (ownership, owners) in several.into_iter().take(if matches!(cut, Cut::Lopsided) { 1 } else { 3 }) {
-            let frontiers = Frontiers::all(ownership, fanouts.len());
+        // With owners on the GPU, and with those of the host; split in part, too.
+        let (all, part_of) = (Frontiers::all, |layers| Frontiers::split_below(&part, fanouts.len(), layers));
+        let several = [
+            (all(Ownership::Map(&part), fanouts.len()), owners),
+            (part_of(1), owners),
+            (part_of(0), owners),
+            (all(Ownership::Map(&part), fanouts.len()), None),
+            (part_of(1), None),
+            (all(Ownership::Mine, fanouts.len()), None),
+        ];
+        for (frontiers, owners) in several.into_iter().take(if matches!(cut, Cut::Lopsided) { 2 } else { 6 }) {
+            let ownership = frontiers.seeds();
             on_ranks(ranks, |comm| {
                 let on_device = OnDevice { graph: there, owners };
                 let mut device = BatchSampler::on_device(&place, on_device, at == 1).unwrap();
@@ -209,8 +217,7 @@ fn differential_a_gpu_samples_what_the_host_samples() {
                     let found = sample(&mut device, seeds, &fanouts, step, &frontiers, comm).unwrap();
                     assert!(expected.there.is_none());
                     found.there.as_ref().unwrap().gpu.synchronise().unwrap();
-                    let what = format!("{text}, {ranks} ranks, {cut:?}, {ownership:?}");
-                    assert_same(&expected, &found, comm, &what[..what.len().min(80)]);
+                    assert_same(&expected, &found, comm, &format!("{text}, {ranks} ranks, {cut:?}"));
                 }
             });
         }

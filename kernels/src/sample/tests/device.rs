@@ -46,7 +46,7 @@ impl Both {
         let gpu = &self.gpu;
         let (mut host, mut expected) = (Sampler::new(1), SampledCsc::default());
         host.start(seeds);
-        sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
+        sampler.start(graph, gpu.upload(seeds).unwrap().slice()).unwrap();
         for (depth, (on_host, draw)) in draws.iter().enumerate() {
             let key = StreamKey { layer: depth as u8, ..KEY };
             on_host(&mut host, &key, &mut expected);
@@ -61,6 +61,24 @@ impl Both {
             assert!(found == expected, "{what}, depth {depth}");
             assert!(sampler.mixed().to_vec(gpu).unwrap() == host.mixed(), "{what}, depth {depth}: mixed frontier");
         }
+        // All layers at once.
+        host.start(seeds);
+        sampler.start(graph, gpu.upload(seeds).unwrap().slice()).unwrap();
+        for (depth, (_, draw)) in draws.iter().enumerate() {
+            sampler.launch(graph, draw, &StreamKey { layer: depth as u8, ..KEY }, DeviceEdgeIds::Keep).unwrap();
+        }
+        let layers = sampler.finish(graph).unwrap();
+        assert_eq!(layers.len(), draws.len());
+        for (depth, (layer, (on_host, _))) in layers.iter().zip(draws).enumerate() {
+            on_host(&mut host, &StreamKey { layer: depth as u8, ..KEY }, &mut expected);
+            assert!(layer.to_host().unwrap() == expected, "{what}, depth {depth} of all at once");
+            if let Some(targets) = &layer.targets {
+                let of = |(target, ends): (u32, &[u32])| std::iter::repeat_n(target, (ends[1] - ends[0]) as usize);
+                let expected = (0..).zip(expected.indptr.windows(2)).flat_map(of);
+                assert!(targets.to_vec().unwrap().into_iter().eq(expected), "{what}");
+            }
+        }
+        assert!(sampler.take_mixed().unwrap().to_vec().unwrap() == host.mixed(), "{what}: mixed frontier of all");
     }
 
     fn graph(&self) -> Graph<'_> {
@@ -79,7 +97,7 @@ fn differential_every_fanout() {
         for direct in DIRECT {
             let both = Both::new(i, topology(i as u64, 300));
             let mut sampler = DeviceSampler::new(&both.gpu).unwrap();
-            sampler.direct_up_to(direct);
+            sampler.tuned(direct, 1 << 24);
             let host = on_host(both.graph(), Draw::new(fanout));
             let seeds: Vec<u32> = (0..300).rev().step_by(2).collect();
             both.compare(&mut sampler, &seeds, &[(&host, DeviceDraw::new(fanout))], &format!("{fanout}, {direct}"));
@@ -93,8 +111,9 @@ fn differential_batches_of_one_sampler_after_another() {
     for (order, direct) in [(0, DIRECT[0]), (1, DIRECT[1]), (2, 400), (3, 400)] {
         let gpu = Gpu::under_test(order);
         let mut sampler = DeviceSampler::new(&gpu).unwrap();
-        sampler.direct_up_to(direct);
+        sampler.tuned(direct, 1 << 24);
         for step in 0..7 {
+            sampler.tuned(direct, [1 << 24, 0, 100][step % 3]);
             let (indptr, indices) = graphs[step % 3].clone();
             let both = Both { gpu: gpu.clone(), indptr, indices };
             let seeds = crate::permute(both.indptr.len() as u32 - 1, &StreamKey { step: step as u32, ..KEY });
@@ -104,6 +123,41 @@ fn differential_batches_of_one_sampler_after_another() {
             let [a, b, c] = &hosts;
             let [x, y, z] = fanouts.map(DeviceDraw::new);
             both.compare(&mut sampler, seeds, &[(a, x), (b, y), (c, z)], &format!("order {order}, step {step}"));
+        }
+    }
+}
+
+/// What the host waits for: the numbers of all layers at once; before, where a layer could have more places than it may, and for the
+/// number of edges where the fanout says little of it.
+#[test]
+fn layers_are_waited_for_together() {
+    let both = Both::new(1, topology(3, 900));
+    let gpu = &both.gpu;
+    let (indptr, indices) = (gpu.upload(&both.indptr).unwrap(), gpu.upload(&both.indices).unwrap());
+    let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
+    let few = [4, 3, 2].map(Fanout::Take);
+    let cases = [(few, 1 << 24, 1, 17), (few, 0, 3, 17), ([Fanout::Take(4), Fanout::All, Fanout::All], 1 << 24, 3, 21)];
+    for (fanouts, most_places, waits, launches) in cases {
+        let mut sampler = DeviceSampler::new(gpu).unwrap();
+        sampler.tuned(usize::MAX, most_places);
+        // The first mini-batch makes room.
+        for step in 0..2 {
+            let seeds = gpu.upload(&[step, 7]).unwrap();
+            let before = gpu.counts();
+            sampler.start(&graph, seeds.slice()).unwrap();
+            for (layer, fanout) in (0..).zip(fanouts) {
+                let key = StreamKey { layer, step, ..KEY };
+                sampler.launch(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
+            }
+            assert_eq!(sampler.finish(&graph).unwrap().len(), 3);
+            let after = gpu.counts();
+            if step > 0 && std::env::var_os("GSPLIT_TEST_GPU").is_none() {
+                assert_eq!(
+                    (after.waits - before.waits, after.launches - before.launches),
+                    (waits, launches),
+                    "{fanouts:?}"
+                );
+            }
         }
     }
 }
@@ -169,7 +223,7 @@ fn differential_counts_while_drawing() {
         for step in 0..4 {
             let seeds = &crate::permute(200, &StreamKey { step, ..KEY })[..12];
             host.start(seeds);
-            sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
+            sampler.start(&on_device, gpu.upload(seeds).unwrap().slice()).unwrap();
             let (mut sizes, mut layer) = (vec![12], SampledCsc::default());
             for (depth, fanout) in [Fanout::Take(9), Fanout::Take(40), Fanout::All].into_iter().enumerate() {
                 let key = StreamKey { layer: depth as u8, step, ..KEY };
@@ -195,10 +249,10 @@ fn bad_input_is_refused_and_the_sampler_goes_on() {
     let graph = DeviceGraph::new(gpu, indptr.slice(), indices.slice()).unwrap();
     for direct in DIRECT {
         let mut sampler = DeviceSampler::new(gpu).unwrap();
-        sampler.direct_up_to(direct);
+        sampler.tuned(direct, 1 << 24);
         for fanout in [Fanout::Take(5), Fanout::Take(40), Fanout::All] {
             let mut error = |seeds: &[u32]| {
-                sampler.start(gpu.upload(seeds).unwrap().slice()).unwrap();
+                sampler.start(&graph, gpu.upload(seeds).unwrap().slice()).unwrap();
                 sampler.layer(&graph, &DeviceDraw::new(fanout), &KEY, DeviceEdgeIds::Drop).unwrap_err()
             };
             for vertex in [100, u32::MAX] {
@@ -222,7 +276,7 @@ fn damaged_graphs_are_refused() {
         let (indptr, indices) = (gpu.upload(indptr).unwrap(), gpu.upload(indices).unwrap());
         let graph = DeviceGraph::new(&gpu, indptr.slice(), indices.slice())?;
         let mut sampler = DeviceSampler::new(&gpu)?;
-        sampler.start(gpu.upload(seeds).unwrap().slice())?;
+        sampler.start(&graph, gpu.upload(seeds).unwrap().slice())?;
         sampler.layer(&graph, &DeviceDraw::new(Fanout::Take(3)), &KEY, DeviceEdgeIds::Keep)
     };
     for indptr in [&[][..], &[1, 2], &[0, 3]] {
@@ -248,7 +302,7 @@ fn counters_of_another_graph_are_refused() {
     for (vertices, edges) in [(2, 1), (1, 2)] {
         let mut counters = DeviceCounters::new(&gpu, vertices, edges).unwrap();
         let mut sampler = DeviceSampler::new(&gpu).unwrap();
-        sampler.start(gpu.upload(&[0]).unwrap().slice()).unwrap();
+        sampler.start(&graph, gpu.upload(&[0]).unwrap().slice()).unwrap();
         let ids = DeviceEdgeIds::Count(&mut counters);
         let error = sampler.layer(&graph, &DeviceDraw::new(Fanout::All), &KEY, ids).unwrap_err();
         assert!(matches!(error, GpuError::Input(KernelError::Length { .. })), "{error}");

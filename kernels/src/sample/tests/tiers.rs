@@ -65,7 +65,7 @@ fn differential_every_draw_from_every_tier() {
         let Some(&other) = seeds.iter().find(|&&v| !is_in(v as usize)) else { continue };
         for fanout in [Fanout::Take(3), Fanout::Take(40), Fanout::All] {
             let seeds: Vec<u32> = own.first().copied().into_iter().chain([other]).collect();
-            sampler.start(gpu.upload(&seeds).unwrap().slice()).unwrap();
+            sampler.start(&part, gpu.upload(&seeds).unwrap().slice()).unwrap();
             let error = sampler.layer(&part, &DeviceDraw::new(fanout), &KEY, DeviceEdgeIds::Drop);
             let expected = KernelError::NotHeld { vertex: other };
             assert_eq!(error.unwrap_err(), GpuError::Input(expected));
@@ -92,7 +92,7 @@ fn differential_counts_and_hubs_of_a_tier() {
         let (mut host, mut layer) = (Sampler::new(1), SampledCsc::default());
         for fanout in [Fanout::Take(20), Fanout::Take(90)] {
             host.start(&[0, 1]);
-            sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
+            sampler.start(&graph, gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
             host.layer(&both.graph(), &Draw::new(fanout), &KEY, EdgeIds::Count(&mut expected), &mut layer).unwrap();
             let ids = DeviceEdgeIds::Count(&mut counted);
             sampler.layer(&graph, &DeviceDraw::new(fanout), &KEY, ids).unwrap();
@@ -126,8 +126,8 @@ fn tiers_that_do_not_fit_are_refused() {
     let host = Graph { indptr: &[0, 1, 2], indices: &[0, 7], weights: None, factors: None };
     let tier = DeviceTier::new(&gpu, &host, &[3]).unwrap();
     let mut sampler = DeviceSampler::new(&gpu).unwrap();
-    sampler.start(gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
     let part = DeviceGraph::of_tier(&gpu, starts.slice(), &tier).unwrap();
+    sampler.start(&part, gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
     let error = sampler.layer(&part, &DeviceDraw::new(Fanout::Take(3)), &KEY, DeviceEdgeIds::Drop).unwrap_err();
     assert_eq!(error, GpuError::Input(KernelError::VertexOutOfRange { vertex: 7, num_vertices: 2 }));
 }

@@ -162,7 +162,7 @@ fn kernels_that_wait_for_the_host_are_small() {
     assert_eq!(degrees.to_vec().unwrap(), vec![degree; vertices as usize]);
     let mut sampler = DeviceSampler::new(&gpu).unwrap();
     for (fanout, drawn) in [(Fanout::Take(2), 2), (Fanout::All, 3)] {
-        sampler.start(on_gpu.slice()).unwrap();
+        sampler.start(&graph, on_gpu.slice()).unwrap();
         let key = StreamKey::new(1, Stream::Sample);
         let layer = sampler.layer(&graph, &DeviceDraw::new(fanout), &key, DeviceEdgeIds::Drop).unwrap();
         assert_eq!(layer.num_edges(), vertices as usize * drawn);

@@ -1,0 +1,87 @@
+//! The numbers of layers that are being sampled: on the GPU, until the host reads those of several layers at once.
+
+use crate::cuda::{DeviceBuffer, DeviceSlice, Gpu, GpuError};
+
+/// What went wrong.
+pub(super) const STATUS: usize = 0;
+/// Edges that were drawn.
+pub(super) const EDGES: usize = 1;
+/// Vertices that pick, where a kernel of their own does.
+pub(super) const LISTED: usize = 2;
+/// Vertices that were not there before.
+pub(super) const NEW: usize = 3;
+/// Vertices of the mixed frontier.
+pub(super) const LEN: usize = 4;
+/// What went wrong while vertices were split by owner.
+pub(super) const OF_SPLIT: usize = 5;
+/// Words for a layer.
+const WORDS: usize = 8;
+/// Layers for which there are words, which are zero at first and used once.
+const LAYERS: usize = 64;
+
+/// Those of one layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers(u64);
+
+impl Numbers {
+    /// Where a number is.
+    pub(super) fn at(self, which: usize) -> u64 {
+        self.0 + (which * size_of::<u64>()) as u64
+    }
+}
+
+/// Those of many.
+#[derive(Debug)]
+pub(super) struct Block {
+    words: DeviceBuffer<u64>,
+    /// From where on they were not read.
+    from: usize,
+    next: usize,
+}
+
+impl Block {
+    pub(super) fn new(gpu: &Gpu) -> Result<Self, GpuError> {
+        Ok(Self { words: gpu.zeros(LAYERS * WORDS)?, from: 0, next: 0 })
+    }
+
+    /// Whether all are in use.
+    pub(super) fn is_full(&self) -> bool {
+        self.next == LAYERS
+    }
+
+    /// Those of the next layer, unless all are in use.
+    pub(super) fn take(&mut self) -> Numbers {
+        self.next += 1;
+        self.latest()
+    }
+
+    /// The place of the last that were taken.
+    pub(super) fn last(&self) -> usize {
+        self.next - 1
+    }
+
+    /// Those that were taken last.
+    pub(super) fn latest(&self) -> Numbers {
+        Numbers(self.words.slice().address() + (self.last() * WORDS * size_of::<u64>()) as u64)
+    }
+
+    /// The place of the first that were not read.
+    pub(super) fn first_unread(&self) -> usize {
+        self.from
+    }
+
+    /// Those that were not read.
+    pub(super) fn unread(&self) -> Result<DeviceSlice<'_, u64>, GpuError> {
+        self.words.slice().part(self.from * WORDS, self.next * WORDS)
+    }
+
+    /// What was read of them, by layer.
+    pub(super) fn layers(read: &[u64]) -> impl Iterator<Item = &[u64]> {
+        read.chunks(WORDS)
+    }
+
+    /// All of them were read, and are complete but for the last `open`.
+    pub(super) fn settle(&mut self, open: usize) {
+        self.from = self.next - open;
+    }
+}
