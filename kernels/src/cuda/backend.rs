@@ -42,10 +42,6 @@ pub trait Backend: Any + Send + Sync + Debug {
         self.download(parts, &mut bytes)?;
         Ok(Box::new(bytes))
     }
-    /// The same of memory that another stream may write meanwhile.
-    fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
-        self.download(parts, to)
-    }
     /// Copies within the device.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// As `copy`, from memory of `source`, which may be another GPU.

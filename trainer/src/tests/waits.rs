@@ -90,7 +90,8 @@ fn check_with(prefetch: usize, cases: &[(TrainConfig, u64, u64)]) {
             let few = counts.bytes_down <= 64 * (waits + 1) && counts.launches <= *launches;
             if counts.waits != *waits || !few {
                 let TrainConfig { parallelism, model, .. } = config;
-                problems.push(format!("{:?}, {parallelism}, {:?}: {counts:?}", model.kind, model.norm));
+                let ticks = counts.host_ticks();
+                problems.push(format!("{:?}, {parallelism}, {:?}: {counts:?}, {ticks} ticks", model.kind, model.norm));
             }
         }
     }
