@@ -57,9 +57,10 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
 /// What a GPU lacks.
 fn odd(facts: &GpuFacts) -> Option<String> {
     match facts {
-        GpuFacts { memory_pools: false, .. } => {
-            Some("the driver has no memory pools there, as for some virtual GPUs: gsplit cannot use it".to_string())
-        }
+        GpuFacts { memory_pools: false, .. } => Some(
+            "the driver has no memory pools there, as for some virtual GPUs: set PYTORCH_ALLOC_CONF=backend:native"
+                .to_string(),
+        ),
         GpuFacts { name, .. } if name.contains("MIG ") => Some(
             "it is a part of a GPU (MIG): such parts do not reach each other, and NCCL joins no two of them"
                 .to_string(),

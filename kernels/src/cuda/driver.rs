@@ -2,7 +2,8 @@
 //!
 //! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
 //! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own pool (`pool.rs`), in
-//! stream order. Copies of nothing are left out: the driver refuses some of them.
+//! stream order; where there is none, as on some virtual GPUs, it is freed in bunches, for each of which the host waits for the device.
+//! Copies of nothing are left out: the driver refuses some of them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -19,7 +20,7 @@ use super::event::Event;
 use super::landing::Landing;
 use super::late::{InSlot, Late};
 use super::staging::Staging;
-use super::{GpuError, pool};
+use super::{GpuError, device, pool};
 
 /// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
@@ -49,7 +50,9 @@ impl Driver {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
         let device = Device::open(ordinal)?;
         let driver = Self::null(device)?;
-        pool::keep(driver.device.handle)?;
+        if driver.device.has_pool {
+            pool::keep(driver.device.handle)?;
+        }
         Ok(Arc::new(driver))
     }
 
@@ -62,6 +65,9 @@ impl Driver {
 
     /// Memory, if there is as much.
     fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
+        if !self.device.has_pool {
+            return pool::take_alone(bytes);
+        }
         // SAFETY: the stream is the context's.
         match unsafe { result::malloc_async(self.stream, bytes) } {
             Ok(address) => Ok(Some(address)),
@@ -78,7 +84,8 @@ impl Driver {
         }
         self.synchronise()?;
         self.device.let_others_free()?;
-        pool::reclaim(self.device.handle)?;
+        self.device.free_bunch(0);
+        pool::reclaim(self.device.has_pool.then_some(self.device.handle))?;
         take()?.ok_or_else(|| {
             let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
             GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
@@ -127,20 +134,22 @@ impl Backend for Driver {
     }
 
     fn free(&self, address: u64, _bytes: usize) {
-        if self.enter().is_ok() {
+        if !self.device.has_pool {
+            self.device.free_later(address);
+        } else if self.enter().is_ok() {
             // SAFETY: `DeviceBuffer` gives back what it was given, once, after what uses it was launched.
             let _ = unsafe { result::free_async(address, self.stream) };
         }
     }
 
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.find(bytes, || pool::take_for_others(bytes))
+        self.find(bytes, || pool::take_alone(bytes.next_multiple_of(pool::BLOCK)))
     }
 
     fn free_for_others(&self, address: u64, _bytes: usize) {
         // The driver does not free in any stream's order.
         if self.synchronise_all().is_ok() {
-            pool::free_for_others(address);
+            pool::free_alone(address);
         }
     }
 
@@ -295,7 +304,7 @@ impl Backend for Driver {
 
     fn synchronise_all(&self) -> Result<(), GpuError> {
         self.enter()?;
-        result::ctx::synchronize().map_err(refused("cuCtxSynchronize"))
+        device::synchronise()
     }
 
     fn synchronise(&self) -> Result<(), GpuError> {
@@ -311,6 +320,10 @@ impl Backend for Driver {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             outcome => outcome.result().map(|()| true).map_err(refused("cuStreamQuery")),
         }
+    }
+
+    fn has_pool(&self) -> bool {
+        self.device.has_pool
     }
 
     fn multiprocessors(&self) -> u32 {
@@ -381,7 +394,9 @@ impl Backend for Driver {
         if reaches == 0 {
             return Ok(false);
         }
-        pool::show(handle, self.device.handle)?;
+        if self.device.has_pool {
+            pool::show(handle, self.device.handle)?;
+        }
         // SAFETY: the other context is alive.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context() as sys::CUcontext, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
