@@ -107,16 +107,19 @@ pub(crate) struct SharedMemory {
     path: PathBuf,
 }
 
+/// What fills it.
+type Fill<'a> = &'a dyn Fn(&mut [u8]);
+
 impl SharedMemory {
     /// That of `bytes` by this name, filled by `fill` unless another process has done so.
     ///
     /// # Errors
     /// If there is not as much, and what the system says.
-    pub fn open(name: &str, bytes: usize, fill: &dyn Fn(&mut [u8])) -> io::Result<Self> {
+    pub fn open(name: &str, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
         Self::at(Path::new(SHARED).join(name), bytes, fill)
     }
 
-    fn at(path: PathBuf, bytes: usize, fill: &dyn Fn(&mut [u8])) -> io::Result<Self> {
+    fn at(path: PathBuf, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
         loop {
             let mut how = OpenOptions::new();
             how.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -144,7 +147,7 @@ impl SharedMemory {
 }
 
 /// The memory of `bytes` in `file`, whose last byte says whether it is filled; where it is not, filled by `fill`, or none.
-fn filled(file: &File, bytes: usize, fill: Option<&dyn Fn(&mut [u8])>) -> io::Result<Option<MmapMut>> {
+fn filled(file: &File, bytes: usize, fill: Option<Fill<'_>>) -> io::Result<Option<MmapMut>> {
     let length = bytes as u64 + 1;
     if file.metadata()?.len() != length {
         if fill.is_none() {

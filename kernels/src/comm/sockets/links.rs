@@ -41,9 +41,12 @@ pub(super) struct Shared {
 pub(super) struct Arrived {
     /// The rank that failed first, as far as is known here, and its reason.
     failed: Option<(usize, String)>,
-    /// The collective and the bytes of each message, by channel and sender.
-    pub messages: HashMap<(u8, usize), VecDeque<(u8, Vec<u8>)>>,
+    /// By channel and sender.
+    pub messages: HashMap<(u8, usize), VecDeque<Message>>,
 }
+
+/// A collective's number, and the bytes.
+type Message = (u8, Vec<u8>);
 
 impl Arrived {
     /// Why the run has ended, if it has.

@@ -14,11 +14,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn linked(size: usize) -> Vec<Links> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut streams: Vec<Vec<Option<TcpStream>>> = (0..size).map(|_| (0..size).map(|_| None).collect()).collect();
-    for low in 0..size {
-        for high in low + 1..size {
-            streams[high][low] = Some(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-            streams[low][high] = Some(listener.accept().unwrap().0);
-        }
+    let pairs = (0..size).flat_map(|low| (low + 1..size).map(move |high| (low, high)));
+    for (low, high) in pairs {
+        streams[high][low] = Some(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        streams[low][high] = Some(listener.accept().unwrap().0);
     }
     (0..).zip(streams).map(|(rank, streams)| Links::new(rank, streams).unwrap()).collect()
 }
