@@ -1,4 +1,6 @@
 // The fake driver's calls of memory: pools, pinned memory, copies.
+#include <thread>
+
 #include "call.h"
 
 using namespace fake;
@@ -134,6 +136,9 @@ int cuMemFreeHost(void *address) {
 
 int cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     CALL("cuMemHostRegister", CONTEXT);
+    static std::set<std::thread::id> threads;
+    threads.insert(std::this_thread::get_id());
+    state.counts["registering"] = threads.size();
     if (flags & ~15u || !bytes || !start) return refuse(INVALID_VALUE, "%zu bytes, flags %u", bytes, flags);
     if (flags & READ_ONLY && !read_only_is_registered()) return NOT_SUPPORTED;
     if (bytes > number("FAKE_CUDA_REGISTER_MIB", 1 << 20) << 20) return refuse(INVALID_VALUE, "%zu bytes at once", bytes);

@@ -239,7 +239,7 @@ void fake_cuda_empty() {
 
 // How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
 // that read host memory on all of a device; "pageable", copies from host memory that is not pinned; "loading", waits for all of a
-// device because something was loaded.
+// device because something was loaded; "registering", threads that have registered host memory.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];
