@@ -44,8 +44,8 @@ pub enum InputRows {
     Stored,
     /// Those that it reads, `[read, width]`.
     Read(Tensor),
-    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: the streams of a GPU's
-    /// communicators have one order on all ranks, which a thread that loads ahead would break.
+    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: rows go over NCCL, which
+    /// the thread that computes has alone.
     Here(Tensor),
     /// As `Here`, on the GPU that computes, not yet torch's.
     Gathered(Box<dyn Gathered>),
