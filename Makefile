@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-published bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-published bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -34,6 +34,15 @@ test: setup ## run the tests, and check that the preparation tools build without
 
 test-all: setup ## run every test in every combination (make test has representatives of the longest)
 	GSPLIT_WATCH=1 GSPLIT_MUTATIONS=500 cargo test --workspace -- --include-ignored --skip write_the_seeds
+
+test-fakes: setup ## pass what runs on the libraries that stand in for GPUs TIMES times in a row (20)
+	cargo test --no-run -p gsplit-kernels -p gsplit-trainer --lib
+	cargo test --no-run --test suite
+	@for time in $$(seq $(or $(TIMES),20)); do \
+		if [ $$((time % 2)) = 0 ]; then export FAKE_CUDA_HASTE=$$time; else unset FAKE_CUDA_HASTE; fi; \
+		cargo test -q -p gsplit-kernels -p gsplit-trainer --lib fake && cargo test -q --test suite gpus || \
+		{ echo "failed at time $$time"; exit 1; }; \
+	done
 
 test-mpi: setup ## train with ranks in processes (mpirun) and compare with ranks in threads
 	@:$(call need,mpirun,install an MPI (Debian and Ubuntu: sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev))

@@ -18,12 +18,12 @@ use gsplit::launch::Launch;
 use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
-use advice::{advice, little_shm};
+use advice::{advice, in_containers, little_shm};
 
 /// Show what this machine can train on, and what to do about what is missing
 ///
 /// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
-/// speed of copies from pinned memory, shared memory, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
+/// speed of copies from pinned memory, shared memory, namespaces of a container, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
 /// code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
 #[command(
@@ -72,6 +72,8 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let launch = Launch::found();
     let mut advice = advice(&survey, &gpus, &training);
     advice.extend(host.shm_bytes.and_then(|bytes| little_shm(bytes, gpus.len())));
+    let ranks = launch.iter().flatten().map(|launch| launch.size).max().unwrap_or(1);
+    advice.extend(in_containers(&host.namespaces, (ranks, gpus.len())));
     advice.extend(launch.as_ref().err().map(|problem| format!("launcher: {problem}")));
     ui.say(format_args!("gsplit {}", env!("CARGO_PKG_VERSION")));
     host.say(ui);
@@ -156,6 +158,8 @@ pub struct Host {
     available_bytes: Option<u64>,
     /// Of /dev/shm, where there is one.
     shm_bytes: Option<u64>,
+    /// The kinds of namespaces (IPC, PID) that are not the host's: those of a container.
+    namespaces: Vec<&'static str>,
     /// Whether there is a network device that NCCL sends from GPU memory by; without one it sends over TCP between hosts.
     rdma: bool,
 }
@@ -176,6 +180,7 @@ impl Host {
             memory_bytes,
             available_bytes: available.map(|kib| (kib << 10).min(memory_bytes)),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
+            namespaces: namespaces(),
             rdma: fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()),
         }
     }
@@ -190,6 +195,12 @@ impl Host {
         let available = self.available_bytes.map(|bytes| format!(", {} available", shown(bytes))).unwrap_or_default();
         let shm = self.shm_bytes.map(|bytes| format!(", {} of shared memory", shown(bytes))).unwrap_or_default();
         ui.say(format_args!("  memory     {}{available}{shm}", shown(self.memory_bytes)));
+        let own = if self.namespaces.is_empty() {
+            "the host's".into()
+        } else {
+            format!("own {}", self.namespaces.join(", "))
+        };
+        ui.say(format_args!("  namespaces {own}"));
         let network = if self.rdma { "RDMA" } else { "no RDMA: between hosts NCCL sends over TCP" };
         ui.say(format_args!("  network    {network}"));
     }
@@ -198,9 +209,19 @@ impl Host {
         json!({
             "processor": self.processor, "threads": self.threads, "avx512": self.avx512, "bf16": self.bf16, "amx": self.amx,
             "memory_bytes": self.memory_bytes, "available_bytes": self.available_bytes,
-            "shm_bytes": self.shm_bytes, "rdma": self.rdma,
+            "shm_bytes": self.shm_bytes, "own_namespaces": self.namespaces, "rdma": self.rdma,
         })
     }
+}
+
+/// The kinds of namespaces (IPC, PID) that this process has for its container, not of the host.
+fn namespaces() -> Vec<&'static str> {
+    // Linux gives those that it starts with these numbers, always.
+    let of_host = [("ipc", "ipc:[4026531839]"), ("pid", "pid:[4026531836]")];
+    let is_own = |&(kind, host): &(&str, &str)| {
+        fs::read_link(format!("/proc/self/ns/{kind}")).is_ok_and(|name| name != Path::new(host))
+    };
+    of_host.into_iter().filter(is_own).map(|(kind, _)| kind).collect()
 }
 
 /// Whether `gsplit-train`, which loads libtorch, starts.

@@ -1,5 +1,5 @@
-//! The processes of a run, as rank 0 and as another, hear any bytes. These are the very files of the trainer, which without the rest
-//! of it need no libtorch; its own tests replay the corpus (`trainer/src/rendezvous/tests.rs`).
+//! The processes of a run, as rank 0 and as another, hear any bytes. These are the very files of the trainer and of the kernels, which
+//! without the rest need no libtorch; its own tests replay the corpus (`trainer/src/rendezvous/tests.rs`).
 
 #![allow(dead_code)] // Only what hears is under test.
 
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 #[path = "../../trainer/src/rendezvous/callers.rs"]
 mod callers;
-#[path = "../../trainer/src/rendezvous/line.rs"]
-mod line;
+#[path = "../../kernels/src/comm/sockets/frames.rs"]
+mod frames;
 #[path = "../../trainer/src/rendezvous/wire.rs"]
 mod wire;
 

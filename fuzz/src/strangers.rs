@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::callers::Callers;
-use super::line::read_failure;
+use super::frames::{self, Frame};
 use super::wire::{Hello, Secret, challenge, read_verdict};
 
 /// Both ends of a connection, which is none of the few that a machine can have over TCP.
@@ -26,8 +26,8 @@ fn after(said: &[u8]) -> TcpStream {
     near
 }
 
-/// Says something to rank 0, to another rank, and on the line once all have met; returns whether any of it was understood.
-pub fn run([to_first, to_other, on_line]: [&[u8]; 3]) -> bool {
+/// Says something to rank 0, to another rank, and to both once all have met; returns whether any of it was understood.
+pub fn run([to_first, to_other, once_met]: [&[u8]; 3]) -> bool {
     let (secret, soon) = (Secret::new(b"sesame"), Instant::now() + Duration::from_millis(50));
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let mut callers = Callers::at(listener).expect("a port");
@@ -44,9 +44,12 @@ pub fn run([to_first, to_other, on_line]: [&[u8]; 3]) -> bool {
         assert!(!proved && said.len() <= 1024);
     }
 
-    let failure = read_failure(&mut after(on_line));
-    if let Ok(Some((_, reason))) = &failure {
+    let frame = frames::read(&mut after(once_met));
+    if let Ok(Frame::Failed { reason, .. }) = &frame {
         assert!(!reason.contains(char::is_control), "one line: {reason:?}");
     }
-    !known.is_empty() || opening || verdict.is_ok() || failure.is_ok()
+    if let Ok(Frame::Message { bytes, .. }) = &frame {
+        assert!(bytes.len() <= once_met.len(), "no more than was said");
+    }
+    !known.is_empty() || opening || verdict.is_ok() || frame.is_ok()
 }

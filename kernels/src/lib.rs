@@ -47,8 +47,8 @@ pub use attention::{
     head_products_on_device,
 };
 pub use comm::{
-    Alarm, Communicator, Counted, DeviceExchange, Nccl, Route, Seat, Sent, SentByRoute, Solo, Threads, all_gather_v,
-    all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
+    Communicator, Counted, DeviceExchange, Links, Nccl, Route, Seat, Sent, SentByRoute, Sockets, Solo, Threads,
+    all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v,
 };
 #[cfg(feature = "mpi")]
 pub use comm::{Mpi, MpiWorld};

@@ -57,9 +57,10 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
 /// What a GPU lacks.
 fn odd(facts: &GpuFacts) -> Option<String> {
     match facts {
-        GpuFacts { memory_pools: false, .. } => {
-            Some("the driver has no memory pools there, as for some virtual GPUs: gsplit cannot use it".to_string())
-        }
+        GpuFacts { memory_pools: false, .. } => Some(
+            "the driver has no memory pools there, as for some virtual GPUs: set PYTORCH_ALLOC_CONF=backend:native"
+                .to_string(),
+        ),
         GpuFacts { name, .. } if name.contains("MIG ") => Some(
             "it is a part of a GPU (MIG): such parts do not reach each other, and NCCL joins no two of them"
                 .to_string(),
@@ -76,6 +77,19 @@ pub fn little_shm(bytes: u64, gpus: usize) -> Option<String> {
             "shared memory: /dev/shm has {}, processes with {gpus} GPUs may need {}: start the container with `--shm-size=1g`",
             shown(bytes),
             shown(needed)
+        )
+    })
+}
+
+/// Advice where a process in a container, which has `own` namespaces, is one of more ranks than it sees GPUs: others of its host may
+/// be in containers of theirs.
+pub fn in_containers(own: &[&str], (ranks, gpus): (usize, usize)) -> Option<String> {
+    (!own.is_empty() && gpus > 0 && ranks > gpus).then(|| {
+        format!(
+            "container: its own {} namespaces: where each rank has a container of its own, they do not read each other's GPUs \
+             (CUDA IPC), and NCCL sends by way of the host or the network: start all ranks of a host in one, or each with \
+             `--ipc=host --pid=host`",
+            own.join(" and ")
         )
     })
 }
@@ -127,6 +141,9 @@ mod tests {
         assert_eq!(too_new((12, 9), (12, 4)), None);
         assert!(little_shm(64 << 20, 4).is_some_and(|line| line.contains("--shm-size")));
         assert_eq!((little_shm(64 << 20, 1), little_shm(1 << 30, 8)), (None, None));
+        assert!(in_containers(&["ipc", "pid"], (4, 1)).is_some_and(|line| line.contains("--ipc=host")));
+        assert_eq!((in_containers(&[], (4, 1)), in_containers(&["ipc"], (4, 4))), (None, None));
+        assert_eq!(in_containers(&["ipc"], (4, 0)), None);
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! Read-only memory maps: the only unsafe code of the workspace's data side.
+//! Memory maps of files, and memory that processes share: the only unsafe code of the workspace's data side.
 #![allow(unsafe_code)]
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::ops::Deref;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use memmap2::Mmap;
+use memmap2::{Mmap, MmapMut};
 
 use crate::{Error, Result, open_file};
 
@@ -87,5 +90,160 @@ impl Deref for MappedFile {
 impl AsRef<[u8]> for MappedFile {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+/// Where memory that processes share has its names.
+const SHARED: &str = "/dev/shm";
+
+/// Memory that processes of a host find by a name: the first fills it, the others wait until it has, and the last to end removes it.
+///
+/// A lock on its file, which the system ends with the process, says who has it. Memory that a killed process was filling is filled anew;
+/// what killed processes leave behind is found by the next run, which removes it at its end.
+#[derive(Debug)]
+pub(crate) struct SharedMemory {
+    map: MmapMut,
+    file: File,
+    path: PathBuf,
+}
+
+/// What fills it.
+type Fill<'a> = &'a dyn Fn(&mut [u8]);
+
+impl SharedMemory {
+    /// That of `bytes` by this name, filled by `fill` unless another process has done so.
+    ///
+    /// # Errors
+    /// If there is not as much, and what the system says.
+    pub fn open(name: &str, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
+        Self::at(Path::new(SHARED).join(name), bytes, fill)
+    }
+
+    fn at(path: PathBuf, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
+        loop {
+            let mut how = OpenOptions::new();
+            how.read(true).write(true).create(true).truncate(false).mode(0o600);
+            let file = how.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&path)?;
+            if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "shared memory of another user"));
+            }
+            let alone = file.try_lock().is_ok();
+            if !alone {
+                // Who fills it has the lock alone, and who is the last removes it.
+                file.lock_shared()?;
+            }
+            let (locked, now) = (file.metadata()?, std::fs::symlink_metadata(&path));
+            if now.is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()))
+                && let Some(map) = filled(&file, bytes, alone.then_some(fill)).inspect_err(|_| {
+                    let _ = if alone { std::fs::remove_file(&path) } else { Ok(()) };
+                })?
+            {
+                file.lock_shared()?;
+                return Ok(Self { map, file, path });
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The memory of `bytes` in `file`, whose last byte says whether it is filled; where it is not, filled by `fill`, or none.
+fn filled(file: &File, bytes: usize, fill: Option<Fill<'_>>) -> io::Result<Option<MmapMut>> {
+    let length = bytes as u64 + 1;
+    if file.metadata()?.len() != length {
+        if fill.is_none() {
+            return Ok(None);
+        }
+        file.set_len(0)?;
+        rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, length)?;
+    }
+    // SAFETY: the file is this user's, and of this format by its name; only who has its lock alone writes it.
+    let mut map = unsafe { MmapMut::map_mut(file) }?;
+    if map[bytes] == 0 {
+        let Some(fill) = fill else { return Ok(None) };
+        #[cfg(target_os = "linux")]
+        // A kernel without huge pages for shared memory says so; small ones will do.
+        let _ = map.advise(memmap2::Advice::HugePage);
+        fill(&mut map[..bytes]);
+        map[bytes] = 1;
+    }
+    Ok(Some(map))
+}
+
+impl AsRef<[u8]> for SharedMemory {
+    fn as_ref(&self) -> &[u8] {
+        &self.map[..self.map.len() - 1]
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if self.file.try_lock().is_ok() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn memory_by_one_name_is_filled_once_and_goes_with_the_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, fills) = (folder.path().join("rows"), Cell::new(0));
+        let open = || {
+            let fill = |memory: &mut [u8]| {
+                memory.copy_from_slice(b"seven by");
+                fills.set(fills.get() + 1);
+            };
+            SharedMemory::at(path.clone(), 8, &fill).unwrap()
+        };
+        let (first, second) = (open(), open());
+        assert_eq!((first.as_ref(), second.as_ref(), fills.get()), (&b"seven by"[..], &b"seven by"[..], 1));
+        drop(first);
+        assert!(path.exists());
+        let third = open();
+        drop((second, third));
+        assert!(!path.exists());
+        // Many at once.
+        let (times, all) = (std::sync::atomic::AtomicUsize::new(0), std::sync::Barrier::new(8));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let fill = |memory: &mut [u8]| {
+                        times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_millis(20));
+                        memory.fill(5);
+                    };
+                    let found = SharedMemory::at(path.clone(), 9000, &fill).unwrap();
+                    assert!(found.as_ref().iter().all(|&byte| byte == 5));
+                    all.wait();
+                });
+            }
+        });
+        assert_eq!((times.into_inner(), path.exists()), (1, false));
+        // What a killed process left, whole or not.
+        for (left, times) in [(&b"was left\x01"[..], 1), (b"was left\0", 2), (b"was", 3)] {
+            std::fs::write(&path, left).unwrap();
+            let found = open();
+            assert_eq!(fills.get(), times, "{left:?}");
+            assert_eq!(found.as_ref(), if times == 1 { &b"was left"[..] } else { b"seven by" });
+        }
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed_and_too_much_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, other) = (folder.path().join("rows"), folder.path().join("other"));
+        std::fs::write(&other, b"another's").unwrap();
+        symlink(&other, &path).unwrap();
+        assert!(SharedMemory::at(path.clone(), 8, &|memory| memory.fill(1)).is_err());
+        assert_eq!(std::fs::read(&other).unwrap(), b"another's");
+        std::fs::remove_file(&path).unwrap();
+        assert!(SharedMemory::at(path.clone(), 1 << 55, &|_| {}).is_err());
+        assert!(!path.exists());
     }
 }

@@ -42,6 +42,7 @@ fn doctor_says_what_a_launcher_says() {
     assert_eq!(found["launcher"]["name"], "torchrun", "{found}");
     assert_eq!((found["launcher"]["rank"].as_u64(), found["launcher"]["size"].as_u64()), (Some(1), Some(4)));
     assert_eq!(found["launcher"]["rendezvous"], "a:10");
+    assert!(found["host"]["own_namespaces"].is_array(), "{found}");
     let found = launched(&[("RANK", "4"), ("WORLD_SIZE", "4")]);
     assert!(found["launcher"]["problem"].as_str().is_some_and(|line| line.contains("counted from 0")), "{found}");
     assert!(found["advice"].as_array().unwrap().iter().any(|line| line.as_str().unwrap().starts_with("launcher:")));

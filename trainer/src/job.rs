@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
+use gsplit_store::{Checksum, Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::batch::{Frontiers, Seeds};
 use crate::columns::EdgeColumns;
@@ -22,14 +22,16 @@ use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
 
 impl FeatureStorage {
-    /// `features`, read from there.
-    pub(crate) fn bring(self, features: FeatureTable) -> Result<FeatureTable> {
+    /// `features`, read from there. Processes of a host share in memory what has the same `content`, if that is given.
+    pub(crate) fn bring(self, features: FeatureTable, content: Option<&Checksum>) -> Result<FeatureTable> {
         let bytes = features.num_bytes() as u64;
+        let shared = || Some(features.in_shared_memory(&content?.to_string()));
+        let in_memory = || shared().and_then(std::result::Result::ok).map_or_else(|| features.in_memory(), Ok);
         match self {
             Self::Mapped => Ok(features),
             Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
-            Self::Auto => Ok(features.in_memory().unwrap_or(features)),
-            Self::Memory => features.in_memory().map_err(|_| {
+            Self::Auto => Ok(in_memory().unwrap_or(features)),
+            Self::Memory => in_memory().map_err(|_| {
                 Error::Option(format!("--load-features memory: {} are more than there is: pass `mapped`", shown(bytes)))
             }),
         }
@@ -129,10 +131,11 @@ impl<'a> Job<'a> {
     ) -> Result<Self> {
         let topology = dataset.topology();
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
+        let content = dataset.manifest().files.get("nodes/feat.arrow").filter(|_| options.process.is_some());
         // Of those that are read by columns, each rank brings its own.
         let features = match config.parallelism.slices_columns() {
             true => dataset.held_features()?,
-            false => options.features.bring(dataset.held_features()?)?,
+            false => options.features.bring(dataset.held_features()?, content.map(|record| &record.checksum))?,
         };
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));

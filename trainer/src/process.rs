@@ -1,36 +1,38 @@
 //! One rank of a run whose ranks are processes, perhaps on several hosts.
 //!
 //! Every process opens the dataset by itself and computes as a rank that is a thread does; the first alone evaluates and writes
-//! checkpoints and logs. The numbers are the same bits. On CPUs MPI connects the ranks; on GPUs NCCL does, or MPI with the
-//! rows by way of the host. Processes of one host are ranks that follow each other under every launcher's usual order, so that
+//! checkpoints and logs. The numbers are the same bits. On CPUs MPI connects the ranks; on GPUs sockets and NCCL do, or MPI with
+//! the rows by way of the host. Processes of one host are ranks that follow each other under every launcher's usual order, so that
 //! `--groups` of as many ranks as a host has keep rows within it.
 
-use gsplit_kernels::{Communicator, Gpu, Nccl, NcclId, Seat};
+use gsplit_kernels::{Communicator, Gpu, Links, Nccl, NcclId, Seat};
 
 use crate::comms::Comms;
 use crate::operator::GpuList;
-use crate::rendezvous::{Line, Rendezvous};
+use crate::rendezvous::Rendezvous;
 use crate::{Error, Result, TrainConfig};
 
-/// Groups that NCCL joins for a run: for ids, for rows, and, where there are several groups of ranks, for sums over all.
-const SAMPLING: usize = 0;
-const COMPUTING: usize = 1;
-const ALL: usize = 2;
+/// Groups that NCCL joins for a run: for rows, and, where there are several groups of ranks, for sums over all. One thread
+/// computes, so both may be on one stream.
+const COMPUTING: usize = 0;
+const ALL: usize = 1;
+/// The connections' channel for ids, beside one for what the host says in each of the groups.
+const SAMPLING: u8 = 2;
 
 /// This process as a rank, for [`RunOptions::process`](crate::RunOptions::process).
 pub struct Process {
     comms: Comms,
     /// The GPU by its number, where it has one.
     gpu: Option<usize>,
-    /// By which the others learn of its failure.
-    line: Option<Line>,
+    /// To the others, where no library connects them.
+    links: Option<Links>,
 }
 
 impl Process {
     /// A rank with its ends of two groups of the same ranks, which do not disturb each other; `gpu` is what it computes on where
     /// that is what is asked for.
     pub fn new(sampling: Box<dyn Communicator>, computing: Box<dyn Communicator>, gpu: Option<usize>) -> Self {
-        Self { comms: Comms::of_one_group(sampling, computing), gpu, line: None }
+        Self { comms: Comms::of_one_group(sampling, computing), gpu, links: None }
     }
 
     /// A rank of one of several groups ([`TrainConfig::groups`]), with its ends of `all` ranks and of two groups of those of its
@@ -40,7 +42,7 @@ impl Process {
         [sampling, computing]: [Box<dyn Communicator>; 2],
         gpu: Option<usize>,
     ) -> Self {
-        Self { comms: Comms::of_group(all, sampling, computing), gpu, line: None }
+        Self { comms: Comms::of_group(all, sampling, computing), gpu, links: None }
     }
 
     /// A rank of those that MPI connects, in one of `groups`, which waits in collectives for `timeout`. Collective.
@@ -75,27 +77,23 @@ impl Process {
     pub fn of_nccl(rendezvous: &Rendezvous, (rank, size): (usize, usize), groups: usize, gpu: usize) -> Result<Self> {
         check_groups(groups, size)?;
         let device = Gpu::open(gpu)?;
-        // What one group waits for must not stand behind what the other waits for.
-        let sampling_stream = device.side_stream()?;
-        let (told, line) = rendezvous.meet(rank, size, || Invitation::for_all(size, groups, || Ok(NcclId::new()?)))?;
+        let (told, links) = rendezvous.meet(rank, size, || Invitation::for_all(size, groups, || Ok(NcclId::new()?)))?;
         let Invitation { groups: of_first, ids } = Invitation::from_bytes(&told)?;
         if of_first != groups as u64 {
             return Err(other_groups(rank, groups, 0, of_first));
         }
-        let join = |gpu: &Gpu, group: usize, seat: Seat| {
-            let comm = Nccl::join(gpu, ids[group], seat, Some(rendezvous.timeout), Some(line.alarm()))?;
-            // Ranks connect by their first message, for which NCCL loads and allocates: before anything else is under way.
-            comm.barrier()?;
-            Ok::<_, Error>(Box::new(comm) as Box<dyn Communicator>)
+        let host = |channel: u8, seat: Seat| links.group(channel, seat, Some(rendezvous.timeout));
+        let join = |group: usize, seat: Seat| {
+            Ok::<_, Error>(Box::new(Nccl::join(&device, ids[group], host(group as u8, seat))?) as Box<dyn Communicator>)
         };
         let seat = Seat::in_group(rank, size, groups);
-        let (sampling, computing) = (join(&sampling_stream, SAMPLING, seat)?, join(&device, COMPUTING, seat)?);
+        // Ids are sampled while rows are computed: `Nccl` says why not by it.
+        let (sampling, computing) = (Box::new(host(SAMPLING, seat)), join(COMPUTING, seat)?);
         let comms = match groups {
             1 => Comms::of_one_group(sampling, computing),
-            // One thread computes, so both may be on one stream.
-            _ => Comms::of_group(join(&device, ALL, Seat::among_all(rank, size))?, sampling, computing),
+            _ => Comms::of_group(join(ALL, Seat::among_all(rank, size))?, sampling, computing),
         };
-        Ok(Self { comms, gpu: Some(gpu), line: Some(line) })
+        Ok(Self { comms, gpu: Some(gpu), links: Some(links) })
     }
 
     /// The number of the GPU for the process that is `local` among those of its host, from 0: that of `named`, if any are,
@@ -120,8 +118,8 @@ impl Process {
 
     /// Tells the others that this rank has done all it had to. Without that they take its end for a failure.
     pub fn finish(&self) {
-        if let Some(line) = &self.line {
-            line.finish();
+        if let Some(links) = &self.links {
+            links.finish();
         }
     }
 
@@ -174,19 +172,18 @@ fn other_groups(rank: usize, groups: usize, other: usize, of_other: u64) -> Erro
 /// What rank 0 tells another before NCCL joins them: 8 bytes for the number of groups, then the ids, of 128 bytes each.
 struct Invitation {
     groups: u64,
-    /// Of this rank's groups for ids and for rows, and of all ranks.
-    ids: [NcclId; 3],
+    /// Of this rank's group, and of all ranks.
+    ids: [NcclId; 2],
 }
 
 impl Invitation {
     /// Those of all ranks, with ids of `new`.
     fn for_all(size: usize, groups: usize, new: impl Fn() -> Result<NcclId>) -> Result<Vec<Vec<u8>>> {
-        let of_groups = (0..groups).map(|_| Ok([new()?, new()?])).collect::<Result<Vec<[NcclId; 2]>>>()?;
-        let all = if groups == 1 { of_groups[0][COMPUTING] } else { new()? };
+        let of_groups = (0..groups).map(|_| new()).collect::<Result<Vec<NcclId>>>()?;
+        let all = if groups == 1 { of_groups[0] } else { new()? };
         let of_rank = |rank: usize| {
             let seat = Seat::in_group(rank, size, groups);
-            let [sampling, computing] = of_groups[seat.first / seat.size];
-            Self { groups: groups as u64, ids: [sampling, computing, all] }.to_bytes()
+            Self { groups: groups as u64, ids: [of_groups[seat.first / seat.size], all] }.to_bytes()
         };
         Ok((0..size).map(of_rank).collect())
     }
@@ -225,19 +222,17 @@ mod tests {
             let told = Invitation::for_all(size, groups, new).unwrap();
             let invitations: Vec<Invitation> =
                 told.iter().map(|bytes| Invitation::from_bytes(bytes).unwrap()).collect();
-            assert_eq!(usize::from(made.get()), if groups == 1 { 2 } else { 1 + 2 * groups }, "each has its ranks");
+            assert_eq!(usize::from(made.get()), if groups == 1 { 1 } else { 1 + groups }, "each has its ranks");
             for (rank, one) in invitations.iter().enumerate() {
                 assert_eq!(one.groups, groups as u64);
-                assert!(one.ids[SAMPLING] != one.ids[COMPUTING]);
                 for (other_rank, other) in invitations.iter().enumerate() {
                     let together = rank * groups / size == other_rank * groups / size;
-                    assert_eq!(one.ids[SAMPLING] == other.ids[SAMPLING], together);
                     assert_eq!(one.ids[COMPUTING] == other.ids[COMPUTING], together);
                     assert_eq!(one.ids[ALL], other.ids[ALL]);
-                    assert!(groups == 1 || ![SAMPLING, COMPUTING].map(|id| other.ids[id]).contains(&one.ids[ALL]));
+                    assert!(groups == 1 || other.ids[COMPUTING] != one.ids[ALL]);
                 }
             }
-            for bytes in [&told[0][1..], &told[0][..8], &told[0][..300], b""] {
+            for bytes in [&told[0][1..], &told[0][..8], &told[0][..200], b""] {
                 assert!(
                     Invitation::from_bytes(bytes).is_err_and(|error| error.to_string().contains("another version"))
                 );

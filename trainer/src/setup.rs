@@ -162,8 +162,9 @@ pub fn with_run<R>(
     let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
     let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
     let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
-    let slices =
-        columns.map(|columns| options.features.bring(job.features.columns(columns))).collect::<Result<Vec<_>>>()?;
+    let slices = columns
+        .map(|columns| options.features.bring(job.features.columns(columns), None))
+        .collect::<Result<Vec<_>>>()?;
     let slices = ranks.zip(&slices).map(|(rank, slice)| FeatureSource::new(slice, &places[rank])).collect();
     let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
     let steps = job.num_steps() * history.len() as u64;

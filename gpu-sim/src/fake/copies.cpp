@@ -1,4 +1,6 @@
 // The fake driver's calls of memory: pools, pinned memory, copies.
+#include <thread>
+
 #include "call.h"
 
 using namespace fake;
@@ -33,6 +35,7 @@ int cuMemGetInfo_v2(size_t *free, size_t *total) {
 int cuMemAllocAsync(u64 *address, size_t bytes, void *handle) {
     CALL("cuMemAllocAsync", CONTEXT);
     STREAM(handle);
+    if (!has_pools()) return refuse(NOT_SUPPORTED, "the device has no memory pools");
     return bytes ? allocate(*current, on, bytes, address) : refuse(INVALID_VALUE, "of no bytes");
 }
 
@@ -133,6 +136,9 @@ int cuMemFreeHost(void *address) {
 
 int cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     CALL("cuMemHostRegister", CONTEXT);
+    static std::set<std::thread::id> threads;
+    threads.insert(std::this_thread::get_id());
+    state.counts["registering"] = threads.size();
     if (flags & ~15u || !bytes || !start) return refuse(INVALID_VALUE, "%zu bytes, flags %u", bytes, flags);
     if (flags & READ_ONLY && !read_only_is_registered()) return NOT_SUPPORTED;
     if (bytes > number("FAKE_CUDA_REGISTER_MIB", 1 << 20) << 20) return refuse(INVALID_VALUE, "%zu bytes at once", bytes);
@@ -169,6 +175,7 @@ int cuPointerGetAttribute(void *value, int attribute, u64 address) {
 int cuDeviceGetDefaultMemPool(void **pool, int at) {
     CALL("cuDeviceGetDefaultMemPool", INITIALISED);
     if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
+    if (!has_pools()) return refuse(NOT_SUPPORTED, "device %d has no memory pools", at);
     *pool = device(at);
     return SUCCESS;
 }

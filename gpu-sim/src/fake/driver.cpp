@@ -11,6 +11,7 @@
 //   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
 //   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
 //   FAKE_CUDA_READ_ONLY=1      can register host memory that must not be written [0]
+//   FAKE_CUDA_POOLS=0          devices have no memory pools [1]
 //   FAKE_CUDA_ASKS=n           how many times work is said to be under way before it is begun [3]
 //   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
 //   FAKE_CUDA_REGISTER_MIB=n   most host memory that is registered by one call
@@ -68,7 +69,8 @@ int cuInit(unsigned flags) {
     // What kernels do is watched where nothing is copied behind the emulation's back.
     emulate_watch(0);
     state.asks = number("FAKE_CUDA_ASKS", 3);
-    state.hasty = getenv("FAKE_CUDA_HASTE");
+    const char *haste = getenv("FAKE_CUDA_HASTE");
+    state.hasty = haste && *haste;
     state.chance.seed(number("FAKE_CUDA_HASTE", 0));
     for (int at = 0; at < (int)devices; at++) {
         Device device = {at};
@@ -142,7 +144,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int at) {
     CALL("cuDeviceGetAttribute", INITIALISED);
     if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
     const std::map<int, int> values = {
-        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {91, 1}, {97, 227 << 10}, {99, 1}, {113, read_only_is_registered()}, {115, 1},
+        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {91, 1}, {97, 227 << 10}, {99, 1}, {113, read_only_is_registered()}, {115, has_pools()},
     };
     const auto found = values.find(attribute);
     if (found == values.end()) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);
@@ -243,7 +245,8 @@ void fake_cuda_empty() {
 
 // How often something happened that a real device does, slowly: "staged", copies between devices without access; "crowded", kernels
 // that read host memory on all of a device; "pageable", copies from host memory that is not pinned, those of torch's kernels as they
-// are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something was loaded.
+// are here too; "by_torch", those that torch was asked for; "loading", waits for all of a device because something was loaded;
+// "registering", threads that have registered host memory.
 u64 fake_cuda_count(const char *what) {
     std::lock_guard<std::recursive_mutex> lock(state.lock);
     return state.counts[what];

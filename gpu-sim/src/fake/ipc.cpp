@@ -81,7 +81,10 @@ int cuMemFree_v2(u64 address) {
     const Part part = starts_at(address, Memory::ALLOCATED);
     if (!part) return refuse(INVALID_VALUE, "%#lx is not what cuMemAlloc gave", address);
     if (part->context != current) return refuse(INVALID_VALUE, "memory of another context");
-    check_idle(*current, "memory is freed");
+    // Kernels find what others may read by addresses, and the rest as they are told.
+    std::string by;
+    if (part->shown) check_idle(*current, "memory is freed");
+    else if (is_pending(part, by)) undefined("memory is freed before %s, which was launched, has ended", by.c_str());
     if (flock(part->file, LOCK_EX | LOCK_NB)) undefined("memory is freed that another process has open");
     const u64 gone = 0;
     if (pwrite(part->file, &gone, sizeof gone, 0) != sizeof gone) undefined("the file of the memory is not there");

@@ -3,7 +3,8 @@
 //
 // Every call returns at once; what was begun goes on when somebody asks for its state. A group of messages comes onto its stream
 // once all its ranks have called for it, and is done there as everything is. As with NCCL, ranks that share a device are refused,
-// and messages whose lengths differ never arrive. So do those from ranks that have died. What is left open by its documentation
+// and messages whose lengths differ never arrive. So do those from ranks that have died. On a device groups are done in the order in
+// which they were launched, whatever their streams: where ranks launch those of two communicators in different orders, all hang. What is left open by its documentation
 // ends the process with a line, and so does a communicator that is not given back.
 #include <algorithm>
 #include <atomic>
@@ -11,9 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -163,6 +166,11 @@ bool move(Meeting &meeting, int me, Message &message) {
     return message.moved == message.bytes + sizeof(uint64_t);
 }
 
+// Groups that were launched and are not done, by device, the first in front. NCCL's kernels wait for other ranks on multiprocessors that
+// those behind them may need.
+std::mutex queues_lock;
+std::map<void *, std::deque<const Group *>> queues;
+
 // Goes on with a group; whether it is done. Messages of two ranks in one direction follow each other.
 bool step(Meeting &meeting, int me, Group &group) {
     bool busy[2][MOST_RANKS] = {};
@@ -185,13 +193,23 @@ Result launch(Comm &comm) {
     const auto given_up = comm.given_up;
     const auto running = comm.running;
     ++*running;
+    void *const device = comm.context;
+    {
+        std::lock_guard<std::mutex> lock(queues_lock);
+        queues[device].push_back(group.get());
+    }
     const std::function<bool()> go_on = [=] {
-        if (!*given_up && !step(*meeting, rank, *group)) return false;
+        std::lock_guard<std::mutex> lock(queues_lock);
+        auto &queue = queues[device];
+        if (!*given_up && (queue.front() != group.get() || !step(*meeting, rank, *group))) return false;
+        queue.erase(std::find(queue.begin(), queue.end(), group.get()));
         --*running;
         return true;
     };
     auto *enqueue = driver<int(void *, void *, const char *, const std::function<bool()> &, const Ranges &)>("fake_cuda_launch");
     if (enqueue(comm.context, group->stream, "a group of NCCL's", go_on, ranges)) {
+        std::lock_guard<std::mutex> lock(queues_lock);
+        queues[device].pop_back();
         comm.state = Comm::FAILED;
         return refuse(INVALID_ARGUMENT, "a message is not in memory of the device, or the stream is not its own");
     }

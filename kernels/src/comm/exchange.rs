@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytemuck::{Pod, cast_slice, cast_slice_mut, pod_read_unaligned};
 
+use super::wait::Limit;
 use super::{Communicator, DeviceExchange, check_gather, check_parts, starts};
 use crate::error::CommError;
 
@@ -25,11 +26,11 @@ pub(super) trait Exchange: Send + Sync {
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError>;
 
-    /// [`Communicator::suspend_timeout`].
-    fn suspend_timeout(&self, suspended: bool);
+    /// How long its collectives may wait, and have waited.
+    fn limit(&self) -> &Limit;
 
-    /// [`Communicator::waited`].
-    fn waited(&self) -> Duration;
+    /// Why the group has ended, if this rank knows that it has.
+    fn failed(&self) -> Option<CommError>;
 
     /// [`Communicator::devices`].
     fn devices(&self) -> Option<&dyn DeviceExchange> {
@@ -49,7 +50,7 @@ pub(super) fn check_message(comm: &dyn Exchange, from: usize, sent: usize, expec
 }
 
 /// A rank whose call went wrong takes no part any more: the others must not wait for it.
-pub(super) fn or_leave(comm: &dyn Exchange, result: Result<(), CommError>) -> Result<(), CommError> {
+pub(super) fn or_leave<T>(comm: &dyn Exchange, result: Result<T, CommError>) -> Result<T, CommError> {
     result.inspect_err(|error| comm.leave(&error.to_string()))
 }
 
@@ -142,11 +143,11 @@ impl<E: Exchange> Communicator for E {
     }
 
     fn suspend_timeout(&self, suspended: bool) {
-        Exchange::suspend_timeout(self, suspended);
+        self.limit().suspend(suspended);
     }
 
     fn waited(&self) -> Duration {
-        Exchange::waited(self)
+        self.limit().waited()
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {

@@ -7,9 +7,9 @@
 //! ```text
 //! solo.rs       a group of one                 exchange.rs   all collectives by one
 //! threads.rs    threads of one process         copies.rs     rows between their GPUs
-//! mpi.rs        processes, on CPUs             nccl/         processes, a GPU each
-//! wait.rs       how long a rank waits          typed.rs      slices of any type
-//! counted.rs    counts what a rank sends
+//! sockets/      processes                      nccl/         rows between their GPUs
+//! mpi.rs        processes that MPI connects    typed.rs      slices of any type
+//! wait.rs       how long a rank waits          counted.rs    counts what a rank sends
 //! ```
 
 #[cfg(test)]
@@ -21,6 +21,7 @@ mod exchange;
 #[cfg(feature = "mpi")]
 mod mpi;
 mod nccl;
+mod sockets;
 mod solo;
 mod threads;
 mod typed;
@@ -34,8 +35,9 @@ pub(crate) use by_host::ByHost;
 pub use counted::{Counted, Route, Sent, SentByRoute};
 #[cfg(feature = "mpi")]
 pub use mpi::{Mpi, MpiWorld};
-pub use nccl::{Alarm, Nccl};
+pub use nccl::Nccl;
 pub(crate) use nccl::{Message, Transport};
+pub use sockets::{Links, Sockets};
 pub use solo::Solo;
 pub use threads::Threads;
 pub use typed::{all_gather_v, all_to_all_counts, all_to_all_into, all_to_all_v, device_all_to_all_v};

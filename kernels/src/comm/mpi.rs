@@ -198,8 +198,8 @@ impl Mpi {
             if missing.is_empty() {
                 return Ok(());
             }
-            if let Some(left) = self.left.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-                return Err(left.clone());
+            if let Some(left) = self.failed() {
+                return Err(left);
             }
             let missing = || missing.into_iter().map(|rank| self.name(rank)).collect();
             match wait.expired(self.name(self.seat.rank), called, missing) {
@@ -276,12 +276,12 @@ impl Exchange for Mpi {
         Ok(())
     }
 
-    fn waited(&self) -> Duration {
-        self.limit.waited()
+    fn limit(&self) -> &Limit {
+        &self.limit
     }
 
-    fn suspend_timeout(&self, suspended: bool) {
-        self.limit.suspend(suspended);
+    fn failed(&self) -> Option<CommError> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A rank that waits on another thread notices it.

@@ -1,6 +1,7 @@
 //! One suite for every implementation, and what happens when a rank goes wrong.
 
 pub(crate) mod gpus;
+pub(crate) mod sockets;
 mod timeouts;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -91,11 +91,6 @@ impl Threads {
         (0..n).map(rank).collect()
     }
 
-    /// Why the group has ended, if it has.
-    pub(super) fn failed(&self) -> Option<CommError> {
-        lock(&self.shared.gate).failed.clone()
-    }
-
     /// Waits until every rank has called the collective `called`.
     pub(super) fn pass(&self, called: &'static str) -> Result<(), CommError> {
         let mut gate = lock(&self.shared.gate);
@@ -181,12 +176,12 @@ impl Exchange for Threads {
         Ok(())
     }
 
-    fn suspend_timeout(&self, suspended: bool) {
-        self.limit.suspend(suspended);
+    fn limit(&self) -> &Limit {
+        &self.limit
     }
 
-    fn waited(&self) -> Duration {
-        self.limit.waited()
+    fn failed(&self) -> Option<CommError> {
+        lock(&self.shared.gate).failed.clone()
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::CommError;
 
-/// Rounds of a [`Wait`] in which the processor is only offered to others.
-const YIELDS: u32 = 64;
+/// How long a [`Wait`] only offers the processor to others: ranks that are in step meet sooner, and to sleep takes 60 µs or more.
+const SPIN: Duration = Duration::from_micros(200);
 /// The longest sleep between two looks.
 const LONGEST: Duration = Duration::from_micros(500);
 
@@ -34,7 +34,7 @@ impl Limit {
     /// A wait that starts now and ends when it is dropped.
     pub(super) fn start(&self) -> Wait<'_> {
         let timeout = self.timeout.filter(|_| !self.suspended.load(Ordering::Relaxed));
-        Wait { waited: &self.waited, started: Instant::now(), timeout, rounds: 0 }
+        Wait { waited: &self.waited, started: Instant::now(), timeout, sleeps: 0 }
     }
 
     /// How long all waits that have ended were together.
@@ -49,18 +49,13 @@ pub(super) struct Wait<'a> {
     waited: &'a AtomicU64,
     started: Instant,
     timeout: Option<Duration>,
-    rounds: u32,
+    sleeps: u32,
 }
 
 impl Wait<'_> {
     /// How much longer it may last; `None` without limit.
     pub(super) fn left(&self) -> Option<Duration> {
         self.timeout.map(|timeout| timeout.saturating_sub(self.started.elapsed()))
-    }
-
-    /// How long it has lasted.
-    pub(super) fn lasted(&self) -> Duration {
-        self.started.elapsed()
     }
 
     /// The error of `rank`, which has waited long enough in `called` for the `missing` ranks; `None` before that.
@@ -74,14 +69,13 @@ impl Wait<'_> {
         Some(CommError::Timeout { rank, called, missing: missing(), timeout })
     }
 
-    /// Lets some time pass before the next look. Ranks that are in step meet within microseconds: first the processor is
-    /// offered to others, then this rank sleeps, ever longer.
+    /// Lets some time pass before the next look: first the processor is offered to others, then this rank sleeps, ever longer.
     pub(super) fn pause(&mut self) {
-        self.rounds = self.rounds.saturating_add(1);
-        match self.rounds.checked_sub(YIELDS) {
-            None => thread::yield_now(),
-            Some(sleeps) => thread::sleep(LONGEST.min(Duration::from_micros(10 << sleeps.min(6)))),
+        if self.started.elapsed() < SPIN {
+            return thread::yield_now();
         }
+        thread::sleep(LONGEST.min(Duration::from_micros(10 << self.sleeps.min(6))));
+        self.sleeps += 1;
     }
 }
 

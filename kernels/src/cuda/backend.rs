@@ -42,10 +42,6 @@ pub trait Backend: Any + Send + Sync + Debug {
         self.download(parts, &mut bytes)?;
         Ok(Box::new(bytes))
     }
-    /// The same of memory that another stream may write meanwhile.
-    fn peek(&self, parts: &[(u64, usize)], to: &mut [u8]) -> Result<(), GpuError> {
-        self.download(parts, to)
-    }
     /// Copies within the device.
     fn copy(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError>;
     /// As `copy`, from memory of `source`, which may be another GPU.
@@ -68,6 +64,10 @@ pub trait Backend: Any + Send + Sync + Debug {
     }
     /// Whether everything that was launched has ended.
     fn is_done(&self) -> Result<bool, GpuError>;
+    /// Whether freed memory is kept in a pool.
+    fn has_pool(&self) -> bool {
+        true
+    }
     /// How many multiprocessors the device has.
     fn multiprocessors(&self) -> u32;
     /// Bytes that are free, and that there are.

@@ -236,21 +236,9 @@ impl<'a, T: Pod> DeviceSlice<'a, T> {
     /// # Errors
     /// What the GPU reports, of earlier launches too.
     pub fn to_vec(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
-        self.copied_by(|parts, bytes| gpu.backend().download(parts, bytes))
-    }
-
-    /// The values as they are while another stream may be writing them.
-    pub(crate) fn peek(&self, gpu: &Gpu) -> Result<Vec<T>, GpuError> {
-        self.copied_by(|parts, bytes| gpu.backend().peek(parts, bytes))
-    }
-
-    fn copied_by(
-        &self,
-        copy: impl FnOnce(&[(u64, usize)], &mut [u8]) -> Result<(), GpuError>,
-    ) -> Result<Vec<T>, GpuError> {
         let mut values = vec![T::zeroed(); self.len];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-        copy(&[(self.address, bytes.len())], bytes)?;
+        gpu.backend().download(&[(self.address, bytes.len())], bytes)?;
         Ok(values)
     }
 }

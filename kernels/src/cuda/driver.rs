@@ -2,13 +2,15 @@
 //!
 //! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
 //! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own pool (`pool.rs`), in
-//! stream order. Copies of nothing are left out: the driver refuses some of them.
+//! stream order; where there is none, as on some virtual GPUs, it is freed in bunches, for each of which the host waits for the device.
+//! Copies of nothing are left out: the driver refuses some of them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -19,7 +21,7 @@ use super::event::Event;
 use super::landing::Landing;
 use super::late::{InSlot, Late};
 use super::staging::Staging;
-use super::{GpuError, pool};
+use super::{GpuError, device, pool};
 
 /// Most host memory that is registered by one call: drivers refuse 512 GiB at once.
 const PIECE: usize = if cfg!(test) { 1 << 20 } else { 64 << 30 };
@@ -49,7 +51,9 @@ impl Driver {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
         let device = Device::open(ordinal)?;
         let driver = Self::null(device)?;
-        pool::keep(driver.device.handle)?;
+        if driver.device.has_pool {
+            pool::keep(driver.device.handle)?;
+        }
         Ok(Arc::new(driver))
     }
 
@@ -62,6 +66,9 @@ impl Driver {
 
     /// Memory, if there is as much.
     fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
+        if !self.device.has_pool {
+            return pool::take_alone(bytes);
+        }
         // SAFETY: the stream is the context's.
         match unsafe { result::malloc_async(self.stream, bytes) } {
             Ok(address) => Ok(Some(address)),
@@ -78,7 +85,8 @@ impl Driver {
         }
         self.synchronise()?;
         self.device.let_others_free()?;
-        pool::reclaim(self.device.handle)?;
+        self.device.free_bunch(0);
+        pool::reclaim(self.device.has_pool.then_some(self.device.handle))?;
         take()?.ok_or_else(|| {
             let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
             GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
@@ -127,20 +135,22 @@ impl Backend for Driver {
     }
 
     fn free(&self, address: u64, _bytes: usize) {
-        if self.enter().is_ok() {
+        if !self.device.has_pool {
+            self.device.free_later(address);
+        } else if self.enter().is_ok() {
             // SAFETY: `DeviceBuffer` gives back what it was given, once, after what uses it was launched.
             let _ = unsafe { result::free_async(address, self.stream) };
         }
     }
 
     fn alloc_for_others(&self, bytes: usize) -> Result<u64, GpuError> {
-        self.find(bytes, || pool::take_for_others(bytes))
+        self.find(bytes, || pool::take_alone(bytes.next_multiple_of(pool::BLOCK)))
     }
 
     fn free_for_others(&self, address: u64, _bytes: usize) {
         // The driver does not free in any stream's order.
         if self.synchronise_all().is_ok() {
-            pool::free_for_others(address);
+            pool::free_alone(address);
         }
     }
 
@@ -248,11 +258,22 @@ impl Backend for Driver {
             flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
         }
         let start = bytes.as_ptr() as usize;
-        for (at, piece) in pieces(start, bytes.len()) {
+        let register = |(at, piece): (usize, usize)| {
+            self.enter()?;
             // SAFETY: the memory outlives its registration, which `MappedHost` ends.
             let registered = unsafe { sys::cuMemHostRegister_v2(at as *mut c_void, piece, flags) }.result();
-            let registered = registered.map_err(refused("cuMemHostRegister"));
-            registered.inspect_err(|_| self.unmap_host(start, at - start))?;
+            registered.map_err(refused("cuMemHostRegister"))
+        };
+        // At once: 64 GiB take about 6 s.
+        let registered: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> =
+                pieces(start, bytes.len()).map(|piece| (piece, scope.spawn(move || register(piece)))).collect();
+            let died = |_| Err(GpuError::Call { call: "cuMemHostRegister", reason: "its thread panicked".into() });
+            threads.into_iter().map(|((at, _), thread)| (at, thread.join().unwrap_or_else(died))).collect()
+        });
+        if let Some(error) = registered.iter().find_map(|(_, outcome)| outcome.clone().err()) {
+            registered.iter().filter(|(_, outcome)| outcome.is_ok()).for_each(|&(at, _)| unregister(at));
+            return Err(error);
         }
         let address = self.host_address(start).inspect_err(|_| self.unmap_host(start, bytes.len()))?;
         if bytes.len() > PIECE && address != start as u64 {
@@ -273,10 +294,7 @@ impl Backend for Driver {
 
     fn unmap_host(&self, start: usize, bytes: usize) {
         if bytes > 0 && self.synchronise_all().is_ok() {
-            for (at, _) in pieces(start, bytes) {
-                // SAFETY: registered by `map_host`; nothing reads it any more, of any stream.
-                let _ = unsafe { sys::cuMemHostUnregister(at as *mut c_void) };
-            }
+            pieces(start, bytes).for_each(|(at, _)| unregister(at));
         }
     }
 
@@ -295,7 +313,7 @@ impl Backend for Driver {
 
     fn synchronise_all(&self) -> Result<(), GpuError> {
         self.enter()?;
-        result::ctx::synchronize().map_err(refused("cuCtxSynchronize"))
+        device::synchronise()
     }
 
     fn synchronise(&self) -> Result<(), GpuError> {
@@ -311,6 +329,10 @@ impl Backend for Driver {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             outcome => outcome.result().map(|()| true).map_err(refused("cuStreamQuery")),
         }
+    }
+
+    fn has_pool(&self) -> bool {
+        self.device.has_pool
     }
 
     fn multiprocessors(&self) -> u32 {
@@ -381,7 +403,9 @@ impl Backend for Driver {
         if reaches == 0 {
             return Ok(false);
         }
-        pool::show(handle, self.device.handle)?;
+        if self.device.has_pool {
+            pool::show(handle, self.device.handle)?;
+        }
         // SAFETY: the other context is alive.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context() as sys::CUcontext, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),
@@ -405,6 +429,12 @@ fn pieces(start: usize, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
         at = end.min((from + PIECE) & !(PAGE - 1));
         (from < end).then(|| (from, at - from))
     })
+}
+
+/// Ends a registration by `map_host` of memory that no stream reads any more. The context is the calling thread's.
+fn unregister(at: usize) {
+    // SAFETY: as above.
+    let _ = unsafe { sys::cuMemHostUnregister(at as *mut c_void) };
 }
 
 pub(super) fn refused(call: &'static str) -> impl Fn(DriverError) -> GpuError {

@@ -160,8 +160,6 @@ impl Api {
 #[derive(Debug)]
 pub(crate) struct NcclEnd {
     comm: Handle,
-    rank: usize,
-    size: usize,
     gone: AtomicBool,
 }
 
@@ -196,7 +194,7 @@ impl NcclEnd {
         // SAFETY: `comm` is written; NCCL reads as many bytes of the configuration as it says it has.
         let started = unsafe { (api.init)(&mut comm, size as c_int, id.to_nccl(), rank as c_int, &mut config) };
         api.check("ncclCommInitRankConfig", started)?;
-        let end = Self { comm: Handle(comm), rank, size, gone: AtomicBool::new(false) };
+        let end = Self { comm: Handle(comm), gone: AtomicBool::new(false) };
         while end.is_busy(api)? {
             wait().inspect_err(|_| end.abort())?;
         }
@@ -222,14 +220,6 @@ impl NcclEnd {
 }
 
 impl Transport for NcclEnd {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.size
-    }
-
     fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
         let api = self.check_there()?;
         gpu.backend().enter()?;

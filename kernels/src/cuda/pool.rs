@@ -24,7 +24,7 @@ use super::GpuError;
 use super::driver::refused;
 
 /// What the driver shares as one.
-const BLOCK: usize = 2 << 20;
+pub(super) const BLOCK: usize = 2 << 20;
 
 static OTHERS: OnceLock<fn()> = OnceLock::new();
 
@@ -56,11 +56,12 @@ pub(super) fn keep(device: sys::CUdevice) -> Result<(), GpuError> {
     }
 }
 
-/// The device gets back what nobody uses, of the pool and of what else keeps memory.
-pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
+/// The device gets back what nobody uses, of what else keeps memory and of the pool of `device`, which has one.
+pub(super) fn reclaim(device: Option<sys::CUdevice>) -> Result<(), GpuError> {
     if let Some(give_back) = OTHERS.get() {
         give_back();
     }
+    let Some(device) = device else { return Ok(()) };
     // SAFETY: what is in use stays.
     unsafe { sys::cuMemPoolTrimTo(of(device)?, 0) }.result().map_err(refused("cuMemPoolTrimTo"))
 }
@@ -74,18 +75,18 @@ pub(super) fn show(device: sys::CUdevice, reader: sys::CUdevice) -> Result<(), G
     unsafe { sys::cuMemPoolSetAccess(of(device)?, &shown, 1) }.result().map_err(refused("cuMemPoolSetAccess"))
 }
 
-/// Memory of the calling thread's context that other processes may open, if there is as much.
-pub(super) fn take_for_others(bytes: usize) -> Result<Option<u64>, GpuError> {
+/// Memory of the calling thread's context and of no pool, if there is as much. Whole blocks may be opened by other processes.
+pub(super) fn take_alone(bytes: usize) -> Result<Option<u64>, GpuError> {
     // SAFETY: the thread has a context.
-    match unsafe { result::malloc_sync(bytes.next_multiple_of(BLOCK)) } {
+    match unsafe { result::malloc_sync(bytes) } {
         Ok(address) => Ok(Some(address)),
         Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Ok(None),
         Err(error) => Err(refused("cuMemAlloc")(error)),
     }
 }
 
-/// Gives back what [`take_for_others`] gave, which nobody uses or has open any more.
-pub(super) fn free_for_others(address: u64) {
+/// Gives back what [`take_alone`] gave, which nobody uses or has open any more.
+pub(super) fn free_alone(address: u64) {
     // SAFETY: `DeviceBuffer` gives back what it was given, once.
     let _ = unsafe { result::free_sync(address) };
 }

@@ -9,10 +9,14 @@ use memmap2::MmapMut;
 
 use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, described};
 use crate::arrow::{ArrowFile, Batch};
+use crate::mmap::SharedMemory;
 use crate::{Error, Result, RowIndex};
 
 /// Where each batch of rows begins in memory.
 const ALIGN: usize = 64;
+
+/// Makes memory of so many bytes for a table, filled by what it is given.
+type Memory<'a> = dyn Fn(&FeatureTable, usize, &dyn Fn(&mut [u8])) -> std::io::Result<Buffer> + 'a;
 
 /// Feature rows of all vertices, or in a shard of its own, mapped; or some columns of them ([`FeatureTable::columns`]).
 #[derive(Clone, Debug)]
@@ -118,25 +122,43 @@ impl FeatureTable {
     /// # Errors
     /// If there is not that much memory.
     pub fn in_memory(&self) -> std::io::Result<Self> {
+        self.copied(&|_, bytes, fill| {
+            let mut memory = MmapMut::map_anon(bytes)?;
+            #[cfg(target_os = "linux")]
+            // A kernel without huge pages says so; small ones will do.
+            let _ = memory.advise(memmap2::Advice::HugePage);
+            fill(&mut memory);
+            Ok(Buffer::from(bytes::Bytes::from_owner(memory)))
+        })
+    }
+
+    /// As [`FeatureTable::in_memory`], in memory of the host that all processes share which ask for the rows of the same `content`, a
+    /// checksum. The first reads the file, the others wait for it; the last to end gives the memory back.
+    ///
+    /// # Errors
+    /// If the host has not that much shared memory (`/dev/shm`).
+    pub fn in_shared_memory(&self, content: &str) -> std::io::Result<Self> {
+        self.copied(&|table, bytes, fill| {
+            let name = format!("gsplit-{content}-{}-{}-{}", table.stride, table.first, table.dim);
+            Ok(Buffer::from(bytes::Bytes::from_owner(SharedMemory::open(&name, bytes, fill)?)))
+        })
+    }
+
+    /// The same rows in memory that `make` has of so many bytes, filled as it is told.
+    fn copied(&self, make: &Memory<'_>) -> std::io::Result<Self> {
         if let Some(held) = &self.held {
-            return Ok(self.columns(held.clone()).in_memory()?.within(held.clone(), self.dim));
+            return Ok(self.columns(held.clone()).copied(make)?.within(held.clone(), self.dim));
         }
         let row_bytes = self.dim * self.dtype.bytes();
-        let bytes_of = |rows: usize| (rows * row_bytes).next_multiple_of(ALIGN);
         let rows_of = |batch: &Buffer| batch.len() / (self.stride * self.dtype.bytes()).max(1);
-        let values: usize = self.batches.iter().map(|batch| bytes_of(rows_of(batch))).sum();
-        let total = values + self.scales.iter().map(|scales| scales.len().next_multiple_of(ALIGN)).sum::<usize>();
-        let mut memory = MmapMut::map_anon(total.max(1))?;
-        #[cfg(target_os = "linux")]
-        // A kernel without huge pages says so; small ones will do.
-        let _ = memory.advise(memmap2::Advice::HugePage);
         let mut end = 0;
-        let mut place = |bytes: usize, fill: &mut dyn FnMut(&mut [u8])| {
+        let mut place = |bytes: usize| {
             let range = end..end + bytes;
-            fill(&mut memory[range.clone()]);
             end = range.end.next_multiple_of(ALIGN);
             range
         };
+        let batches: Vec<_> = self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes)).collect();
+        let scales: Vec<_> = self.scales.iter().map(|scales| place(scales.len())).collect();
         let [stride, first] = [self.stride, self.first].map(|values| values * self.dtype.bytes());
         let part = |batch: &Buffer, to: &mut [u8]| {
             if row_bytes == stride {
@@ -146,13 +168,12 @@ impl FeatureTable {
                 to.copy_from_slice(&row[first..first + row_bytes]);
             }
         };
-        let values = self.batches.iter().map(|batch| place(rows_of(batch) * row_bytes, &mut |to| part(batch, to)));
-        let batches: Vec<_> = values.collect();
-        let scales = self.scales.iter().map(|scales| place(scales.len(), &mut |to| to.copy_from_slice(scales)));
-        let scales: Vec<_> = scales.collect();
-        let memory = Buffer::from(bytes::Bytes::from_owner(memory));
-        let parts = |places: Vec<Range<usize>>| {
-            places.into_iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
+        let memory = make(self, end.max(1), &|memory| {
+            self.batches.iter().zip(&batches).for_each(|(batch, place)| part(batch, &mut memory[place.clone()]));
+            self.scales.iter().zip(&scales).for_each(|(from, place)| memory[place.clone()].copy_from_slice(from));
+        })?;
+        let parts = |places: &[Range<usize>]| {
+            places.iter().map(|place| memory.slice_with_length(place.start, place.len())).collect()
         };
         // Full batches end where the next begins, since they are multiples of what they are aligned to.
         let piece = |places: &[Range<usize>]| {
@@ -162,7 +183,7 @@ impl FeatureTable {
         };
         let whole = Some((piece(&batches), piece(&scales)));
         let index = self.index.clone();
-        let (batches, scales) = (parts(batches), parts(scales));
+        let (batches, scales) = (parts(&batches), parts(&scales));
         Ok(Self { stride: self.dim, first: 0, batches, scales, whole, index, held: None, ..*self })
     }
 

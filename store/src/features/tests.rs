@@ -48,8 +48,10 @@ fn round_trip(dtype: FeatureDtype, rows: usize, dim: usize) {
         for columns in [0..1, 1..dim, 2..2, 0..dim] {
             let wanted = &bytes(&table)[columns.start * dtype.bytes()..columns.end * dtype.bytes()];
             let slice = table.columns(columns.clone());
+            let shared =
+                slice.in_shared_memory(&format!("test-{}-{rows}-{dim}-{dtype:?}", std::process::id())).unwrap();
             let again = copied.columns(columns.clone()).in_memory().unwrap().columns(0..columns.len());
-            for part in [slice.in_memory().unwrap(), slice, again] {
+            for part in [slice.in_memory().unwrap(), shared, slice, again] {
                 assert_eq!((part.dim(), part.num_rows()), (columns.len(), rows));
                 assert_eq!((bytes(&part), part.scale(v as u32)), (wanted.to_vec(), table.scale(v as u32)));
                 assert!(dim == columns.len() || part.num_bytes() < table.num_bytes());

@@ -219,9 +219,14 @@ unsafe extern "C" fn call_backward(
 
 /// The values of a dense f32 tensor on the host, row after row, where they lie.
 pub fn values(tensor: &Tensor) -> Result<&[f32]> {
-    let fits = tensor.kind() == Kind::Float && tensor.device() == Device::Cpu && tensor.is_contiguous();
+    values_of(tensor)
+}
+
+/// The values of a dense tensor of `T` on the host, row after row, where they lie.
+pub fn values_of<T: TensorValue>(tensor: &Tensor) -> Result<&[T]> {
+    let fits = tensor.kind() == T::KIND && tensor.device() == Device::Cpu && tensor.is_contiguous();
     if !fits || tensor.is_sparse() {
-        let found = format!("expected a dense f32 tensor on the host, got {tensor:?}");
+        let found = format!("expected a dense tensor of {:?} on the host, got {tensor:?}", T::KIND);
         return Err(Error::Torch(TchError::Kind(found)));
     }
     if tensor.numel() == 0 {
@@ -229,7 +234,7 @@ pub fn values(tensor: &Tensor) -> Result<&[f32]> {
     }
     // SAFETY: a contiguous tensor has numel() values from data_ptr() on, which live as long as the tensor; nothing
     // writes to them meanwhile (module doc).
-    Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const f32, tensor.numel()) })
+    Ok(unsafe { std::slice::from_raw_parts(tensor.data_ptr() as *const T, tensor.numel()) })
 }
 
 /// The values of a dense f32 tensor on the host, to be written: of one that its caller alone reads and writes meanwhile.

@@ -1,19 +1,23 @@
 //! How the processes of a run find each other over TCP, before NCCL joins their GPUs.
 //!
-//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and a [`Line`] by which ranks learn that
-//! another has failed. Idea: rank 0 listens; the others call until it answers. Who calls proves that it belongs to the run by a
+//! Returns: on every rank the bytes that rank 0 has for it (the ids of its groups for NCCL), and its [`Links`] to all others. Idea: rank 0
+//! listens; the others call until it answers. Then rank 0 tells all where each listens, and each calls those before it. Who calls proves
+//! that it belongs to the run by a
 //! keyed hash (HMAC-SHA256) of both sides' random challenges, so that what was overheard is of no use later, and so does who
-//! answers. A caller that cannot is told and dropped, and rank 0 goes on waiting; whoever says nothing, or too slowly, holds
+//! answers. A caller that cannot is told and dropped, and who listens goes on waiting; whoever says nothing, or too slowly, holds
 //! up nobody ([`callers`]). Messages are of fixed length, or say one that is checked.
-//! The key is the run's secret; without one it is empty, and whoever reaches the port can take a rank's place. Nothing is
+//! The key is the run's secret; without one it is empty, and whoever reaches a port can take a rank's place. Nothing is
 //! encrypted: a secret keeps others out, it hides nothing. The name that the launcher gives a run goes into the hash, so that
 //! two runs on one port do not mix.
-//! Cost: one connection a rank, kept open.
+//! Cost: one connection between each two ranks, kept open.
 
 mod callers;
-mod line;
 mod wire;
 
+#[cfg(test)]
+#[path = "../../../kernels/src/comm/sockets/frames.rs"]
+#[expect(dead_code, reason = "only what hears is under test")]
+mod frames;
 #[cfg(test)]
 #[path = "../../../fuzz/src/strangers.rs"]
 mod strangers;
@@ -25,12 +29,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use gsplit_kernels::CommError;
+use gsplit_kernels::{CommError, Links};
 
 use crate::Result;
 use callers::Callers;
-pub(crate) use line::Line;
-use wire::{Hello, Kind, Secret, after, challenge, read_verdict, refuse, write_verdict};
+use wire::{
+    Address, Hello, Kind, Secret, after, challenge, read_addresses, read_port, read_verdict, refuse, write_addresses,
+    write_port, write_verdict,
+};
 
 /// How long one caller may take to say who it is.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -70,7 +76,8 @@ fn start(reason: String) -> crate::Error {
 }
 
 impl Rendezvous {
-    /// Meets the other ranks and returns what rank 0 has for this one: its `bytes` are those of each rank. Collective.
+    /// Meets the other ranks and returns what rank 0 has for this one, its `bytes` are those of each rank, and the connections to all.
+    /// Collective.
     ///
     /// # Errors
     /// [`CommError::Start`] that names the ranks which have not come in time, the port that is taken, or the rank that was refused
@@ -80,48 +87,87 @@ impl Rendezvous {
         rank: usize,
         size: usize,
         bytes: impl FnOnce() -> Result<Vec<Vec<u8>>>,
-    ) -> Result<(Vec<u8>, Line)> {
-        match rank {
+    ) -> Result<(Vec<u8>, Links)> {
+        let (own, streams) = match rank {
             0 => {
                 let mut bytes = bytes()?.into_iter();
                 let own = bytes.next().unwrap_or_default();
-                let callers = self.gather(self.listen()?, size)?;
-                self.welcome(callers, bytes).map(|line| (own, line))
+                let mut streams = vec![None];
+                streams.extend(self.admit((0, size), self.listen(0)?, bytes)?.into_iter().map(Some));
+                introduce(&streams).map_err(lost(0))?;
+                (own, streams)
             }
-            _ => self.call(rank, size),
-        }
+            _ => {
+                let (own, first) = self.call(rank, size, 0)?;
+                (own, self.meet_others(rank, size, first)?)
+            }
+        };
+        Ok((own, Links::new(rank, streams).map_err(lost(rank))?))
     }
 
-    fn listen(&self) -> Result<TcpListener> {
+    /// The connections of `rank`, which has `first` to rank 0: to those before it, which it calls, and to those after it.
+    fn meet_others(&self, rank: usize, size: usize, first: TcpStream) -> Result<Vec<Option<TcpStream>>> {
+        let at = |address: &Address| {
+            let host = address.host.map_or_else(|| self.host.clone(), |host| host.to_string());
+            Self { host, port: address.port, ..self.clone() }
+        };
+        let listener = Self { port: 0, ..self.clone() }.listen(rank)?;
+        let deadline = after(2 * HANDSHAKE);
+        let port = listener.local_addr().map_err(lost(rank))?.port();
+        write_port(&first, port).map_err(lost(rank))?;
+        let addresses = read_addresses(&first, size - 1, deadline).map_err(lost(rank))?;
+        let mut streams = vec![Some(first)];
+        for (other, address) in (1..rank).zip(&addresses) {
+            streams.push(Some(at(address).call(rank, size, other)?.1));
+        }
+        streams.push(None);
+        let none = std::iter::repeat_with(Vec::new);
+        streams.extend(self.admit((rank, size), listener, none)?.into_iter().map(Some));
+        Ok(streams)
+    }
+
+    /// The connections of those after `rank`, once all have come to its `listener`. Each gets its `bytes`.
+    fn admit(
+        &self,
+        (rank, size): (usize, usize),
+        listener: TcpListener,
+        bytes: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Vec<TcpStream>> {
+        self.welcome(rank, self.gather((rank, size), listener)?, bytes)
+    }
+
+    fn listen(&self, rank: usize) -> Result<TcpListener> {
         let place = format!("{}:{}", self.host, self.port);
         let found: Vec<SocketAddr> = (self.host.as_str(), self.port)
             .to_socket_addrs()
             .map_err(|error| {
-                start(format!("rank 0: --rendezvous {place}: {error}; give a name or address of this host"))
+                start(format!("rank {rank}: --rendezvous {place}: {error}; give a name or address of rank 0's host"))
             })?
             .collect();
         // A host may know itself by an address that others do not reach.
         let everywhere = [SocketAddr::from(([0u16; 8], self.port)), SocketAddr::from(([0u8; 4], self.port))];
         let here = found.iter().all(|address| address.ip().is_loopback());
         TcpListener::bind(if here { &found[..] } else { &everywhere[..] }).map_err(|error| {
-            start(format!("rank 0: cannot listen at {place}: {error}; choose another port with --rendezvous HOST:PORT"))
+            start(format!(
+                "rank {rank}: cannot listen at {place}: {error}; choose another port with --rendezvous HOST:PORT"
+            ))
         })
     }
 
-    /// Waits at `listener` for all ranks but this one, the first; they come in their order.
-    fn gather(&self, listener: TcpListener, size: usize) -> Result<Vec<Caller>> {
-        let failed = |error| start(format!("rank 0: the listening port: {error}"));
+    /// Waits at `listener` for all ranks after `rank`; returns them in their order.
+    fn gather(&self, (rank, size): (usize, usize), listener: TcpListener) -> Result<Vec<Caller>> {
+        let failed = |error| start(format!("rank {rank}: the listening port: {error}"));
         let (deadline, mut callers) = (after(self.timeout), Callers::at(listener).map_err(failed)?);
         let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
-        let mut there: Vec<Option<Caller>> = (1..size).map(|_| None).collect();
+        let mut there: Vec<Option<Caller>> = (rank + 1..size).map(|_| None).collect();
         while there.iter().any(Option::is_none) {
             if Instant::now() >= deadline {
-                return Err(self.give_up(there, &secret));
+                return Err(self.give_up(rank, there, &secret));
             }
             for (hello, proved, stream) in callers.hear(&secret, PAUSE).map_err(failed)? {
                 // What is written next is short, and the first on this connection.
                 if stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(HANDSHAKE))).is_ok() {
-                    seat(Caller { hello, stream }, proved, (size, run), &mut there, &secret);
+                    seat(Caller { hello, stream }, proved, (rank, size, run), &mut there, &secret);
                 }
             }
         }
@@ -129,16 +175,15 @@ impl Rendezvous {
     }
 
     /// Tells those who came why the run does not start.
-    fn give_up(&self, there: Vec<Option<Caller>>, secret: &Secret) -> crate::Error {
+    fn give_up(&self, rank: usize, there: Vec<Option<Caller>>, secret: &Secret) -> crate::Error {
         let missing: Vec<String> =
-            (1..).zip(&there).filter(|(_, who)| who.is_none()).map(|(rank, _)| rank.to_string()).collect();
+            (rank + 1..).zip(&there).filter(|(_, who)| who.is_none()).map(|(rank, _)| rank.to_string()).collect();
         let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         let reason = format!(
-            "{ranks} {} did not come to {}:{} within {} s: see what they printed and whether they reach this address, or \
-             raise --timeout",
+            "{ranks} {} did not come to {} within {} s: see what they printed and whether they reach this address, or raise \
+             --timeout",
             missing.join(", "),
-            self.host,
-            self.port,
+            if rank == 0 { format!("{}:{}", self.host, self.port) } else { format!("rank {rank}'s host") },
             self.timeout.as_secs_f64()
         );
         for caller in there.into_iter().flatten() {
@@ -147,30 +192,29 @@ impl Rendezvous {
         start(reason)
     }
 
-    /// Gives all `callers` what they came for, each its `bytes`.
-    fn welcome(&self, callers: Vec<Caller>, bytes: impl Iterator<Item = Vec<u8>>) -> Result<Line> {
+    /// Gives all `callers` at `rank` what they came for, each its `bytes`.
+    fn welcome(
+        &self,
+        rank: usize,
+        callers: Vec<Caller>,
+        bytes: impl Iterator<Item = Vec<u8>>,
+    ) -> Result<Vec<TcpStream>> {
         let secret = Secret::new(&self.secret);
-        for ((rank, caller), bytes) in (1..).zip(&callers).zip(bytes) {
+        for ((rank, caller), bytes) in (rank + 1..).zip(&callers).zip(bytes) {
             let sent = write_verdict(&caller.stream, &caller.hello, &secret, Kind::Welcome, &bytes);
             sent.map_err(|error| start(format!("rank {rank} has gone before the run started: {error}")))?;
         }
-        let streams = callers.into_iter().map(|caller| caller.stream).collect();
-        Line::of_first(streams).map_err(|error| start(format!("rank 0: the connections to the others: {error}")))
+        Ok(callers.into_iter().map(|caller| caller.stream).collect())
     }
 
-    fn call(&self, rank: usize, size: usize) -> Result<(Vec<u8>, Line)> {
+    /// What `other` has for `rank`, which calls it until it answers, and the connection.
+    fn call(&self, rank: usize, size: usize, other: usize) -> Result<(Vec<u8>, TcpStream)> {
         let (secret, run) = (Secret::new(&self.secret), Secret::name(&self.run));
         let deadline = after(self.timeout);
         loop {
             let problem = match self.connect(deadline) {
-                Ok(stream) => match self.ask(&stream, (rank, size, run), &secret, deadline) {
-                    Ok(Some(bytes)) => {
-                        let line = Line::of_other(rank, stream);
-                        return Ok((
-                            bytes,
-                            line.map_err(|error| start(format!("rank {rank}: the line to rank 0: {error}")))?,
-                        ));
-                    }
+                Ok(stream) => match self.ask(&stream, (rank, size, run), (other, &secret), deadline) {
+                    Ok(Some(bytes)) => return Ok((bytes, stream)),
                     Ok(None) => "who answers is no gsplit".to_string(),
                     Err(Refusal::Final(reason)) => return Err(start(format!("rank {rank}: {reason}"))),
                     Err(Refusal::Again(error)) => error.to_string(),
@@ -178,9 +222,10 @@ impl Rendezvous {
                 Err(error) => error.to_string(),
             };
             if Instant::now() >= deadline {
+                let remedy = if other == 0 { "give its address with --rendezvous HOST:PORT" } else { "open its ports" };
                 return Err(start(format!(
-                    "rank {rank}: rank 0 did not answer at {}:{} within {} s ({problem}): see what it printed, give its \
-                     address with --rendezvous HOST:PORT, or raise --timeout",
+                    "rank {rank}: rank {other} did not answer at {}:{} within {} s ({problem}): see what it printed, \
+                     {remedy}, or raise --timeout",
                     self.host,
                     self.port,
                     self.timeout.as_secs_f64()
@@ -207,7 +252,7 @@ impl Rendezvous {
         &self,
         stream: &TcpStream,
         (rank, size, run): (usize, usize, [u8; 32]),
-        secret: &Secret,
+        (other, secret): (usize, &Secret),
         deadline: Instant,
     ) -> std::result::Result<Option<Vec<u8>>, Refusal> {
         let Some(theirs) = challenge(stream, after(HANDSHAKE)).map_err(Refusal::Again)? else { return Ok(None) };
@@ -229,16 +274,35 @@ impl Rendezvous {
             (Kind::Seated, _) => {}
             _ => return Err(odd()),
         }
-        // Rank 0's own time ends before, and then it says for whom it waited.
+        // The other's own time ends before, and then it says for whom it waited.
         match answer(deadline.max(after(HANDSHAKE)) + HANDSHAKE) {
             Ok((Kind::Welcome, bytes)) => Ok(Some(bytes)),
             Ok(_) => Err(odd()),
             Err(Refusal::Again(error)) => {
-                Err(Refusal::Final(format!("rank 0 at {place} has gone before the run started: {error}")))
+                Err(Refusal::Final(format!("rank {other} at {place} has gone before the run started: {error}")))
             }
             Err(refusal) => Err(refusal),
         }
     }
+}
+
+/// A connection of `rank` that has broken before the run started.
+fn lost(rank: usize) -> impl Fn(std::io::Error) -> crate::Error {
+    move |error| start(format!("rank {rank}: the connections to the others: {error}"))
+}
+
+/// Tells all others, which rank 0 has these streams to, where each of them listens. Those that came from rank 0's own host by its
+/// loopback are reached where rank 0 is.
+fn introduce(streams: &[Option<TcpStream>]) -> std::io::Result<()> {
+    let others = || streams.iter().flatten();
+    let deadline = after(HANDSHAKE);
+    let mut addresses = Vec::new();
+    for stream in others() {
+        let from = stream.peer_addr()?.ip().to_canonical();
+        let host = if from.is_loopback() { None } else { Some(from) };
+        addresses.push(Address { host, port: read_port(stream, deadline)? });
+    }
+    others().try_for_each(|stream| write_addresses(stream, &addresses))
 }
 
 /// Why a call has come to nothing.
@@ -249,25 +313,31 @@ enum Refusal {
     Final(String),
 }
 
-/// Gives a caller that has said who it is its seat in the run of `size` ranks, or tells it why it has none.
-fn seat(caller: Caller, proved: bool, (size, run): (usize, [u8; 32]), there: &mut [Option<Caller>], secret: &Secret) {
+/// Gives a caller of `rank` that has said who it is its seat in the run of `size` ranks, or tells it why it has none.
+fn seat(
+    caller: Caller,
+    proved: bool,
+    (rank, size, run): (usize, usize, [u8; 32]),
+    there: &mut [Option<Caller>],
+    secret: &Secret,
+) {
     let Caller { hello, stream } = &caller;
-    let taken = |rank: u32| (rank as usize).checked_sub(1).and_then(|at| there.get(at)).map(Option::is_some);
+    let seat = (hello.rank as usize).checked_sub(rank + 1);
+    let taken = seat.and_then(|at| there.get(at)).map(Option::is_some);
     let reason = if !proved {
         "the secret is another".to_string()
     } else if hello.run != run {
         "this is another run: give each its own port with --rendezvous HOST:PORT".to_string()
     } else if hello.size as usize != size {
-        format!("rank 0 was started as one of {size} ranks, this one as one of {}", hello.size)
+        format!("rank {rank} was started as one of {size} ranks, this one as one of {}", hello.size)
     } else {
-        match taken(hello.rank) {
+        match taken {
             None => format!("there are ranks 0 to {}", size - 1),
             Some(true) => format!("rank {} has come already: each rank is started once", hello.rank),
             Some(false) => {
                 // One that has gone by now leaves the seat to who calls again.
                 if write_verdict(stream, hello, secret, Kind::Seated, &[]).is_ok() {
-                    let at = hello.rank as usize - 1;
-                    there[at] = Some(caller);
+                    there[seat.unwrap_or_default()] = Some(caller);
                 }
                 return;
             }

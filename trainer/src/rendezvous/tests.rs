@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use gsplit_kernels::Seat;
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::*;
@@ -27,19 +28,19 @@ fn payload(rank: usize) -> Vec<u8> {
     vec![7 + rank as u8; 392]
 }
 
-fn come(rendezvous: &Rendezvous, rank: usize, size: usize) -> Result<(Vec<u8>, Line)> {
+fn come(rendezvous: &Rendezvous, rank: usize, size: usize) -> Result<(Vec<u8>, Links)> {
     rendezvous.meet(rank, size, || Ok((0..size).map(payload).collect()))
 }
 
 /// All `size` ranks at once; what each returned.
-fn all(rendezvous: &Rendezvous, size: usize) -> Vec<Result<(Vec<u8>, Line)>> {
+fn all(rendezvous: &Rendezvous, size: usize) -> Vec<Result<(Vec<u8>, Links)>> {
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..size).map(|rank| scope.spawn(move || come(rendezvous, rank, size))).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
 }
 
-fn message(result: Result<(Vec<u8>, Line)>) -> String {
+fn message(result: Result<(Vec<u8>, Links)>) -> String {
     match result {
         Ok(_) => panic!("it met"),
         Err(error) => error.to_string(),
@@ -58,9 +59,9 @@ fn until(what: &str, found: impl Fn() -> bool) {
 fn every_rank_gets_what_the_first_has_for_it_with_and_without_a_secret() {
     for (size, secret) in [(1, &b"x"[..]), (2, b""), (2, b"a secret"), (5, &[9; 300])] {
         for (rank, result) in all(&at(secret, 20_000), size).into_iter().enumerate() {
-            let (bytes, line) = result.unwrap();
+            let (bytes, links) = result.unwrap();
             assert_eq!(bytes, payload(rank));
-            line.finish();
+            links.finish();
         }
     }
 }
@@ -279,50 +280,25 @@ fn the_secret_is_never_shown() {
 }
 
 #[test]
-fn a_rank_that_fails_or_dies_is_told_to_all() {
-    for (failing, reason) in
-        [(0, Some("disk full")), (1, Some("out of memory:\nasked for 3 GiB")), (2, None), (0, None)]
-    {
-        let mut lines: Vec<Line> = all(&at(b"s", 20_000), 3).into_iter().map(|result| result.unwrap().1).collect();
-        let failed = lines.remove(failing);
-        let alarms: Vec<_> = lines.iter().map(Line::alarm).collect();
-        assert!(alarms.iter().all(|alarm| alarm.raised().is_none()));
-        if let Some(reason) = reason {
-            failed.alarm().raise(reason);
-        }
-        drop(failed);
-        let expected = reason.unwrap_or("it ended before the others").replace('\n', " ");
-        for alarm in &alarms {
-            until("the alarm is raised", || alarm.raised().is_some());
-            assert_eq!(alarm.raised().unwrap(), CommError::PeerFailed { rank: failing, reason: expected.clone() });
-        }
-    }
+fn every_rank_is_connected_to_every_other() {
+    let links: Vec<Links> = all(&at(b"s", 20_000), 5).into_iter().map(|result| result.unwrap().1).collect();
+    let gathered = thread::scope(|scope| {
+        let gather = |(rank, links): (usize, &Links)| {
+            let comm = links.group(3, Seat::among_all(rank, 5), Some(Duration::from_secs(20)));
+            gsplit_kernels::all_gather_v(&comm, &vec![rank as u8; rank])
+        };
+        let ranks: Vec<_> = links.iter().enumerate().map(|of| scope.spawn(move || gather(of))).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(gathered, vec![Vec::from_iter((0..5).map(|rank| vec![rank as u8; rank])); 5]);
 }
 
 #[test]
-fn ranks_that_finish_alarm_nobody() {
-    let lines: Vec<Line> = all(&at(b"", 20_000), 3).into_iter().map(|result| result.unwrap().1).collect();
-    let last = lines[1].alarm();
-    for (rank, line) in lines.into_iter().enumerate() {
-        line.finish();
-        if rank != 1 {
-            drop(line);
-        } else {
-            std::mem::forget(line);
-        }
-    }
-    thread::sleep(Duration::from_millis(200));
-    assert!(last.raised().is_none());
-}
-
-#[test]
-fn a_stream_that_ends_without_a_farewell_is_a_death() {
-    // What the system does when a process is killed.
+fn addresses_of_both_kinds_are_told() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let line = Line::of_other(3, listener.accept().unwrap().0).unwrap();
-    drop(there);
-    let alarm = line.alarm();
-    until("the death is noticed", || alarm.raised().is_some());
-    assert_eq!(alarm.raised().unwrap().to_string(), "rank 0 left the group: its process has ended");
+    let told = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let hosts = [None, Some("10.1.2.3"), Some("fe80::7")].map(|host| host.map(|host| host.parse().unwrap()));
+    let addresses: Vec<Address> = (700..).zip(hosts).map(|(port, host)| Address { host, port }).collect();
+    write_addresses(&listener.accept().unwrap().0, &addresses).unwrap();
+    assert_eq!(read_addresses(&told, 3, after(HANDSHAKE)).unwrap(), addresses);
 }

@@ -7,13 +7,20 @@
 //! ```
 //!
 //! The last comes twice, or once where it is a refusal: when rank r has its seat, and when all have come. A connection that ends
-//! before the first of them was dropped for other callers, and rank r calls again.
+//! before the first of them was dropped for other callers, and rank r calls again. Then
+//!
+//! ```text
+//! rank r → rank 0    the port where it listens                                2
+//! rank 0 → rank r    for each rank but 0 its address, 0 for rank 0's host, and port    16 + 2
+//! ```
+//!
+//! and rank r calls the ranks before it as it called rank 0, but for these.
 //! Numbers are little-endian. A proof is HMAC-SHA256, under the run's secret, of all that was said before it and of the other
 //! side's challenge.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::TcpStream;
+use std::net::{IpAddr, Ipv6Addr, TcpStream};
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, Mac};
@@ -208,4 +215,49 @@ pub(super) fn read_verdict(
     let proof = rest.split_off(length);
     let proved = secret.is_proved(&[b"zero", &hello.bytes(), &head, &rest], &proof);
     Ok((kind, rest, proved))
+}
+
+/// Where a rank listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    /// `None` for rank 0's host.
+    pub host: Option<IpAddr>,
+    pub port: u16,
+}
+
+/// Tells rank 0 where this rank listens.
+pub(super) fn write_port(mut stream: &TcpStream, port: u16) -> Result<()> {
+    stream.write_all(&port.to_le_bytes())
+}
+
+/// Where the other rank listens.
+pub(super) fn read_port(stream: &TcpStream, deadline: Instant) -> Result<u16> {
+    let mut port = [0; 2];
+    read(stream, &mut port, deadline)?;
+    Ok(u16::from_le_bytes(port))
+}
+
+/// Tells a rank where all but rank 0 listen.
+pub(super) fn write_addresses(mut stream: &TcpStream, addresses: &[Address]) -> Result<()> {
+    let bytes = addresses.iter().flat_map(|address| {
+        let host = match address.host {
+            None => Ipv6Addr::UNSPECIFIED,
+            Some(IpAddr::V4(host)) => host.to_ipv6_mapped(),
+            Some(IpAddr::V6(host)) => host,
+        };
+        host.octets().into_iter().chain(address.port.to_le_bytes())
+    });
+    stream.write_all(&bytes.collect::<Vec<u8>>())
+}
+
+/// Where `count` ranks listen.
+pub(super) fn read_addresses(stream: &TcpStream, count: usize, deadline: Instant) -> Result<Vec<Address>> {
+    let mut bytes = vec![0; 18 * count];
+    read(stream, &mut bytes, deadline)?;
+    let address = |[host @ .., low, high]: &[u8; 18]| {
+        let host = Ipv6Addr::from(*host);
+        let host = if host.is_unspecified() { None } else { Some(IpAddr::from(host).to_canonical()) };
+        Address { host, port: u16::from_le_bytes([*low, *high]) }
+    };
+    Ok(bytes.as_chunks().0.iter().map(address).collect())
 }

@@ -6,7 +6,7 @@
 //!
 //! A GPU that reaches the rows gathers them by the vertices there, makes of them what is asked for, and counts which were in caches.
 //! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
-//! within the GPU makes them torch's when they are needed: torch's own memory cannot be written by another stream than its own
+//! within the GPU makes them torch's when they are needed; so do copies of rows that the host gathers ahead, on a stream of their own: torch's own memory cannot be written by another stream than its own
 //! without waiting for all that it was told to do.
 
 use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu, sort_on_device};
@@ -32,6 +32,8 @@ pub struct Loaded<'a> {
     pub counted: CacheHits,
     /// Where the others are.
     pub features: &'a FeatureTable,
+    /// The stream that copies the input rows, where that is another than the sampler's.
+    pub side: Option<Gpu>,
 }
 
 /// Feature rows of a mini-batch, of the type of the place's rows.
@@ -42,8 +44,8 @@ pub enum InputRows {
     Stored,
     /// Those that it reads, `[read, width]`.
     Read(Tensor),
-    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: the streams of a GPU's
-    /// communicators have one order on all ranks, which a thread that loads ahead would break.
+    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: rows go over NCCL, which
+    /// the thread that computes has alone.
     Here(Tensor),
     /// As `Here`, on the GPU that computes, not yet torch's.
     Gathered(Box<dyn Gathered>),
@@ -73,7 +75,7 @@ impl InputRows {
 impl<'a> Loaded<'a> {
     /// `sampled` without its input rows, which stay in `features`.
     pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
-        Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features }
+        Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features, side: None }
     }
 
     /// Finds where backward adds rows in the layers above the features, which have no gradients, where a GPU sampled them: with `edges`
@@ -98,14 +100,17 @@ impl<'a> Loaded<'a> {
     /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
     /// on the host.
     pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {
-        let (Some(SampledThere { gpu: sampling, .. }), Some(gpu)) = (&self.sampled.there, gpu) else { return Ok(()) };
-        sampling.synchronise()?;
-        for layer in &self.sampled.layers {
-            [&layer.frontier, &layer.read].into_iter().for_each(|ids| ids.give_to(gpu));
-            layer.edges.give_to(gpu);
-            layer.exchange.give_to(gpu);
+        let Some(gpu) = gpu else { return Ok(()) };
+        let sampling = self.sampled.there.as_ref().map(|SampledThere { gpu, .. }| gpu);
+        sampling.into_iter().chain(&self.side).try_for_each(Gpu::synchronise)?;
+        if sampling.is_some() {
+            for layer in &self.sampled.layers {
+                [&layer.frontier, &layer.read].into_iter().for_each(|ids| ids.give_to(gpu));
+                layer.edges.give_to(gpu);
+                layer.exchange.give_to(gpu);
+            }
+            self.sampled.input.give_to(gpu);
         }
-        self.sampled.input.give_to(gpu);
         if let InputRows::Gathered(rows) = &self.input_rows {
             rows.give_to(gpu);
         }
@@ -129,18 +134,22 @@ pub fn load<'a>(
     let stays = source.is_read_in_place() && !ahead && input.is_plain() && exchange.is_identity();
     let features = source.table();
     let Some(computing) = source.gathering() else {
-        let input_rows = match (stays, source.place()) {
-            (true, _) => InputRows::Stored,
-            (false, place) => {
-                let rows = source.rows(sampled.input.on_host()?, input, exchange.rows_received())?;
-                match place {
-                    Place::Host(_) => InputRows::Read(exchange.forward_at(place, comm, Some(rows), features.dim())?),
-                    Place::Device(..) => InputRows::Here(rows),
-                }
+        let (vertices, mut side) = (sampled.input.on_host()?, None);
+        let counted = source.count(vertices);
+        let input_rows = match source.place() {
+            _ if stays => InputRows::Stored,
+            place @ Place::Host(_) => {
+                let rows = source.rows(vertices, input, exchange.rows_received())?;
+                InputRows::Read(exchange.forward_at(place, comm, Some(rows), features.dim())?)
             }
+            Place::Device(gpu, ..) if ahead => {
+                let (rows, stream) = source.rows_brought(gpu, vertices, input)?;
+                side = Some(stream);
+                InputRows::Gathered(rows)
+            }
+            Place::Device(..) => InputRows::Here(source.rows(vertices, input, 0)?),
         };
-        let counted = source.count(sampled.input.on_host()?);
-        return Ok(Loaded { input_rows, counted, ..Loaded::unread(sampled, features) });
+        return Ok(Loaded { input_rows, counted, side, ..Loaded::unread(sampled, features) });
     };
     let sampling = sampled.there.as_ref().map(|there| &there.gpu);
     let gpu = sampling.unwrap_or(computing);

@@ -6,14 +6,15 @@
 //! memory or in that of other GPUs. The kernel that gathers them turns what is stored into the type of the place's rows, so what is
 //! stored in 2 bytes moves in 2 bytes; rows that are normalised or dropped are f32 until then. Ranks that share a GPU share what they
 //! both keep. Ranks that are processes tell each other by what the others open what they keep ([`PinnedRows::share`]), and at the end wait
-//! until all have closed it ([`PinnedRows::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied.
+//! until all have closed it ([`PinnedRows::part`]). A table in a mapped file is gathered by the host, rounded there, and the rows are copied:
+//! where mini-batches are made ahead, on a stream of their own.
 //! Cost: the bytes of the rows; a number a vertex on each GPU that finds rows in caches. The GPUs fill theirs at the same time.
 
 mod load;
 mod pin;
 
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use gsplit_kernels::{
@@ -25,6 +26,7 @@ use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
+use crate::autograd::values_of;
 use crate::cache::{Caches, Counted, gathered};
 use crate::model::Input;
 use crate::operator::Place;
@@ -307,12 +309,14 @@ pub struct FeatureSource<'a> {
     place: Place,
     rows: Option<Box<dyn AnyRows + 'a>>,
     counted: Option<Counted>,
+    /// The stream on which rows come ahead of time that the host gathers.
+    side: OnceLock<Gpu>,
 }
 
 impl<'a> FeatureSource<'a> {
     /// The rows of `table`, for a rank at `place`, gathered by the host.
     pub fn new(table: &'a FeatureTable, place: &Place) -> Self {
-        Self { table, place: place.clone(), rows: None, counted: None }
+        Self { table, place: place.clone(), rows: None, counted: None, side: OnceLock::new() }
     }
 
     /// The rows of `table`, which `pinned` is, for `rank` at `place`, a GPU.
@@ -321,7 +325,7 @@ impl<'a> FeatureSource<'a> {
     /// [`Error::Gpu`] where the GPU has not the memory.
     pub fn pinned(table: &'a FeatureTable, place: &Place, pinned: &'a PinnedRows<'_>, rank: usize) -> Result<Self> {
         let rows = place.gpu().map(|gpu| pinned.0.rows(rank, gpu, place.row_kind())).transpose()?;
-        Ok(Self { table, place: place.clone(), rows, counted: None })
+        Ok(Self { table, place: place.clone(), rows, counted: None, side: OnceLock::new() })
     }
 
     /// The same, where loads are counted by `counted`, if the host gathers.
@@ -393,8 +397,29 @@ impl<'a> FeatureSource<'a> {
         if let Some(gpu) = self.gathering() {
             return self.rows_there(gpu, gpu.upload(vertices)?.slice(), input);
         }
+        self.place.bring(&self.on_host(vertices, input, room)?)
+    }
+
+    /// The same, gathered by the host and copied on a stream of its own, in memory of that stream; and the stream.
+    ///
+    /// # Errors
+    /// As [`FeatureSource::rows`].
+    pub fn rows_brought(&self, gpu: &Gpu, vertices: &[u32], input: &Input) -> Result<(Box<dyn Gathered>, Gpu)> {
+        let side = match self.side.get() {
+            Some(side) => side,
+            None => {
+                let made = gpu.side_stream()?;
+                self.side.get_or_init(|| made)
+            }
+        };
+        let rows = self.on_host(vertices, input, 0)?;
+        let brought: Box<dyn Gathered> = with_row!(rows.kind(), |O| Box::new(side.upload(values_of::<O>(&rows)?)?));
+        Ok((brought, side.clone()))
+    }
+
+    fn on_host(&self, vertices: &[u32], input: &Input, room: usize) -> Result<Tensor> {
         let shape = [vertices.len(), self.table.dim()];
         let rows = filled_with_room(shape, room, |rows| input.read(self.table, vertices, rows))?;
-        self.place.bring(&rows.f_totype(self.place.row_kind())?)
+        Ok(rows.f_totype(self.place.row_kind())?)
     }
 }

@@ -2,19 +2,21 @@
 //! count, and checkpoints that either reads.
 
 use gsplit_gpu_sim::counts;
+use gsplit_kernels::Solo;
 use gsplit_kernels::schedule::Step;
 use gsplit_store::{Dataset, NoProgress, Notes, Split};
 
 use super::equivalence::{distance, loss_and_gradient};
 use super::fixture::{
-    Cut, changed, communities, config, dataset, emulated, models, on_groups, on_ranks, several_labels, store_partition,
+    Cut, build, changed, communities, config, dataset, emulated, models, on_groups, on_ranks, several_labels,
+    store_partition,
 };
 use super::runs::{losses, run};
 use crate::batch::sample;
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
-use crate::operator::Place;
+use crate::operator::{Place, to_rows};
 use crate::options::TopologyStorage;
 use crate::source::{FeatureSource, PinnedRows};
 use crate::source::{InputRows, load};
@@ -304,6 +306,38 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
         assert!(freed > 0 && freed < taken, "{freed} of {taken}");
     }
     assert!(counts(gpu).freed > 0);
+}
+
+/// Rows of a mapped file, for mini-batches that the host or the GPU has sampled.
+#[test]
+fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
+    let fixture = build(52, 400, 20, 2000, false);
+    let config = config(ModelKind::Gcn, Parallelism::Single, 1);
+    for topology in [TopologyStorage::Host, TopologyStorage::Device] {
+        let options = RunOptions { prefetch: 1, topology, ..RunOptions::default() };
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
+        let place = Place::emulated(2);
+        let gpu = place.gpu().unwrap();
+        let (places, room) = ([place.clone()], DeviceRoom::given(ENOUGH, 1));
+        let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &NoProgress).unwrap();
+        let source = FeatureSource::new(&job.features, &place);
+        let mut sampler = topology.sampler(&job, &place, 0).unwrap();
+        let step = Step { seed: 3, epoch: 1, step: 0 };
+        let (seeds, _) = job.batch(&job.train, step, &Solo).unwrap();
+        let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &job.frontiers, &Solo).unwrap();
+        let input = Input::training(&config.model, step);
+        let vertices = sampled.input.on_host().unwrap().to_vec();
+        assert!(vertices.len() * job.features.dim() * 4 > 2 << 20, "more than is staged without a wait");
+        let expected = to_rows(&FeatureSource::new(&job.features, &Place::host()).rows(&vertices, &input, 0).unwrap());
+        let before = counts(gpu);
+        let batch = load(&source, sampled, &input, true, &Solo).unwrap();
+        batch.hand_over(place.gpu()).unwrap();
+        assert_eq!(counts(gpu), before, "the stream that computes does nothing for it");
+        let InputRows::Gathered(rows) = &batch.input_rows else { panic!("they were not brought ahead") };
+        let rows = rows.tensor(gpu, place.device(), job.features.dim()).unwrap();
+        assert_eq!(to_rows(&rows).unwrap(), expected.unwrap());
+    }
 }
 
 #[test]

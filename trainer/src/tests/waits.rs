@@ -108,7 +108,9 @@ fn check_with(prefetch: usize, cases: &[(TrainConfig, u64, u64)]) {
             let few = sum(|counts| counts.bytes_down) <= 512 + 64 * waits;
             if sum(|counts| counts.waits) != *waits || sum(|counts| counts.launches) > *launches || !few {
                 let TrainConfig { parallelism, model, .. } = config;
-                problems.push(format!("{:?}, {parallelism}, {:?}: {streams:?}", model.kind, model.norm));
+                let ticks: u64 = streams.iter().map(GpuCounts::host_ticks).sum();
+                let what = format!("{:?}, {parallelism}, {:?}", model.kind, model.norm);
+                problems.push(format!("{what}: {streams:?}, {ticks} ticks"));
             }
         }
     }

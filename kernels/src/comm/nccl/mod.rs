@@ -1,48 +1,32 @@
-//! Ranks as processes with a GPU each, on one host or several, joined by NCCL.
+//! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: every collective is one group of sends and receives, an announcement and a message for each rank and from each. The
-//! announcement says what is called and how many bytes come, so that ranks in different collectives and messages of another
-//! size are noticed, though NCCL itself would wait for them for ever: a rank that waits looks at what has been announced to it
-//! from time to time. Those whose announcement has not come are the ones that are named when its patience ends. What lies in
-//! host memory goes by way of the GPU; what lies there already (`devices`) does not touch the host.
-//! Sums are taken by rank, from messages, as in the other groups, so that all give the same bits. Why not `ncclAllReduce`: its
-//! order of addition depends on the number of ranks, the size and the links.
-//! Each group has a stream of its own, given with its GPU: two groups of the same ranks on one stream could wait for each other
-//! for ever, as each rank may come to them in another order.
-//! A rank that fails, in its own way or in a collective, raises the alarm; the others find it raised while they wait.
-//! Cost: for a collective of the host a copy to the GPU and one back. The host waits until the group has ended, that of
-//! `devices` too: only so it can give up and say for whom it waited.
-//! Why not run ahead of the GPU and let a thread of its own watch the collectives of `devices`: NCCL's calls do not block here, so
-//! nothing is on the stream before the other ranks have come for the first time, and the host would wait for that all the same;
-//! and the watching thread would have to give up the communicator while the computing one calls it, which only real GPUs can
-//! show to be right. Ranks that are threads do not wait for GPUs (`copies.rs`).
+//! Idea: what lies in host memory goes over the host ([`Sockets`]). For what lies on GPUs (`devices`) each rank first tells the others, by
+//! one message over the host, what it will send them, so that ranks in different collectives and messages of another size are
+//! noticed, though NCCL itself would wait for them for ever. Then all of them are here, and each launches one group of sends and receives.
+//! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
+//! On each GPU at most one group of NCCL's is under way: who launches two communicators' groups at a time must do so in one order
+//! on all ranks, else they wait for each other for ever. So one thread of a rank has communicators of NCCL, and it waits until a group
+//! has ended before it begins the next.
+//! A rank that fails tells the others over the host, which find out while they wait.
+//! Cost: a message to each other rank. The host waits until the group has ended: only so it can give up and say so.
+//! Why not run ahead of the GPU and let a thread of its own watch the groups: NCCL's calls do not block here, so the host would have to
+//! wait for each call to end in any case; and the watching thread would have to give up the communicator while the computing one
+//! calls it, which only real GPUs can show to be right. Ranks that are threads do not wait for GPUs (`copies.rs`).
 
-mod announcements;
 mod messages;
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-
-use bytemuck::pod_read_unaligned;
 
 use super::exchange::{Exchange, check_message, or_leave};
 use super::wait::Limit;
-use super::{DeviceExchange, Seat, check_parts};
+use super::{DeviceExchange, Sockets, check_parts, starts};
 use crate::cuda::{DeviceSlice, DeviceSliceMut, Gpu, GpuError, NcclEnd, NcclId};
 use crate::error::CommError;
-use announcements::{ANNOUNCEMENT, Announcements, check_announced};
 pub(crate) use messages::Message;
-use messages::{Parts, receives, sends};
-
-/// From one look at the announcements to the next, while a rank waits.
-const LOOKS: Duration = Duration::from_secs(1);
+use messages::{receives, sends};
 
 /// One rank's end of what moves bytes between GPUs: NCCL, or what tests have in its place.
 pub(crate) trait Transport: Send + Sync + Debug {
-    fn rank(&self) -> usize;
-    fn size(&self) -> usize;
-
     /// Launches all `messages` on the stream of `gpu`, behind what is there. The caller keeps them until they are done or the
     /// transport was given up.
     fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError>;
@@ -54,202 +38,112 @@ pub(crate) trait Transport: Send + Sync + Debug {
     fn abort(&self);
 }
 
-/// How the ranks of a group learn that one of them has failed, which NCCL does not tell.
-pub trait Alarm: Send + Sync + Debug {
-    /// Tells the others that this rank has failed.
-    fn raise(&self, reason: &str);
-
-    /// [`CommError::PeerFailed`] once a rank has failed.
-    fn raised(&self) -> Option<CommError>;
-}
-
 /// One process's end of a group. See the module's documentation.
-#[derive(Debug)]
 pub struct Nccl {
     transport: Box<dyn Transport>,
-    /// The number in the run of rank 0.
-    first: usize,
-    alarm: Option<Arc<dyn Alarm>>,
-    gpu: Gpu,
-    /// Another stream, to look at announcements while the first is busy.
-    watch: Gpu,
-    limit: Limit,
-    announcements: Mutex<Announcements>,
-    /// Why the group has ended.
-    ended: Mutex<Option<CommError>>,
+    host: Box<dyn Exchange>,
 }
 
 impl Nccl {
-    /// Joins the group of `id` in `seat`, each rank with a GPU of its own. Collective; `gpu` should have a stream that
-    /// no other group is on, but those that the same thread calls. A rank that waits for longer than `timeout`, here or in a collective, gives up, and so does one that
-    /// waits when `alarm` is raised.
+    /// Joins the ranks of `host`, each with a GPU of its own, as the group of `id`. Collective.
     ///
     /// # Errors
-    /// [`CommError::Timeout`]; [`CommError::Gpu`] without NCCL, and with what it says.
-    pub fn join(
-        gpu: &Gpu,
-        id: NcclId,
-        seat: Seat,
-        timeout: Option<Duration>,
-        alarm: Option<Arc<dyn Alarm>>,
-    ) -> Result<Self, CommError> {
-        let limit = Limit::new(timeout);
-        let mut wait = limit.start();
-        let rank = seat.first + seat.rank;
-        let end = NcclEnd::join(gpu, id, seat.rank, seat.size, || {
+    /// [`CommError::Timeout`] where a rank has waited for longer than `host` lets it; [`CommError::PeerFailed`];
+    /// [`CommError::Gpu`] without NCCL, and with what it says.
+    pub fn join(gpu: &Gpu, id: NcclId, host: Sockets) -> Result<Self, CommError> {
+        let (rank, size) = (Exchange::rank(&host), Exchange::size(&host));
+        let name = Exchange::name(&host, rank);
+        let mut wait = host.limit().start();
+        let end = NcclEnd::join(gpu, id, rank, size, || {
             wait.pause();
-            if let Some(failed) = alarm.as_ref().and_then(|alarm| alarm.raised()) {
-                return Err(Refused(failed));
-            }
-            wait.expired(rank, "ncclCommInitRank", Vec::new).map_or(Ok(()), |expired| Err(Refused(expired)))
+            let expired = || wait.expired(name, "ncclCommInitRank", Vec::new);
+            host.failed().or_else(expired).map_or(Ok(()), |failed| Err(Refused(failed)))
         });
+        drop(wait);
         let end = end.map_err(|refused| match refused.0 {
-            CommError::Gpu { reason, .. } => CommError::Gpu { rank, reason },
+            CommError::Gpu { reason, .. } => CommError::Gpu { rank: name, reason },
             other => other,
-        })?;
-        Self::over(Box::new(end), seat.first, gpu, timeout, alarm)
+        });
+        let comm = Self::over(Box::new(or_leave(&host, end)?), Box::new(host));
+        // Ranks connect by their first message, for which NCCL loads and allocates: before anything else is under way.
+        let connected = || {
+            let (send, mut recv, one_each) = (gpu.zeros::<u8>(size)?, gpu.zeros::<u8>(size)?, vec![1; size]);
+            Ok(comm.device_all_to_all(gpu, send.slice(), &one_each, recv.slice_mut(), &one_each))
+        };
+        connected().map_err(|error| comm.failure(error))??;
+        Ok(comm)
     }
 
-    /// A rank whose bytes `transport` moves, in a group whose rank 0 is rank `first` of the run.
-    pub(super) fn over(
-        transport: Box<dyn Transport>,
-        first: usize,
-        gpu: &Gpu,
-        timeout: Option<Duration>,
-        alarm: Option<Arc<dyn Alarm>>,
-    ) -> Result<Self, CommError> {
-        let rank = first + transport.rank();
-        let made = || {
-            let announcements = Announcements::new(gpu, transport.size())?;
-            // Collectives may be on another stream than what clears them here.
-            gpu.synchronise()?;
-            Ok((gpu.side_stream()?, announcements.into()))
-        };
-        let (watch, announcements) =
-            made().map_err(|error: GpuError| CommError::Gpu { rank, reason: error.to_string() })?;
-        Ok(Self {
-            transport,
-            first,
-            alarm,
-            gpu: gpu.clone(),
-            watch,
-            limit: Limit::new(timeout),
-            announcements,
-            ended: Mutex::default(),
-        })
+    /// The ranks of `host`, whose bytes `transport` moves.
+    pub(super) fn over(transport: Box<dyn Transport>, host: Box<dyn Exchange>) -> Self {
+        Self { transport, host }
     }
 
     fn failure(&self, error: GpuError) -> CommError {
-        CommError::Gpu { rank: self.name(self.transport.rank()), reason: error.to_string() }
+        CommError::Gpu { rank: self.name(self.host.rank()), reason: error.to_string() }
     }
 
-    fn check_alive(&self) -> Result<(), CommError> {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match ended.or_else(|| self.alarm.as_ref()?.raised()) {
-            Some(ended) => Err(ended),
-            None => Ok(()),
-        }
+    /// Tells every rank how many bytes this one will send it, and compares with what they say.
+    fn announce(&self, called: &'static str, send_bytes: &[usize], recv_bytes: &[usize]) -> Result<(), CommError> {
+        let said: Vec<[u8; 8]> = send_bytes.iter().map(|&bytes| (bytes as u64).to_le_bytes()).collect();
+        let mut heard = Vec::new();
+        self.host.exchange(called, &|to| &said[to], &|_| size_of::<u64>(), &mut |_, bytes| {
+            heard.push(bytes.try_into().map_or(0, u64::from_le_bytes));
+        })?;
+        let mut messages = heard.iter().zip(recv_bytes).enumerate();
+        messages.try_for_each(|(from, (&sent, &expected))| check_message(self, from, sent as usize, expected))
     }
 
-    /// Ends the group with `error`, unless it has ended.
-    fn end(&self, error: &CommError) {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| error.clone());
-        self.transport.abort();
-    }
-
-    /// Runs a collective from `send`, which has the part for each rank where `outgoing` says, to `recv`, on the stream of
-    /// `gpu`. Waits until all ranks have come and all has arrived. After an error the group has ended, and nothing touches the memory.
-    fn run(
-        &self,
-        gpu: &Gpu,
-        called: &'static str,
-        (send, outgoing): (DeviceSlice<'_, u8>, &Parts),
-        (recv, expected): (DeviceSliceMut<'_, u8>, &Parts),
-    ) -> Result<(), CommError> {
-        self.check_alive()?;
-        let mut announcements = self.announcements.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = announcements.write(gpu, called, &outgoing.bytes).map_err(|error| self.failure(error));
-        let result = written.and_then(|()| {
-            let Announcements { outgoing: said, incoming: heard } = &mut *announcements;
-            let (me, one_each) = (self.transport.rank(), Parts::packed(&vec![ANNOUNCEMENT; self.transport.size()]));
-            let mut messages = Vec::new();
-            let prepared = sends(me, said.slice().as_bytes(), &one_each, &mut messages)
-                .and_then(|()| receives(me, heard.slice_mut().into_bytes(), &one_each, &mut messages))
-                .and_then(|()| sends(me, send, outgoing, &mut messages))
-                .and_then(|()| receives(me, recv, expected, &mut messages));
-            // Who looks finds what was written, and nothing of the collective before.
-            let prepared = prepared.and_then(|()| self.watch.wait_for(gpu));
-            let started = prepared.and_then(|()| self.transport.start(gpu, &mut messages));
-            started.map_err(|error| self.failure(error))?;
-            self.finish(gpu, called, &expected.bytes, &mut messages)
-        });
-        let result = result.and_then(|()| announcements.check(self, called, &expected.bytes));
-        result.inspect_err(|error| self.end(error))
-    }
-
-    /// Waits until the started `messages` are done, which begin with the announcements.
-    fn finish(
-        &self,
-        gpu: &Gpu,
-        called: &'static str,
-        expected: &[usize],
-        messages: &mut [Message<'_>],
-    ) -> Result<(), CommError> {
-        let (mut wait, mut next_look) = (self.limit.start(), LOOKS);
-        loop {
-            if self.transport.is_done(gpu, messages).map_err(|error| self.failure(error))? {
-                return Ok(());
-            }
-            self.check_alive()?;
-            let expired = wait.expired(self.name(self.transport.rank()), called, Vec::new);
-            if expired.is_some() || wait.lasted() >= next_look {
-                let missing = self.look(called, expected, messages)?;
-                if let Some(CommError::Timeout { rank, called, timeout, .. }) = expired {
-                    return Err(CommError::Timeout { rank, called, missing, timeout });
-                }
-                next_look = wait.lasted() + LOOKS;
+    /// Waits until the started `messages` are done.
+    fn finish(&self, gpu: &Gpu, called: &'static str, messages: &mut [Message<'_>]) -> Result<(), CommError> {
+        let mut wait = self.limit().start();
+        while !self.transport.is_done(gpu, messages).map_err(|error| self.failure(error))? {
+            let expired = || wait.expired(self.name(self.host.rank()), called, Vec::new);
+            if let Some(failed) = self.failed().or_else(expired) {
+                return Err(failed);
             }
             wait.pause();
         }
+        Ok(())
     }
 
-    /// Checks the announcements that have come; returns the ranks whose have not, or none while the GPU has yet to come to the
-    /// collective.
-    fn look(
+    fn exchange_on_device(
         &self,
-        called: &'static str,
-        expected: &[usize],
-        messages: &[Message<'_>],
-    ) -> Result<Vec<usize>, CommError> {
-        let mut missing = Vec::new();
-        if !self.watch.is_done().map_err(|error| self.failure(error))? {
-            return Ok(missing);
-        }
-        let announced = messages.iter().filter_map(|message| match message {
-            Message::Receive { from, bytes } => Some((*from, bytes.as_slice())),
-            Message::Send { .. } => None,
-        });
-        for (from, bytes) in announced.take(self.transport.size() - 1) {
-            let words = bytes.peek(&self.watch).map_err(|error| self.failure(error))?;
-            if !check_announced(self, called, from, pod_read_unaligned(&words), expected)? {
-                missing.push(self.name(from));
-            }
-        }
-        Ok(missing)
+        gpu: &Gpu,
+        send: DeviceSlice<'_, u8>,
+        send_bytes: &[usize],
+        mut recv: DeviceSliceMut<'_, u8>,
+        recv_bytes: &[usize],
+    ) -> Result<(), CommError> {
+        const CALLED: &str = "device_all_to_all";
+        check_parts(self, "bytes to send", send_bytes, send.len())?;
+        check_parts(self, "bytes to receive", recv_bytes, recv.len())?;
+        self.announce(CALLED, send_bytes, recv_bytes)?;
+        let (me, bytes) = (self.host.rank(), send_bytes[self.host.rank()]);
+        let (from, to) = (starts(send_bytes)[me], starts(recv_bytes)[me]);
+        let mut messages = Vec::new();
+        let prepared = || {
+            recv.reborrow().part(to, to + bytes)?.copy_from(gpu, send.part(from, from + bytes)?)?;
+            sends(me, send, send_bytes, &mut messages)?;
+            receives(me, recv, recv_bytes, &mut messages)?;
+            if messages.is_empty() { Ok(()) } else { self.transport.start(gpu, &mut messages) }
+        };
+        prepared().map_err(|error| self.failure(error))?;
+        if messages.is_empty() { Ok(()) } else { self.finish(gpu, CALLED, &mut messages) }
     }
 }
 
 impl Exchange for Nccl {
     fn rank(&self) -> usize {
-        self.transport.rank()
+        self.host.rank()
     }
 
     fn size(&self) -> usize {
-        self.transport.size()
+        self.host.size()
     }
 
     fn name(&self, rank: usize) -> usize {
-        self.first + rank
+        self.host.name(rank)
     }
 
     fn exchange<'a>(
@@ -259,34 +153,15 @@ impl Exchange for Nccl {
         expected: &dyn Fn(usize) -> usize,
         incoming: &mut dyn FnMut(usize, &[u8]),
     ) -> Result<(), CommError> {
-        let (me, size) = (self.transport.rank(), self.transport.size());
-        check_message(self, me, outgoing(me).len(), expected(me))?;
-        let to_others = |bytes: &dyn Fn(usize) -> usize| -> Vec<usize> {
-            (0..size).map(|rank| if rank == me { 0 } else { bytes(rank) }).collect()
-        };
-        let sent = Parts::aligned(to_others(&|to| outgoing(to).len()));
-        let received = Parts::aligned(to_others(expected));
-        let mut staged = vec![0u8; sent.end()];
-        for to in (0..size).filter(|&to| to != me) {
-            staged[sent.of(to)].copy_from_slice(outgoing(to));
-        }
-        let failure = |error| self.failure(error);
-        let send = self.gpu.upload(&staged).map_err(failure)?;
-        let mut recv = self.gpu.alloc::<u8>(received.end()).map_err(failure)?;
-        self.run(&self.gpu, called, (send.slice(), &sent), (recv.slice_mut(), &received))?;
-        let arrived = recv.to_vec().map_err(failure)?;
-        for from in 0..size {
-            incoming(from, if from == me { outgoing(me) } else { &arrived[received.of(from)] });
-        }
-        Ok(())
+        self.host.exchange(called, outgoing, expected, incoming)
     }
 
-    fn waited(&self) -> Duration {
-        self.limit.waited()
+    fn limit(&self) -> &Limit {
+        self.host.limit()
     }
 
-    fn suspend_timeout(&self, suspended: bool) {
-        self.limit.suspend(suspended);
+    fn failed(&self) -> Option<CommError> {
+        self.host.failed()
     }
 
     fn devices(&self) -> Option<&dyn DeviceExchange> {
@@ -295,41 +170,35 @@ impl Exchange for Nccl {
 
     /// A rank that waits on another thread notices it.
     fn leave(&self, reason: &str) {
-        let failed = CommError::PeerFailed { rank: self.name(self.transport.rank()), reason: reason.to_owned() };
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failed);
-        if let Some(alarm) = &self.alarm {
-            alarm.raise(reason);
-        }
+        self.host.leave(reason);
     }
 }
 
 impl DeviceExchange for Nccl {
+    /// After an error nothing touches the memory.
     fn device_all_to_all(
         &self,
         gpu: &Gpu,
         send: DeviceSlice<'_, u8>,
         send_bytes: &[usize],
-        mut recv: DeviceSliceMut<'_, u8>,
+        recv: DeviceSliceMut<'_, u8>,
         recv_bytes: &[usize],
     ) -> Result<(), CommError> {
-        let me = self.transport.rank();
-        let checked = check_parts(self, "bytes to send", send_bytes, send.len())
-            .and_then(|()| check_parts(self, "bytes to receive", recv_bytes, recv.len()))
-            .and_then(|()| check_message(self, me, send_bytes[me], recv_bytes[me]));
-        or_leave(self, checked)?;
-        let (sent, received) = (Parts::packed(send_bytes), Parts::packed(recv_bytes));
-        let (from, to) = (sent.of(me), received.of(me));
-        let own = recv.reborrow().part(to.start, to.end);
-        let copied = own.and_then(|mut own| own.copy_from(gpu, send.part(from.start, from.end)?));
-        or_leave(self, copied.map_err(|error| self.failure(error)))?;
-        or_leave(self, self.run(gpu, "device_all_to_all", (send, &sent), (recv, &received)))
+        let moved = self.exchange_on_device(gpu, send, send_bytes, recv, recv_bytes);
+        or_leave(self, moved).inspect_err(|_| self.transport.abort())
+    }
+}
+
+impl Debug for Nccl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Nccl({:?})", self.transport)
     }
 }
 
 impl Drop for Nccl {
     /// An end whose group has failed does not wait for what it has sent to leave.
     fn drop(&mut self) {
-        if self.check_alive().is_err() {
+        if self.failed().is_some() {
             self.transport.abort();
         }
     }

@@ -4,10 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::nccl::{Message, Transport};
 use super::super::*;
+use super::sockets::linked;
 use super::{addends, conformance, message, run};
 use crate::cuda::{Gpu, GpuError};
 use crate::{CudaSurvey, NcclId};
@@ -23,21 +24,12 @@ struct Wires(Mutex<Queues>);
 #[derive(Debug)]
 struct Wire {
     rank: usize,
-    size: usize,
     wires: Arc<Wires>,
     arrived: Mutex<Vec<bool>>,
     gone: AtomicBool,
 }
 
 impl Transport for Wire {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn size(&self) -> usize {
-        self.size
-    }
-
     fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
         assert!(!self.gone.load(Ordering::Relaxed), "nothing is started after the end");
         *self.arrived.lock().unwrap() = vec![false; messages.len()];
@@ -73,69 +65,36 @@ impl Transport for Wire {
     }
 }
 
-/// A wire of which the first half of each announcement arrives, and the rest some time after the start, or never.
-#[derive(Debug)]
-struct Halved {
-    wire: Wire,
-    started: Mutex<Instant>,
-    rest_after: Option<Duration>,
+/// Where nothing arrives.
+#[derive(Debug, Default)]
+struct Stuck {
+    gone: Arc<AtomicBool>,
 }
 
-impl Transport for Halved {
-    fn rank(&self) -> usize {
-        self.wire.rank
+impl Transport for Stuck {
+    fn start(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+        Ok(())
     }
 
-    fn size(&self) -> usize {
-        self.wire.size
-    }
-
-    fn start(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<(), GpuError> {
-        *self.started.lock().unwrap() = Instant::now();
-        self.wire.start(gpu, messages)
-    }
-
-    fn is_done(&self, gpu: &Gpu, messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
-        if self.rest_after.is_some_and(|rest_after| self.started.lock().unwrap().elapsed() >= rest_after) {
-            return self.wire.is_done(gpu, messages);
-        }
-        let wires = self.wire.wires.0.lock().unwrap();
-        for message in messages {
-            let Message::Receive { from, bytes } = message else { continue };
-            let Some(sent) = wires.get(&(*from, self.wire.rank)).and_then(VecDeque::front) else { return Ok(false) };
-            if bytes.len() == sent.len() {
-                let half = sent.len() / 2;
-                bytes.reborrow().part(0, half)?.upload(gpu, &sent[..half])?;
-            }
-        }
-        Ok(self.rest_after.is_none())
+    fn is_done(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+        assert!(!self.gone.load(Ordering::Relaxed), "nobody asks after the end");
+        Ok(false)
     }
 
     fn abort(&self) {
-        self.wire.abort();
+        self.gone.store(true, Ordering::Relaxed);
     }
 }
 
 /// Ranks over wires, each with a GPU's memory of its own.
-fn wired(size: usize, timeout: Option<Duration>) -> Vec<Nccl> {
-    joined(size, timeout, |wire| Box::new(wire))
-}
-
-/// Ranks over what is made of wires.
-fn joined(size: usize, timeout: Option<Duration>, transport: impl Fn(Wire) -> Box<dyn Transport>) -> Vec<Nccl> {
+fn wired(size: usize) -> Vec<Nccl> {
     let wires = Arc::new(Wires(Mutex::default()));
-    let end = |rank| {
+    let end = |(rank, host)| {
         let wires = Arc::clone(&wires);
-        let wire = Wire { rank, size, wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
-        Nccl::over(transport(wire), 0, &Gpu::under_test(rank as u32 % 4), timeout, None).unwrap()
+        let wire = Wire { rank, wires, arrived: Mutex::default(), gone: AtomicBool::new(false) };
+        Nccl::over(Box::new(wire), Box::new(host))
     };
-    (0..size).map(end).collect()
-}
-
-/// Ranks of whose announcements half arrives at first.
-fn halved(size: usize, rest_after: Option<Duration>) -> Vec<Nccl> {
-    let halved = |wire| Halved { wire, started: Instant::now().into(), rest_after };
-    joined(size, Some(Duration::from_secs(30)), |wire| Box::new(halved(wire)))
+    Threads::group(size).into_iter().enumerate().map(end).collect()
 }
 
 fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec<R> {
@@ -149,7 +108,7 @@ fn on_each<C: Send, R: Send>(group: Vec<C>, body: impl Fn(C) -> R + Sync) -> Vec
 #[test]
 fn ranks_with_a_gpu_each_conform() {
     for size in [1, 2, 3, 4] {
-        on_each(wired(size, None), |comm| conformance(&comm, 8));
+        on_each(wired(size), |comm| conformance(&comm, 8));
     }
 }
 
@@ -187,7 +146,7 @@ pub(crate) fn moves_device_memory(comm: &dyn Communicator, gpu: &Gpu) {
 fn differential_device_memory_moves_alike_in_every_group_of_gpus() {
     for size in [1, 2, 3, 4] {
         run(size, |comm| moves_device_memory(comm, &Gpu::under_test(comm.rank as u32 % 4)));
-        on_each(wired(size, None), |comm| moves_device_memory(&comm, &Gpu::under_test(0)));
+        on_each(wired(size), |comm| moves_device_memory(&comm, &Gpu::under_test(0)));
         on_each(Threads::group(size), |comm| moves_device_memory(&ByHost::new(&comm), &Gpu::under_test(0)));
     }
     moves_device_memory(&Solo, &Gpu::under_test(0));
@@ -213,70 +172,60 @@ fn mismatched_counts_of_gpus_name_both_ranks() {
         assert!(results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })), "{results:?}");
     }
     // NCCL would wait for ever: the announcement tells.
-    let results = on_each(wired(3, Some(Duration::from_secs(3))), |comm| mismatched(&comm));
+    let results = on_each(wired(3), |comm| mismatched(&comm));
     assert_eq!(results[2], mismatch);
-    for error in &results[..2] {
-        assert!(matches!(error, CommError::Timeout { missing, .. } if missing.contains(&2)), "{results:?}");
+    assert!(results[..2].iter().all(|error| matches!(error, CommError::PeerFailed { rank: 2, .. })), "{results:?}");
+}
+
+/// Where all has arrived at once.
+#[derive(Debug)]
+struct AtOnce;
+
+impl Transport for AtOnce {
+    fn start(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<(), GpuError> {
+        Ok(())
     }
-}
 
-#[test]
-fn ranks_with_gpus_in_different_collectives_are_noticed() {
-    let group = wired(2, Some(Duration::from_secs(30)));
-    let started = Instant::now();
-    let results = on_each(group, |comm| match Communicator::rank(&comm) {
-        0 => comm.barrier().unwrap_err(),
-        _ => comm.all_reduce_sum_u64(&mut [1, 2]).unwrap_err(),
-    });
-    assert!(results.iter().any(|error| matches!(error, CommError::Order { .. })), "{results:?}");
-    assert!(started.elapsed() < Duration::from_secs(20), "long before the limit");
-}
-
-#[test]
-fn who_looks_while_an_announcement_arrives_waits_for_the_rest() {
-    // Longer than from one look to the next.
-    let gathered = on_each(halved(3, Some(Duration::from_millis(1500))), |comm| {
-        let mut gathered = [0; 12];
-        comm.all_gather_bytes(&[Communicator::rank(&comm) as u8; 4], &mut gathered).map(|()| gathered)
-    });
-    assert_eq!(gathered, [const { Ok([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]) }; 3]);
-}
-
-#[test]
-fn an_announcement_of_which_half_has_arrived_at_the_end_is_an_error() {
-    for error in on_each(halved(2, None), |comm| comm.barrier().unwrap_err()) {
-        let CommError::Gpu { rank, reason } = &error else { panic!("{error}") };
-        assert!(reason.contains(&format!("rank {} announced for barrier arrived garbled", 1 - rank)), "{error}");
+    fn is_done(&self, _gpu: &Gpu, _messages: &mut [Message<'_>]) -> Result<bool, GpuError> {
+        Ok(true)
     }
+
+    fn abort(&self) {}
+}
+
+/// What ranks tell each other before an exchange does not go by way of their GPUs: it would take a fill and two waits, or one.
+#[test]
+fn an_exchange_over_nccl_costs_the_host_a_copy_of_its_own_part() {
+    on_each(Threads::group(2), |host| {
+        let comm = Nccl::over(Box::new(AtOnce), Box::new(host));
+        let gpu = Gpu::emulated(0);
+        let (send, mut recv) = (gpu.zeros::<u32>(8).unwrap(), gpu.zeros::<u32>(8).unwrap());
+        let before = gpu.counts().host_ticks();
+        assert_eq!(all_to_all_counts(&comm, &[4, 4]).unwrap(), [4, 4]);
+        assert_eq!(gpu.counts().host_ticks(), before);
+        device_all_to_all_v(&comm, &gpu, send.slice(), &[4, 4], &mut recv.slice_mut(), &[4, 4]).unwrap();
+        assert_eq!(gpu.counts().host_ticks(), before + 5);
+    });
 }
 
 #[test]
-fn a_gpu_that_never_comes_is_named_and_the_group_has_ended() {
-    let patience = Duration::from_millis(500);
-    let mut group = wired(4, Some(patience));
-    let absent = group.remove(3);
-    let results = on_each(group, |comm| {
-        let first = comm.all_gather_bytes(&[7], &mut [0; 4]).unwrap_err();
-        assert_eq!(comm.barrier().unwrap_err(), first, "nothing is started after the end");
-        first
+fn what_never_arrives_ends_the_group_in_time() {
+    let patience = Duration::from_millis(300);
+    let all_gone = on_each(Threads::group_within(2, Some(patience)), |host| {
+        let gone = Arc::new(AtomicBool::new(false));
+        let comm = Nccl::over(Box::new(Stuck { gone: Arc::clone(&gone) }), Box::new(host));
+        let gpu = Gpu::under_test(0);
+        let (send, mut recv) = (gpu.zeros::<u8>(2).unwrap(), gpu.zeros::<u8>(2).unwrap());
+        let error = device_all_to_all_v(&comm, &gpu, send.slice(), &[1, 1], &mut recv.slice_mut(), &[1, 1]);
+        match error.unwrap_err() {
+            CommError::Timeout { called: "device_all_to_all", timeout, .. } => assert_eq!(timeout, patience),
+            CommError::PeerFailed { reason, .. } => assert!(reason.contains("0.3 s in device_all_to_all"), "{reason}"),
+            error => panic!("{error}"),
+        }
+        assert!(comm.barrier().is_err(), "the group has ended");
+        gone.load(Ordering::Relaxed)
     });
-    for (at, error) in results.into_iter().enumerate() {
-        let CommError::Timeout { rank, called: "all_gather", missing, timeout } = &error else { panic!("{error}") };
-        assert!((*rank, *timeout) == (at, patience) && missing.contains(&3), "{error}");
-    }
-    drop(absent);
-}
-
-#[test]
-fn a_rank_that_fails_stops_waiting_for_the_other_gpus() {
-    let comm = wired(2, None).remove(0);
-    let results = thread::scope(|scope| {
-        let waits = scope.spawn(|| comm.barrier());
-        thread::sleep(Duration::from_millis(50));
-        comm.fail("out of memory");
-        waits.join().unwrap()
-    });
-    assert_eq!(results, Err(CommError::PeerFailed { rank: 0, reason: "out of memory".to_string() }));
+    assert_eq!(all_gone, [true, true]);
 }
 
 #[test]
@@ -310,9 +259,11 @@ fn real_gpus_are_joined_by_nccl() {
     }
     let size = CudaSurvey::new().gpus.unwrap().len();
     let id = NcclId::new().unwrap();
-    on_each((0..size).collect(), |rank| {
+    let links = linked(size);
+    on_each(links.iter().enumerate().collect(), |(rank, links)| {
         let gpu = Gpu::open(rank).unwrap().side_stream().unwrap();
-        let comm = Nccl::join(&gpu, id, Seat::among_all(rank, size), Some(Duration::from_secs(60)), None).unwrap();
+        let host = links.group(0, Seat::among_all(rank, size), Some(Duration::from_secs(60)));
+        let comm = Nccl::join(&gpu, id, host).unwrap();
         conformance(&comm, 8);
         moves_device_memory(&comm, &gpu);
     });

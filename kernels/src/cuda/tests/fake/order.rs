@@ -113,7 +113,7 @@ fn memory_is_pinned_once_and_where_drivers_cannot_pin_it_for_reading() {
     }
 }
 
-/// No call registers more than the driver takes at once.
+/// No call registers more than the driver takes at once, and none waits for another.
 #[test]
 fn much_memory_is_registered_piece_by_piece() {
     if !alone("order::much_memory_is_registered_piece_by_piece", &[("FAKE_CUDA_REGISTER_MIB", "1")]) {
@@ -126,6 +126,8 @@ fn much_memory_is_registered_piece_by_piece() {
         let part = pinned.slice().part(from, from + 100).unwrap();
         assert_eq!(part.to_vec(&gpu).unwrap(), values[3 + from..][..100]);
     }
+    // 4 MB that start within a page.
+    assert_eq!(happened("registering"), 4);
 }
 
 /// More than is under way at a time, and little after it.
