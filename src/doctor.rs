@@ -23,12 +23,15 @@ use advice::{advice, in_containers, little_shm};
 /// Show what this machine can train on, and what to do about what is missing
 ///
 /// Looks for processors and memory, libtorch, GPUs with their memory, driver, NVRTC and NCCL, the links between GPUs, the
-/// speed of copies from pinned memory, shared memory, namespaces of a container, and what a launcher (torchrun, srun, mpirun) says. Ends with exit
-/// code 0 if training on the CPU works, with 1 if it does not.
+/// speed of copies from pinned memory, shared memory, namespaces of a container, and what a launcher (torchrun, srun, mpirun) says.
+/// Ends with exit code 0 if training on the CPU works, with 1 if it does not.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  gsplit doctor\n  gsplit doctor --json\n  gsplit doctor --profile here.toml\n  gsplit doctor --profile gpus.toml --device cuda"
-)]
+#[command(after_help = "\
+Examples:
+  gsplit doctor
+  gsplit doctor --json
+  gsplit doctor --profile here.toml
+  gsplit doctor --profile gpus.toml --device cuda")]
 pub struct Args {
     /// Measure this machine, in some seconds, and write what it can do into this file, for gsplit plan
     #[arg(long, value_name = "FILE")]

@@ -30,8 +30,8 @@ pub fn presampled(dataset: &Dataset, options: &Options, gpu: Option<&Gpu>, ui: &
     Ok(made.presample)
 }
 
-/// The map of `dataset` with `options` and `presample`, made if there is none; without a presample, one of these options whatever it was made
-/// with.
+/// The map of `dataset` with `options` and `presample`, made if there is none; without a presample, one of these options whatever it was
+/// made with.
 pub fn partitioned(
     dataset: &Dataset,
     options: &PartitionOptions,

@@ -1,14 +1,16 @@
 //! The cost model: seconds and memory of a mini-batch, from what is counted and what a machine can do. Every formula stands here.
 //!
 //! Of a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and makes rows of `h`,
-//! receive `X` of the rows it reads (or partial sums of them), ask for these with `W` words of 4 bytes, and load `R` feature rows of `F` values. N is the number of ranks, L that of layers. A rank does its
-//! share: 1 / N times what the busiest has over the mean; where ranks share the cores of a host, the host does what all of its ranks do.
+//! receive `X` of the rows it reads (or partial sums of them), ask for these with `W` words of 4 bytes, and load `R` feature rows of `F`
+//! values. N is the number of ranks, L that of layers. A rank does its share: 1 / N times what the busiest has over the mean; where ranks
+//! share the cores of a host, the host does what all of its ranks do.
 //!
 //! ```text
 //! phase     piece            seconds                                        why
 //! sample    draws            E / sampled_edges
-//!           over the bus     32 E / bus                                     a sector for each draw, where the graph stays in the host's memory
-//!           ids              4 W / peer + 2 latency a split layer           which rows are wanted; their numbers before them; W is X of rows
+//!           over the bus     32 E / bus                                     a sector a draw, where the graph is in the host's memory
+//!           sums             E / sampled_edges of split layers               --exchange auto: two passes over the edges that are drawn
+//!           ids              4 W / peer + 2 latency a split layer           their numbers, then which rows; of rows W is X
 //! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
 //!                                                                           bottom layer is not split: it reads them where they are stored
 //! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
@@ -22,7 +24,8 @@
 //!
 //! `k` is the number of products of a layer: of its own row and its neighbours' for sage, one for gcn, sgc and resgcn, two for gin; gat and
 //! gatv2 project every row they read (once, twice) and read it again for each edge to weigh it. A linear aggregation comes before or
-//! after the product, as the engine chooses ([`order_of`]): after it, the product has as many rows as are read, and aggregation reads rows of `h` values.
+//! after the product, as the engine chooses ([`order_of`]): after it, the product has as many rows as are read, and aggregation reads
+//! rows of `h` values.
 //!
 //! A value takes 4 bytes; on GPUs that compute in 16 bits, hidden rows and what crosses take 2.
 //!
@@ -43,8 +46,8 @@
 //! Ranks on shared cores take their sum, since both need the cores.
 //!
 //! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; 4 bytes for each value of rows that are read, made, and
-//! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge, once where layers share them. On a GPU the rest is for the graph
-//! (8 a vertex, 4 an edge), where it fits, then for feature rows.
+//! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge, once where layers share them. On a
+//! GPU the rest is for the graph (8 a vertex, 4 an edge), where it fits, then for feature rows.
 //!
 //! Not modelled: norms, residuals, jumping knowledge, evaluation.
 
@@ -74,6 +77,8 @@ pub struct Way {
     pub parallelism: Parallelism,
     /// The lowest layers whose rows are exchanged.
     pub split_layers: usize,
+    /// Whether partial sums may cross in place of rows.
+    pub sums: bool,
     /// Number of ranks, over all hosts.
     pub ranks: usize,
     /// Mini-batches of an epoch.
@@ -166,6 +171,10 @@ impl Model<'_> {
         add(Phase::Sample, "drawing", drawn / profile.sampled_edges);
         if let Some(bus) = profile.bus.filter(|_| self.way.far_graph) {
             add(Phase::Sample, "drawing over the bus", SECTOR * drawn / bus.bytes);
+        }
+        if self.way.sums {
+            let edges = self.split().map(|(_, layer)| layer.edges).sum();
+            add(Phase::Sample, "sums", self.share(edges, self.work.edge_imbalance) / profile.sampled_edges);
         }
         let rounds = 2.0 * self.split().count() as f64;
         if !self.is_made_once() {

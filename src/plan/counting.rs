@@ -194,7 +194,7 @@ impl Counting<'_> {
     /// servers, full-graph training that is split over all of them.
     pub fn made_once(&self, ui: &Ui) -> anyhow::Result<Vec<Candidate>> {
         let hosts = self.question.hosts;
-        let servers = if self.ranks % hosts == 0 { hosts } else { 1 };
+        let servers = if self.ranks.is_multiple_of(hosts) { hosts } else { 1 };
         let mut setting = self.question.setting(self.ranks);
         setting.groups = servers;
         let maps = setting.prepare(self.dataset, &[System::GraNNDis], ui)?;

@@ -3,6 +3,11 @@
 //! ```text
 //! dataset ─▶ presample, maps ─▶ simulated mini-batches (evaluate) ─▶ candidates ─┬─▶ cost ─▶ ranking ─▶ table, JSON, SVG
 //! profile: built in, a file, or measured now ────────────────────────────────────┘
+//!
+//! question.rs    what is planned for           profile.rs, measure.rs   what hardware can do
+//! counting.rs    what each system does         cost.rs, shape.rs        the formulas, and the model's widths
+//! candidate.rs   something that could be run   found.rs                 what fits, and in which order
+//!                                              auto.rs                  the best three, tried
 //! ```
 
 use std::path::PathBuf;
@@ -46,9 +51,11 @@ use question::Question;
 /// update, exchange between ranks), memory of a rank, what takes longest, and what would change the order. The formulas are in
 /// docs/plan.md. Where a rank has a device of its own, mini-batches are sampled and loaded while others are computed.
 ///
-/// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured (of this machine's CPU, or its GPUs), or one that is built in (cpu-2, v100-4-nvlink,
-/// v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample and maps that are needed are stored in
-/// the dataset.
+/// Systems that train on samples of their own stand below the others (GraNNDis, Song & Jiang): their seconds compare with no other's.
+///
+/// The hardware is a profile: a file that `gsplit doctor --profile FILE` has measured (of this machine's CPU, or its GPUs), or one that
+/// is built in (cpu-2, v100-4-nvlink, v100-4-pcie, a100-4, h100-8, rtx4090-4, hosts-2-100g, hosts-8-10g, cpu-cluster-4). Presample, maps
+/// and placements that are needed are stored in the dataset.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

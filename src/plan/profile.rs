@@ -53,7 +53,7 @@ pub struct Profile {
     /// From one rank of a host to its others.
     pub peer: Link,
     /// Pairs of ranks of a host with a link of their own.
-    #[serde(default, rename = "pair")]
+    #[serde(default, rename = "pair", skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
     /// From the host's memory to a GPU.
     pub bus: Option<Link>,

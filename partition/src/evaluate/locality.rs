@@ -1,8 +1,8 @@
 //! What data parallelism does where each rank draws the rows that it keeps more often (Song and Jiang, section 4).
 //!
-//! Returns: work of a mini-batch, where its rows come from, and the factor that a run settles at. Input: the rows that each rank keeps. Idea:
-//! the micro-batches of all ranks are sampled one by one, as `gsplit train --draw locality` samples them, with the factor that the
-//! caller lets follow from the portion of rows that were moved: from 1 until it grows no more.
+//! Returns: work of a mini-batch, where its rows come from, and the factor that a run settles at. Input: the rows that each rank keeps.
+//! Idea: the micro-batches of all ranks are sampled one by one, as `gsplit train --draw locality` samples them, with a factor that follows
+//! from the portion of rows that were moved: from 1 until it grows no more.
 //! Cost: sampling, once for each rank and factor; two bits a vertex and layer for each rank.
 
 use gsplit_kernels::{Graph, Near, VertexSet};

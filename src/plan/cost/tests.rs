@@ -39,7 +39,7 @@ fn work(exchanged: [f64; 2]) -> Work {
 
 fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
     let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-    Way { parallelism, split_layers, ranks, steps: 10, servers: 1, sources, far_graph: false }
+    Way { parallelism, split_layers, sums: false, ranks, steps: 10, servers: 1, sources, far_graph: false }
 }
 
 fn shape() -> Shape {
@@ -143,7 +143,11 @@ fn sums_cross_in_place_of_rows_and_take_longer_to_ask_for() {
     let (shape, rows) = (shape(), work([20.0, 25.0]));
     let mut sums = rows.clone();
     (sums.layers[0].rows_exchanged, sums.layers[0].words) = (12.0, 44.0);
-    let [rows, sums] = [rows, sums].map(|work| cost(&work, way(Parallelism::Split, 2, 2), &shape, &profile(true, 1)));
+    let [rows, sums] = [(rows, false), (sums, true)].map(|(work, sums)| {
+        let way = Way { sums, ..way(Parallelism::Split, 2, 2) };
+        cost(&work, way, &shape, &profile(true, 1))
+    });
+    assert_eq!([piece(&rows, "sums"), piece(&sums, "sums")], [0.0, 0.1]);
     assert_eq!([piece(&rows, "ids"), piece(&sums, "ids")], [4.0 * 45.0 / 4e3, 4.0 * 69.0 / 4e3]);
     assert!((piece(&rows, "rows") - piece(&sums, "rows") - 4.0 * 8.0 * 8.0 * 2.0 / 4e3).abs() < 1e-12);
 }
