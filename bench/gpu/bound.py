@@ -21,9 +21,9 @@ from typing import NamedTuple
 HERE = Path(__file__).resolve().parent
 # A mini-batch of three layers of GraphSAGE on one rank, by trainer/src/tests/waits.rs: gsplit's own launches and copies.
 COMPUTING, AHEAD, WAITS = 17, 25, 2
-# Launches of torch in such a step: counted in its sources, no GPU has shown them.
+# Launches of torch in such a step: an estimate from reading what a step calls.
 TORCH = 150
-# Seconds of the host at least. NVIDIA gives about 2 us for a launch; a wait is a round trip over PCIe and an interrupt or a poll.
+# Seconds of the host at least, assumed: a launch on a fast processor, and a round trip over PCIe.
 LAUNCH, WAIT = 2e-6, 5e-6
 # Three layers as run.sh trains them.
 SHAPE = ("--model", "sage", "--layers", "3", "--hidden", "256", "--fanouts", "15,15,15", "--batches", "5", "--systems", "dgl", "--ranks", "2")
