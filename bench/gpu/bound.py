@@ -88,7 +88,7 @@ def targets(steps, narrow):
     drawn = steps[large].edges / steps[large].ahead()
     busy = [steps[seeds].memory + steps[seeds].products for seeds in (small, large)]
     both = steps[large]
-    shared = both.bound() / max(both.drawing + both.loading, both.memory + both.products)
+    shared = both.bound() / max(both.computing(), both.ahead())
     yield f"1.5 billion sampled edges/s, {large:,} seeds", drawn >= 1.5e9, f"{drawn / 1e9:.1f} billion at most"
     idle = LAUNCH * (COMPUTING + TORCH)
     yield f"no gap on the stream that computes, {small:,} seeds", busy[0] >= idle, f"{1e3 * busy[0]:.2f} ms of work, {1e3 * idle:.2f} ms to launch it"
