@@ -1,6 +1,7 @@
 //! `gsplit doctor`: what this machine can do, and what to do about the rest.
 
 mod advice;
+mod profile;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,6 @@ use gsplit_kernels::{
     CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_amx, has_avx512, has_bf16, pinned_copy_speed, processor,
 };
 use gsplit_preprocess::memory::{machine, shown};
-use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
 use gsplit::launch::Launch;
@@ -19,6 +19,7 @@ use gsplit::outputs::Outputs;
 use gsplit::ui::Ui;
 
 use advice::{advice, in_containers, little_shm};
+use profile::{MEASURED, Measured, write_profile};
 
 /// Show what this machine can train on, and what to do about what is missing
 ///
@@ -43,27 +44,6 @@ pub struct Args {
     #[arg(long, requires = "profile")]
     force: bool,
 }
-
-/// What is measured.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Measured {
-    /// What all threads of the host reach
-    Cpu,
-    /// All GPUs that CUDA_VISIBLE_DEVICES leaves
-    Cuda,
-}
-
-impl Measured {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Cuda => "cuda",
-        }
-    }
-}
-
-/// The first line of a profile that was measured: such a file is replaced, no other.
-const MEASURED: &str = "# Measured by gsplit doctor --profile.";
 
 /// Runs the subcommand.
 pub fn run(args: Args, ui: &Ui) -> Result<()> {
@@ -128,23 +108,6 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
         Training::Fails(reason) => anyhow::bail!("training does not work: {reason}"),
         Training::Works(_) | Training::NotBuilt => Ok(()),
     }
-}
-
-/// Has `gsplit-train` measure this machine, and keeps what it says.
-fn write_profile(path: &Path, device: Measured, ui: &Ui) -> Result<()> {
-    let mut command = Command::new(trainer()?);
-    command.args(ui.threads().map(|threads| format!("--threads={threads}"))).args([
-        "profile",
-        "--device",
-        device.name(),
-    ]);
-    let measured = command.output()?;
-    let said = String::from_utf8_lossy(&measured.stderr);
-    anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
-    let staging = Staging::begin(Target::file(path), true)?;
-    fs::write(staging.file(), format!("{MEASURED}\n{}", String::from_utf8_lossy(&measured.stdout)))?;
-    ui.say(format_args!("profile written to {}: gsplit plan DATASET --profile {0}", staging.commit()?.display()));
-    Ok(())
 }
 
 /// Processors and memory.
