@@ -1,8 +1,8 @@
 //! Ranks as processes with a GPU each, on one host or several, whose rows NCCL moves.
 //!
-//! Idea: what lies in host memory goes over the host ([`Sockets`]). For what lies on GPUs (`devices`) each rank first tells the others, by
-//! one message over the host, what it will send them, so that ranks in different collectives and messages of another size are
-//! noticed, though NCCL itself would wait for them for ever. Then all of them are here, and each launches one group of sends and receives.
+//! Idea: what lies in host memory goes over the host ([`Sockets`]). For what lies on GPUs (`devices`) each rank first tells the others
+//! over the host, by one message, what it will send them. So ranks in different collectives and messages of another size are noticed,
+//! for which NCCL itself would wait for ever. Then all ranks are here, and each launches one group of sends and receives.
 //! Why not `ncclAllReduce` for sums: its order of addition depends on the number of ranks, the size and the links.
 //! On each GPU at most one group of NCCL's is under way: who launches two communicators' groups at a time must do so in one order
 //! on all ranks, else they wait for each other for ever. So one thread of a rank has communicators of NCCL, and it waits until a group
