@@ -13,7 +13,8 @@ use gsplit::ui::{self, Ui, bytes};
 
 /// Write a dataset in the format of another tool
 ///
-/// What the format has no place for is left out, and named in a note. The output appears whole or not at all. Features
+/// What the format has no place for is left out, and named in a note. The output appears whole or not at all; a folder that the same
+/// command made is left as it is. Features
 /// become float32 and labels int64 where the format holds arrays.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -55,8 +56,12 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     ui.json(&json!({
         "path": written.path.display().to_string(), "format": args.format.name(),
         "num_vertices": written.num_vertices, "num_edges": written.num_edges,
-        "files": written.files, "bytes": written.bytes, "left_out": written.left_out, "seconds": seconds,
+        "files": written.files, "bytes": written.bytes, "left_out": written.left_out, "reused": written.reused, "seconds": seconds,
     }));
+    if written.reused {
+        ui.say(format_args!("already there, made the same way: {}", written.path.display()));
+        return Ok(());
+    }
     ui.say(format_args!(
         "{}: {} vertices and {} edges as {}, {} in {} ({seconds:.2} s)",
         written.path.display(),

@@ -1,10 +1,11 @@
 //! `gsplit infer`: what a trained model says about the vertices of a graph.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use gsplit_preprocess::memory::Memory;
 use gsplit_store::Dataset;
+use gsplit_store::staging::{Target, recover};
 use gsplit_trainer::{InferConfig, Predict, ids_beside, infer};
 use serde_json::json;
 
@@ -86,12 +87,17 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 /// What stands in the way of writing is better known before the work is done.
 fn check_outputs(args: &Args, dataset: &Dataset) -> anyhow::Result<()> {
     let config = &args.config;
+    let ids_beside = |out: &Path| ids_beside(out, dataset.manifest().string_ids);
+    // In the order in which they appear.
+    let files = [&config.out, &config.embeddings].into_iter().flatten();
+    let files = files.flat_map(|out| [Some(out.clone()), ids_beside(out)]).flatten();
+    recover(&files.map(Target::file).collect::<Vec<_>>())?;
     let mut outputs =
         Outputs::new(config.force).reads("DATASET", &args.dataset).reads("--checkpoint", &config.checkpoint);
     for (option, out) in [("--out", &config.out), ("--embeddings", &config.embeddings)] {
         let Some(out) = out else { continue };
         outputs.file(option, out, None)?;
-        if let Some(ids) = ids_beside(out, dataset.manifest().string_ids) {
+        if let Some(ids) = ids_beside(out) {
             outputs.file(option, &ids, None)?;
         }
     }

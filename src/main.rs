@@ -18,7 +18,6 @@ mod export;
 mod figures;
 mod generate;
 mod inspect;
-mod pack;
 mod place;
 mod report;
 mod shard;
@@ -70,13 +69,22 @@ enum Command {
     Inspect(inspect::Args),
     Report(report::Args),
     Verify(verify::Args),
-    Pack(pack::PackArgs),
-    Unpack(pack::UnpackArgs),
+    #[command(hide = true)]
+    Pack(Removed),
+    #[command(hide = true)]
+    Unpack(Removed),
     Place(place::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
+}
+
+/// What a subcommand that is gone was given.
+#[derive(clap::Args)]
+struct Removed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _words: Vec<std::ffi::OsString>,
 }
 
 /// The command line, with options under headings.
@@ -110,8 +118,12 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),
-        Command::Pack(args) => pack::pack(args, ui),
-        Command::Unpack(args) => pack::unpack(args, ui),
+        Command::Pack(_) => Err(ui::usage(
+            "gsplit pack was removed: `tar --zstd -cf ds.tar.zst ds` packs a dataset with all that is in it",
+        )),
+        Command::Unpack(_) => Err(ui::usage(
+            "gsplit unpack was removed: `tar -xf ds.tar.zst` unpacks a dataset; one that gsplit pack made is unpacked by the version that made it",
+        )),
         Command::Place(args) => place::run(args, ui),
         Command::Doctor(args) => doctor::run(args, ui),
         Command::Completions(args) => completions::run(args),

@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, bail};
-use gsplit_store::staging::artifact_around;
+use gsplit_store::staging::{Target, artifact_around, tidy};
 
 use crate::ui::usage;
 
@@ -58,6 +58,7 @@ impl Outputs {
             bail!("{option} {}: is a link: name what it points to, or remove it", path.display());
         }
         self.add(Place::new(option, path, false), false)?;
+        tidy(&Target::file(path));
         found.map_or(Ok(()), |found| self.check_found(option, path, &found, known))
     }
 

@@ -22,6 +22,7 @@ use gsplit::{convert, partition, presample};
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, Progress, Split};
 use gsplit_trainer::{Device, TaskKind, TrainConfig};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::child::finished;
@@ -87,8 +88,23 @@ const CHOSEN: [&str; 13] = [
 /// What DIR holds beside the steps' outputs: the commands that made them.
 const RECORD: &str = "run.json";
 
-/// Content of [`RECORD`]: the words of each step that has finished here.
-type Record = BTreeMap<String, Vec<String>>;
+/// Content of [`RECORD`]: that is there from the start, so that a run which was killed at any moment is known to be one.
+#[derive(Default, Serialize, Deserialize)]
+struct Record {
+    /// The words of each step that was begun here, if what it makes was not there before: it is of this run's making.
+    #[serde(default)]
+    begun: BTreeMap<String, Vec<String>>,
+    /// The words of each step that has finished here.
+    #[serde(flatten)]
+    finished: BTreeMap<String, Vec<String>>,
+}
+
+impl Record {
+    /// The words by which `step` made what is there.
+    fn made_by(&self, step: &str) -> Option<&Vec<String>> {
+        self.finished.get(step).or_else(|| self.begun.get(step))
+    }
+}
 
 /// The steps, without options.
 fn steps() -> [Step; 5] {
@@ -220,6 +236,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     if !is_dataset {
         let words = [vec![input], convert.words, vec![format!("--out={data}")]].concat();
         let force = line.replaces(&dataset, &words)?;
+        line.begin("convert", &words, &dataset)?;
         line.step("convert", words, force)?;
     }
     if !args.dry_run {
@@ -259,13 +276,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let best = args.out.join("checkpoint/best");
     let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
     let words = [vec![data], infer.words, vec![checkpoint, format!("{option}={}", result.display())]].concat();
-    let before = line.record.get("infer");
-    if before == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
+    if line.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
         line.begun += 1;
         let step = format!("{} of {}: infer", line.begun, line.total);
         line.say(&format!("── {step}: {} is there, made since the last epoch", result.display()));
     } else {
-        let force = before.is_some();
+        let force = line.record.made_by("infer").is_some();
+        line.begin("infer", &words, &result)?;
         line.step("infer", words, force)?;
     }
     let elsewhere = is_dataset.then(|| format!("--dataset={}", dataset.display()));
@@ -321,6 +338,11 @@ fn check_ready(dataset: &Dataset, config: &TrainConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether it is more than what a run leaves that was killed while it wrote its first record.
+fn is_foreign(entry: std::io::Result<fs::DirEntry>) -> bool {
+    entry.is_ok_and(|entry| entry.file_name() != *format!(".{RECORD}.partial"))
+}
+
 fn modified(path: &Path) -> Option<SystemTime> {
     path.metadata().and_then(|found| found.modified()).ok()
 }
@@ -354,20 +376,40 @@ impl<'a> Line<'a> {
         let record = match fs::read_to_string(&file) {
             Ok(text) => serde_json::from_str(&text)
                 .with_context(|| format!("{}: is not of gsplit run: choose another --out", file.display()))?,
-            Err(_) if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) => {
+            Err(_) if fs::read_dir(out).is_ok_and(|mut entries| entries.any(is_foreign)) => {
                 bail!("--out {}: is there, and not of gsplit run: choose another folder", out.display())
             }
             Err(_) => Record::default(),
         };
+        let line = Self { args, ui, record, done: Vec::new(), begun: 0, total };
         if !args.dry_run {
             fs::create_dir_all(out).map_err(gsplit_store::Error::io(out))?;
+            line.save()?;
         }
-        Ok(Self { args, ui, record, done: Vec::new(), begun: 0, total })
+        Ok(line)
+    }
+
+    fn save(&self) -> anyhow::Result<()> {
+        let file = self.args.out.join(RECORD);
+        let staging = Staging::begin(Target::file(&file), true)?;
+        fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
+            .map_err(gsplit_store::Error::io(&file))?;
+        staging.commit()?;
+        Ok(())
+    }
+
+    /// Records that `step` is about to make `output`, unless somebody else's is there.
+    fn begin(&mut self, step: &str, words: &[String], output: &Path) -> anyhow::Result<()> {
+        if self.args.dry_run || (output.exists() && self.record.made_by(step).is_none()) {
+            return Ok(());
+        }
+        self.record.begun.insert(step.into(), words.into());
+        self.save()
     }
 
     /// Whether the dataset was made here by other `words` than these: then it may be replaced, as long as nothing was trained on it.
     fn replaces(&self, dataset: &Path, words: &[String]) -> anyhow::Result<bool> {
-        let Some(before) = self.record.get("convert").filter(|before| dataset.exists() && *before != words) else {
+        let Some(before) = self.record.made_by("convert").filter(|before| dataset.exists() && *before != words) else {
             return Ok(false);
         };
         if self.args.out.join("checkpoint").exists() {
@@ -407,13 +449,8 @@ impl<'a> Line<'a> {
             self.ui.json(&serde_json::from_slice(&output.stdout).unwrap_or_default());
             std::process::exit(output.status.code().unwrap_or(1));
         }
-        // Only now: what lies where a step was about to write is not of its making.
-        self.record.insert(name.to_string(), words);
-        let file = self.args.out.join(RECORD);
-        let staging = Staging::begin(Target::file(&file), true)?;
-        fs::write(staging.file(), serde_json::to_string_pretty(&self.record)?)
-            .map_err(gsplit_store::Error::io(&file))?;
-        staging.commit()?;
+        self.record.finished.insert(name.to_string(), words);
+        self.save()?;
         let result: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         self.done.push(
             json!({ "step": name, "command": shown, "seconds": started.elapsed().as_secs_f64(), "result": result }),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::ArgGroup;
-use gsplit_store::{Dataset, PartitionMap, Provenance, ShardInfo, artifact_key, write_shards};
+use gsplit_store::{Dataset, PartitionMap, Provenance, ShardInfo, artifact_key, finished_shards, write_shards};
 use serde_json::json;
 
 use gsplit::outputs::Outputs;
@@ -72,7 +72,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         sources: Vec::new(),
         facts: Default::default(),
     };
-    let shards = write_shards((&dataset, map.as_ref()), hosts, &args.out, args.force, &provenance, ui)?;
+    let from = (&dataset, map.as_ref());
+    let found = if args.force { None } else { finished_shards(from, hosts, &args.out)? };
+    let reused = found.is_some();
+    let shards = match found {
+        Some(shards) => shards,
+        None => write_shards(from, hosts, &args.out, args.force, &provenance, ui)?,
+    };
     let seconds = started.elapsed().as_secs_f64();
     let mut listed = Vec::new();
     for shard in &shards {
@@ -88,10 +94,13 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         listed.push(json!({ "path": path.to_string(), "rows": rows, "columns": columns, "bytes": total }));
     }
     let of_each = parts.map_or(String::new(), |parts| format!("parts of each host: {}; ", parts / hosts));
-    ui.say(format_args!("{of_each}written in {seconds:.1} s"));
+    ui.say(match reused {
+        false => format!("{of_each}written in {seconds:.1} s"),
+        true => format!("{of_each}already there, made the same way"),
+    });
     ui.json(&json!({
         "origin": dataset.fingerprint(), "partition": args.partition, "parts": parts, "hosts": hosts, "shards": listed,
-        "seconds": seconds,
+        "reused": reused, "seconds": seconds,
     }));
     Ok(())
 }

@@ -10,9 +10,7 @@ use std::path::Path;
 
 use gsplit_preprocess::convert::{ConvertOptions, Format, convert};
 use gsplit_preprocess::memory::{Memory, resident};
-use gsplit_preprocess::pack;
-use gsplit_store::document::Document;
-use gsplit_store::{FileRecord, NoProgress, checksum_file, document, verify};
+use gsplit_store::{NoProgress, verify};
 
 use super::input::{folder, one_line, split, write, write_all};
 
@@ -36,7 +34,6 @@ enum What {
     Detect,
     /// A table of vertices beside the edges.
     Nodes,
-    Unpack,
 }
 
 const fn convert_of(
@@ -156,12 +153,6 @@ pub const TARGETS: &[Target] = &[
     convert_of("compressed_snap", Format::Snap, "edges.txt", &["edges.txt"]),
     convert_of("compressed_csv", Format::Csv, "edges.csv", &["edges.csv"]),
     convert_of("webgraph", Format::Webgraph, "web.graph", &["web.properties", "web.graph", "web.offsets"]),
-    Target {
-        name: "unpack",
-        files: &["array.parquet", "columns.parquet", "frame.parquet", "blob.parquet", "pack.json", "dataset.json"],
-        opened: "",
-        what: What::Unpack,
-    },
     convert_of(
         "planetoid",
         Format::Planetoid,
@@ -211,7 +202,6 @@ pub fn run(name: &str, bytes: &[u8]) -> bool {
             let tables = target.files[1..].iter().map(|name| input.join(name));
             options.read.nodes = tables.into_iter().find(|path| path.exists());
         }
-        What::Unpack => return unpack_all(&input, &out),
     }
     let opened = if target.opened.is_empty() { input } else { input.join(target.opened) };
     convert_all(&opened, &out, &options)
@@ -255,45 +245,6 @@ fn convert_all(path: &Path, out: &Path, options: &ConvertOptions) -> bool {
             true
         }
         Err(error) => one_line(&error),
-    }
-}
-
-/// Unpacks each packed file by itself, with a manifest that vouches for it, and then the folder as it is.
-fn unpack_all(input: &Path, out: &Path) -> bool {
-    let exists = |name: &&str| input.join(name).exists();
-    let forms: [(&str, pack::Form, &[&str]); 3] = [
-        ("x.npy", pack::Form::Array, &["array.parquet"]),
-        ("x.arrow", pack::Form::Arrow, &["columns.parquet", "frame.parquet"]),
-        ("x.bin", pack::Form::Blob, &["blob.parquet"]),
-    ];
-    let manifest = input.join("pack.json");
-    let given = std::fs::read(&manifest).ok();
-    for (name, form, parts) in forms.into_iter().filter(|(_, _, parts)| parts.iter().all(exists)) {
-        let record = |path: &Path| {
-            let (bytes, checksum) = checksum_file(path).expect("a file that was written");
-            FileRecord { bytes, checksum }
-        };
-        let packed: Vec<_> = parts.iter().map(|part| (String::from(*part), record(&input.join(part)))).collect();
-        // What it unpacks to is not known, so the last check fails; all before it is under test.
-        let file = pack::PackedFile { file: record(&input.join(parts[0])), form, packed };
-        let content = pack::PackManifest {
-            dataset: "x".into(),
-            level: 1,
-            tool_version: String::new(),
-            files: [(name.to_string(), file)].into(),
-        };
-        assert_eq!(<pack::PackManifest as Document>::FORMAT, "gsplit-pack");
-        document::write(&manifest, &content).expect("a manifest");
-        if let Err(error) = pack::unpack(input, out, true, &NoProgress) {
-            one_line(&error);
-        }
-    }
-    match given {
-        Some(given) => {
-            write(&manifest, &given);
-            pack::unpack(input, out, true, &NoProgress).map_or_else(|error| one_line(&error), |_| true)
-        }
-        None => false,
     }
 }
 

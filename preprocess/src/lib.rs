@@ -5,7 +5,6 @@
 //! generate (R-MAT, community)    ──▶        "                               "
 //! embed (features for graphs that come without)                            "
 //! presample (the training sampler, counted)                       ──▶ gsplit_store::Presample
-//! pack (a dataset as Parquet files, and back)
 //! ```
 
 #![forbid(unsafe_code)]
@@ -20,7 +19,6 @@ mod error;
 pub mod export;
 pub mod generate;
 pub mod memory;
-pub mod pack;
 pub mod presample;
 pub mod read;
 

@@ -91,4 +91,4 @@ pub use stamp::Stamp;
 pub use topology::{Topology, TopologyWriter};
 pub use verify::{Finding, verify};
 pub use weights::EdgeWeights;
-pub use writer::{DatasetWriter, dataset_target, write_shards};
+pub use writer::{DatasetWriter, dataset_target, finished_shards, write_shards};

@@ -20,7 +20,6 @@ mod inspect;
 mod layering;
 mod markup;
 mod outputs;
-mod pack;
 mod partitioners;
 #[cfg(feature = "train")]
 mod pipeline;

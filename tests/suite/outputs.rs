@@ -19,7 +19,7 @@ fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
     community(folder, 300);
     ok(folder, &words("presample ds --fanouts 3 --epochs 1 --key p"));
     ok(folder, &words("partition ds --parts 2 --key two"));
-    ok(folder, &words("pack ds --out packed"));
+    ok(folder, &words("export ds --format dgl --out packed"));
     fs::write(folder.join("edges.txt"), "0 1\n1 2\n").unwrap();
     fs::create_dir(folder.join("raw")).unwrap();
     fs::hard_link(folder.join("edges.txt"), folder.join("raw/edges.txt")).unwrap();
@@ -33,10 +33,7 @@ fn no_output_lies_in_an_artifact_or_takes_away_what_is_read() {
         ("export ds --format pyg --out ds/new", "lies in"),
         ("export ds --format pyg --out ds --force", "which is read (DATASET)"),
         ("export ds --format mtx --out packed/x.mtx", "lies in"),
-        ("pack ds --out ds/packed", "lies in"),
-        ("pack ds --out . --force", "which is read (DATASET)"),
-        ("unpack packed --out packed --force", "which is read (PACKED)"),
-        ("unpack packed --out ds/presample/p", "lies in"),
+        ("export ds --format pyg --out . --force", "which is read (DATASET)"),
         ("generate rmat --vertices 10 --edges 30 --out way/presample/new", "lies in"),
         ("convert edges.txt --out edges.txt --force", "which is read (INPUT)"),
         ("convert raw --out raw --force --format csv", "which is read (INPUT)"),

@@ -60,9 +60,6 @@ fn a_placement_is_stored_shown_reused_and_verified() {
     assert!(fails(folder, &other, 1).contains("--force"));
     ok(folder, &[&other[..], &["--force"]].concat());
     ok(folder, &["verify", "ds"]);
-    ok(folder, &["pack", "ds", "--out", "packed"]);
-    ok(folder, &["unpack", "packed", "--out", "again"]);
-    assert_eq!(content(&folder.join("ds")), content(&folder.join("again")));
 }
 
 #[test]

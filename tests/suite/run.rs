@@ -43,6 +43,15 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     assert_eq!(again["steps"][2]["result"]["summary"]["epochs"].as_array().unwrap().len(), 0);
     assert_eq!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
 
+    // Killed between the predictions and the record of them.
+    let record = folder.join("out/run.json");
+    let mut content: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    content.as_object_mut().unwrap().remove("infer").unwrap();
+    fs::write(&record, content.to_string()).unwrap();
+    let again = json(folder, &words);
+    assert_eq!(steps(&again), ["presample", "partition", "train", "infer", "report"]);
+    assert_eq!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
+
     // Other options of a step do it again; a file of somebody else's stays.
     let again = json(folder, &[&words[..], &["--predict", "probabilities"]].concat());
     assert_eq!(steps(&again), ["presample", "partition", "train", "infer", "report"]);
@@ -273,4 +282,21 @@ fn what_will_bite_is_told_when_a_graph_is_converted() {
     let whole = notes(&["--out", "whole", "--symmetrise", "--features", "random:4"]);
     assert!(!whole.contains("reverse") && whole.contains("it lacks labels"), "{whole}");
     assert!(!notes(&["--out", "directed"]).contains("note:"), "it is there already");
+}
+
+#[test]
+fn a_run_that_ended_in_its_first_step_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("edges.txt"), "0 1\n1 2\nx\n").unwrap();
+    let words = "run edges.txt --out out --features fastrp:8 --task link --fanouts 3 --epochs 1 --hidden 4";
+    let words: Vec<&str> = words.split(' ').collect();
+    fails(folder, &words, 1);
+    assert!(folder.join("out/run.json").exists());
+    raw(folder);
+    ok(folder, &words);
+    // Killed while it wrote its first record.
+    fs::create_dir_all(folder.join("first/.run.json.partial")).unwrap();
+    let first: Vec<&str> = words.iter().map(|word| if *word == "out" { "first" } else { *word }).collect();
+    ok(folder, &first);
 }

@@ -42,9 +42,6 @@ fn shards_are_datasets_that_verify_inspect_and_pack() {
     ok(folder, &["verify", "columns/host-2"]);
     let said = ok(folder, &words("inspect columns/host-2"));
     assert!(said.contains("shard     of host 2 of 3, cut by columns") && said.contains("of the features"), "{said}");
-    ok(folder, &words("pack s-2/host-1 --out packed"));
-    ok(folder, &words("unpack packed --out back"));
-    assert!(content(&folder.join("back")) == content(&folder.join("s-2/host-1")));
 
     // A row that was changed.
     let features = folder.join("s-4/host-2/nodes/feat.arrow");
@@ -66,6 +63,8 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
     fs::create_dir_all(folder.join("mine/host-1")).unwrap();
     fs::write(folder.join("mine/host-1/diary.txt"), "dear").unwrap();
     let before = content(folder);
+    let again = json(folder, &words("shard ds --partition two --out shards"));
+    assert!(again["reused"] == true && content(folder) == before, "{again}");
     for (line, code, told) in [
         ("shard ds --partition none --out x", 1, "has no partition `none`: there are two"),
         ("shard ds --partition two --hosts 4 --out x", 2, "--hosts 4: partition two has 2 parts"),
@@ -74,7 +73,7 @@ fn what_cannot_be_cut_or_needs_all_rows_is_told_in_one_line() {
         ("shard ds --columns --out x", 2, "--help"),
         ("shard ds --columns --partition two --out x", 2, "--help"),
         ("shard ds --columns --hosts 4000 --out x", 1, "4000 hosts for "),
-        ("shard ds --partition two --out shards", 1, "shards/host-0: already there"),
+        ("shard ds --columns --hosts 2 --out shards", 1, "shards/host-0: already there"),
         ("shard ds --partition two --out mine", 1, "mine/host-1: already there"),
         ("shard ds --partition two --out mine --force", 1, "even --force will not replace it"),
         ("shard ds --partition two --out ds/shards", 2, "lies in"),

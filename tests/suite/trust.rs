@@ -71,16 +71,13 @@ fn staging_folders_that_are_not_gsplits_are_refused_by_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
-    ok(folder, &["pack", "ds", "--out", "packed"]);
     let home = home(folder);
     let before = content(&home);
     let raw = root().join("tests/data/snap/edges.txt");
     let raw = raw.to_str().unwrap();
-    let commands: [&[&str]; 5] = [
+    let commands: [&[&str]; 3] = [
         &["generate", "rmat", "--vertices", "10", "--edges", "30", "--out", "x"],
         &["convert", raw, "--out", "x"],
-        &["pack", "ds", "--out", "x"],
-        &["unpack", "packed", "--out", "x"],
         &["export", "ds", "--format", "pyg", "--out", "x"],
     ];
     let partial = folder.join(".x.partial");

@@ -152,7 +152,7 @@ impl Document for Checkpoint {
     const VERSION: u32 = 3;
 }
 
-/// Writes the checkpoint after the last epoch of `history` and removes the oldest beyond those that are kept.
+/// Writes the checkpoint after the last epoch of `history`, and settles the folder.
 pub fn save(
     folder: &Path,
     history: &[EpochReport],
@@ -187,6 +187,12 @@ pub fn save(
     };
     document::write(&staging.path("checkpoint.json"), &checkpoint)?;
     staging.commit()?;
+    settle(folder, history)
+}
+
+/// Makes [`BEST`] point to the best epoch of `history`, and removes the oldest checkpoints in `folder` beyond those that are kept: after
+/// each epoch, and for a run that was killed between an epoch and this.
+pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
     let best = best_epoch(history);
     if let Some(best) = best {
         point_to(folder, best)?;

@@ -59,6 +59,9 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
     if let Some(resume) = &run.resume {
         checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
         reports.clone_from(&resume.history);
+        if let (Some(folder), 0) = (&run.options.checkpoint, comm.rank()) {
+            checkpoint::settle(folder, &reports)?;
+        }
     }
     if run.options.resume {
         checkpoint::agree(comm, reports.len() as u64)?;

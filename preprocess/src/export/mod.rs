@@ -21,6 +21,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use gsplit_store::staging::{self, Mark, tidy};
 use gsplit_store::{Dataset, Progress, artifact_key};
 
 use crate::Result;
@@ -42,7 +43,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use output::Target;
+use output::{Record, Target};
 use source::Source;
 
 /// What to write.
@@ -126,9 +127,12 @@ pub struct Exported {
     pub files: u64,
     /// Parts of the dataset that the format has no place for, as `features`.
     pub left_out: Vec<String>,
+    /// True if it was there already, made the same way.
+    pub reused: bool,
 }
 
-/// Writes `dataset` to `out` as `format`. What the format cannot hold is said in one note.
+/// Writes `dataset` to `out` as `format`. What the format cannot hold is said in one note. A folder that was written in the same way
+/// is left as it is.
 pub fn export(
     dataset: &Dataset,
     format: ExportFormat,
@@ -138,6 +142,11 @@ pub fn export(
 ) -> Result<Exported> {
     options.check(format)?;
     let source = Source::open(dataset)?;
+    let record = Record::new(dataset, format, options)?;
+    if let Some(finished) = record.finished(out).filter(|_| !options.force) {
+        tidy(&staging::Target::new(out, Mark::EXPORT));
+        return Ok(finished);
+    }
     let mut target = Target::begin(out, format, options.force)?;
     let written = match format {
         ExportFormat::Graphbolt => graphbolt::write(&source, &mut target, progress),
@@ -152,9 +161,7 @@ pub fn export(
     if !left_out.is_empty() {
         progress.note(&format!("note: {format} has no place for {}: left out", left_out.join(", ")));
     }
-    let (path, files, bytes) = target.finish(&source)?;
-    let num_vertices = dataset.num_vertices() as u64;
-    Ok(Exported { path, num_vertices, num_edges: written.num_edges, bytes, files, left_out })
+    target.finish(record, written.num_edges, left_out)
 }
 
 /// What a format's writer did.

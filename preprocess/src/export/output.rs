@@ -1,20 +1,79 @@
 //! Where an export is written: beside its final place, which it takes in one step when it is whole.
 //!
-//! A folder is a [`Staging`] directory with `gsplit-export.json` in it, by which `--force` knows what it may replace. A
-//! single file is staged in the same way.
+//! A folder is a [`Staging`] directory with `gsplit-export.json` in it ([`Record`]), by which `--force` knows what it may replace,
+//! and the same command that it has nothing to do. A single file is staged in the same way, and has no such record.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use gsplit_store::staging::{self, Mark, Staging};
-use serde_json::json;
+use gsplit_store::{Checksum, Dataset, PartitionMap};
+use serde::{Deserialize, Serialize};
 
-use super::{ExportFormat, Source};
+use super::{ExportFormat, ExportOptions, Exported};
 use crate::{Error, Result};
 
 /// Buffer of a file that is written by large pieces.
 const BUFFER: usize = 1 << 18;
+
+/// Content of `gsplit-export.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Record {
+    format: String,
+    dataset: String,
+    /// Digest of all files of the dataset.
+    fingerprint: Checksum,
+    topology_checksum: Checksum,
+    /// Digest of the parts that were written beside.
+    partition: Option<Checksum>,
+    chunks: Option<u32>,
+    original_ids: bool,
+    tool_version: String,
+    num_vertices: u64,
+    /// Of the export; the rest too is known when it is written.
+    num_edges: u64,
+    left_out: Vec<String>,
+    /// Bytes of the files beside this one.
+    bytes: u64,
+}
+
+impl Record {
+    /// That of an export of `dataset` which is yet to be written.
+    pub fn new(dataset: &Dataset, format: ExportFormat, options: &ExportOptions) -> Result<Self> {
+        let map = options.partition.as_deref().map(|key| PartitionMap::open(dataset, key)).transpose()?;
+        Ok(Self {
+            format: format.name().into(),
+            dataset: dataset.name().into(),
+            fingerprint: dataset.fingerprint(),
+            topology_checksum: dataset.topology_checksum(),
+            partition: map.and_then(|map| map.assignment_checksum().cloned()),
+            chunks: options.chunks,
+            original_ids: options.original_ids,
+            tool_version: env!("CARGO_PKG_VERSION").into(),
+            num_vertices: dataset.num_vertices() as u64,
+            num_edges: 0,
+            left_out: Vec::new(),
+            bytes: 0,
+        })
+    }
+
+    /// The finished export at `out`, if it was made the same way and has all its bytes.
+    pub fn finished(&self, out: &Path) -> Option<Exported> {
+        let text = gsplit_store::read_file(&out.join(Mark::EXPORT.file)).ok()?;
+        let found: Self = serde_json::from_slice(&text).ok()?;
+        let Self { num_edges, left_out, bytes, .. } = found.clone();
+        let is_same = found == Self { num_edges, left_out, bytes, ..self.clone() };
+        let weight = weigh(out).ok().filter(|weight| is_same && weight.1 == bytes + text.len() as u64)?;
+        Some(found.exported(out.into(), weight, true))
+    }
+
+    /// `weight` is the number of files and their bytes.
+    fn exported(self, path: PathBuf, weight: (u64, u64), reused: bool) -> Exported {
+        let (Self { num_vertices, num_edges, left_out, .. }, (files, bytes)) = (self, weight);
+        Exported { path, num_vertices, num_edges, bytes, files, left_out, reused }
+    }
+}
 
 /// An export under construction.
 pub(super) struct Target {
@@ -59,25 +118,19 @@ impl Target {
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(Error::io(&path))
     }
 
-    /// Makes the export visible. Returns its path, its number of files and their bytes.
-    pub fn finish(self, source: &Source<'_>) -> Result<(PathBuf, u64, u64)> {
-        if self.format.is_folder() {
-            let manifest = source.dataset().manifest();
-            let mark = json!({
-                "format": self.format.name(),
-                "dataset": manifest.name,
-                "num_vertices": manifest.num_vertices,
-                "num_edges": manifest.num_edges,
-                "topology_checksum": source.dataset().topology_checksum().to_string(),
-                "tool_version": env!("CARGO_PKG_VERSION"),
-            });
-            self.write(Mark::EXPORT.file, &format!("{mark:#}\n"))?;
-            let (files, bytes) = weigh(&self.staging.path(""))?;
-            return Ok((self.staging.commit()?, files, bytes));
-        }
-        let file = self.file();
-        let bytes = fs::metadata(&file).map_err(Error::io(&file))?.len();
-        Ok((self.staging.commit()?, 1, bytes))
+    /// Makes the export visible.
+    pub fn finish(self, mut record: Record, num_edges: u64, left_out: Vec<String>) -> Result<Exported> {
+        (record.num_edges, record.left_out) = (num_edges, left_out);
+        let weight = if self.format.is_folder() {
+            record.bytes = weigh(&self.staging.path(""))?.1;
+            let text = serde_json::to_string_pretty(&record).map_err(|error| Error::Option(error.to_string()))?;
+            self.write(Mark::EXPORT.file, &format!("{text}\n"))?;
+            weigh(&self.staging.path(""))?
+        } else {
+            let file = self.file();
+            (1, fs::metadata(&file).map_err(Error::io(&file))?.len())
+        };
+        Ok(record.exported(self.staging.commit()?, weight, false))
     }
 }
 

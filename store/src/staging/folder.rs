@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fsync, mkdirat, openat, renameat, renameat_with, statat,
-    unlinkat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, fstat, fsync, mkdirat, openat, renameat, renameat_with,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -64,12 +64,23 @@ impl Folder {
         }
     }
 
-    /// Makes the folder `name` in it, if nothing is there.
-    pub fn make(&self, name: &OsStr) -> Result<()> {
+    /// Makes the folder `name` in it, if nothing is there; says whether it did.
+    pub fn make(&self, name: &OsStr) -> Result<bool> {
         match mkdirat(&self.handle, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Ok(()) => Ok(true),
+            Err(Errno::EXIST) => Ok(false),
             Err(error) => Err(failed(&self.path.join(name))(error)),
         }
+    }
+
+    /// User id of its owner.
+    pub fn owner(&self) -> Result<u32> {
+        Ok(fstat(&self.handle).map_err(failed(&self.path))?.st_uid)
+    }
+
+    /// User id of the owner of `name` in it; `None` if there is nothing.
+    pub fn owner_of(&self, name: &OsStr) -> Option<u32> {
+        Some(statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?.st_uid)
     }
 
     /// Opens the file `name` in it, for reading and, where it can be made too, for writing. `None` if there is none; anything

@@ -1,6 +1,7 @@
 //! One writer at a time: an advisory lock on a file, which the kernel releases however its process ends.
 //!
-//! The file's first line says that gsplit made it. A staging folder is cleared only where its lock file says so.
+//! The file's first line says that gsplit made it. A staging folder is cleared only where its lock file says so, and where the
+//! folder and what decides about it are this user's: anybody can write that line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, TryLockError};
@@ -11,6 +12,8 @@ use std::time::Duration;
 
 use super::folder::{Folder, is_gone};
 use super::target::Target;
+use super::together::NOTE;
+use crate::journal::JOURNAL;
 use crate::{Error, Result};
 
 /// Name of the lock file.
@@ -33,12 +36,15 @@ pub(super) struct LockedFolder {
 
 impl LockedFolder {
     /// Locks the staging folder of `target`, which is made if need be. Refuses at once when another has it, and when it is
-    /// none that gsplit made.
+    /// none that gsplit made for this user.
     pub fn acquire(target: &Target) -> Result<Self> {
         let (name, parent) = (target.partial()?, target.parent()?);
         for _ in 0..ATTEMPTS {
-            parent.make(&name)?;
+            let made = parent.make(&name)?;
             let Some(folder) = parent.below(&name)? else { continue };
+            if !made && folder.owner()? != rustix::process::geteuid().as_raw() {
+                return Err(Error::Foreign { path: folder.path().to_path_buf(), found: "a folder of another user" });
+            }
             if folder.kind(OsStr::new(LOCK))?.is_none() {
                 match folder.names()?.as_slice() {
                     [] => {}
@@ -58,10 +64,21 @@ impl LockedFolder {
             let own = lock.metadata().map_err(Error::io(folder.path()))?.ino();
             if folder.identity(OsStr::new(LOCK)).is_some_and(|found| found.inode == own) {
                 let locked = Self { parent, name, folder, _lock: lock };
+                locked.expect_own(&[LOCK, JOURNAL, NOTE])?;
                 return locked.claim().map(|()| locked);
             }
         }
         Err(Error::Busy { path: target.path().to_path_buf(), process: None })
+    }
+
+    /// Fails where a file of these `names`, which decide what is done with the rest, is another user's.
+    fn expect_own(&self, names: &[&str]) -> Result<()> {
+        let own = self.folder.owner()?;
+        let is_foreign = |name: &&&str| self.folder.owner_of(OsStr::new(name)).is_some_and(|owner| owner != own);
+        match names.iter().find(is_foreign) {
+            Some(name) => Err(Error::Foreign { path: self.folder.path().join(name), found: "a file of another user" }),
+            None => Ok(()),
+        }
     }
 
     /// Writes the mark if the folder is new, and the process id. Fails if it is not gsplit's own.

@@ -30,8 +30,7 @@ use std::time::Duration;
 
 use rustix::fs::FileType;
 
-use crate::journal::Journal;
-use crate::{Error, Result};
+use crate::Result;
 use lock::LockedFolder;
 
 mod folder;
@@ -44,7 +43,7 @@ pub(crate) mod tree;
 
 pub use lock::FolderLock;
 pub use target::{Mark, Target, artifact_around};
-pub use together::commit_all;
+pub use together::{commit_all, recover};
 
 /// What becomes a dataset.
 pub(crate) const DATASET: &str = "dataset";
@@ -84,24 +83,29 @@ impl Staging {
     /// follow, or a check of what was left. `content` names the folder that becomes the artifact.
     pub(crate) fn open(target: Target, replace: bool, content: &'static str) -> Result<Self> {
         target.check(replace)?;
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = Arc::new(LockedFolder::acquire(&target)?);
-        open.push(Open { folder: folder.clone(), keep: true });
-        let staging = Self { target, folder, content, replace };
-        drop(open);
+        let staging = Self::lock(target, replace, content)?;
         staging.mend()?;
         staging.target.check_in(staging.folder.parent(), replace)?;
         Ok(staging)
+    }
+
+    /// Locks the place where the artifact at `target` is written.
+    fn lock(target: Target, replace: bool, content: &'static str) -> Result<Self> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let folder = Arc::new(LockedFolder::acquire(&target)?);
+        open.push(Open { folder: folder.clone(), keep: true });
+        drop(open);
+        Ok(Self { target, folder, content, replace })
     }
 
     /// Removes what an earlier run left, and starts with nothing.
     pub(crate) fn restart(&self) -> Result<()> {
         self.keep(false);
         self.folder.clear()?;
-        match self.target.is_folder() {
-            true => self.folder.folder().make(OsStr::new(self.content)),
-            false => Ok(()),
+        if self.target.is_folder() {
+            self.folder.folder().make(OsStr::new(self.content))?;
         }
+        Ok(())
     }
 
     /// Removes what an earlier run left but for these files and folders of it, where they are files and folders.
@@ -152,6 +156,11 @@ impl Staging {
         Ok(path)
     }
 
+    /// What stands at the final path is known by; `None` if nothing does.
+    fn shown(&self) -> Result<Option<folder::Identity>> {
+        Ok(self.folder.parent().identity(self.target.name()?))
+    }
+
     fn appear(&self) -> Result<()> {
         let (folder, parent) = (self.folder.folder(), self.folder.parent());
         let (content, replaced, name) = (OsStr::new(self.content), OsStr::new(REPLACED), self.target.name()?);
@@ -169,7 +178,6 @@ impl Staging {
 
     /// Undoes, or finishes, a replacement that was killed half-way.
     fn mend(&self) -> Result<()> {
-        together::mend(self)?;
         let (folder, parent) = (self.folder.folder(), self.folder.parent());
         let (replaced, name) = (OsStr::new(REPLACED), self.target.name()?);
         match (folder.kind(replaced)?, parent.kind(name)?) {
@@ -223,14 +231,5 @@ pub fn remove_all() -> Vec<PathBuf> {
 /// Removes what a run that was killed right after its commit left beside the artifact at `target`: for whoever finds that
 /// artifact finished and has nothing to write. Finished stages of another one, and what is being written, stay. Best effort.
 pub fn tidy(target: &Target) {
-    let is_there = || Ok::<_, Error>(target.path().with_file_name(target.partial()?).exists());
-    if !is_there().unwrap_or(false) {
-        return;
-    }
-    let Ok(folder) = LockedFolder::acquire(target) else { return };
-    let root = folder.folder().path();
-    if Journal::unfinished(root, &root.join(DATASET)).is_none() {
-        let _ = folder.clear();
-    }
-    folder.remove_bare();
+    let _ = recover(std::slice::from_ref(target));
 }

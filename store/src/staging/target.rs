@@ -44,13 +44,12 @@ impl Mark {
 }
 
 /// Those of all artifacts that are folders, those of other crates included.
-const MARKS: [Mark; 7] = [
+const MARKS: [Mark; 6] = [
     Mark::document::<DatasetManifest>("dataset.json"),
     Mark::document::<PresampleMeta>("presample.json"),
     Mark::document::<PartitionMeta>("partition.json"),
     Mark::document::<PlacementMeta>("placement.json"),
     Mark { file: "checkpoint.json", word: "gsplit-checkpoint" },
-    Mark { file: "pack.json", word: "gsplit-pack" },
     Mark::EXPORT,
 ];
 
@@ -155,6 +154,11 @@ impl Target {
     pub(super) fn name(&self) -> Result<&OsStr> {
         let problem = || Error::Invalid(format!("{}: expected a path that ends in a name", self.path.display()));
         self.path.file_name().ok_or_else(problem)
+    }
+
+    /// Whether somebody writes it, or was killed while writing it.
+    pub(super) fn is_begun(&self) -> Result<bool> {
+        Ok(self.path.with_file_name(self.partial()?).symlink_metadata().is_ok())
     }
 
     /// Name of the folder in which it is written.

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use super::*;
-use crate::{DatasetWriter, Presample, dataset_target};
+use crate::{DatasetWriter, Error, Presample, dataset_target};
 
 /// The mark of these tests' artifacts is their only file.
 fn at(path: &Path) -> Target {
@@ -268,12 +268,21 @@ fn no_link_leads_out_of_a_dataset() {
     assert_eq!(fs::read_dir(path.join("presample")).unwrap().count(), 0);
 }
 
+/// Leaves what a kill leaves: the staging folders, also those with nothing but a lock in them.
+fn kill(stagings: impl IntoIterator<Item = Staging>) {
+    for staging in stagings {
+        staging.keep(true);
+        fs::write(staging.root().join("stray"), "").unwrap();
+    }
+}
+
 #[test]
 fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
     const FILES: [&str; 4] = ["p.npy", "p.ids.npy", "elsewhere/e.npy", "elsewhere/e.ids.npy"];
     let begin = |folder: &Path, replace| {
-        let begin = |name| Staging::begin(Target::file(folder.join(name)), replace);
-        FILES.into_iter().map(begin).collect::<Result<Vec<_>>>()
+        let targets = FILES.map(|name| Target::file(folder.join(name)));
+        recover(&targets)?;
+        targets.into_iter().map(|target| Staging::begin(target, replace)).collect::<Result<Vec<_>>>()
     };
     let write = |stagings: &[Staging], text: &str| {
         stagings.iter().for_each(|staging| fs::write(staging.file(), text).unwrap());
@@ -302,8 +311,7 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
                 let both = now.iter().any(|text| text == "old") && now.iter().any(|text| text == "new");
                 assert!(!both, "old beside new after {step:?}: {now:?}");
             }
-            stagings.iter().for_each(|staging| staging.keep(true));
-            drop(stagings);
+            kill(stagings);
             if killed_after == steps.len() {
                 assert!(texts(folder).iter().all(|text| text == "new"));
                 assert!(matches!(begin(folder, false), Err(Error::Exists(_))));
@@ -327,5 +335,74 @@ fn a_kill_at_any_step_of_a_joint_commit_leaves_all_or_none() {
                 break;
             }
         }
+    }
+}
+
+/// Two files that a killed run was about to show as one: the second has appeared.
+fn killed_before_the_first(folder: &Path) -> [Target; 2] {
+    let targets = ["first", "second"].map(|name| Target::file(folder.join(name)));
+    let stagings = targets.clone().map(|target| Staging::begin(target, false).unwrap());
+    stagings.iter().for_each(|staging| fs::write(staging.file(), "new").unwrap());
+    let steps = together::steps(&stagings);
+    steps[..steps.len() - 1].iter().for_each(|step| step.run(&stagings).unwrap());
+    kill(stagings);
+    targets
+}
+
+#[test]
+fn a_forged_note_removes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let home = home(folder);
+    let note = folder.join(".first.partial/together.json");
+    // What is noted of the second is true of a file and of a folder of the user's.
+    for victim in ["letter", "deep"] {
+        let is = folder::Folder::open(&home).unwrap().identity(OsStr::new(victim)).unwrap();
+        // The last names the user's own as what is written; the folder is none of gsplit's.
+        let places = [folder.join("second"), home.join("other"), home.join(victim)];
+        for place in places.iter().filter(|place| !place.ends_with("letter")) {
+            let targets = killed_before_the_first(folder);
+            together::write_note(&note, vec![is.clone(), is.clone()]).unwrap();
+            let partial = place.with_file_name(format!(".{}.partial", place.file_name().unwrap().display()));
+            fs::create_dir_all(&partial).unwrap();
+            let _ = recover(&[targets[0].clone(), dataset_target(place)]);
+            recover(&targets).unwrap();
+            let _ = fs::remove_dir(partial);
+            assert!(is_untouched(&home), "{victim} at {}", place.display());
+            fs::remove_file(folder.join("second")).unwrap();
+        }
+    }
+    // What was killed is taken back by whoever writes both.
+    let targets = killed_before_the_first(folder);
+    recover(&targets).unwrap();
+    assert_eq!(fs::read_dir(folder).unwrap().count(), 1, "the home alone");
+}
+
+#[test]
+fn what_another_user_left_is_refused_and_untouched() {
+    use std::os::unix::fs::chown;
+    const NOBODY: u32 = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for owned in ["", "lock", "together.json"] {
+        let targets = killed_before_the_first(folder);
+        let path = folder.join(".first.partial").join(owned);
+        if chown(&path, Some(NOBODY), None).is_err() {
+            eprintln!("skipped: only root gives files away");
+            return;
+        }
+        for refused in [
+            recover(&targets).unwrap_err(),
+            Staging::begin(targets[0].clone(), false).unwrap_err(),
+            Staging::begin(targets[0].clone(), true).unwrap_err(),
+        ] {
+            assert!(refused.to_string().contains("of another user, and not gsplit's own"), "{owned}: {refused}");
+        }
+        tidy(&targets[0]);
+        assert!(folder.join("second").exists() && folder.join(".first.partial/artifact").exists(), "{owned}");
+        // Its owner goes on.
+        chown(&path, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+        recover(&targets).unwrap();
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0, "{owned}");
     }
 }

@@ -7,50 +7,44 @@
 //! note ─▶ older artifacts step aside ─▶ the others appear ─▶ the first appears ─▶ what stepped aside goes
 //! ```
 //!
-//! After a kill in between, whoever writes the first one next removes those that had appeared already, and takes back what
-//! had stepped aside. One alone needs no note: it appears, or is exchanged, in one step.
+//! After a kill in between, [`recover`] removes those that had appeared already and takes back what had stepped aside: whoever
+//! is about to write the same ones calls it first. The note names no path. It holds what each artifact is known by, in their
+//! order, and the caller says where they are: so a note can harm nothing but what the user has just named, beside a staging
+//! folder of that user's. One alone needs no note: it appears, or is exchanged, in one step.
 
-use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::PoisonError;
 
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Folder, Identity};
+use super::folder::Identity;
 use super::tree::sync_tree;
-use super::{OPEN, REPLACED, Staging};
+use super::{DATASET, OPEN, REPLACED, Staging, Target};
 use crate::document::{self, Document};
+use crate::journal::Journal;
 use crate::{Error, Result, check};
 
-const NOTE: &str = "together.json";
+pub(super) const NOTE: &str = "together.json";
 
-/// Content of `together.json`.
+/// Where an artifact that was taken back lies until its staging folder is cleared.
+const TAKEN: &str = "taken";
+
+/// Content of `together.json`, which lies beside the first.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Together {
-    /// That whose appearance is that of all.
-    first: Identity,
-    others: Vec<Other>,
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Other {
-    /// Bytes of the absolute path of the folder that it appears in.
-    folder: Vec<u8>,
-    /// Bytes of its name there.
-    name: Vec<u8>,
-    is: Identity,
+    /// All of them, in their order. The appearance of the first is that of all.
+    members: Vec<Identity>,
 }
 
 impl Document for Together {
     const FORMAT: &'static str = "gsplit-together";
-    const VERSION: u32 = 1;
+    const VERSION: u32 = 2;
 }
 
-/// Makes all of `stagings` visible as one: after a kill at any moment, either all are there or the next run that begins the
-/// same ones, in the same order, finds the state from before. Whoever writes without locks may have been there first: where
+/// Makes all of `stagings` visible as one: after a kill at any moment, either all are there or [`recover`] brings back the
+/// state from before. Whoever writes without locks may have been there first: where
 /// nothing may be replaced, its artifact stays and all of these are refused.
 ///
 /// What they were made from must be sound: checks under way are waited for.
@@ -61,7 +55,7 @@ pub fn commit_all(stagings: Vec<Staging>) -> Result<()> {
     for step in steps(&stagings) {
         if let Err(error) = step.run(&stagings) {
             // Nothing was lost: what cannot be taken back now is taken back by the next run.
-            stagings.iter().for_each(|staging| drop(staging.mend()));
+            let _ = take_back(&stagings.iter().map(Some).collect::<Vec<_>>());
             return Err(error);
         }
     }
@@ -113,41 +107,53 @@ fn note(stagings: &[Staging]) -> Result<()> {
         let missing = || Error::io(staging.file())(std::io::ErrorKind::NotFound.into());
         staging.folder.folder().identity(OsStr::new(staging.content)).ok_or_else(missing)
     };
-    let other = |staging: &Staging| {
-        let parent = staging.folder.parent().path();
-        let folder = parent.canonicalize().map_err(Error::io(parent))?.into_os_string().into_vec();
-        Ok(Other { folder, name: staging.target.name()?.as_bytes().to_vec(), is: identity(staging)? })
-    };
-    let Some((first, others)) = stagings.split_first() else { return Ok(()) };
-    let others = others.iter().map(other).collect::<Result<_>>()?;
+    let Some(first) = stagings.first() else { return Ok(()) };
     let folder = first.folder.folder();
-    document::write(&folder.path().join(NOTE), &Together { first: identity(first)?, others })?;
+    write_note(&folder.path().join(NOTE), stagings.iter().map(identity).collect::<Result<_>>()?)?;
     folder.sync()
 }
 
-/// Takes back what a kill amid [`commit_all`] left, where `first` was the first of it.
-pub(super) fn mend(first: &Staging) -> Result<()> {
-    let (folder, note) = (first.folder.folder(), OsStr::new(NOTE));
-    if folder.kind(note)?.is_none() {
-        return Ok(());
-    }
-    // A note that is not whole was being written when nothing had appeared yet.
-    if let Ok((together, _)) = document::read::<Together>(&folder.path().join(NOTE))
-        && first.folder.parent().identity(first.target.name()?) != Some(together.first)
-    {
-        for Other { folder, name, is } in together.others {
-            let (folder, name) = (PathBuf::from(OsString::from_vec(folder)), OsString::from_vec(name));
-            take_back(&folder, &name, &is)?;
-        }
-    }
-    folder.remove(note)
+pub(super) fn write_note(path: &Path, members: Vec<Identity>) -> Result<()> {
+    document::write(path, &Together { members }).map(drop)
 }
 
-/// Removes `name` from the folder at `path` if it is the file that is known by `is`.
-fn take_back(path: &Path, name: &OsStr, is: &Identity) -> Result<()> {
-    let Ok(folder) = Folder::open(path) else { return Ok(()) };
-    match folder.identity(name).as_ref() == Some(is) {
-        true => folder.remove(name),
-        false => Ok(()),
+/// Brings back the state from before a [`commit_all`] of the artifacts at `targets`, in their order, that was killed, and
+/// removes what such a run left beside them, but for a dataset that can be resumed.
+///
+/// # Errors
+/// [`Error::Busy`] where one is being written, [`Error::Foreign`] where a staging folder is not this user's.
+pub fn recover(targets: &[Target]) -> Result<()> {
+    let left = |target: &Target| match target.is_begun()? {
+        true => Staging::lock(target.clone(), true, DATASET).map(Some),
+        false => Ok(None),
+    };
+    let stagings = targets.iter().map(left).collect::<Result<Vec<_>>>()?;
+    for staging in stagings.iter().flatten() {
+        let root = staging.root();
+        staging.keep(Journal::unfinished(root, &root.join(DATASET)).is_some());
     }
+    take_back(&stagings.iter().map(Option::as_ref).collect::<Vec<_>>())
+}
+
+/// Takes back those of `stagings` that have appeared although the first has not, and brings back what had stepped aside.
+fn take_back(stagings: &[Option<&Staging>]) -> Result<()> {
+    if let Some(Some(first)) = stagings.first() {
+        let (folder, note) = (first.folder.folder(), OsStr::new(NOTE));
+        // A note that is not whole was being written when nothing had appeared yet.
+        if folder.kind(note)?.is_some()
+            && let Ok((Together { members }, _)) = document::read::<Together>(&folder.path().join(NOTE))
+            && first.shown()?.as_ref() != members.first()
+        {
+            for (staging, is) in stagings.iter().zip(&members) {
+                let Some(staging) = staging else { continue };
+                let (folder, parent, taken) = (staging.folder.folder(), staging.folder.parent(), OsStr::new(TAKEN));
+                if staging.shown()?.as_ref() == Some(is) && staging.target.check_in(parent, true)? {
+                    folder.remove(taken)?;
+                    parent.rename(staging.target.name()?, folder, taken)?;
+                }
+            }
+        }
+        folder.remove(note)?;
+    }
+    stagings.iter().flatten().try_for_each(|staging| staging.mend())
 }

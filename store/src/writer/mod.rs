@@ -22,7 +22,7 @@ mod shard;
 pub(crate) mod tests;
 
 pub(crate) use columns::FEATURES;
-pub use shard::write_shards;
+pub use shard::{finished_shards, write_shards};
 
 /// Folder of the writer's own files, below the staging folder.
 const SCRATCH: &str = "scratch";

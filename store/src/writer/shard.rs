@@ -5,12 +5,12 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::DatasetWriter;
 use super::columns::{FEATURES, LABELS};
+use super::{DatasetWriter, dataset_target};
 use crate::shard::{OWNED, UNLABELLED};
-use crate::staging::{Staging, commit_all};
+use crate::staging::{Staging, Target, commit_all, recover};
 use crate::{
     Cut, Dataset, Error, FeatureTable, FeatureWriter, FileRecord, HashingWriter, PartitionMap, Progress, Provenance,
     ROWS_PER_BATCH, Result, ShardInfo, Split, Stage, Unit, open_file,
@@ -18,6 +18,27 @@ use crate::{
 
 /// Bytes that are copied at once.
 const PIECE: usize = 1 << 20;
+
+/// The shards that [`write_shards`] would write, where all are there, made of the same dataset and map in the same way. What a killed
+/// run left of them is removed.
+///
+/// # Errors
+/// [`Error::Invalid`] as there; [`Error::Busy`] and [`Error::Foreign`] where another writes them, or left a part.
+pub fn finished_shards(
+    (dataset, map): (&Dataset, Option<&PartitionMap>),
+    hosts: u32,
+    out: &Path,
+) -> Result<Option<Vec<Dataset>>> {
+    let infos = infos((dataset, map), hosts)?;
+    recover(&targets(hosts, out))?;
+    let found = places(hosts, out).zip(&infos).map(|(place, info)| {
+        let shard = Dataset::open_unchecked(place).ok()?;
+        let manifest = shard.manifest();
+        let is_same = shard.shard() == Some(info) && manifest.provenance.tool_version == env!("CARGO_PKG_VERSION");
+        is_same.then_some(shard)
+    });
+    Ok(found.collect())
+}
 
 /// Writes `out`/host-0, host-1 ...: the shards of `dataset` for `hosts` hosts, among which the parts of `map` are dealt; without a map
 /// the columns of its features. All become visible together. `replace` allows datasets that stand there to be replaced; `provenance` is
@@ -34,24 +55,37 @@ pub fn write_shards(
     provenance: &Provenance,
     progress: &dyn Progress,
 ) -> Result<Vec<Dataset>> {
+    let infos = infos((dataset, map), hosts)?;
+    recover(&targets(hosts, out))?;
+    // All are locked before the first is written.
+    let writers = places(hosts, out).map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
+    let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
+    let mut stagings = Vec::new();
+    for (shard, writer) in infos.into_iter().zip(writers) {
+        stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
+    }
+    drop(stage);
+    commit_all(stagings)?;
+    places(hosts, out).map(Dataset::open_unchecked).collect()
+}
+
+fn places(hosts: u32, out: &Path) -> impl Iterator<Item = PathBuf> {
+    (0..hosts).map(move |host| out.join(format!("host-{host}")))
+}
+
+fn targets(hosts: u32, out: &Path) -> Vec<Target> {
+    places(hosts, out).map(|place| dataset_target(&place)).collect()
+}
+
+/// What each shard is.
+fn infos((dataset, map): (&Dataset, Option<&PartitionMap>), hosts: u32) -> Result<Vec<ShardInfo>> {
     dataset.expect_whole("rows")?;
     let by = match map {
         Some(map) => by_partition(map, hosts)?,
         None => by_columns(dataset, hosts)?,
     };
-    let places = (0..hosts).map(|host| out.join(format!("host-{host}")));
-    // All are locked before the first is written.
-    let writers = places.map(|place| DatasetWriter::begin(&place, replace)).collect::<Result<Vec<_>>>()?;
-    let stage = progress.stage("cutting", Some(total_bytes(dataset, map, hosts)), Unit::Bytes);
-    let mut stagings = Vec::new();
-    for (host, writer) in (0..hosts).zip(writers) {
-        let origin = dataset.manifest().files.clone();
-        let shard = ShardInfo { origin, by: by.clone(), host, hosts };
-        stagings.push(writer.cut((dataset, map), shard, provenance.clone(), stage.as_ref())?);
-    }
-    drop(stage);
-    commit_all(stagings)?;
-    (0..hosts).map(|host| Dataset::open_unchecked(out.join(format!("host-{host}")))).collect()
+    let origin = &dataset.manifest().files;
+    Ok((0..hosts).map(|host| ShardInfo { origin: origin.clone(), by: by.clone(), host, hosts }).collect())
 }
 
 /// The parts of `map`, as many for each host.

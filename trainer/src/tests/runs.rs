@@ -160,10 +160,18 @@ fn patience_ends_a_run_and_the_best_epoch_is_kept() {
     let kept = std::fs::read_dir(&checkpoints).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let kept: BTreeSet<String> = kept.filter(|name| name.starts_with("epoch")).collect();
     let newest = [last - 1, last].map(|epoch| format!("epoch-{epoch:05}"));
-    assert_eq!(kept, newest.into_iter().chain([target.to_str().unwrap().to_string()]).collect());
+    assert_eq!(kept, newest.clone().into_iter().chain([target.to_str().unwrap().to_string()]).collect());
 
-    // A run that has stopped stays so; more patience, or none, goes on exactly.
+    // A run that has stopped stays so, also one that was killed right after its last checkpoint was written.
+    std::fs::remove_file(checkpoints.join("best")).unwrap();
+    std::os::unix::fs::symlink(&newest[1], checkpoints.join("best")).unwrap();
+    std::fs::create_dir(checkpoints.join("epoch-00001")).unwrap();
+    std::fs::copy(checkpoints.join(&target).join("checkpoint.json"), checkpoints.join("epoch-00001/checkpoint.json"))
+        .unwrap();
     assert_eq!(run(&fixture, &patient, &options(&fixture, true)).unwrap().epochs.len(), 0);
+    assert_eq!(std::fs::read_link(checkpoints.join("best")).unwrap(), target);
+    assert!(!checkpoints.join("epoch-00001").exists() || best.epoch == 1);
+    // More patience, or none, goes on exactly.
     let more = run(&fixture, &base, &options(&fixture, true)).unwrap();
     assert_eq!(losses(&more), losses(&straight)[last..]);
 }

@@ -16,12 +16,14 @@ fn only_an_earlier_export_is_replaced() {
         let out = format.to_string();
         let path = example.write(format, &out);
         let before = read_tree(&path);
-        assert!(refused(&example, format, &out, &ExportOptions::default()).contains("pass --force"));
         if format.is_folder() {
+            let again = export(&example.dataset, format, &path, &ExportOptions::default(), &NoProgress).unwrap();
+            assert!(again.reused && read_tree(&path) == before, "{format}");
             fs::write(path.join("stale"), "x").unwrap();
         } else {
             fs::write(&path, "stale").unwrap();
         }
+        assert!(refused(&example, format, &out, &ExportOptions::default()).contains("pass --force"));
         example.export(format, &out, &force);
         assert!(read_tree(&path) == before, "{format}");
         for other in ["ds", "mine"] {

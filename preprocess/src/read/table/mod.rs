@@ -43,8 +43,6 @@ mod roles;
 mod rows;
 mod sheet;
 
-pub(crate) use self::parquet::Shared;
-pub(crate) use frames::{damaged, guard};
 pub use nodes::nodes;
 pub use parts::{Format, by_name};
 
