@@ -74,7 +74,7 @@ test-report: setup ## look at reports in a headless Chromium (CHROMIUM=path name
 	cargo build
 	python3 tests/report/run.py target/debug/gsplit
 
-test-faults: setup ## kill every command at 200 moments, flip 1,000 bits of artifacts (SEED=n repeats a run)
+test-faults: setup ## kill every command at 200 moments and at each call that changes a folder, flip 1,000 bits of artifacts (SEED=n repeats a run)
 	cargo build
 	python3 tests/faults/run.py target/debug/gsplit $(if $(SEED),--seed $(SEED))
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Kills every command at random moments, and flips random bits of every artifact: run.py GSPLIT (`make test-faults`).
 
-Killed: nothing that was there has changed; what the command makes is absent or whole; the same command, given again, succeeds and
-makes what it makes undisturbed. Flipped: `gsplit verify` names the file, and a command that opens it fails or says what it says of
+Killed, at random moments and at each call that changes names in folders: nothing that was there has changed; what the command makes is
+absent or whole; the same command, given again, succeeds and makes what it makes undisturbed, and another user's is refused. A conversion
+keeps to the memory of its control group. Flipped: `gsplit verify` names the file, and a command that opens it fails or says what it says of
 the sound one. Prints what it tried and what was lost, one line a command and an artifact; ends with 1 where anything was.
 
 Options: --kills N (200), --flips N (1000), --seed N (of the clock; it is printed, and repeats the choice of moments and bits).
@@ -11,8 +12,10 @@ Options: --kills N (200), --flips N (1000), --seed N (of the clock; it is printe
 import argparse
 import hashlib
 import json
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +39,7 @@ COMMANDS = {
     "evaluate": ("made.svg", "evaluate base --partition p --fanouts 5,5 --batch-size 512 --batches 40 --svg made.svg"),
 }  # fmt: skip
 FILES = ("infer", "evaluate")
+TOGETHER = ("infer", "shard")
 SIDE = {"infer": ["vectors.npy", "made.ids.npy", "vectors.ids.npy"]}
 
 
@@ -47,13 +51,13 @@ class Gsplit:
     def __init__(self, binary):
         self.binary = str(Path(binary).resolve())
 
-    def start(self, folder, command):
-        arguments = [self.binary, *command.split(), "--quiet"]
-        return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def start(self, folder, command, under=(), user=None):
+        arguments = [*under, self.binary, *command.split(), "--quiet"]
+        return subprocess.Popen(arguments, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, user=user)
 
-    def run(self, folder, command, code=0):
+    def run(self, folder, command, code=0, under=(), user=None):
         """Its output. Fails unless it exits with `code`; None takes 0 and 1."""
-        process = self.start(folder, command)
+        process = self.start(folder, command, under, user)
         out, errors = process.communicate(timeout=300)
         if process.returncode not in ((0, 1) if code is None else (code,)) or "panicked" in errors:
             raise Lost(f"`gsplit {command}` ended with {process.returncode}: {(errors or out).strip()}")
@@ -124,21 +128,24 @@ def undisturbed(gsplit, base, work, name):
     return max(first, second), {file: digest if again[file] == digest else None for file, digest in made.items()}
 
 
-def kill(gsplit, base, work, name, moment, made):
-    """Kills the command after `moment` seconds. Returns whether it was still running."""
+def kill(gsplit, base, work, name, made, moment=0.0, call=None):
+    """Kills the command after `moment` seconds, or at a call of CALLS: its name and which one of its thread. Returns whether it ran."""
     shutil.rmtree(work, ignore_errors=True)
     shutil.copytree(base, work)
     was = before(work, name)
-    process = gsplit.start(work, COMMANDS[name][1])
-    time.sleep(moment)
-    running = process.poll() is None
-    process.kill()
+    under = [*STRACE, "/dev/null", "-e", "inject={}:signal=KILL:when={}".format(*call)] if call else ()
+    process = gsplit.start(work, COMMANDS[name][1], under)
+    if call is None:
+        time.sleep(moment)
+        running = process.poll() is None
+        process.kill()
     process.communicate()
+    running = running if call is None else process.returncode == -signal.SIGKILL
     same(before(work, name), was, "after the kill")
     left = made_by(work, name)
     # A training run is several outputs, one an epoch. Files that appear as one do so once the same command is run again.
     whole = left.keys() == made.keys()
-    if left and name != "train" and (whole or name not in SIDE):
+    if left and name != "train" and (whole or name not in TOGETHER):
         same(left, made, "what the kill left")
     finished = not running and process.returncode == 0
     if not finished:
@@ -161,10 +168,69 @@ def kills(gsplit, base, work, count, rng):
         for _ in range(points):
             moment = rng.uniform(0, 1.05 * seconds)
             try:
-                running += kill(gsplit, base, work, name, moment, made)
+                running += kill(gsplit, base, work, name, made, moment)
             except Lost as what:
                 lost.append(f"{name} killed after {moment:.4f} s: {what}")
-        print(f"killed   {name}: {points} times, {running} while it ran, {len(lost) - before_this} lost", flush=True)
+        calls = calls_of(gsplit, base, work, name) if shutil.which("strace") else []
+        for call in calls:
+            try:
+                running += kill(gsplit, base, work, name, made, call=call)
+            except Lost as what:
+                lost.append(f"{name} killed at call {call[1]} of {call[0]}: {what}")
+        times = f"{points} times and at {len(calls)} calls"
+        print(f"killed   {name}: {times}, {running} while it ran, {len(lost) - before_this} lost", flush=True)
+    if not shutil.which("strace"):
+        print("no strace: commands were not killed at their calls of the system", flush=True)
+    return lost
+
+
+# The calls that change names in folders or make what was written durable: between two of them a kill leaves one state.
+CALLS = "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,symlink,symlinkat,fsync,fdatasync"
+STRACE = ["strace", "-f", "-qq", "-e", f"trace={CALLS}", "-o"]
+
+
+def calls_of(gsplit, base, work, name):
+    """[(call, number)]: the calls of CALLS that the command makes, numbered as strace does, by call and thread."""
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(base, work)
+    with tempfile.NamedTemporaryFile("r") as log:
+        gsplit.run(work, COMMANDS[name][1], under=[*STRACE, log.name])
+        found = Counter(tuple(line.replace("(", " ").split()[:2]) for line in log)
+    most = Counter()
+    for (_, call), count in found.items():
+        most[call] = max(most[call], count)
+    return [(call, number) for call in most if call in CALLS.split(",") for number in range(1, most[call] + 1)]
+
+
+NOBODY = 65534
+
+
+def of_another_user(gsplit, base, work):
+    """What one user's killed run left is neither used nor removed by another's. Returns what was lost."""
+    if os.getuid() != 0 or not shutil.which("strace"):
+        print("not root, or no strace: runs of two users were not tried", flush=True)
+        return []
+    lost = []
+    for name, first, second in [(name, *pair) for name in COMMANDS for pair in ((0, NOBODY), (NOBODY, 0))]:
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(base, work)
+        for path in [work, *work.rglob("*")]:
+            path.chmod(0o777 if path.is_dir() else 0o666)
+        # Its staging folder is there once its lock is durable.
+        under = [*STRACE, "/dev/null", "-e", "inject=fsync,fdatasync:signal=KILL:when=2"]
+        gsplit.start(work, COMMANDS[name][1], under, first).communicate()
+        partial = list(work.rglob(".*.partial"))
+        left = files(work, ".")
+        try:
+            if not partial:
+                raise Lost("nothing was left to be refused")
+            code, said = gsplit.run(work, COMMANDS[name][1], code=None, user=second)
+            if code == 0 or not any(words in said for words in ("of another user", "Permission denied")):
+                raise Lost(f"was not refused: {said.strip()}")
+            same(files(work, "."), left, "after the other user's run")
+        except Lost as what:
+            lost.append(f"{name} of user {first}, then of user {second}: {what}")
+    print(f"users    {2 * len(COMMANDS)} commands of two users, {len(lost)} lost", flush=True)
     return lost
 
 
@@ -256,6 +322,39 @@ def flips(gsplit, base, work, count, rng):
     return lost
 
 
+MEMORY_GROUPS = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+
+
+def in_a_control_group(gsplit, base, work):
+    """A conversion keeps to the memory of its control group without being told. Returns what was lost."""
+    own = {kinds: path for _, kinds, path in (line.strip().split(":", 2) for line in open("/proc/self/cgroup"))}
+    root = next(root for root in MEMORY_GROUPS if root.is_dir())
+    group = root / own.get("memory", own.get("", "/")).lstrip("/") / f"gsplit-faults-{os.getpid()}"
+    limit = "memory.max" if (root / "cgroup.controllers").exists() else "memory.limit_in_bytes"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(400 << 20))
+    except OSError as problem:
+        print(f"no control group can be made ({problem}): conversion in one was not tried", flush=True)
+        return []
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    numbers = random.Random(2)
+    edges = "".join(f"{numbers.randrange(1 << 30)} {numbers.randrange(1 << 30)}\n" for _ in range(100_000))
+    with open(work / "edges.txt", "w") as file:
+        for _ in range(300):
+            file.write(edges)
+    lost = []
+    try:
+        enter = ["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$@"', "sh"]
+        gsplit.run(work, "convert edges.txt --out made --keep-duplicates", under=enter)
+    except Lost as what:
+        lost.append(f"convert in a control group of 400 MiB: {what}")
+    group.rmdir()
+    print(f"group    convert of 30 million edges in 400 MiB, {len(lost)} lost", flush=True)
+    return lost
+
+
 def main():
     parser = argparse.ArgumentParser(description="Kill every command, flip bits of every artifact.")
     parser.add_argument("gsplit")
@@ -266,11 +365,13 @@ def main():
     print(f"seed {args.seed}", flush=True)
     rng, gsplit = random.Random(args.seed), Gsplit(args.gsplit)
     with tempfile.TemporaryDirectory(prefix="gsplit-faults-") as folder:
+        Path(folder).chmod(0o755)
         base, work = Path(folder, "base"), Path(folder, "work")
         base.mkdir()
         try:
             prepare(gsplit, base)
-            lost = kills(gsplit, base, work, args.kills, rng) + flips(gsplit, base, work, args.flips, rng)
+            lost = kills(gsplit, base, work, args.kills, rng) + of_another_user(gsplit, base, work)
+            lost += in_a_control_group(gsplit, base, work) + flips(gsplit, base, work, args.flips, rng)
         except Lost as what:
             sys.exit(f"error: {what}")
     for what in lost:
