@@ -19,6 +19,7 @@ mod figures;
 mod generate;
 mod inspect;
 mod place;
+mod removed;
 mod report;
 mod shard;
 mod verify;
@@ -69,22 +70,11 @@ enum Command {
     Inspect(inspect::Args),
     Report(report::Args),
     Verify(verify::Args),
-    #[command(hide = true)]
-    Pack(Removed),
-    #[command(hide = true)]
-    Unpack(Removed),
     Place(place::Args),
     Doctor(doctor::Args),
     Completions(completions::Args),
     #[command(hide = true)]
     Man(completions::ManArgs),
-}
-
-/// What a subcommand that is gone was given.
-#[derive(clap::Args)]
-struct Removed {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    _words: Vec<std::ffi::OsString>,
 }
 
 /// The command line, with options under headings.
@@ -97,6 +87,10 @@ fn command() -> clap::Command {
 
 fn main() -> ExitCode {
     gsplit_kernels::before_cuda();
+    if let Some(problem) = removed::answer(&std::env::args_os().skip(1).collect::<Vec<_>>()) {
+        ui::complain(&format!("error: {problem}"));
+        return ExitCode::from(2);
+    }
     #[cfg(feature = "train")]
     if let Some(code) = delegate::to_trainer() {
         return code;
@@ -118,12 +112,6 @@ fn main() -> ExitCode {
         Command::Inspect(args) => inspect::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Verify(args) => verify::run(args, ui),
-        Command::Pack(_) => Err(ui::usage(
-            "gsplit pack was removed: `tar --zstd -cf ds.tar.zst ds` packs a dataset with all that is in it",
-        )),
-        Command::Unpack(_) => Err(ui::usage(
-            "gsplit unpack was removed: `tar -xf ds.tar.zst` unpacks a dataset; one that gsplit pack made is unpacked by the version that made it",
-        )),
         Command::Place(args) => place::run(args, ui),
         Command::Doctor(args) => doctor::run(args, ui),
         Command::Completions(args) => completions::run(args),
