@@ -1,4 +1,4 @@
-//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare`, `gsplit bench` and `gsplit plan` are those of `gsplit-train`.
+//! `gsplit run`, `gsplit train`, `gsplit infer`, `gsplit compare` and `gsplit plan` are those of `gsplit-train`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Context;
 
 /// What is handed over.
-const SUBCOMMANDS: [&str; 6] = ["run", "train", "infer", "compare", "bench", "plan"];
+const SUBCOMMANDS: [&str; 5] = ["run", "train", "infer", "compare", "plan"];
 
 /// Becomes `gsplit-train`, which lies beside this program, when the command line is for it. Returns only when it is not, or
 /// when that program cannot be started.
@@ -71,7 +71,6 @@ mod tests {
             "help compare",
             "--threads=2 train --help",
             "-q compare a b",
-            "bench table3 ds",
             "run raw --out run",
         ] {
             assert!(is(line), "{line}");

@@ -33,10 +33,10 @@ const TABLE: [(&[&str], &[&str], &[Heading]); 6] = [
         &[("What the prediction assumes", &["presample", "alpha", "host-bandwidth", "peer-bandwidth"])],
     ),
     (
-        &["compare", "table3", "sweep"],
+        &["compare"],
         &[
             "over",
-            "values",
+            "rounds",
             "systems",
             "model",
             "layers",

@@ -1,6 +1,6 @@
 //! The gsplit command line: one file per subcommand, each with its `Args` and `run`.
 //!
-//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare`, `bench` and `plan` are handed over:
+//! What trains is a program of its own beside this one, `gsplit-train`, to which `run`, `train`, `infer`, `compare` and `plan` are handed over:
 //! loading libtorch takes a few tenths of a second and a hundred megabytes, which the other subcommands do without.
 #![forbid(unsafe_code)]
 
@@ -60,9 +60,6 @@ enum Command {
     /// Compare training systems on a dataset, or training runs by their logs
     #[cfg(feature = "train")]
     Compare,
-    /// Time training systems side by side
-    #[cfg(feature = "train")]
-    Bench,
     /// Tell which training system is fastest on given hardware, and why
     #[cfg(feature = "train")]
     Plan,
@@ -105,7 +102,7 @@ fn main() -> ExitCode {
         Command::Evaluate(args) => evaluate::run(args, ui),
         Command::Shard(args) => shard::run(args, ui),
         #[cfg(feature = "train")]
-        Command::Run | Command::Train | Command::Infer | Command::Compare | Command::Bench | Command::Plan => {
+        Command::Run | Command::Train | Command::Infer | Command::Compare | Command::Plan => {
             unreachable!("was handed over above")
         }
         Command::Export(args) => export::run(args, ui),

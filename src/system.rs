@@ -1,7 +1,7 @@
 //! The systems that gsplit can be, one row each: a choice of parallelism, split layers, placement of feature rows, partition map and
 //! draws.
 //!
-//! They are values, nothing else: `gsplit train --preset` fills in the options of a row, `gsplit bench table3` runs several.
+//! They are values, nothing else: `gsplit train --preset` fills in the options of a row, `gsplit compare` runs several.
 //! Of DGL and Quiver it is what they do that is run, by the same loop and kernels as the others: the rows of a table differ in the
 //! choices alone. Micro-batches are shares of the same global mini-batches, and a vertex draws the same neighbours in each of
 //! them; DGL and Quiver let each draw its own, and load and compute somewhat more.
@@ -103,12 +103,6 @@ impl System {
             _ => &[],
         };
         Choices { parallelism, split_layers, map, rows, settings }
-    }
-
-    /// Who computes what, shortly.
-    pub fn sharing(self) -> String {
-        let Choices { parallelism, split_layers, .. } = self.choices();
-        split_layers.map_or_else(|| parallelism.to_string(), |layers| format!("{parallelism} {layers}"))
     }
 
     /// Its name in the papers.

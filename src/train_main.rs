@@ -14,7 +14,6 @@ use gsplit_trainer::{Device, Dtype};
 
 use train::ConfigFile;
 
-mod bench;
 mod child;
 mod compare;
 mod environment;
@@ -43,7 +42,6 @@ enum Command {
     Train(Box<train::Args>),
     Infer(infer::Args),
     Compare(Box<compare::Args>),
-    Bench(bench::Args),
     Plan(Box<plan::Args>),
     /// Measures this machine's CPU or GPUs and prints its profile, as TOML: for gsplit doctor
     #[command(hide = true)]
@@ -76,13 +74,11 @@ impl Command {
 
 /// The command line, with options under headings.
 fn command() -> clap::Command {
-    let bench = |bench: clap::Command| bench.mut_subcommand("table3", of_table).mut_subcommand("sweep", of_table);
     Cli::command()
         .mut_subcommand("train", train::grouped)
         .mut_subcommand("run", run::grouped)
         .mut_subcommand("infer", of_table)
         .mut_subcommand("compare", of_table)
-        .mut_subcommand("bench", bench)
 }
 
 fn main() -> ExitCode {
@@ -95,7 +91,6 @@ fn main() -> ExitCode {
             Command::Train(args) => train::run(*args, ui),
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),
-            Command::Bench(args) => bench::run(args, ui),
             Command::Plan(args) => plan::run(*args, ui),
             Command::Profile { device } => {
                 plan::measure(device)?.text()?.lines().for_each(|line| ui.say(line));

@@ -137,10 +137,11 @@ def gsplit_table3():
     table = Table("graph", "system", "sample", "load", "forward, backward", "seconds an epoch", "/ GSplit", "edges", "rows loaded")
 
     def rows(name):
-        shape = ["--ranks", PARTS, *DEEP, "--hidden", 256, "--rounds", 1, "--warmup", 0]
-        for row in table.run("bench", "table3", name, *shape)[0]["systems"]:
-            numbers = [row[key] for key in ("sample_s", "load_s", "forward_backward_s", "seconds", "times_gsplit")]
-            table.add(name, row["system"], *numbers, row["edges"], row["rows_loaded"])
+        shape = ["--ranks", PARTS, *DEEP, "--hidden", 256, "--epochs", 1]
+        for row in table.run("compare", name, *shape)[0]["systems"]:
+            phases, work = row["timings"], row["work"]
+            numbers = [phases["sample_s"], phases["load_s"], phases["compute_s"] + phases["exchange_s"]]
+            table.add(name, row["system"], *numbers, row["seconds"], row["times_gsplit"], work["edges"], work["rows_loaded"])
 
     return each(table, ("arxiv",), rows)
 
@@ -153,8 +154,8 @@ def gsplit_figure6():
         for over, values in sweeps.items():
             # Counts do not depend on the hidden size, but for the bytes.
             shape = ["--systems", "dgl,gsplit", "--fanouts", "15,10,5", "--hidden", 16, "--presample-epochs", 2, "--epochs", 1]
-            said = table.run("bench", "sweep", name, "--over", over, "--values", values, *shape)[0]
-            found = {(row["value"], row["system"]): row["work"] for row in said if "work" in row}
+            said = table.run("compare", name, "--over", f"{over}={values}", *shape)[0]
+            found = {(at["value"], row["system"]): row["work"] for at in said["tables"] for row in at["systems"]}
             for value in map(int, values.split(",")):
                 data, split = found[(value, "DGL")], found[(value, "GSplit")]
                 pairs = [(data[key], split[key], data[key] / split[key]) for key in ("edges", "rows_loaded")]

@@ -207,7 +207,7 @@ ranks() {
 }
 
 table3() {
-    gsplit bench table3 "$dataset" --fanouts 15,15,15 --hidden 256 --ranks "$ranks" --device "$device" --rounds 3 $(on_gpu --gpus "$gpus")
+    gsplit compare "$dataset" --fanouts 15,15,15 --hidden 256 --ranks "$ranks" --device "$device" --rounds 3 $(on_gpu --gpus "$gpus")
 }
 
 infer() {

@@ -4,7 +4,7 @@ use gsplit::chart::Series;
 
 use super::cost::Phase;
 use super::found::Ranked;
-use crate::bench::stacked;
+use crate::compare::stacked;
 
 /// Stands in the first line of every picture.
 pub const MAKER: &str = "gsplit plan";

@@ -91,7 +91,7 @@ pub struct Way {
     pub far_graph: bool,
 }
 
-/// Phases of a mini-batch, as `gsplit bench table3` has them.
+/// Phases of a mini-batch, sampling, loading, forward and backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {

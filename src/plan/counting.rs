@@ -8,7 +8,7 @@ use gsplit_trainer::{CooperativeConfig, Device, ExchangeKind, Parallelism, RowPl
 use super::candidate::{Candidate, Choice};
 use super::cost::Sources;
 use super::question::Question;
-use crate::bench::placed;
+use crate::compare::placed;
 use crate::system::System;
 use gsplit::ui::Ui;
 

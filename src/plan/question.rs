@@ -9,7 +9,7 @@ use gsplit_trainer::{Device, ExchangeKind, ModelConfig, TrainConfig};
 use super::counting::Counting;
 use super::found::{Found, Hits};
 use super::shape::Shape;
-use crate::bench::Setting;
+use crate::compare::Setting;
 use crate::system::System;
 use gsplit::ui::{Ui, usage};
 

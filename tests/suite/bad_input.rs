@@ -70,7 +70,7 @@ fn values_below_0_are_refused_by_the_trainers_options_too() {
         ("train ds --epochs -1", "-1 is not in 0..=4294967295"),
         ("--threads -1 train ds", "-1 is not in 1..=1024"),
         ("infer ds --checkpoint c --memory -50%", "--memory -50%: expected a size"),
-        ("bench table3 ds --rounds -1", "-1 is not in 1..=1000"),
+        ("compare ds --rounds -1", "-1 is not in 1..=1000"),
     ]);
 }
 

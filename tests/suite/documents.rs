@@ -189,13 +189,13 @@ fn completions_and_man_pages_have_the_options_of_both_programs() {
     let folder = folder.path();
     for shell in ["bash", "zsh", "fish"] {
         let script = ok(folder, &["completions", shell]);
-        for word in ["convert", "symmetrise", "train", "fanouts", "split-layers", "table3"] {
+        for word in ["convert", "symmetrise", "train", "fanouts", "split-layers", "compare"] {
             assert!(script.contains(word), "{shell} has no {word}");
         }
         assert!(!script.contains("outline"), "{shell} shows what is hidden");
     }
     ok(folder, &["man", "pages"]);
-    for (page, option) in [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-bench-table3", "rounds")] {
+    for (page, option) in [("gsplit", "json"), ("gsplit-convert", "symmetrise"), ("gsplit-compare", "rounds")] {
         let text = fs::read_to_string(folder.join(format!("pages/{page}.1"))).unwrap();
         assert!(text.contains(option), "{page}.1 has no {option}");
     }

@@ -5,7 +5,7 @@
 
 mod bad_input;
 #[cfg(feature = "train")]
-mod bench;
+mod compare;
 mod convert;
 mod corpora;
 mod damage;

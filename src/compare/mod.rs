@@ -1,4 +1,9 @@
 //! `gsplit compare`: systems side by side on a dataset, or training logs.
+//!
+//! ```text
+//! setting ─▶ prepare: presample and maps ─▶ run, a process for each system and round ─▶ side_by_side: rows ─▶ chart
+//!                                  over: all of it once more for each value of an option
+//! ```
 
 use std::path::{Path, PathBuf};
 
@@ -8,11 +13,23 @@ use gsplit_store::Dataset;
 use gsplit_store::staging::{Staging, Target};
 use serde_json::{Value, json};
 
-use crate::bench::{Found, MAKER, SideBySide, chart, header};
+use chart::{MAKER, chart};
 use gsplit::outputs::Outputs;
 use gsplit::ui::{Output, Ui, usage};
+use over::Over;
+use side_by_side::{Found, SideBySide, header};
 
+mod chart;
 mod logs;
+mod over;
+mod prepare;
+mod run;
+mod setting;
+mod side_by_side;
+
+pub use chart::stacked;
+pub use prepare::placed;
+pub use setting::Setting;
 
 /// Compare training systems on a dataset, or training runs by their logs
 ///
@@ -21,7 +38,8 @@ mod logs;
 /// feature rows loaded, megabytes that ranks sent to each other in memory, between GPUs, between processes of a host and over the
 /// network, seconds by phase (mean of the ranks; waiting is a part of the exchange), the wall time, and the most memory that the
 /// process had, mapped files included. GraNNDis makes mini-batches of its own: its loss is not comparable. Systems that cannot be run
-/// are listed with the reason. P3 updates at once, as the others do. Presamples and maps that are needed are stored in the dataset.
+/// are listed with the reason. With --rounds each is run as often, in turns, and the run with the median of seconds counts.
+/// Nothing is prepared ahead, so that phases add up. P3 updates at once, as the others do. Presamples and maps that are needed are stored in the dataset.
 ///
 /// Of logs: prints one row a log: the last epoch's loss and accuracy, and per epoch the mean of seconds, edges computed, feature
 /// rows loaded, rows exchanged and bytes that ranks sent to each other, with the ratio to the first log.
@@ -29,12 +47,18 @@ mod logs;
 #[command(after_help = "\
 Examples:
   gsplit compare products --ranks 4 --svg seconds.svg
+  gsplit compare products --ranks 4 --rounds 3 --systems dgl,quiver,gsplit --device cuda
+  gsplit compare products --over ranks=1,2,4,8 --systems dgl,p3,gsplit
   gsplit compare products --ranks 4 --groups 2 --systems dgl,gsplit,granndis --batches 8 --json
   gsplit compare runs/single.jsonl runs/data.jsonl runs/split.jsonl")]
 pub struct Args {
     /// Dataset directory, or logs written by `gsplit train --log`
     #[arg(required = true, value_name = "DATASET|LOG.jsonl")]
     inputs: Vec<PathBuf>,
+    /// Make a table for each value of an option, as ranks=1,2,4: of ranks, groups (of --ranks each), hidden, batch-size or layers
+    /// (the last fanout is repeated)
+    #[arg(long, value_name = "OPTION=N,...")]
+    over: Option<Over>,
     #[command(flatten)]
     systems: SideBySide,
     /// Draw seconds by phase of every system into this SVG file
@@ -62,7 +86,10 @@ pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()
 impl Args {
     /// Runs the systems on a dataset.
     fn on(&self, dataset: &Path, ui: &Ui) -> anyhow::Result<()> {
-        self.systems.choose()?;
+        if self.over.is_some() && self.svg.is_some() {
+            return Err(usage("--svg draws one table, and --over makes several: leave one of them out"));
+        }
+        let tables = self.tables()?;
         let dataset = Dataset::open(dataset)?;
         // What stands in the way of writing the picture is better known before the work is done.
         let picture = self.svg.as_deref().map(|path| {
@@ -71,22 +98,45 @@ impl Args {
             anyhow::Ok(Staging::begin(Target::file(path), true)?)
         });
         let picture = picture.transpose()?;
-        let Found { rows, left_out } = self.systems.measure(&dataset, ui)?;
-        let setting = &self.systems.setting;
-        ui.say(setting.line(&dataset));
-        ui.say(header());
-        rows.iter().for_each(|row| ui.say(row.line()));
-        for (system, why) in &left_out {
-            ui.say(format_args!("{} is left out: {why}", system.name()));
+        let mut told = Vec::new();
+        for (value, systems) in &tables {
+            let Found { rows, left_out } = systems.measure(&dataset, ui)?;
+            let setting = &systems.setting;
+            ui.say(setting.line(&dataset));
+            ui.say(header());
+            rows.iter().for_each(|row| ui.say(row.line()));
+            for (system, why) in &left_out {
+                ui.say(format_args!("{} is left out: {why}", system.name()));
+            }
+            if let Some(picture) = &picture {
+                let file = picture.file();
+                std::fs::write(&file, chart(&rows, &setting.line(&dataset))).map_err(gsplit_store::Error::io(&file))?;
+            }
+            let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
+            told.push(setting.json(&dataset, &left_out, json!({ "value": value, "systems": systems })));
         }
         if let Some(picture) = picture {
-            let file = picture.file();
-            std::fs::write(&file, chart(&rows, &setting.line(&dataset))).map_err(gsplit_store::Error::io(&file))?;
             ui.say(format_args!("drawn in {}", picture.commit()?.display()));
         }
-        let systems: Vec<Value> = rows.iter().map(|row| row.json()).collect();
-        ui.json(&setting.json(&dataset, &left_out, json!({ "systems": systems })));
+        match &self.over {
+            Some(over) => ui.json(&json!({ "over": over.to_string(), "tables": told })),
+            None => told.iter().for_each(|table| ui.json(table)),
+        }
         Ok(())
+    }
+
+    /// The systems of each table and its value of what grows.
+    fn tables(&self) -> anyhow::Result<Vec<(Option<usize>, SideBySide)>> {
+        let Some(over) = &self.over else {
+            self.systems.choose()?;
+            return Ok(vec![(None, self.systems.clone())]);
+        };
+        let table = |&value: &usize| {
+            let systems = over.at(value, &self.systems)?;
+            systems.choose().map_err(|error| error.context(format!("--over {over}={value}")))?;
+            Ok((Some(value), systems))
+        };
+        over.values.iter().map(table).collect()
     }
 }
 

@@ -82,15 +82,11 @@ impl Setting {
         }
     }
 
-    /// Sorts the systems that were asked for, or all. `config` is a run of one, `unfit` says why it has no row in this table.
+    /// Sorts the systems that were asked for, or all. `config` is a run of one.
     ///
     /// # Errors
     /// Of usage, where the options contradict each other, and where a system was asked for by name that cannot be run.
-    pub fn choose(
-        &self,
-        config: impl Fn(System) -> TrainConfig,
-        unfit: impl Fn(System) -> Option<&'static str>,
-    ) -> anyhow::Result<Chosen> {
+    pub fn choose(&self, config: impl Fn(System) -> TrainConfig) -> anyhow::Result<Chosen> {
         if self.cache.is_some() && self.device == Device::Cpu {
             return Err(usage("--cache is for --device cuda: leave it out, or give both"));
         }
@@ -102,7 +98,7 @@ impl Setting {
             self.config(system, 1).check().map_err(as_usage)?;
         }
         let problem = |system: System| {
-            let problem = system.problem(self.device).or_else(|| unfit(system)).map(str::to_string);
+            let problem = system.problem(self.device).map(str::to_string);
             problem.or_else(|| config(system).check().err().map(|error| error.to_string()))
         };
         let (mut runs, mut left_out) = (Vec::new(), Vec::new());
