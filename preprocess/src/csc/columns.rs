@@ -2,9 +2,8 @@
 
 use gsplit_store::DatasetWriter;
 
-use super::weights::WEIGHT;
 use crate::Result;
-use crate::edges::{EdgeColumn, ValueType, row_bytes};
+use crate::edges::{EdgeColumn, ValueType, WEIGHT, row_bytes};
 
 /// What becomes of the values of edges that are merged: the first edge's are kept, but for sums that were asked for.
 #[derive(Clone, Debug, Default)]

@@ -2,11 +2,8 @@
 
 use std::ops::Range;
 
-use crate::edges::{EdgeBatch, EdgeColumn, ValueType, row_bytes};
+use crate::edges::{EdgeBatch, EdgeColumn, ValueType, WEIGHT, row_bytes};
 use crate::{Error, Result};
-
-/// The name that every reader gives the column of edge weights.
-pub const WEIGHT: &str = "weight";
 
 /// Where the weight of an edge is among its values.
 pub struct Weights {

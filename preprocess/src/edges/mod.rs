@@ -95,6 +95,16 @@ pub struct EdgeColumn {
     pub width: usize,
 }
 
+/// Name that every reader gives the column of edge weights.
+pub const WEIGHT: &str = "weight";
+
+impl EdgeColumn {
+    /// The column `name` of a list or table, whose values keep the type `value`; weights become f32.
+    pub fn of(name: String, value: ValueType, width: usize) -> Self {
+        Self { value: if name == WEIGHT { ValueType::F32 } else { value }, name, width }
+    }
+}
+
 /// Bytes of one edge's values in all `columns`.
 pub fn row_bytes(columns: &[EdgeColumn]) -> usize {
     columns.iter().map(|column| column.value.bytes() * column.width).sum()

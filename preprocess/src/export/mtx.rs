@@ -1,7 +1,7 @@
 //! Matrix Market coordinate text (Boisvert, Pozo, Remington, NISTIR 5935, 1996): the adjacency matrix.
 //!
 //! An edge from u to v is the entry in row u + 1 and column v + 1, so that row u lists what u points to. The matrix is
-//! `general` and `pattern`; where the edges have a column `weight` it is `real` and the weight is the entry. An edge that is
+//! `general` and `pattern`; where the edges have a column `weight` it is `real`, or `integer` of whole numbers, and the weight is the entry. An edge that is
 //! stored twice is written twice: readers add the entries up.
 
 use gsplit_store::{Progress, Unit};
@@ -9,7 +9,7 @@ use gsplit_store::{Progress, Unit};
 use super::Written;
 use super::edges::for_each_edge;
 use super::output::{Sink, Target};
-use super::source::{Source, WEIGHT};
+use super::source::{Source, WEIGHT, Weights};
 use super::text::{push_float, push_int, write_lines};
 use crate::Result;
 
@@ -18,7 +18,11 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
     let topology = source.topology();
     let (n, m) = (topology.num_vertices(), topology.num_edges());
     let weights = source.weights()?;
-    let field = if weights.is_some() { "real" } else { "pattern" };
+    let field = match weights {
+        None => "pattern",
+        Some(Weights::I64(_)) => "integer",
+        Some(_) => "real",
+    };
     let mut sink = Sink::create(target.file())?;
     let name = source.one_line_name();
     sink.push(format!("%%MatrixMarket matrix coordinate {field} general\n").as_bytes())?;
@@ -33,9 +37,9 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
             if let Some(weights) = &weights {
                 text.push(b' ');
                 match weights {
-                    super::source::Weights::F32(values) => push_float(text, values[e]),
-                    super::source::Weights::F64(values) => push_float(text, values[e]),
-                    super::source::Weights::I64(values) => push_int(text, values[e]),
+                    Weights::F32(values) => push_float(text, values[e]),
+                    Weights::F64(values) => push_float(text, values[e]),
+                    Weights::I64(values) => push_int(text, values[e]),
                 }
             }
             text.push(b'\n');

@@ -32,6 +32,8 @@ use variables::{Content, Variable, is_matlab, variables};
 const NETWORKS: [&str; 8] = ["network", "net", "adj", "adjacency", "adj_matrix", "a", "w", "graph"];
 const FEATURES: [&str; 8] = ["attributes", "attrb", "attr", "features", "feature", "feat", "fea", "x"];
 const LABELS: [&str; 6] = ["label", "labels", "gnd", "group", "class", "y"];
+/// Bound of the whole numbers that f32 tells from each other.
+const EXACT: f32 = 16_777_216.0;
 /// Most columns of features.
 const MAX_WIDTH: u64 = 1 << 24;
 
@@ -261,10 +263,10 @@ fn classes(path: &Path, variable: &Variable, n: u64, progress: &dyn Progress) ->
     let mut labels = vec![0i64; n as usize];
     for &(row, _, value) in &cells {
         let whole = value as i64;
-        if !value.is_nan() && whole as f32 != value {
+        if !value.is_nan() && (whole as f32 != value || value.abs() >= EXACT) {
             return Err(Error::input(
                 &path,
-                format!("{name}, row {}: {value}, expected whole numbers of classes", row + 1),
+                format!("{name}, row {}: {value}, expected whole numbers of classes below {EXACT}", row + 1),
             ));
         }
         labels[row as usize] = if value.is_nan() || whole < 0 { -1 } else { whole };

@@ -55,6 +55,7 @@ mod sparse;
 mod splits;
 pub(crate) mod table;
 mod text;
+mod value;
 mod webgraph;
 
 pub use splits::RandomSplit;

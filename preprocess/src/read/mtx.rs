@@ -20,6 +20,7 @@ use super::catalog::{check_wanted, keeps};
 use super::field::{real, shown, unsigned};
 use super::raw::{Ids, Raw, ReadOptions};
 use super::text::{TextPieces, TextStream, lines};
+use super::value::integer;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::{Error, Result};
 
@@ -164,8 +165,11 @@ impl Entries {
         let sign = if self.header.symmetry == Symmetry::Skew { -1 } else { 1 };
         let both: [[u8; 8]; 2] = match value {
             ValueType::I64 => {
-                let number: i64 = real(field).ok_or_else(not_a_number)?;
-                [number.to_le_bytes(), number.wrapping_mul(sign).to_le_bytes()]
+                let number = integer(field).filter(|number| number.checked_mul(sign).is_some());
+                let number = number.ok_or_else(|| {
+                    format!("expected a whole number of 64 bits with its sign, found {}", shown(field))
+                })?;
+                [number.to_le_bytes(), (number * sign).to_le_bytes()]
             }
             _ => {
                 let number: f64 = real(field).ok_or_else(not_a_number)?;

@@ -1,7 +1,7 @@
 //! SNAP edge lists: one edge a line, `u v` for u -> v, so that u is an in-neighbour of v.
 //!
 //! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas; further columns (weights, times)
-//! are ignored, unless `--edge-columns` names them. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in
+//! are ignored, unless `--edge-columns` names them: whole numbers are kept as i64, others as f64, by the first piece. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in
 //! ascending order, unless `--keep-ids`.
 //!
 //! Two kinds of header are checked against the edges:
@@ -14,9 +14,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::check_size;
-use super::field::{leading_unsigned, real, shown, unsigned};
+use super::field::{leading_unsigned, shown, unsigned};
 use super::raw::{Ids, Raw, ReadOptions};
 use super::text::{TextPieces, TextStream, lines};
+use super::value::{Kind, widened, write_number};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::{Error, Result};
 
@@ -67,13 +68,11 @@ const NO_LINE: u64 = u64::MAX;
 
 impl SnapEdges {
     fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
-        let names = options.edge_columns.iter().flatten();
-        let column = |name: &String| EdgeColumn { name: name.clone(), value: ValueType::F32, width: 1 };
         let mut source = Self {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
             ignore_header: options.ignore_header,
-            columns: names.map(column).collect(),
+            columns: columns(path, options.edge_columns.as_deref().unwrap_or_default())?,
             head: Head::default(),
             estimate: Estimate::default(),
             text: TextPieces::of(path),
@@ -91,7 +90,7 @@ impl SnapEdges {
         while self.head.first.is_none() && stream.next(&mut piece)? {
             for (number, line) in lines(&piece) {
                 let line = line.trim_ascii();
-                if !matches!(line.first(), None | Some(b'#' | b'%')) {
+                if is_edge(line) {
                     let mut batch = EdgeBatch::default();
                     self.edge(number, line, &mut batch)?;
                     self.head.first = Some((number, batch));
@@ -144,7 +143,7 @@ impl SnapEdges {
             }
             let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end);
             let trimmed = text[at..end].trim_ascii();
-            if !matches!(trimmed.first(), None | Some(b'#' | b'%')) || trimmed.starts_with(b"%%MatrixMarket") {
+            if is_edge(trimmed) || trimmed.starts_with(b"%%MatrixMarket") {
                 let number = || line + memchr::memchr_iter(b'\n', &text[first..at]).count() as u64;
                 self.edge_or(trimmed, batch).map_err(|problem| self.explain(number(), problem))?;
                 // Counting lines for every one of them would take far longer than parsing.
@@ -170,7 +169,7 @@ impl SnapEdges {
         if line.starts_with(b"%%MatrixMarket") {
             return Err("a Matrix Market file, expected an edge list: pass --format mtx".into());
         }
-        let mut fields = line.split(is_separator).filter(|field| !field.is_empty());
+        let mut fields = fields(line);
         let mut id = || {
             let field = fields.next().ok_or("expected two vertex ids, found less: truncated or damaged?")?;
             unsigned(field)
@@ -179,9 +178,10 @@ impl SnapEdges {
         let (source, target) = (id()?, id()?);
         for column in &self.columns {
             let field = fields.next().ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
-            let value = real::<f32>(field)
-                .ok_or_else(|| format!("expected a value of {}, found {}", column.name, shown(field)))?;
-            batch.values.extend_from_slice(&value.to_le_bytes());
+            let at = batch.values.len();
+            batch.values.resize(at + column.value.bytes(), 0);
+            write_number(field, column.value, &mut batch.values[at..])
+                .map_err(|problem| format!("column `{}`: {problem}", column.name))?;
         }
         batch.push(source, target);
         Ok(())
@@ -255,9 +255,33 @@ impl SnapEdges {
     }
 }
 
+/// The columns called `names` behind the two ids, of the types that the first piece with edges shows.
+fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
+    let mut kinds = vec![Kind::Empty; names.len()];
+    let (mut stream, mut piece, mut found) = (TextStream::open(path)?, Piece::default(), names.is_empty());
+    while !found && stream.next(&mut piece)? {
+        for (_, line) in lines(&piece).filter(|(_, line)| is_edge(line.trim_ascii())) {
+            found = true;
+            kinds.iter_mut().zip(fields(line).skip(2)).for_each(|(kind, cell)| *kind = widened(*kind, cell));
+        }
+    }
+    let value = |kind: Kind| kind.value().unwrap_or(ValueType::F64);
+    Ok(names.iter().zip(kinds).map(|(name, kind)| EdgeColumn::of(name.clone(), value(kind), 1)).collect())
+}
+
+/// Whether a line is neither empty nor a comment.
+fn is_edge(line: &[u8]) -> bool {
+    !matches!(line.first(), None | Some(b'#' | b'%'))
+}
+
+/// Fields of a line.
+fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(is_separator).filter(|field| !field.is_empty())
+}
+
 /// Whether there is something behind the two ids.
 fn has_more_columns(line: &[u8]) -> bool {
-    line.split(is_separator).filter(|field| !field.is_empty()).nth(2).is_some()
+    fields(line).nth(2).is_some()
 }
 
 fn is_separator(byte: &u8) -> bool {

@@ -9,7 +9,7 @@ use super::bad_input::{Wrong, message};
 use super::*;
 
 /// An array of an archive under construction.
-struct Array<'a> {
+pub(super) struct Array<'a> {
     name: &'a str,
     descr: &'a str,
     shape: &'a str,
@@ -17,11 +17,11 @@ struct Array<'a> {
     bytes: Vec<u8>,
 }
 
-fn array<'a>(name: &'a str, descr: &'a str, shape: &'a str, bytes: Vec<u8>) -> Array<'a> {
+pub(super) fn array<'a>(name: &'a str, descr: &'a str, shape: &'a str, bytes: Vec<u8>) -> Array<'a> {
     Array { name, descr, shape, column_major: false, bytes }
 }
 
-fn npz(arrays: &[Array<'_>], method: CompressionMethod) -> Vec<u8> {
+pub(super) fn npz(arrays: &[Array<'_>], method: CompressionMethod) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for Array { name, descr, shape, column_major, bytes } in arrays {
         let order = if *column_major { "True" } else { "False" };
@@ -35,7 +35,7 @@ fn npz(arrays: &[Array<'_>], method: CompressionMethod) -> Vec<u8> {
     archive.finish().unwrap().into_inner()
 }
 
-fn i64s(values: &[i64]) -> Vec<u8> {
+pub(super) fn i64s(values: &[i64]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 

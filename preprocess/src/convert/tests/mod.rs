@@ -5,6 +5,7 @@ mod links;
 mod real_files;
 mod reuse;
 mod tables;
+mod whole_numbers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@ use super::choice::{Field, IdKind};
 use super::names::Names;
 use super::rows;
 use crate::edges::ValueType;
+use crate::read::value::INEXACT;
 
 /// What is wrong in a row.
 pub type Cell<T> = Result<T, (usize, String)>;
@@ -20,16 +21,23 @@ pub type Cell<T> = Result<T, (usize, String)>;
 trait Number: Copy {
     fn f32(self) -> f32;
     fn f64(self) -> f64;
-    fn i64(self) -> Option<i64>;
-    fn id(self) -> Option<u64>;
+    /// The number, of an integer type.
+    fn whole(self) -> Option<i128>;
+
+    fn i64(self) -> Option<i64> {
+        i64::try_from(self.whole()?).ok()
+    }
+
+    fn id(self) -> Option<u64> {
+        u64::try_from(self.whole()?).ok()
+    }
 }
 
 macro_rules! integers {
     ($($type:ty),*) => { $(impl Number for $type {
         fn f32(self) -> f32 { self as f32 }
         fn f64(self) -> f64 { self as f64 }
-        fn i64(self) -> Option<i64> { i64::try_from(i128::from(self)).ok() }
-        fn id(self) -> Option<u64> { u64::try_from(i128::from(self)).ok() }
+        fn whole(self) -> Option<i128> { Some(i128::from(self)) }
     })* };
 }
 integers!(i8, i16, i32, i64, u8, u16, u32, u64);
@@ -41,10 +49,7 @@ impl Number for f32 {
     fn f64(self) -> f64 {
         self.into()
     }
-    fn i64(self) -> Option<i64> {
-        None
-    }
-    fn id(self) -> Option<u64> {
+    fn whole(self) -> Option<i128> {
         None
     }
 }
@@ -56,10 +61,7 @@ impl Number for f64 {
     fn f64(self) -> f64 {
         self
     }
-    fn i64(self) -> Option<i64> {
-        None
-    }
-    fn id(self) -> Option<u64> {
+    fn whole(self) -> Option<i128> {
         None
     }
 }
@@ -71,10 +73,7 @@ impl Number for f16 {
     fn f64(self) -> f64 {
         self.to_f64()
     }
-    fn i64(self) -> Option<i64> {
-        None
-    }
-    fn id(self) -> Option<u64> {
+    fn whole(self) -> Option<i128> {
         None
     }
 }
@@ -377,9 +376,16 @@ fn convert(items: &dyn Array, first: Option<usize>, value: ValueType, out: &mut 
     Ok(())
 }
 
+/// Fails where `value` cannot hold the number, but for the fractions that every float rounds.
 fn write<T: Number + std::fmt::Display>(number: T, value: ValueType, out: &mut [u8]) -> Result<(), String> {
     match value {
+        ValueType::F32 if number.f32().is_infinite() && number.f64().is_finite() => {
+            return Err(format!("is {:e}: expected a number of at most 3.4e38, the largest f32", number.f64()));
+        }
         ValueType::F32 => out.copy_from_slice(&number.f32().to_le_bytes()),
+        ValueType::F64 if number.whole().is_some_and(|whole| number.f64() as i128 != whole) => {
+            return Err(format!("is {number}: expected {INEXACT}"));
+        }
         ValueType::F64 => out.copy_from_slice(&number.f64().to_le_bytes()),
         ValueType::I64 => {
             let number = number.i64().ok_or_else(|| format!("is {number}: expected a signed 64-bit integer"))?;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use gsplit_store::Progress;
 
-use crate::edges::{EdgeColumn, ValueType};
+use crate::edges::{EdgeColumn, ValueType, WEIGHT};
 use crate::read::raw::ReadOptions;
 use crate::{Error, Result};
 
@@ -206,10 +206,8 @@ fn values(path: &Path, fields: &[Field], ids: [usize; 2], options: &ReadOptions)
 /// The edge column that the numbers in `field` become: `weight` whatever its case, and then single precision.
 fn edge_column(field: &Field) -> Option<EdgeColumn> {
     let (value, width) = field.value?;
-    Some(match field.name.eq_ignore_ascii_case("weight") {
-        true => EdgeColumn { name: "weight".into(), value: ValueType::F32, width },
-        false => EdgeColumn { name: file_name(&field.name), value, width },
-    })
+    let name = if field.name.eq_ignore_ascii_case(WEIGHT) { WEIGHT.into() } else { file_name(&field.name) };
+    Some(EdgeColumn::of(name, value, width))
 }
 
 /// The name without what has a meaning in paths: a column becomes a file of that name.

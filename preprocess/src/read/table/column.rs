@@ -9,10 +9,11 @@ use super::cells::{self, append_raw, each_row};
 use super::columnar::at_row;
 use super::frames::{self, Frames};
 use super::line::fields;
-use super::sheet::{Sheet, is_missing, write_number};
+use super::sheet::Sheet;
 use crate::edges::{Piece, ValueType};
 use crate::read::raw::Column;
 use crate::read::text::{TextStream, lines};
+use crate::read::value::{is_missing, write_number};
 use crate::{Error, Result};
 
 /// Rows of text handed over at a time.

@@ -12,7 +12,7 @@ use super::cells;
 use super::choice::{Choice, Field, IdKind};
 use super::frames::{Frames, place};
 use super::names::Names;
-use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, row_bytes};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, WEIGHT, row_bytes};
 use crate::{Error, Result};
 
 /// Rows of a piece, at most.
@@ -128,6 +128,11 @@ impl Columnar {
         let mut offset = 0;
         for ((&at, name), column) in part.values.iter().zip(&self.names).zip(&self.columns) {
             let (array, place) = (batch.column(at), (offset, self.row_bytes));
+            let found = cells::field(name, array.data_type(), Some(column.width)).value;
+            if column.value == ValueType::F32 && column.name != WEIGHT && matches!(found, Some((ValueType::I64, _))) {
+                let problem = format!("is of type {}: expected floats, as in the first file", array.data_type());
+                return Err(wrong(name, (0, problem)));
+            }
             cells::scatter(array, column.value, column.width, place, &mut into.values[start..])
                 .map_err(|cell| wrong(name, cell))?;
             offset += column.width * column.value.bytes();

@@ -6,10 +6,11 @@ use std::sync::{Mutex, PoisonError};
 use super::choice::{Choice, IdKind};
 use super::line::fields;
 use super::names::TextNames;
-use super::sheet::{Sheet, write_number};
+use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
 use crate::read::field::{shown, unsigned};
 use crate::read::text::{TextStream, lines};
+use crate::read::value::write_number;
 use crate::{Error, Result};
 
 /// Lines are numbered through all files: the n-th file starts at n times this.

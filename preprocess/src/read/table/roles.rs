@@ -9,9 +9,9 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::choice::{self, Field, IdKind, matches};
 use super::features::Seen;
 use super::rows::{Cell, Table};
-use super::sheet::integer;
 use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
 use crate::read::raw::{Categories, ReadOptions};
+use crate::read::value::integer;
 use crate::{Error, Result};
 
 const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];

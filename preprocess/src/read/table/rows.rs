@@ -11,11 +11,12 @@ use super::columnar::{self, Columnar, at_row};
 use super::csv::Text;
 use super::frames::{self, Frames};
 use super::line;
-use super::sheet::{Sheet, is_missing};
+use super::sheet::Sheet;
 use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
 use crate::read::field::shown;
 use crate::read::raw::Column;
 use crate::read::text::{lines, read_pieces};
+use crate::read::value::is_missing;
 use crate::{Error, Result};
 
 /// One cell of a table.

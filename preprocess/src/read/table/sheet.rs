@@ -5,30 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::choice::{Field, IdKind};
 use super::line::{delimiter, fields};
-use crate::edges::{Piece, ValueType};
-use crate::read::field::{real, shown, unsigned};
+use crate::edges::Piece;
+use crate::read::field::{real, shown};
 use crate::read::text::{TextStream, lines};
+use crate::read::value::{Kind, widened};
 use crate::{Error, Result};
 
 /// Rows that types are told from.
 const SAMPLE: usize = 1000;
-/// What stands for no value, besides nothing.
-const MISSING: [&[u8]; 6] = [b"NA", b"null", b"NULL", b"None", b"NaN", b"nan"];
-
-/// What the cells of a column hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Nothing so far.
-    Empty,
-    /// `true` and `false`.
-    Flag,
-    /// Whole numbers.
-    Integer,
-    /// Numbers.
-    Float,
-    /// Anything.
-    Text,
-}
 
 /// The parts of a text table, and what they have in common.
 #[derive(Clone, Debug)]
@@ -115,14 +99,9 @@ impl Sheet {
             let id = match kind {
                 Kind::Integer => Some(IdKind::Number),
                 Kind::Text | Kind::Flag => Some(IdKind::Text),
-                Kind::Empty | Kind::Float => None,
+                Kind::Empty | Kind::Missing | Kind::Float => None,
             };
-            let value = match kind {
-                Kind::Integer | Kind::Flag => Some((ValueType::I64, 1)),
-                Kind::Float => Some((ValueType::F64, 1)),
-                Kind::Empty | Kind::Text => None,
-            };
-            Field { name: name.clone(), id, value, list: false }
+            Field { name: name.clone(), id, value: kind.value().map(|value| (value, 1)), list: false }
         };
         let mut fields: Vec<Field> = self.columns.iter().map(field).collect();
         if self.sample == 0 {
@@ -150,71 +129,4 @@ fn cells(line: &[u8], delimiter: u8) -> Result<Vec<Cow<'_, [u8]>>, String> {
         true
     })?;
     Ok(cells)
-}
-
-fn widened(kind: Kind, cell: &[u8]) -> Kind {
-    let found = match cell {
-        cell if is_missing(cell) => match kind {
-            // An integer has no way to say so.
-            Kind::Integer | Kind::Flag => return Kind::Float,
-            kind => return kind,
-        },
-        cell if flag(cell).is_some() => Kind::Flag,
-        cell if integer(cell).is_some() || unsigned(cell).is_some() => Kind::Integer,
-        cell if real::<f64>(cell).is_some() => Kind::Float,
-        _ => Kind::Text,
-    };
-    match (kind, found) {
-        (Kind::Flag, Kind::Integer | Kind::Float) | (Kind::Integer | Kind::Float, Kind::Flag) => Kind::Text,
-        (kind, found) => kind.max(found),
-    }
-}
-
-/// Whether a cell says that there is no value.
-pub fn is_missing(cell: &[u8]) -> bool {
-    cell.is_empty() || MISSING.contains(&cell)
-}
-
-/// Whether a cell is one of the spellings of true and false.
-pub fn flag(cell: &[u8]) -> Option<bool> {
-    match cell {
-        b"true" | b"True" | b"TRUE" => Some(true),
-        b"false" | b"False" | b"FALSE" => Some(false),
-        _ => None,
-    }
-}
-
-/// A signed whole number.
-pub fn integer(cell: &[u8]) -> Option<i64> {
-    match cell.split_first() {
-        Some((b'-', digits)) => 0i64.checked_sub_unsigned(unsigned(digits)?),
-        Some((b'+', digits)) => i64::try_from(unsigned(digits)?).ok(),
-        _ => i64::try_from(unsigned(cell)?).ok(),
-    }
-}
-
-/// Writes the number in `cell` as `value`, little-endian. Nothing is NaN among floats, and wrong among integers.
-pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(), String> {
-    let wrong = |expected: &str| format!("{}: expected {expected}", shown(cell));
-    let truth = |cell| flag(cell).map(u8::from);
-    match value {
-        ValueType::I64 => {
-            let number = integer(cell).or_else(|| truth(cell).map(i64::from));
-            let number = number.ok_or_else(|| wrong("a whole number, as in the first rows"))?;
-            out.copy_from_slice(&number.to_le_bytes());
-        }
-        ValueType::F32 | ValueType::F64 if is_missing(cell) => match value {
-            ValueType::F32 => out.copy_from_slice(&f32::NAN.to_le_bytes()),
-            _ => out.copy_from_slice(&f64::NAN.to_le_bytes()),
-        },
-        ValueType::F32 => {
-            let number = real::<f32>(cell).or_else(|| truth(cell).map(f32::from));
-            out.copy_from_slice(&number.ok_or_else(|| wrong("a number, as in the first rows"))?.to_le_bytes());
-        }
-        ValueType::F64 => {
-            let number = real::<f64>(cell).or_else(|| truth(cell).map(f64::from));
-            out.copy_from_slice(&number.ok_or_else(|| wrong("a number, as in the first rows"))?.to_le_bytes());
-        }
-    }
-    Ok(())
 }

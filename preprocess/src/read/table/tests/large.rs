@@ -7,7 +7,8 @@ use ::parquet::arrow::ArrowWriter;
 use ::parquet::basic::Compression;
 use ::parquet::file::properties::WriterProperties;
 use arrow_array::{
-    ArrayRef, Float32Array, Int32Array, Int64Array, LargeListArray, RecordBatch, StringArray, UInt64Array, types,
+    ArrayRef, Float32Array, Float64Array, Int32Array, Int64Array, LargeListArray, RecordBatch, StringArray,
+    UInt64Array, types,
 };
 use arrow_ipc::CompressionType;
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
@@ -94,6 +95,37 @@ fn parts_may_order_and_size_their_columns_differently() {
     parquet(&folder.path().join("c.parquet"), vec![("src", ids([1])), ("dst", ids([2]))], 10);
     let text = message(folder.path());
     assert!(text.contains("c.parquet: has no column `t`"), "{text}");
+}
+
+#[test]
+fn whole_numbers_of_a_part_that_floats_cannot_hold_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let double = |values: &[f64]| -> ArrayRef { Arc::new(Float64Array::from(values.to_vec())) };
+    let single = |values: &[f32]| -> ArrayRef { Arc::new(Float32Array::from(values.to_vec())) };
+    let part = |file: &str, name, values| {
+        parquet(&folder.path().join(file), vec![("src", ids([1])), ("dst", ids([2])), (name, values)], 10);
+    };
+    let inexact = "b.parquet: row 0, column `t`: is 9007199254740993: expected a number that an f64 holds exactly";
+    let rounded = "b.parquet: row 0, column `t`: is of type Int64: expected floats, as in the first file";
+    let beyond = "row 0, column `weight`: is 1e39: expected a number of at most 3.4e38";
+    for (name, first, second, expected) in [
+        ("t", double(&[0.5]), ids([(1 << 53) + 1]), Some(inexact)),
+        ("t", double(&[0.5]), ids([1 << 60]), None),
+        ("t", single(&[0.5]), ids([1]), Some(rounded)),
+        ("weight", single(&[0.5]), double(&[1e39]), Some(beyond)),
+        // Weights are rounded.
+        ("weight", single(&[0.5]), ids([(1 << 53) + 1]), None),
+    ] {
+        part("a.parquet", name, first);
+        part("b.parquet", name, second);
+        match expected {
+            Some(expected) => assert!(message(folder.path()).contains(expected), "{}", message(folder.path())),
+            None => {
+                let raw = open(folder.path(), &ReadOptions::default(), &NoProgress).unwrap();
+                read_once(raw.edges.as_ref()).unwrap();
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,135 @@
+//! Values in text: the type of a column, by its first rows, and the bytes of each value.
+//!
+//! Whole numbers are i64 and others f64, so a value is stored as it is written, or refused. Only the column `weight` is f32 by
+//! choice: [`EdgeColumn::of`] says where, and a weight is rounded to the nearest f32.
+
+use super::field::{real, shown, unsigned};
+use crate::edges::ValueType;
+
+/// What stands for no value, besides nothing.
+const MISSING: [&[u8]; 6] = [b"NA", b"null", b"NULL", b"None", b"NaN", b"nan"];
+
+/// Contents of a column's cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Nothing so far.
+    Empty,
+    /// Cells without a value alone.
+    Missing,
+    /// `true` and `false`.
+    Flag,
+    /// Whole numbers.
+    Integer,
+    /// Numbers.
+    Float,
+    /// Anything.
+    Text,
+}
+
+impl Kind {
+    /// Type that keeps such values; `None` for what is no number.
+    pub fn value(self) -> Option<ValueType> {
+        match self {
+            Self::Integer | Self::Flag => Some(ValueType::I64),
+            Self::Float => Some(ValueType::F64),
+            Self::Empty | Self::Missing | Self::Text => None,
+        }
+    }
+}
+
+/// The kind of a column of `kind` so far that also holds `cell`.
+pub fn widened(kind: Kind, cell: &[u8]) -> Kind {
+    let found = match cell {
+        cell if is_missing(cell) => match kind {
+            // An integer has no way to say so.
+            Kind::Integer | Kind::Flag => return Kind::Float,
+            kind => return kind.max(Kind::Missing),
+        },
+        cell if flag(cell).is_some() => Kind::Flag,
+        cell if whole(cell).is_some() => Kind::Integer,
+        cell if real::<f64>(cell).is_some() => Kind::Float,
+        _ => Kind::Text,
+    };
+    match (kind, found) {
+        (Kind::Flag, Kind::Integer | Kind::Float) | (Kind::Integer | Kind::Float, Kind::Flag) => Kind::Text,
+        (Kind::Missing, Kind::Integer) => Kind::Float,
+        (kind, found) => kind.max(found),
+    }
+}
+
+/// Whether a cell says that there is no value.
+pub fn is_missing(cell: &[u8]) -> bool {
+    cell.is_empty() || MISSING.contains(&cell)
+}
+
+/// Whether a cell is one of the spellings of true and false.
+pub fn flag(cell: &[u8]) -> Option<bool> {
+    match cell {
+        b"true" | b"True" | b"TRUE" => Some(true),
+        b"false" | b"False" | b"FALSE" => Some(false),
+        _ => None,
+    }
+}
+
+/// A signed whole number.
+pub fn integer(cell: &[u8]) -> Option<i64> {
+    i64::try_from(whole(cell)?).ok()
+}
+
+/// A whole number of at most 64 bits besides its sign.
+fn whole(cell: &[u8]) -> Option<i128> {
+    match cell.split_first() {
+        Some((b'-', digits)) => unsigned(digits).map(|number| -i128::from(number)),
+        Some((b'+', digits)) => unsigned(digits).map(i128::from),
+        _ => unsigned(cell).map(i128::from),
+    }
+}
+
+/// Writes the number in `cell` as `value`, little-endian. Nothing is NaN among floats, and wrong among integers; so is what
+/// `value` does not hold, but for the fractions that every float rounds.
+pub fn write_number(cell: &[u8], value: ValueType, out: &mut [u8]) -> Result<(), String> {
+    let wrong = |expected: &str| format!("{}: expected {expected}", shown(cell));
+    let truth = |cell| flag(cell).map(u8::from);
+    // Digits that become infinity are beyond the type.
+    let fits = |is_finite: bool| is_finite || !cell.iter().any(u8::is_ascii_digit);
+    match value {
+        ValueType::I64 => {
+            let number = integer(cell).or_else(|| truth(cell).map(i64::from));
+            let number = number.ok_or_else(|| {
+                wrong(
+                    "a whole number from -2^63 to 2^63-1, as in the first rows; if others may follow, write the first with a \
+                     point, as 1.0",
+                )
+            })?;
+            out.copy_from_slice(&number.to_le_bytes());
+        }
+        ValueType::F32 | ValueType::F64 if is_missing(cell) => match value {
+            ValueType::F32 => out.copy_from_slice(&f32::NAN.to_le_bytes()),
+            _ => out.copy_from_slice(&f64::NAN.to_le_bytes()),
+        },
+        ValueType::F32 => {
+            let number = real::<f32>(cell).or_else(|| truth(cell).map(f32::from));
+            let number = number.ok_or_else(|| wrong("a number, as in the first rows"))?;
+            if !fits(!number.is_infinite()) {
+                return Err(wrong("a number of at most 3.4e38, the largest f32"));
+            }
+            out.copy_from_slice(&number.to_le_bytes());
+        }
+        ValueType::F64 => {
+            let number = real::<f64>(cell).or_else(|| truth(cell).map(f64::from));
+            let number = number.ok_or_else(|| wrong("a number, as in the first rows"))?;
+            if !fits(!number.is_infinite()) {
+                return Err(wrong("a number of at most 1.8e308, the largest f64"));
+            }
+            if whole(cell).is_some_and(|whole| number as i128 != whole) {
+                return Err(wrong(INEXACT));
+            }
+            out.copy_from_slice(&number.to_le_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Expectation that a whole number beyond 2^53 breaks in a column of floats.
+pub const INEXACT: &str = "a number that an f64 holds exactly, since others of the column have a fraction or are missing: fill \
+                           these with whole numbers, or leave the column out";
