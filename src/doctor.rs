@@ -11,7 +11,8 @@ use anyhow::Result;
 use gsplit_kernels::{
     CudaLibrary, CudaSurvey, Gpu, GpuError, GpuFacts, Link, has_amx, has_avx512, has_bf16, pinned_copy_speed, processor,
 };
-use gsplit_preprocess::memory::{machine, shown};
+use gsplit_preprocess::memory::shown;
+use gsplit_store::memory::Memory;
 use serde_json::{Value, json};
 
 use gsplit::launch::Launch;
@@ -119,9 +120,9 @@ pub struct Host {
     avx512: bool,
     bf16: bool,
     amx: bool,
-    /// All of it, or what a container may take.
+    /// All of it, or the limit of the control group.
     pub memory_bytes: u64,
-    available_bytes: Option<u64>,
+    available_bytes: u64,
     /// Of /dev/shm, where there is one.
     shm_bytes: Option<u64>,
     /// The kinds of namespaces (IPC, PID) that are not the host's: those of a container.
@@ -133,18 +134,15 @@ pub struct Host {
 impl Host {
     /// Asks the system.
     pub fn look() -> Self {
-        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let available = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-        let available = available.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-        let memory_bytes = machine();
+        let memory = Memory::of_this_machine();
         Self {
             processor: processor(),
             threads: thread::available_parallelism().map_or(1, usize::from),
             avx512: has_avx512(),
             bf16: has_bf16(),
             amx: has_amx(),
-            memory_bytes,
-            available_bytes: available.map(|kib| (kib << 10).min(memory_bytes)),
+            memory_bytes: memory.total(),
+            available_bytes: memory.available(),
             shm_bytes: rustix::fs::statvfs("/dev/shm").ok().map(|of| of.f_blocks.saturating_mul(of.f_frsize)),
             namespaces: namespaces(),
             rdma: fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some()),
@@ -158,7 +156,7 @@ impl Host {
             "  processor  {}, {} threads, AVX-512 {avx512}, bf16 {bf16}, AMX {amx}",
             self.processor, self.threads
         ));
-        let available = self.available_bytes.map(|bytes| format!(", {} available", shown(bytes))).unwrap_or_default();
+        let available = format!(", {} available", shown(self.available_bytes));
         let shm = self.shm_bytes.map(|bytes| format!(", {} of shared memory", shown(bytes))).unwrap_or_default();
         ui.say(format_args!("  memory     {}{available}{shm}", shown(self.memory_bytes)));
         let own = if self.namespaces.is_empty() {

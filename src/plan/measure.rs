@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use gsplit_kernels::{CudaSurvey, processor};
-use gsplit_preprocess::memory::machine;
+use gsplit_store::memory::Memory;
 use gsplit_trainer::{Device, GpuRates, PairRate, Rates};
 
 use super::profile::{Dense, Link, Pair, Profile};
@@ -38,7 +38,7 @@ fn of_cpu(rates: Rates) -> Profile {
         device: Device::Cpu,
         ranks: threads,
         shared: true,
-        memory: machine() as f64,
+        memory: Memory::of_this_machine().total() as f64,
         pairs: Vec::new(),
         bus: None,
         ..of_each(rates)

@@ -1,50 +1,78 @@
-//! How much memory is left for this process.
+//! Memory that this process can have, and holds.
 //!
-//! Returns the least of what the machine can give (`MemAvailable`) and what is left in each memory control group that
-//! confines this process (version 1 or 2): limit less usage, where cached files do not count as used.
-//! Where the system tells nothing, everything is assumed to be there. Cost: a few small files read.
+//! A process is confined by its machine and by each memory control group from its own (`/proc/self/cgroup`) up to the root, version
+//! 1 or 2, as Slurm, systemd and containers make them. In all it may take the smallest of the machine's memory and the groups'
+//! limits. Left is the least of what the machine can give (`MemAvailable`) and of each group's limit less its usage, where cached
+//! files do not count as used. Cost: a few small files read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Memory that is still to be had.
+/// Bytes assumed where the system tells nothing.
+const UNKNOWN: u64 = 8 << 30;
+
+/// Memory of this process: in all, and still to be had.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
+    total: u64,
     available: u64,
 }
 
 impl Memory {
-    /// What this machine, or what confines this process on it, has left now.
+    /// Memory that this machine, or what confines this process on it, has now.
     pub fn of_this_machine() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// So many bytes.
-    pub fn of(available: u64) -> Self {
-        Self { available }
+    /// So many bytes, all of them free.
+    pub fn of(bytes: u64) -> Self {
+        Self { total: bytes, available: bytes }
     }
 
-    /// Bytes.
+    /// Bytes in all.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Bytes that are free.
     pub fn available(&self) -> u64 {
         self.available
     }
 
     /// As the files below `root` tell.
     fn below(root: &Path) -> Self {
-        let machine = field(&root.join("proc/meminfo"), "MemAvailable:").and_then(|kib| kib.checked_mul(1024));
-        let groups = control_groups(root).into_iter().filter_map(|group| group.left());
-        Self { available: groups.chain(machine).min().unwrap_or(u64::MAX) }
+        let machine = |name| field(&root.join("proc/meminfo"), name).and_then(|kib| kib.checked_mul(1024));
+        let groups = control_groups(root);
+        let limits = groups.iter().filter_map(ControlGroup::limit);
+        let total = limits.chain(machine("MemTotal:")).min().unwrap_or(UNKNOWN);
+        let left = groups.iter().filter_map(ControlGroup::left).chain(machine("MemAvailable:"));
+        Self { total, available: left.fold(total, u64::min) }
     }
 }
 
-/// A memory control group: its folder, and what the version calls things.
-struct ControlGroup {
-    folder: PathBuf,
-    names: [&'static str; 3],
+/// Bytes that this process holds. Mapped files, libraries among them, are the page cache's and do not count.
+pub fn resident() -> u64 {
+    field(Path::new("/proc/self/status"), "RssAnon:").map_or(0, |kib| kib.saturating_mul(1024))
 }
 
-const VERSION_1: [&str; 3] = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
-const VERSION_2: [&str; 3] = ["memory.max", "memory.current", "inactive_file"];
+/// A memory control group: its folder, and the names of its version.
+struct ControlGroup {
+    folder: PathBuf,
+    names: &'static Names,
+}
+
+/// Files of a group, and the line of `memory.stat` that counts cached files.
+struct Names {
+    limits: &'static [&'static str],
+    usage: &'static str,
+    cached: &'static str,
+}
+
+const VERSION_1: Names =
+    Names { limits: &["memory.limit_in_bytes"], usage: "memory.usage_in_bytes", cached: "total_inactive_file" };
+/// Above `high` a process is slowed down rather than killed, until nothing moves.
+const VERSION_2: Names =
+    Names { limits: &["memory.max", "memory.high"], usage: "memory.current", cached: "inactive_file" };
 
 /// The groups of this process and those above them. Within a container their path may not exist; the root is then theirs.
 fn control_groups(root: &Path) -> Vec<ControlGroup> {
@@ -54,8 +82,8 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
         let mut fields = line.splitn(3, ':');
         let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let (mount, names) = match controllers {
-            "" => ("sys/fs/cgroup", VERSION_2),
-            _ if controllers.split(',').any(|name| name == "memory") => ("sys/fs/cgroup/memory", VERSION_1),
+            "" => ("sys/fs/cgroup", &VERSION_2),
+            _ if controllers.split(',').any(|name| name == "memory") => ("sys/fs/cgroup/memory", &VERSION_1),
             _ => continue,
         };
         let path = Path::new(path.trim_start_matches('/'));
@@ -65,13 +93,20 @@ fn control_groups(root: &Path) -> Vec<ControlGroup> {
 }
 
 impl ControlGroup {
+    /// Bytes that its processes may have, `None` where there is no limit.
+    fn limit(&self) -> Option<u64> {
+        self.names.limits.iter().filter_map(|name| self.number(name)).min()
+    }
+
     /// Bytes left below the limit, `None` where there is no limit.
     fn left(&self) -> Option<u64> {
-        let number = |name| fs::read_to_string(self.folder.join(name)).ok()?.trim().parse::<u64>().ok();
-        let [limit, usage, cached] = self.names;
-        let (limit, usage) = (number(limit)?, number(usage)?);
-        let cached = field(&self.folder.join("memory.stat"), cached).unwrap_or(0);
+        let (limit, usage) = (self.limit()?, self.number(self.names.usage)?);
+        let cached = field(&self.folder.join("memory.stat"), self.names.cached).unwrap_or(0);
         Some(limit.saturating_sub(usage.saturating_sub(cached)))
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        fs::read_to_string(self.folder.join(name)).ok()?.trim().parse().ok()
     }
 }
 
@@ -93,21 +128,23 @@ pub fn shown(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn available(files: &[(&str, &str)]) -> u64 {
+    /// Bytes in all and left, as a system of these files tells.
+    fn told(files: &[(&str, &str)]) -> (u64, u64) {
         let root = tempfile::tempdir().unwrap();
         for (name, content) in files {
             let path = root.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, content).unwrap();
         }
-        Memory::below(root.path()).available()
+        let memory = Memory::below(root.path());
+        (memory.total(), memory.available())
     }
 
     #[test]
     fn the_tightest_bound_counts() {
         let machine = ("proc/meminfo", "MemTotal:  9000 kB\nMemAvailable:    8000 kB\n");
-        assert_eq!(available(&[]), u64::MAX);
-        assert_eq!(available(&[machine]), 8000 << 10);
+        assert_eq!(told(&[]), (UNKNOWN, UNKNOWN));
+        assert_eq!(told(&[machine]), (9000 << 10, 8000 << 10));
         // Version 2: the limit stands in a group above; cached files are not in use.
         let mine = ("proc/self/cgroup", "0::/jobs/one\n");
         let files = [
@@ -119,7 +156,29 @@ mod tests {
             ("sys/fs/cgroup/jobs/memory.current", "800000\n"),
             ("sys/fs/cgroup/jobs/memory.stat", "anon 1\ninactive_file 300000\n"),
         ];
-        assert_eq!(available(&files), 500_000);
+        assert_eq!(told(&files), (1_000_000, 500_000));
+        // A group of a group, as systemd makes them: the path of the process itself counts, and `high` as `max` does.
+        let unit = "sys/fs/cgroup/user.slice/user-0.slice/run-1.scope";
+        let mine = ("proc/self/cgroup", "0::/user.slice/user-0.slice/run-1.scope\n");
+        let [max, high, current] = ["max", "high", "current"].map(|name| format!("{unit}/memory.{name}"));
+        let slice = ("sys/fs/cgroup/user.slice/memory.max", "3000000\n");
+        let mut files = vec![machine, mine, slice, (&max, "400000\n"), (&high, "max\n"), (&current, "100000\n")];
+        assert_eq!(told(&files), (400_000, 300_000));
+        files.push((&high, "250000\n"));
+        assert_eq!(told(&files), (250_000, 150_000));
+        // A group of another process does not.
+        let other = ("proc/self/cgroup", "0::/user.slice/user-0.slice\n");
+        assert_eq!(told(&[machine, other, slice, (&max, "400000\n")]).0, 3_000_000);
+        // Slurm's job and step, version 1, beside controllers of other kinds.
+        let files = [
+            machine,
+            ("proc/self/cgroup", "7:cpuset:/slurm/job_7\n4:freezer,memory:/slurm/job_7/step_0\n1:name=systemd:/\n"),
+            ("sys/fs/cgroup/memory/slurm/job_7/step_0/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/slurm/job_7/memory.limit_in_bytes", "2000000\n"),
+            ("sys/fs/cgroup/memory/slurm/job_7/memory.usage_in_bytes", "500000\n"),
+            ("sys/fs/cgroup/cpuset/slurm/job_7/memory.limit_in_bytes", "1\n"),
+        ];
+        assert_eq!(told(&files), (2_000_000, 1_500_000));
         // Version 1, seen from within a container: the path of the group is not there, the root is the group.
         let files = [
             machine,
@@ -127,8 +186,9 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "4096\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "5000\n"),
         ];
-        assert_eq!(available(&files), 0);
-        assert!(Memory::of_this_machine().available() > 0);
+        assert_eq!(told(&files), (4096, 0));
+        let memory = Memory::of_this_machine();
+        assert!(memory.available() > 0 && memory.available() <= memory.total() && resident() > 0);
     }
 
     #[test]

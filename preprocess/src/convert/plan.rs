@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use gsplit_store::memory::resident;
 use gsplit_store::{Progress, ROWS_PER_BATCH};
 use serde::Serialize;
 
@@ -101,7 +102,7 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     let nodes = PlannedStage {
         key: super::nodes::STAGE,
         name: "labels, columns, splits",
-        memory: memory::resident() + (per_vertex + table) * n,
+        memory: resident() + (per_vertex + table) * n,
         output: node_bytes,
         scratch: 0,
         seconds: 2.0 * node_bytes as f64 / DISK,
@@ -126,13 +127,13 @@ fn graph(input: &Input, budget: Memory, estimate: Estimate, edges: u64) -> Plann
     let ids = if raw.ids == Ids::Sparse { estimate.vertices * 8 } else { 0 };
     let output = edges.saturating_mul(4 + values as u64).saturating_add(estimate.vertices * 8 + ids);
     let fixed = threads * thread_bytes(values) + estimate.vertices / 5 + (48 << 20);
-    let wanted = waiting.saturating_add(memory::resident() + fixed);
+    let wanted = waiting.saturating_add(resident() + fixed);
     let spilled = if wanted > budget.total() { waiting } else { 0 };
     let parallel = threads as f64;
     PlannedStage {
         key: super::GRAPH,
         name: "graph",
-        memory: wanted.min(budget.total()).max(memory::resident() + fixed),
+        memory: wanted.min(budget.total()).max(resident() + fixed),
         output,
         scratch: spilled,
         seconds: estimate.bytes as f64 / PARSED / parallel
@@ -163,7 +164,7 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
     PlannedStage {
         key: super::features::STAGE,
         name: "features",
-        memory: if dim == 0 { 0 } else { tables.saturating_add(memory::resident() + (16 << 20) + batch) },
+        memory: if dim == 0 { 0 } else { tables.saturating_add(resident() + (16 << 20) + batch) },
         output,
         scratch: if input.raw.node_ids.is_some() { read } else { 0 },
         seconds: (read as f64 + output as f64) / DISK,

@@ -6,11 +6,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use gsplit_kernels::{Draws, Stream, StreamKey};
+use gsplit_store::memory::Memory;
 use gsplit_store::{FeatureWriter, Progress, Unit, attempt};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result, memory};
+use crate::{Error, Result};
 
 /// Widest row that is generated.
 pub const MAX_DIM: u32 = 1 << 16;
@@ -102,7 +103,7 @@ pub(crate) fn with_room<T>(len: usize, what: &str) -> Result<Vec<T>> {
     let gib = len as f64 * size_of::<T>() as f64 / f64::from(1 << 30);
     let refused = || Error::Option(format!("{what}: {gib:.1} GiB of memory are not to be had; ask for a smaller size"));
     // A system that promises more than it has would refuse only when the pages are touched.
-    let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes as u64 <= memory::machine());
+    let fits = len.checked_mul(size_of::<T>()).is_some_and(|bytes| bytes as u64 <= Memory::of_this_machine().total());
     match fits && attempt(|| values.try_reserve_exact(len)).is_ok() {
         true => Ok(values),
         false => Err(refused()),
