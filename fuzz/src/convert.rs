@@ -9,7 +9,8 @@
 use std::path::Path;
 
 use gsplit_preprocess::convert::{ConvertOptions, Format, convert};
-use gsplit_preprocess::memory::{Memory, resident};
+use gsplit_preprocess::memory::Memory;
+use gsplit_store::memory::resident;
 use gsplit_store::{NoProgress, verify};
 
 use super::input::{folder, one_line, split, write, write_all};
@@ -209,7 +210,8 @@ pub fn run(name: &str, bytes: &[u8]) -> bool {
 
 /// Options by their letters.
 fn options<'a>(parts: &mut impl Iterator<Item = &'a [u8]>) -> ConvertOptions {
-    let mut options = ConvertOptions { memory: Some(Memory::bytes(resident() + BUDGET)), ..ConvertOptions::default() };
+    let mut options = ConvertOptions::default();
+    options.read.memory = Some(Memory::bytes(resident() + BUDGET));
     for letter in parts.next().unwrap_or_default() {
         match letter {
             b'k' => options.read.keep_ids = true,

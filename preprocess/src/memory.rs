@@ -1,6 +1,7 @@
 //! How much memory a preparation may take: `--memory`.
 
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 use gsplit_store::memory::{Memory as Machine, resident};
@@ -29,6 +30,21 @@ impl Memory {
     /// What is left of it for data, in bytes, next to what the process holds already.
     pub fn left(self) -> u64 {
         self.0.saturating_sub(resident()).max(LEAST / 4)
+    }
+
+    /// Fails where `what` of the file at `path` would take more `bytes` than are left: to be asked before they are taken.
+    pub fn check(self, path: &Path, what: impl fmt::Display, bytes: u64) -> Result<()> {
+        self.refusal(bytes).map_or(Ok(()), |problem| Err(Error::input(path, format!("{what} {problem}"))))
+    }
+
+    /// Why `bytes` cannot be taken, if they cannot.
+    pub fn refusal(self, bytes: u64) -> Option<String> {
+        // Most are few: nothing is read then.
+        let left = if bytes <= LEAST / 4 { bytes } else { self.left() };
+        (bytes > left).then(|| {
+            let [bytes, left, budget] = [bytes, left, self.0].map(shown);
+            format!("would take {bytes} of memory, {left} of the budget of {budget} are left: pass a larger --memory")
+        })
     }
 }
 

@@ -57,11 +57,6 @@ pub struct ConvertOptions {
     /// random projections: Chen et al., CIKM 2019), D values a vertex
     #[arg(long, value_name = "KIND:D")]
     pub features: Option<GeneratedFeatures>,
-    /// Most memory to take, as 4GiB, 512MiB or 50%; what does not fit waits on disk beside the output. The result does not
-    /// depend on it [default: half of the machine's]
-    #[arg(long, value_name = "SIZE")]
-    #[serde(skip)]
-    pub memory: Option<Memory>,
 }
 
 impl Default for ConvertOptions {
@@ -74,7 +69,6 @@ impl Default for ConvertOptions {
             seed: 0,
             feature_dtype: FeatureDtype::F32,
             features: None,
-            memory: None,
         }
     }
 }
@@ -82,7 +76,7 @@ impl Default for ConvertOptions {
 impl ConvertOptions {
     /// The budget.
     pub fn budget(&self) -> Memory {
-        self.memory.unwrap_or_default()
+        self.read.budget()
     }
 }
 

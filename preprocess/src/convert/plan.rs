@@ -93,6 +93,7 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     let mut columns: Vec<_> = raw.columns.iter().collect();
     columns.extend(&raw.labels);
     let row: u64 = columns.iter().map(|column| row_bytes(column.as_ref()) as u64).sum();
+    let widest = columns.iter().map(|column| row_bytes(column.as_ref()) as u64).max().unwrap_or(0);
     let node_bytes = n.saturating_mul(row);
     let with_rows = !columns.is_empty() || raw.node_ids.is_some();
     let with_splits = raw.splits.is_some() || options.random_split.is_some();
@@ -102,7 +103,8 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
     let nodes = PlannedStage {
         key: super::nodes::STAGE,
         name: "labels, columns, splits",
-        memory: resident() + (per_vertex + table) * n,
+        // A row is read as a whole, and turned into what is written.
+        memory: resident() + (per_vertex + table) * n + 8 * widest,
         output: node_bytes,
         scratch: 0,
         seconds: 2.0 * node_bytes as f64 / DISK,
@@ -160,7 +162,7 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         _ => 0,
     };
     // A batch of rows, as it is stored, and as it is written.
-    let batch = 3 * n.min(ROWS_PER_BATCH as u64) * dim * 4;
+    let batch = 3 * n.clamp(4, ROWS_PER_BATCH as u64) * dim * 4;
     PlannedStage {
         key: super::features::STAGE,
         name: "features",

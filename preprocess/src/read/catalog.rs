@@ -34,6 +34,7 @@ use super::pt;
 use super::raw::{Column, Ids, Raw, ReadOptions};
 use super::sparse::SparseColumn;
 use crate::edges::{EdgeColumn, EdgeSource};
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Arrays by name.
@@ -86,12 +87,12 @@ impl Catalog {
     }
 
     /// The array called `name`, if there is one.
-    pub fn get(&mut self, name: &str) -> Result<Option<Numbers>> {
+    pub fn get(&mut self, name: &str, budget: Memory) -> Result<Option<Numbers>> {
         match self {
             Self::Folder(folder) => {
                 let Some(path) = file_of(folder, name) else { return Ok(None) };
                 if path.extension().is_some_and(|end| end == "pt") {
-                    pt::tensor(&path, name)
+                    pt::tensor(&path, name, budget)
                 } else {
                     Numbers::open(&path)
                 }
@@ -111,11 +112,11 @@ impl Catalog {
     }
 
     /// The array that has one of the `names`, if there is one; fails where there are several.
-    fn only(&mut self, what: &str, names: &[&str]) -> Result<Option<(Numbers, String)>> {
+    fn only(&mut self, what: &str, names: &[&str], budget: Memory) -> Result<Option<(Numbers, String)>> {
         let found: Vec<&str> = names.iter().copied().filter(|name| self.contains(name)).collect();
         match found[..] {
             [] => Ok(None),
-            [name] => Ok(self.get(name)?.map(|numbers| (numbers, name.to_string()))),
+            [name] => Ok(self.get(name, budget)?.map(|numbers| (numbers, name.to_string()))),
             [first, second, ..] => {
                 let problem = format!("{first} and {second} are both names of {what}: keep one of them");
                 Err(Error::input(self.path(), problem))
@@ -135,7 +136,7 @@ impl Catalog {
         !self.edge_lists().is_empty()
     }
 
-    fn edges(&mut self, progress: &dyn Progress) -> Result<ArrayEdges> {
+    fn edges(&mut self, budget: Memory, progress: &dyn Progress) -> Result<ArrayEdges> {
         let lists = self.edge_lists();
         let Some(&first) = lists.first() else {
             let problem = "expected edges in it: edge_index, row and col, or indptr and indices";
@@ -145,7 +146,7 @@ impl Catalog {
             progress.note(&format!("{}: edges are taken from {first}; {second} is not read", self.path().display()));
         }
         let missing = |path: &Path, name: &str| Error::input(path, format!("expected {name} in it"));
-        let mut open = |name: &str| self.get(name)?.ok_or_else(|| missing(self.path(), name));
+        let mut open = |name: &str| self.get(name, budget)?.ok_or_else(|| missing(self.path(), name));
         match PAIRS.iter().find(|(names, _)| names[0] == first) {
             None => ArrayEdges::index(open(first)?),
             Some(([first, second], kind)) => {
@@ -166,14 +167,15 @@ impl Catalog {
 
     /// The graph that all arrays make, of so many vertices if their number is stated.
     pub fn graph_of(mut self, stated: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-        let mut edges = self.edges(progress)?;
+        let budget = options.budget();
+        let mut edges = self.edges(budget, progress)?;
         if let (Some(n), None) = (stated, edges.num_vertices()) {
             super::check_size(self.path(), n as usize, edges.num_edges())?;
             edges = edges.within(n);
         }
         let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
         for (name, what, names) in values {
-            if let Some((numbers, _)) = self.only(what, names)?
+            if let Some((numbers, _)) = self.only(what, names, budget)?
                 && keeps(options, name)
             {
                 edges = edges.with_values(name, numbers)?;
@@ -181,7 +183,7 @@ impl Catalog {
         }
         if self.edge_lists().first() == Some(&"adj_indptr")
             && keeps(options, "weight")
-            && let Some(data) = self.get("adj_data")?
+            && let Some(data) = self.get("adj_data", budget)?
             && !all_ones(&data)?
         {
             edges = edges.with_values("weight", data)?;
@@ -224,25 +226,28 @@ impl Catalog {
     }
 
     fn rows(&mut self, num_vertices: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Rows> {
-        let features = self.only("features", &FEATURES)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
+        let budget = options.budget();
+        let features =
+            self.only("features", &FEATURES, budget)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
-        let labels = self.only("labels", &LABELS)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
+        let labels = self.only("labels", &LABELS, budget)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
         let stated = num_vertices.map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
         let splits = self.splits(num_vertices, options, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
-        let sparse = if dense.is_none() { self.sparse(num_vertices)? } else { None };
+        let sparse = if dense.is_none() { self.sparse(num_vertices, budget)? } else { None };
         Ok(Rows { num_vertices, features: dense.or(sparse), labels, splits })
     }
 
     /// Features in a sparse matrix.
-    fn sparse(&mut self, num_vertices: Option<u64>) -> Result<Option<Box<dyn Column>>> {
-        let [Some(indptr), Some(indices), Some(data), Some(shape)] = SPARSE.map(|name| self.get(name).transpose())
+    fn sparse(&mut self, num_vertices: Option<u64>, budget: Memory) -> Result<Option<Box<dyn Column>>> {
+        let [Some(indptr), Some(indices), Some(data), Some(shape)] =
+            SPARSE.map(|name| self.get(name, budget).transpose())
         else {
             return Ok(None);
         };
-        let column = SparseColumn::new(indptr?, indices?, data?, &listed(&shape?)?)?;
+        let column = SparseColumn::new(indptr?, indices?, data?, &few(&shape?)?)?;
         match (column.num_rows(), num_vertices) {
             (Some(rows), Some(n)) if rows != n => {
                 Err(Error::input(self.path(), format!("features have {rows} rows for {n} vertices: expected one each")))
@@ -258,9 +263,10 @@ impl Catalog {
         options: &ReadOptions,
         progress: &dyn Progress,
     ) -> Result<Option<[Vec<u64>; 3]>> {
+        let budget = options.budget();
         let (mut splits, mut found, mut most) = (None, Vec::new(), 1);
         for (at, names) in SPLITS.iter().enumerate() {
-            if let Some((numbers, name)) = self.only("one split", names)? {
+            if let Some((numbers, name)) = self.only("one split", names, budget)? {
                 let masks = match numbers.is_bool() || name.contains("mask") {
                     true => Some(Masks::of(&numbers, num_vertices)?),
                     false => None,
@@ -289,9 +295,9 @@ impl Catalog {
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
                 // One for all.
-                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0)?,
-                Some(masks) => masks.vertices(&numbers, chosen)?,
-                None => listed(&numbers)?,
+                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, budget)?,
+                Some(masks) => masks.vertices(&numbers, chosen, budget)?,
+                None => listed(&numbers, budget)?,
             };
         }
         Ok(splits)
@@ -408,16 +414,26 @@ pub fn agreed_rows<'a>(
 }
 
 /// The ids in an array (k,) or (k, 1).
-pub fn listed(numbers: &Numbers) -> Result<Vec<u64>> {
+pub fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
     if !matches!(numbers.shape(), [_] | [_, 1]) {
         return Err(numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape())));
     }
-    let mut ids = Vec::new();
+    numbers.check(budget, 8)?;
+    let mut ids = Vec::with_capacity(numbers.len() as usize);
     for_steps(numbers, |first, bytes| {
         let decoded = numbers.dtype().ids(bytes, &mut ids);
         decoded.map_err(|(at, problem)| numbers.error(format!("entry {}: {problem}", first + at)))
     })?;
     Ok(ids)
+}
+
+/// The numbers of an array of a few: a shape, or a count.
+pub fn few(numbers: &Numbers) -> Result<Vec<u64>> {
+    const MOST: u64 = 16;
+    match numbers.len() {
+        0..=MOST => listed(numbers, Memory::default()),
+        found => Err(numbers.error(format!("{found} numbers: expected {MOST} at most"))),
+    }
 }
 
 /// Masks in one array.
@@ -447,7 +463,9 @@ impl Masks {
     }
 
     /// The positions where mask `chosen` is not zero.
-    fn vertices(&self, numbers: &Numbers, chosen: u64) -> Result<Vec<u64>> {
+    fn vertices(&self, numbers: &Numbers, chosen: u64, budget: Memory) -> Result<Vec<u64>> {
+        // Of one mask; the list doubles as it grows.
+        numbers.check(budget, 24 / self.number.clamp(1, 24))?;
         let (n, masks) = (self.num_vertices, self.number);
         let size = numbers.dtype().bytes();
         let mut vertices = Vec::new();

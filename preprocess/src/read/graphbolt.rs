@@ -28,6 +28,7 @@ use super::numbers::{Numbers, NumbersColumn};
 use super::raw::{Column, Ids, Raw, ReadOptions};
 use super::text::{TextPieces, lines};
 use crate::edges::{EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Longest `metadata.yaml` accepted.
@@ -127,7 +128,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
         }
     }
     if let Some(task) = metadata.tasks.unwrap_or_default().into_iter().next() {
-        dataset.task(task, num_vertices, &mut raw)?;
+        dataset.task(task, num_vertices, options.budget(), &mut raw)?;
     }
     raw.files = dataset.files;
     Ok(raw)
@@ -206,9 +207,9 @@ impl Dataset {
     }
 
     /// Splits and labels of the first task.
-    fn task(&mut self, task: Task, num_vertices: u64, raw: &mut Raw) -> Result<()> {
+    fn task(&mut self, task: Task, num_vertices: u64, budget: Memory, raw: &mut Raw) -> Result<()> {
         let mut splits = <[Vec<u64>; 3]>::default();
-        let mut labels = SetLabels { path: self.document.clone(), num_vertices, sets: Vec::new() };
+        let mut labels = SetLabels { path: self.document.clone(), num_vertices, budget, sets: Vec::new() };
         let sets = [task.train_set, task.validation_set, task.test_set];
         for (split, set) in splits.iter_mut().zip(sets) {
             for set in set.unwrap_or_default() {
@@ -217,7 +218,7 @@ impl Dataset {
                     set.data.iter().find(is_named).map(|data| self.array(&data.stored)).transpose()
                 };
                 let Some(seeds) = named(&["seeds", "seed_nodes"])? else { continue };
-                let ids = listed(&seeds)?;
+                let ids = listed(&seeds, budget)?;
                 if let Some(found) = named(&["labels"])? {
                     if !matches!(found.shape(), &[k] | &[k, 1] if k == ids.len() as u64) {
                         let problem =
@@ -243,6 +244,7 @@ impl Dataset {
 struct SetLabels {
     path: PathBuf,
     num_vertices: u64,
+    budget: Memory,
     sets: Vec<(Numbers, Numbers)>,
 }
 
@@ -251,7 +253,9 @@ impl SetLabels {
     fn pairs(&self) -> Result<Vec<(u64, i64)>> {
         let mut pairs = Vec::new();
         for (seeds, labels) in &self.sets {
-            let ids = listed(seeds)?;
+            // Its classes too, pairs with those of all sets, which grow by doubling, and are sorted.
+            labels.check(self.budget, 64)?;
+            let ids = listed(seeds, self.budget)?;
             if let Some(id) = ids.iter().find(|&&id| id >= self.num_vertices) {
                 return Err(
                     seeds.error(format!("{id}: expected ids below the number of vertices, {}", self.num_vertices))

@@ -26,6 +26,7 @@ use super::npz_graph::scipy_edges;
 use super::numbers::{Numbers, NumbersColumn};
 use super::raw::{Column, Ids, Raw, ReadOptions};
 use crate::edges::EdgeSource;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Labels of a vertex at most.
@@ -57,7 +58,7 @@ pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Res
     }
     let classes = path.join("class_map.json");
     if classes.exists() {
-        raw.labels = Some(Box::new(ClassMap::open(&classes, num_vertices)?));
+        raw.labels = Some(Box::new(ClassMap::open(&classes, num_vertices, options.budget())?));
         raw.files.push(classes);
     }
     let role = path.join("role.json");
@@ -94,11 +95,12 @@ struct ClassMap {
     num_vertices: u64,
     /// Labels of a vertex; `None` for one class each.
     labels: Option<usize>,
+    budget: Memory,
 }
 
 impl ClassMap {
     /// Looks at the first entry.
-    fn open(path: &Path, num_vertices: u64) -> Result<Self> {
+    fn open(path: &Path, num_vertices: u64, budget: Memory) -> Result<Self> {
         let mut head = Vec::new();
         let file = open_file(path).map_err(Error::io(path))?;
         file.take(4 * MAX_LABELS as u64).read_to_end(&mut head).map_err(Error::io(path))?;
@@ -112,20 +114,20 @@ impl ClassMap {
             }
             _ => None,
         };
-        Ok(Self { path: path.to_path_buf(), num_vertices, labels })
+        Ok(Self { path: path.to_path_buf(), num_vertices, labels, budget })
     }
 
     /// The entries in the order of the vertices.
     fn entries(&self, progress: &dyn Progress) -> Result<Entries> {
         let file = open_file(&self.path).map_err(Error::io(&self.path))?;
         let stage = progress.stage("reading class_map.json", file.metadata().ok().map(|data| data.len()), Unit::Bytes);
+        let bits = self.labels.map_or(32, |width| width as u64);
+        let held = u128::from(self.num_vertices) * u128::from(bits) / 8;
+        let what = format!("labels of {} vertices", self.num_vertices);
+        self.budget.check(&self.path, what, held.try_into().unwrap_or(u64::MAX))?;
         let empty = match self.labels {
             None => Entries::Classes(vec![-1; self.num_vertices as usize]),
-            Some(width) => {
-                let num_bits = (self.num_vertices as usize).checked_mul(width);
-                let too_many = || Error::input(&self.path, format!("{width} labels of {} vertices", self.num_vertices));
-                Entries::Bits { width, bits: vec![0; num_bits.ok_or_else(too_many)?.div_ceil(8)] }
-            }
+            Some(width) => Entries::Bits { width, bits: vec![0; (self.num_vertices as usize * width).div_ceil(8)] },
         };
         let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
         let entries = Filler { entries: empty, num_vertices: self.num_vertices }.deserialize(&mut json);

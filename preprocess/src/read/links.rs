@@ -31,8 +31,9 @@ use super::npz::Npz;
 use super::numbers::Numbers;
 use super::ogb::find_optional;
 use super::pickle::Pickled;
-use super::text::{first_line, lines, name_of, read_pieces};
+use super::text::{first_line, lines, name_of, read_pieces, some};
 use crate::edges::Piece;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Numbers that are read of an array at a time.
@@ -80,7 +81,7 @@ enum Table {
 
 impl RawLinks {
     /// Opens the split in `folder`, if it is one of links.
-    pub fn open(folder: &Path, progress: &dyn Progress) -> Result<Option<Self>> {
+    pub fn open(folder: &Path, budget: Memory, progress: &dyn Progress) -> Result<Option<Self>> {
         let found = Split::ALL.map(|split| files(folder, split.name()));
         let [Some(_), Some(_), Some(_)] = found else {
             // Without one of them it is known for a split of links only by files that no other has.
@@ -98,14 +99,14 @@ impl RawLinks {
         let mut forms = Vec::new();
         let mut left_out: Vec<String> = Vec::new();
         for (split, path) in Split::ALL.into_iter().zip(&files) {
-            let mut table = Table::open(path, split)?;
+            let mut table = Table::open(path, split, budget)?;
             let (form, of_split) = table.lists(split, &mut left_out)?;
             forms.extend(form.filter(|_| split != Split::Train).map(|form| (form, path)));
             lists.extend(of_split);
         }
         if !left_out.is_empty() {
             left_out.dedup();
-            let names = left_out.join(", ");
+            let names = some(&left_out);
             progress.note(&format!("note: {}: {names}: left out, links are pairs of vertices alone", folder.display()));
         }
         let negatives = match forms[..] {
@@ -187,12 +188,12 @@ fn is_text(path: &Path) -> bool {
 }
 
 impl Table {
-    fn open(path: &Path, split: Split) -> Result<Self> {
+    fn open(path: &Path, split: Split, budget: Memory) -> Result<Self> {
         if path.extension().is_some_and(|extension| extension == "npz") {
             return Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?));
         }
         let whole = name_of(path) == "split_dict.pt";
-        Ok(Self::Pickle(Pickled::open(path)?, whole.then_some(split.name())))
+        Ok(Self::Pickle(Pickled::open(path, budget)?, whole.then_some(split.name())))
     }
 
     fn path(&self) -> &Path {
@@ -209,14 +210,14 @@ impl Table {
             Self::Pickle(file, part) => {
                 let dict = part.map_or(Some(file.root()), |part| file.root().get(part));
                 let found = dict.map_or("nothing", |dict| dict.what());
-                let keys = dict.and_then(|dict| dict.keys()).ok_or_else(|| {
+                let entries = dict.and_then(|dict| dict.entries()).ok_or_else(|| {
                     let problem = format!(
                         "{found}: expected a dict with edge, or source_node and target_node; splits of vertices are read from \
                          {{train,valid,test}}.csv.gz"
                     );
                     Error::input(file.path(), problem)
                 })?;
-                Ok(keys.into_iter().map(str::to_string).collect())
+                Ok(entries.into_iter().map(|(key, _)| key.to_string()).collect())
             }
         }
     }
@@ -249,7 +250,7 @@ impl Table {
             (true, _) => &["edge", "edge_neg"],
             (_, true) => &["source_node", "target_node", "target_node_neg"],
             _ => {
-                let found = names.join(", ").escape_debug().to_string();
+                let found = some(&names).escape_debug().to_string();
                 let expected = "expected edge, or source_node and target_node";
                 return Err(problem(format!("a split of {found}: {expected}")));
             }

@@ -25,7 +25,8 @@ use super::catalog::{self, Catalog, check_wanted, keeps};
 use super::held::{Classes, Entry, Listed, Matrix};
 use super::numbers::Numbers;
 use super::raw::{Column, Ids, Raw, ReadOptions};
-use super::sparse::as_f32;
+use super::sparse::floats;
+use crate::memory::Memory;
 use crate::{Error, Result};
 use variables::{Content, Variable, is_matlab, variables};
 
@@ -45,6 +46,7 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 
 /// Opens the file at `path`. Looks at the options `split` and `edge_columns`.
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    let budget = options.budget();
     let mut all = Variables { path, left: variables(path)? };
     let network = all.network()?;
     let n = network.shape[0];
@@ -58,7 +60,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
             Raw::of(edges, Ids::Dense(Some(n)), vec![path.to_path_buf()])
         }
         _ => {
-            let (entries, name) = (entries(&network)?, &network.name);
+            let (entries, name) = (entries(&network, budget)?, &network.name);
             if entries.iter().any(|&(.., value)| value != 1.0) {
                 progress.note(&format!(
                     "note: {}: the weights in {name} are not read; write it as a sparse matrix, sparse({name})",
@@ -71,11 +73,13 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
         }
     };
     check_wanted(path, options, raw.edges.columns())?;
+    // Ends of rows, classes and their names.
+    budget.check(path, format!("what is held of {n} vertices"), 48 * n)?;
     if let Some(features) = all.take(&FEATURES) {
-        raw.features = Some(Box::new(matrix(path, &features, n)?));
+        raw.features = Some(Box::new(matrix(path, &features, n, budget)?));
     }
     if let Some(labels) = all.take(&LABELS) {
-        (raw.labels, raw.class_names) = classes(path, &labels, n, progress)?;
+        (raw.labels, raw.class_names) = classes(path, &labels, n, budget, progress)?;
     }
     raw.splits = all.masks(n, options, progress)?;
     let left: Vec<&str> = all
@@ -164,14 +168,8 @@ impl Variables<'_> {
     }
 }
 
-/// All of `numbers`, in single precision.
-fn floats(numbers: &Numbers) -> Result<Vec<f32>> {
-    let mut bytes = Vec::new();
-    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
-    as_f32(numbers, &bytes)
-}
-
-fn integers(numbers: &Numbers) -> Result<Vec<u64>> {
+fn integers(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
+    numbers.check(budget, 16)?;
     let (mut bytes, mut ids) = (Vec::new(), Vec::new());
     numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
     let decoded = numbers.dtype().ids(&bytes, &mut ids);
@@ -180,17 +178,20 @@ fn integers(numbers: &Numbers) -> Result<Vec<u64>> {
 }
 
 /// The entries of a matrix that are not zero, column by column.
-fn entries(variable: &Variable) -> Result<Vec<Entry>> {
+fn entries(variable: &Variable, budget: Memory) -> Result<Vec<Entry>> {
     let rows = variable.shape.first().copied().unwrap_or(0);
     match &variable.content {
         Content::Dense(numbers) => {
-            let cells = floats(numbers)?.into_iter().enumerate().filter(|&(_, value)| value != 0.0);
+            numbers.check(budget, 20 + 2 * size_of::<Entry>() as u64)?;
+            let cells = floats(numbers, budget)?.into_iter().enumerate().filter(|&(_, value)| value != 0.0);
             let rows = rows.max(1) as usize;
             Ok(cells.map(|(at, value)| ((at % rows) as u32, (at / rows) as u32, value)).collect())
         }
         Content::Sparse(arrays) => {
             let [places, ends, values] = &**arrays;
-            let (bounds, places, values) = (integers(ends)?, integers(places)?, floats(values)?);
+            values.check(budget, 36 + size_of::<Entry>() as u64)?;
+            let (bounds, places, values) =
+                (integers(ends, budget)?, integers(places, budget)?, floats(values, budget)?);
             let mut all = Vec::with_capacity(values.len());
             for (column, bound) in bounds.windows(2).enumerate() {
                 let range = bound[0] as usize..bound[1] as usize;
@@ -213,7 +214,7 @@ fn entries(variable: &Variable) -> Result<Vec<Entry>> {
 }
 
 /// `variable` as a row for each of `n` vertices.
-fn matrix(path: &Path, variable: &Variable, n: u64) -> Result<Matrix> {
+fn matrix(path: &Path, variable: &Variable, n: u64, budget: Memory) -> Result<Matrix> {
     let (rows, width) = match variable.shape[..] {
         [rows, width] if rows == n && (1..=MAX_WIDTH).contains(&width) => (rows as usize, width as usize),
         _ => {
@@ -225,25 +226,28 @@ fn matrix(path: &Path, variable: &Variable, n: u64) -> Result<Matrix> {
         }
     };
     match &variable.content {
-        Content::Dense(numbers) => Ok(Matrix::dense((path, "features"), rows, width, &floats(numbers)?)),
-        _ => Ok(Matrix::sparse((path, "features"), rows, width, &entries(variable)?)),
+        Content::Dense(numbers) => {
+            numbers.check(budget, 24)?;
+            Ok(Matrix::dense((path, "features"), rows, width, &floats(numbers, budget)?))
+        }
+        _ => Ok(Matrix::sparse((path, "features"), rows, width, &entries(variable, budget)?)),
     }
 }
 
 /// A column of labels, and the names of the classes where the file numbers them otherwise.
 type Labels = (Option<Box<dyn Column>>, Option<Vec<String>>);
 
-fn classes(path: &Path, variable: &Variable, n: u64, progress: &dyn Progress) -> Result<Labels> {
-    let mut cells = entries(variable)?;
+fn classes(path: &Path, variable: &Variable, n: u64, budget: Memory, progress: &dyn Progress) -> Result<Labels> {
+    let mut cells = entries(variable, budget)?;
     let mut shape = variable.shape.clone();
     if shape[..] == [1, n] {
         shape.reverse();
         cells.iter_mut().for_each(|cell| *cell = (cell.1, cell.0, cell.2));
     }
     let shaped = Variable { name: variable.name.clone(), shape, content: Content::Other("labels") };
-    let &[rows, width] = &shaped.shape[..] else { return matrix(path, &shaped, n).map(|_| (None, None)) };
+    let &[rows, width] = &shaped.shape[..] else { return matrix(path, &shaped, n, budget).map(|_| (None, None)) };
     if rows != n {
-        return matrix(path, &shaped, n).map(|_| (None, None));
+        return matrix(path, &shaped, n, budget).map(|_| (None, None));
     }
     let path = path.to_path_buf();
     let name = &variable.name;

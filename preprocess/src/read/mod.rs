@@ -23,6 +23,8 @@ use detect::Format;
 use raw::{Raw, ReadOptions};
 
 mod arrays;
+#[cfg(test)]
+mod bombs;
 mod bvgraph;
 mod catalog;
 pub mod detect;
@@ -100,7 +102,7 @@ pub fn open(
 pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
     let catalog = match path.extension() {
         Some(extension) if extension == "npz" => Catalog::Archive(path.to_path_buf(), npz::Npz::open(path)?),
-        Some(extension) if extension == "pt" => pt::tensors(path, progress)?.0,
+        Some(extension) if extension == "pt" => pt::tensors(path, options.budget(), progress)?.0,
         _ => Catalog::Folder(path.to_path_buf()),
     };
     match catalog.has_rows() {

@@ -12,7 +12,7 @@ use std::path::Path;
 use gsplit_store::Progress;
 
 use super::arrays::{ArrayEdges, all_ones};
-use super::catalog::{Catalog, keeps, listed};
+use super::catalog::{Catalog, few, keeps};
 use super::npz::Npz;
 use super::raw::{Raw, ReadOptions};
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ pub fn scipy_edges(archive: &mut Npz, path: &Path) -> Result<ArrayEdges> {
         archive.numbers(name)?.ok_or_else(missing)
     };
     let shape = open("shape")?;
-    let num_vertices = match listed(&shape)?[..] {
+    let num_vertices = match few(&shape)?[..] {
         [rows, columns] if rows == columns => rows,
         ref other => return Err(shape.error(format!("a matrix of {other:?}, expected as many rows as columns"))),
     };

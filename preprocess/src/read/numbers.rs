@@ -17,6 +17,7 @@ use gsplit_store::{NpyHeader, Progress, Unit, open_file};
 
 use super::dtype::Dtype;
 use super::text::name_of;
+use crate::memory::Memory;
 use crate::read::raw::Column;
 use crate::{Error, Result};
 
@@ -186,6 +187,14 @@ impl Numbers {
     /// How many numbers there are.
     pub fn len(&self) -> u64 {
         self.shape.iter().product()
+    }
+
+    /// Fails where `budget` has not `bytes` left for each number.
+    pub fn check(&self, budget: Memory, bytes: u64) -> Result<()> {
+        let what = format!("an array of shape {:?}, held in memory,", self.shape);
+        budget
+            .refusal(self.len().saturating_mul(bytes))
+            .map_or(Ok(()), |problem| Err(self.error(format!("{what} {problem}"))))
     }
 
     /// Whether any part can be read at any time.

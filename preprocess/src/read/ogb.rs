@@ -39,13 +39,13 @@ pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn
     let folder = splits::choose(&dir.join("split"), options.split.as_deref());
     // With --random-split, of several splits none is chosen.
     let folder = if with_splits { folder? } else { folder.ok().flatten() };
-    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, progress))?;
+    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, options.budget(), progress))?;
     if let Some(links) = &graph.links {
         graph.files.extend(links.files.clone());
     } else if let Some(folder) = folder.filter(|_| with_splits) {
         let files = splits::files(&folder)?;
         let Ids::Dense(Some(num_vertices)) = graph.ids else { return Ok(graph) };
-        let read = splits::read(&files, num_vertices as usize, progress)?;
+        let read = splits::read(&files, num_vertices as usize, options.budget(), progress)?;
         graph.splits = Some(read.map(|vertices| vertices.into_iter().map(u64::from).collect()));
         graph.files.extend(files);
     }

@@ -79,12 +79,12 @@ fn count(path: &Path, what: &str, at_most: u64, progress: &dyn Progress) -> Resu
     };
     read_pieces(path, progress, parse, |found| {
         counts.extend(found);
-        Ok(())
+        match counts.len() {
+            0 | 1 => Ok(()),
+            _ => Err(Error::input(path, "expected one graph, found the counts of several")),
+        }
     })?;
-    match counts[..] {
-        [only] => Ok(only),
-        _ => Err(Error::input(path, format!("expected one graph, found the counts of {}", counts.len()))),
-    }
+    counts.first().copied().ok_or_else(|| Error::input(path, "expected one graph, found no count"))
 }
 
 /// The table of edges: lines `source,target`.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::arrays::ArrayEdges;
-use super::catalog::listed;
+use super::catalog::few;
 use super::check_size;
 use super::npz::Npz;
 use super::numbers::{Numbers, NumbersColumn};
@@ -64,7 +64,7 @@ fn count(numbers: &Numbers, at_most: u64) -> Result<u64> {
     if numbers.shape().iter().any(|&length| length != 1) {
         return Err(numbers.error(format!("expected one graph, found counts of shape {:?}", numbers.shape())));
     }
-    match listed(numbers)?[..] {
+    match few(numbers)?[..] {
         [only] if only <= at_most => Ok(only),
         ref other => Err(numbers.error(format!("{other:?}, expected 0 to {at_most}"))),
     }

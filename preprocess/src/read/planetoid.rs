@@ -19,10 +19,11 @@ use super::held::{Classes, Listed};
 use super::numbers::Numbers;
 use super::pickle::{Item, Pickled};
 use super::raw::{Column, Ids, Raw, ReadOptions};
-use super::sparse::{SparseColumn, as_f32};
+use super::sparse::{SparseColumn, floats};
 use super::splits::vertex;
 use super::text::{lines, read_pieces};
 use crate::edges::{EdgeSource, Piece};
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Vertices for validation.
@@ -45,11 +46,14 @@ fn name_in(path: &Path) -> Option<PathBuf> {
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
     let file = |end: &str| PathBuf::from(format!("{}.{end}", name.display()));
-    let edges = graph(&file("graph"))?;
+    let budget = options.budget();
+    let edges = graph(&file("graph"), budget)?;
     check_wanted(path, options, edges.columns())?;
-    let test = test_index(&file("test.index"), progress)?;
-    let (all, tested) = (matrix(&file("allx"))?, matrix(&file("tx"))?);
+    let (all, tested) = (matrix(&file("allx"), budget)?, matrix(&file("tx"), budget)?);
     let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
+    let test = test_index(&file("test.index"), found, progress)?;
+    // The order of the rows, the classes, and the values that these are read from.
+    budget.check(&file("allx"), "the order of its rows", (known + found).saturating_mul(40))?;
     if found != test.len() as u64 || all.width() != tested.width() {
         let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
         let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: expected as many");
@@ -70,15 +74,15 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     let rows = order.len();
     order.extend((0..num_vertices).filter(|&vertex| !seen[vertex as usize]));
     let zeros = order.len() - rows;
-    let mut labels = classes(&file("ally"))?;
-    labels.extend(classes(&file("ty"))?);
+    let mut labels = classes(&file("ally"), budget)?;
+    labels.extend(classes(&file("ty"), budget)?);
     if labels.len() != rows {
         let problem =
             format!("{} classes with those of ty, for {rows} rows of features: expected as many", labels.len());
         return Err(Error::input(file("ally"), problem));
     }
     labels.resize(order.len(), -1);
-    let train = classes(&file("y"))?.len() as u64;
+    let train = classes(&file("y"), budget)?.len() as u64;
     let files = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"].map(file).to_vec();
     let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), files);
     raw.node_ids = Some(Box::new(Listed::new(order, Vec::new())));
@@ -89,13 +93,22 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
 }
 
 /// The edges of the dict of lists at `path`.
-fn graph(path: &Path) -> Result<Listed> {
-    let pickled = Pickled::open(path)?;
+fn graph(path: &Path, budget: Memory) -> Result<Listed> {
+    let pickled = Pickled::open(path, budget)?;
     let wrong = |what: &str| Error::input(path, format!("found {what}: expected {{vertex: [vertex, ...], ...}}"));
     let vertex = |item: Item<'_>| item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()));
     let root = pickled.root();
+    let lists = root.pairs().ok_or_else(|| wrong(root.what()))?;
+    // A list may be meant many times, by its number: in a file of Planetoid's each stands for itself, a byte a neighbour at least.
+    let neighbours: u64 = lists.iter().map(|(_, list)| list.num_entries() as u64).sum();
+    if neighbours > pickled.len() {
+        let problem =
+            format!("{neighbours} neighbours in {} bytes: expected a list for each vertex; damaged?", pickled.len());
+        return Err(Error::input(path, problem));
+    }
+    budget.check(path, format!("its list of {neighbours} edges"), 32 * neighbours)?;
     let (mut sources, mut targets) = (Vec::new(), Vec::new());
-    for (source, list) in root.pairs().ok_or_else(|| wrong(root.what()))? {
+    for (source, list) in lists {
         let source = vertex(source)?;
         for target in list.list().ok_or_else(|| wrong(list.what()))? {
             targets.push(vertex(target)?);
@@ -111,8 +124,8 @@ fn array(pickled: &Pickled, item: Option<Item<'_>>, name: &str) -> Result<Number
 }
 
 /// The CSR matrix at `path`.
-fn matrix(path: &Path) -> Result<SparseColumn> {
-    let pickled = Pickled::open(path)?;
+fn matrix(path: &Path, budget: Memory) -> Result<SparseColumn> {
+    let pickled = Pickled::open(path, budget)?;
     let root = pickled.root();
     let of = |name: &str| array(&pickled, root.get(name), name);
     let shape = root.get("_shape").or(root.get("shape")).and_then(Item::list);
@@ -123,19 +136,17 @@ fn matrix(path: &Path) -> Result<SparseColumn> {
 }
 
 /// The class of every row of the one-hot array at `path`; -1 where none is 1.
-fn classes(path: &Path) -> Result<Vec<i64>> {
-    let pickled = Pickled::open(path)?;
+fn classes(path: &Path, budget: Memory) -> Result<Vec<i64>> {
+    let pickled = Pickled::open(path, budget)?;
     let numbers = array(&pickled, Some(pickled.root()), "of classes")?;
     let (_, width) = numbers.rows()?;
-    let mut bytes = Vec::new();
-    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
-    let values = as_f32(&numbers, &bytes)?;
+    let values = floats(&numbers, budget)?;
     let class = |row: &[f32]| row.iter().position(|&value| value == 1.0).map_or(-1, |class| class as i64);
     Ok(values.chunks_exact(width.max(1)).map(class).collect())
 }
 
-/// The vertices that the file at `path` lists, one a line.
-fn test_index(path: &Path, progress: &dyn Progress) -> Result<Vec<u64>> {
+/// The vertices that the file at `path` lists, one a line, and no more than a piece above `most`.
+fn test_index(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64>> {
     let parse = |piece: &Piece| {
         let fields =
             lines(piece).map(|(line, field)| (line, field.trim_ascii())).filter(|(_, field)| !field.is_empty());
@@ -146,7 +157,10 @@ fn test_index(path: &Path, progress: &dyn Progress) -> Result<Vec<u64>> {
     let mut all = Vec::new();
     read_pieces(path, progress, parse, |vertices| {
         all.extend(vertices);
-        Ok(())
+        match all.len() as u64 > most {
+            true => Err(Error::input(path, format!("more lines than the {most} rows of tx: expected as many"))),
+            false => Ok(()),
+        }
     })?;
     Ok(all)
 }

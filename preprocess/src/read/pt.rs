@@ -13,6 +13,8 @@ use super::catalog::{self, Catalog};
 use super::numbers::Numbers;
 use super::pickle::{Item, Pickled};
 use super::raw::{Raw, ReadOptions};
+use super::text::some;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Whether `path` is called as torch's files are, and starts as one.
@@ -23,36 +25,36 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 
 /// Opens the file at `path`. Looks at the options `split` and `edge_columns`.
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-    let (catalog, num_vertices) = tensors(path, progress)?;
+    let (catalog, num_vertices) = tensors(path, options.budget(), progress)?;
     catalog.graph_of(num_vertices, options, progress)
 }
 
 /// The tensors in the file at `path`, and the number of vertices if it is there.
-pub fn tensors(path: &Path, progress: &dyn Progress) -> Result<(Catalog, Option<u64>)> {
-    let pickled = Pickled::open(path)?;
+pub fn tensors(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<(Catalog, Option<u64>)> {
+    let pickled = Pickled::open(path, budget)?;
     let root = pickled.root();
     if let Some(index) = root.numbers("edge_index")? {
         return Ok((Catalog::Named(path.to_path_buf(), BTreeMap::from([("edge_index".to_string(), index)])), None));
     }
     let data = attributes(root).map_err(|problem| Error::input(path, problem))?;
     let (mut arrays, mut left) = (BTreeMap::new(), Vec::new());
-    for name in data.keys().unwrap_or_default() {
-        match data.get(name).map(|item| item.numbers(name)).transpose()?.flatten() {
+    for (name, item) in data.entries().unwrap_or_default() {
+        match item.numbers(name)? {
             Some(numbers) if catalog::is_known(name) => drop(arrays.insert(name.to_string(), numbers)),
             Some(_) => left.push(name.escape_debug().to_string()),
             None => {}
         }
     }
     if !left.is_empty() {
-        progress.note(&format!("note: {}: not read: {}", path.display(), left.join(", ")));
+        progress.note(&format!("note: {}: not read: {}", path.display(), some(&left)));
     }
     let stated = data.get("num_nodes").and_then(Item::int).and_then(|n| u64::try_from(n).ok());
     Ok((Catalog::Named(path.to_path_buf(), arrays), stated))
 }
 
 /// The tensor that is all there is in the file at `path`.
-pub fn tensor(path: &Path, name: &str) -> Result<Numbers> {
-    let pickled = Pickled::open(path)?;
+pub fn tensor(path: &Path, name: &str, budget: Memory) -> Result<Numbers> {
+    let pickled = Pickled::open(path, budget)?;
     let root = pickled.root();
     root.numbers(name)?.ok_or_else(|| Error::input(path, format!("found {}: expected a tensor", root.what())))
 }
@@ -75,7 +77,7 @@ fn attributes(root: Item<'_>) -> Result<Item<'_>, String> {
     };
     let found = found.get("_store").unwrap_or(found);
     let found = found.get("_mapping").unwrap_or(found);
-    match found.keys() {
+    match found.entries() {
         Some(_) => Ok(found),
         None => Err(format!("found {}: expected a Data of PyG or a dict of tensors", found.what())),
     }

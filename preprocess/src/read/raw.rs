@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 
 use super::links::RawLinks;
 use crate::edges::EdgeSource;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// A raw graph, opened.
@@ -151,9 +152,19 @@ pub struct ReadOptions {
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fill: Option<Fill>,
+    /// Most memory to take, as 4GiB, 512MiB or 50%; what does not fit waits on disk beside the output. The result does not
+    /// depend on it [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip)]
+    pub memory: Option<Memory>,
 }
 
 impl ReadOptions {
+    /// The budget.
+    pub fn budget(&self) -> Memory {
+        self.memory.unwrap_or_default()
+    }
+
     /// The first option given that only a table of vertices obeys.
     pub fn for_node_table(&self) -> Option<&'static str> {
         let given = [

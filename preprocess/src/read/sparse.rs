@@ -9,6 +9,7 @@ use gsplit_store::{Progress, Unit};
 use super::numbers::Numbers;
 use super::raw::Column;
 use crate::edges::ValueType;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Most numbers of a row.
@@ -72,6 +73,15 @@ pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
         ValueType::F64 => wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect(),
         ValueType::I64 => wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect(),
     })
+}
+
+/// All of `numbers`, in single precision.
+pub fn floats(numbers: &Numbers, budget: Memory) -> Result<Vec<f32>> {
+    // The bytes, the same widened, and what becomes of them.
+    numbers.check(budget, 20)?;
+    let mut bytes = Vec::new();
+    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
+    as_f32(numbers, &bytes)
 }
 
 impl Column for SparseColumn {

@@ -11,6 +11,7 @@ use super::field::{shown, unsigned};
 use super::ogb::find;
 use super::text::{lines, name_of, read_pieces};
 use crate::edges::Piece;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// The vertices of each split, in the order of [`Split::ALL`].
@@ -101,7 +102,9 @@ pub fn files(folder: &Path) -> Result<[PathBuf; 3]> {
 }
 
 /// Reads the split files: one vertex a line, each at most once in all of them.
-pub fn read(files: &[PathBuf; 3], num_vertices: usize, progress: &dyn Progress) -> Result<Splits> {
+pub fn read(files: &[PathBuf; 3], num_vertices: usize, budget: Memory, progress: &dyn Progress) -> Result<Splits> {
+    // Of each vertex its split, and its place in that; lists double as they grow.
+    budget.check(&files[0], format!("a split of {num_vertices} vertices"), 9 * num_vertices as u64)?;
     let mut owner: Vec<Option<Split>> = vec![None; num_vertices];
     let mut splits = Splits::default();
     for ((path, split), vertices) in files.iter().zip(Split::ALL).zip(&mut splits) {

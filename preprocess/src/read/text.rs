@@ -249,6 +249,13 @@ pub fn first_line(path: &Path) -> Result<Option<Vec<u8>>> {
     Ok(lines(&piece).next().map(|(_, line)| line.to_vec()))
 }
 
+/// The first of `names`, for people.
+pub fn some(names: &[String]) -> String {
+    const SHOWN: usize = 12;
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    names[..names.len().min(SHOWN)].join(", ") + more
+}
+
 /// The name of a file, for people.
 pub fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()

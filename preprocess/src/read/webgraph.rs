@@ -105,7 +105,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     }
     let offsets = parallel.then_some(offsets);
     let num_nodes = layout.num_nodes;
-    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back)?;
+    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back, options.budget())?;
     Ok(Raw::of(records, Ids::Dense(Some(num_nodes)), files))
 }
 

@@ -142,7 +142,7 @@ struct Element {
     /// Where its data are in the matrix of the top, and how many bytes.
     start: u64,
     bytes: u64,
-    /// The data, if they were wanted.
+    /// The data if they were wanted; else the last bytes of them.
     data: Vec<u8>,
 }
 
@@ -216,7 +216,9 @@ impl<'a> Walk<'a> {
         if start + bytes > end || wanted && bytes > HELD {
             return Err(self.damaged(format!("a part of {bytes} bytes")));
         }
-        let data = if wanted { self.bytes(bytes)? } else { Vec::new() };
+        // The last number of what is not wanted says how many entries there are: to look for it again would inflate all of it again.
+        self.pass(if wanted { 0 } else { bytes.saturating_sub(4) })?;
+        let data = self.bytes(start + bytes - self.at)?;
         self.pass((start + bytes).next_multiple_of(8).min(end) - self.at)?;
         Ok(Element { kind, start, bytes, data })
     }
@@ -276,13 +278,10 @@ impl<'a> Walk<'a> {
     fn sparse(&mut self, name: &str, shape: &[u64], end: u64) -> Result<Content> {
         let [rows, ends, values] = [self.element(end, false)?, self.element(end, false)?, self.element(end, false)?];
         let &[_, columns] = shape else { return Err(self.damaged(format!("a sparse matrix of shape {shape:?}"))) };
-        let ends = self.numbers(name, &ends, vec![columns + 1])?;
-        let mut last = Vec::new();
-        ends.read_next(&mut *ends.reader(columns)?, 1, &mut last)?;
-        let Ok(last) = last.try_into() else {
+        let (last, ends) = (ends.integers(), self.numbers(name, &ends, vec![columns + 1])?);
+        let (&[entries], 4) = (&last[..], ends.dtype().bytes()) else {
             return Err(self.damaged(format!("{name}: expected i32 of each column")));
         };
-        let entries = u64::from(u32::from_le_bytes(last));
         // There may be room for more entries than there are.
         let first = |element: &Element| {
             let room = dtype(element.kind).map_or(0, |dtype| element.bytes / dtype.bytes() as u64);

@@ -8,6 +8,11 @@
 use super::super::numbers::Span;
 use super::machine::{Heap, Node, Raw};
 
+/// Most dimensions of an array.
+pub const MAX_DIMENSIONS: usize = 32;
+/// Longest name of a dtype.
+const MAX_DTYPE: usize = 8;
+
 /// A function or type that is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Global {
@@ -56,7 +61,7 @@ pub enum Bytes {
     /// In the pickle.
     InPickle(Span),
     /// In the storage `key`, from its element `first` on.
-    Storage { key: String, first: u64 },
+    Storage { key: u32, first: u64 },
 }
 
 impl Array {
@@ -110,13 +115,13 @@ impl Global {
 pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
     let problem = || "a reference to something else than a storage of numbers".to_string();
     let [tag, kind, key, _device, len, ..] = heap.tuple(id).ok_or_else(problem)? else { return Err(problem()) };
-    let (Some("storage"), Node::Global(Global::Storage(descr)), Some(key)) =
+    let (Some("storage"), Node::Global(Global::Storage(descr)), Some(_)) =
         (heap.text(*tag), heap.node(*kind), heap.text(*key))
     else {
         return Err(problem());
     };
     let len = heap.int(*len).and_then(|len| u64::try_from(len).ok()).ok_or_else(problem)?;
-    Ok(Node::Storage { key: key.to_string(), descr, len })
+    Ok(Node::Storage { key: *key, descr, len })
 }
 
 /// What `function` makes of `arguments`.
@@ -140,8 +145,8 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
         }
         (Global::Dtype, [descr, ..]) => {
             // Messages have one line, whatever it is called.
-            let name = heap.text(*descr).ok_or("a dtype without a name")?.escape_debug();
-            Ok(Node::Dtype(name.to_string()))
+            let name = heap.text(*descr).filter(|name| name.len() <= MAX_DTYPE);
+            Ok(Node::Dtype(name.ok_or("a dtype without a name of NumPy")?.escape_debug().to_string()))
         }
         (Global::Encode, [text, encoding]) => match (heap.node(*text), heap.text(*encoding)) {
             (Node::Raw(raw), Some("latin1" | "latin-1")) if raw.utf8 => {
@@ -187,7 +192,7 @@ pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
 
 /// Lengths of the dimensions, if their product times 8 is a number of bytes.
 fn lengths(heap: &Heap, shape: u32) -> Result<Vec<u64>, String> {
-    let lengths = heap.tuple(shape).filter(|shape| shape.len() <= 32);
+    let lengths = heap.tuple(shape).filter(|shape| shape.len() <= MAX_DIMENSIONS);
     let lengths = lengths.and_then(|shape| {
         shape.iter().map(|&length| heap.int(length).and_then(|length| u64::try_from(length).ok())).collect()
     });
@@ -255,6 +260,6 @@ fn tensor(heap: &Heap, [storage, first, size, stride]: [u32; 4]) -> Result<Node,
     if !row_major && !dense(&mut shape.iter().zip(&stride)) {
         return Err(format!("a tensor of shape {shape:?} with strides {stride:?}: expected .contiguous() ones"));
     }
-    let bytes = Bytes::Storage { key: key.clone(), first };
+    let bytes = Bytes::Storage { key: *key, first };
     Ok(Node::Array(Array { descr: descr.to_string(), shape, column_major: !row_major, bytes }))
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use super::build::{self, Array, Global};
+use crate::memory::Memory;
 
 /// Most values.
 pub const MAX_NODES: usize = 1 << 20;
@@ -14,6 +15,8 @@ pub const MAX_NODES: usize = 1 << 20;
 pub const MAX_ENTRIES: usize = 1 << 24;
 /// Most bytes of text in all.
 pub const MAX_TEXT: usize = 1 << 24;
+/// Values between two looks at the budget.
+const LOOK_EVERY: u64 = 1 << 16;
 /// Longest text that is held.
 const HELD_TEXT: u64 = 1 << 10;
 
@@ -34,7 +37,8 @@ pub enum Node {
     Dtype(String),
     /// Elements outside of the pickle, of a type and so many of them.
     Storage {
-        key: String,
+        /// The value that is its name in the file.
+        key: u32,
         descr: &'static str,
         len: u64,
     },
@@ -81,14 +85,37 @@ impl Node {
 }
 
 /// All values of a file.
-#[derive(Default)]
 pub struct Heap {
     nodes: Vec<Node>,
     entries: usize,
     text: usize,
+    budget: Memory,
+    /// Bytes that may be held until the budget is asked again.
+    granted: u64,
 }
 
 impl Heap {
+    /// An empty one, within `budget`.
+    pub fn within(budget: Memory) -> Self {
+        Self { nodes: Vec::new(), entries: 0, text: 0, budget, granted: 0 }
+    }
+
+    /// Takes room for `bytes`, twice: what grows is copied.
+    fn hold(&mut self, bytes: usize) -> Result<(), String> {
+        let bytes = bytes as u64;
+        if bytes > self.granted {
+            let asked = bytes + LOOK_EVERY * size_of::<Node>() as u64;
+            let held =
+                (self.nodes.len() * size_of::<Node>() + self.entries * size_of::<(u32, u32)>() + self.text) as u64;
+            if let Some(refusal) = self.budget.refusal(held + 2 * asked) {
+                return Err(format!("its values {refusal}"));
+            }
+            self.granted = asked;
+        }
+        self.granted -= bytes;
+        Ok(())
+    }
+
     /// The value `at`, which is one that the heap gave out.
     pub fn node(&self, at: u32) -> &Node {
         self.nodes.get(at as usize).unwrap_or(&Node::None)
@@ -118,10 +145,10 @@ impl Heap {
         }
     }
 
-    /// Key, type and length of every storage that was referred to.
-    pub fn storages(&self) -> impl Iterator<Item = (&str, &'static str, u64)> {
+    /// Key and type of every storage that was referred to.
+    pub fn storages(&self) -> impl Iterator<Item = (&str, &'static str)> {
         self.nodes.iter().filter_map(|node| match node {
-            Node::Storage { key, descr, len } => Some((key.as_str(), *descr, *len)),
+            Node::Storage { key, descr, .. } => Some((self.text(*key)?, *descr)),
             _ => None,
         })
     }
@@ -137,15 +164,17 @@ impl Heap {
         if self.nodes.len() >= MAX_NODES {
             return Err(format!("more than {MAX_NODES} values: expected a few arrays"));
         }
+        self.hold(size_of::<Node>())?;
         self.nodes.push(node);
         Ok(self.nodes.len() as u32 - 1)
     }
 
+    /// Counts `entries` before they are made.
     fn count(&mut self, entries: usize) -> Result<(), String> {
         self.entries += entries;
         match self.entries > MAX_ENTRIES {
             true => Err(format!("lists of more than {MAX_ENTRIES} values in all: expected a few arrays")),
-            false => Ok(()),
+            false => self.hold(entries * size_of::<(u32, u32)>()),
         }
     }
 }
@@ -193,13 +222,14 @@ impl<R: Read> Input<R> {
     fn raw(&mut self, len: u64, utf8: bool, heap: &mut Heap) -> Result<Raw, String> {
         let mut raw = Raw { start: self.at, chars: 0, utf8, latin1: false, text: None };
         if len <= HELD_TEXT {
-            let mut text = vec![0; len as usize];
-            self.reader.read_exact(&mut text).map_err(|error| ended(&error))?;
-            raw.chars = count_chars(&text, utf8);
-            heap.text += text.len();
+            heap.text += len as usize;
             if heap.text > MAX_TEXT {
                 return Err(format!("more than {MAX_TEXT} bytes of text: expected a few arrays"));
             }
+            heap.hold(len as usize)?;
+            let mut text = vec![0; len as usize];
+            self.reader.read_exact(&mut text).map_err(|error| ended(&error))?;
+            raw.chars = count_chars(&text, utf8);
             raw.text = String::from_utf8(text).ok();
         } else {
             let mut room = vec![0; 1 << 16];
@@ -376,16 +406,17 @@ impl<R: Read> Run<'_, R> {
             }
             b'R' => {
                 let (arguments, function) = (self.pop()?, self.pop()?);
+                // The shape of an array.
+                self.heap.count(build::MAX_DIMENSIONS)?;
                 let made = build::call(self.heap, function, arguments)?;
                 self.push(made)?;
             }
             b'b' => {
                 let state = self.pop()?;
                 let object = self.top()?;
+                let copied = if let Node::Dict(pairs) = self.heap.node(state) { pairs.len() } else { 0 };
+                self.heap.count(copied.max(build::MAX_DIMENSIONS))?;
                 let made = build::fill(self.heap, object, state)?;
-                if let Node::Dict(pairs) = &made {
-                    self.heap.count(pairs.len())?;
-                }
                 self.heap.set(object, made);
             }
             code => {

@@ -27,8 +27,9 @@
 //! ```
 //!
 //! Bytes of arrays are never held: where they lie is noted, and they are streamed as [`Numbers`]. Sizes are checked against the file
-//! when an array is rebuilt. What is held of a file is bounded, whatever it claims: [`machine::MAX_NODES`] values with
-//! [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Values refer to others by number, so depth costs nothing.
+//! when an array is rebuilt. What is held of a file is bounded, whatever it claims, by the memory budget and by [`machine::MAX_NODES`]
+//! values with [`machine::MAX_ENTRIES`] entries, and [`machine::MAX_TEXT`] bytes of text. Each is counted before it is made, and the
+//! time is that of what is counted. Values refer to others by number, so depth costs nothing.
 
 mod build;
 mod container;
@@ -36,10 +37,12 @@ mod machine;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::dtype::Dtype;
 use super::numbers::{Numbers, Packed, Span};
+use crate::memory::Memory;
 use crate::{Error, Result};
 use build::Bytes;
 use container::Storages;
@@ -63,14 +66,19 @@ pub struct Item<'a> {
 }
 
 impl Pickled {
-    /// Reads the values in the file at `path`; arrays stay where they lie.
-    pub fn open(path: &Path) -> Result<Self> {
-        container::open(path)
+    /// Reads the values in the file at `path` within `budget`; arrays stay where they lie.
+    pub fn open(path: &Path, budget: Memory) -> Result<Self> {
+        container::open(path, budget)
     }
 
     /// The file.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Bytes of the pickle.
+    pub fn len(&self) -> u64 {
+        self.pickle.bytes
     }
 
     /// The value as a whole.
@@ -89,10 +97,14 @@ impl<'a> Item<'a> {
         self.node().what()
     }
 
-    /// The text keys of a dict, in their order; `None` if it is no dict.
-    pub fn keys(self) -> Option<Vec<&'a str>> {
+    /// The text keys of a dict with their values, in order, each once and with its last value, as in Python; `None` if it is no dict.
+    pub fn entries(self) -> Option<Vec<(&'a str, Self)>> {
         let Node::Dict(pairs) = self.node() else { return None };
-        Some(pairs.iter().filter_map(|&(key, _)| self.file.heap.text(key)).collect())
+        let mut seen = HashSet::new();
+        let named = pairs.iter().rev().filter_map(|&(key, at)| Some((self.file.heap.text(key)?, at)));
+        let mut entries: Vec<_> = named.filter(|&(key, _)| seen.insert(key)).collect();
+        entries.reverse();
+        Some(entries.into_iter().map(|(key, at)| (key, Self { file: self.file, at })).collect())
     }
 
     /// The keys and values of a dict, in their order; `None` if it is no dict.
@@ -106,6 +118,14 @@ impl<'a> Item<'a> {
     pub fn list(self) -> Option<Vec<Self>> {
         let (Node::List(entries) | Node::Tuple(entries)) = self.node() else { return None };
         Some(entries.iter().map(|&at| Self { file: self.file, at }).collect())
+    }
+
+    /// Number of entries of a list or tuple.
+    pub fn num_entries(self) -> usize {
+        match self.node() {
+            Node::List(entries) | Node::Tuple(entries) => entries.len(),
+            _ => 0,
+        }
     }
 
     /// The integer that it is.
@@ -128,6 +148,7 @@ impl<'a> Item<'a> {
         let (packed, span) = match &array.bytes {
             Bytes::InPickle(span) => (self.file.pickle.clone(), span.clone()),
             Bytes::Storage { key, first } => {
+                let key = self.file.heap.text(*key).unwrap_or_default();
                 let (packed, start) = self.file.storages.find(key).map_err(problem)?;
                 let bytes = array.num_elements() * dtype.bytes() as u64;
                 let start = start + first * dtype.bytes() as u64;
@@ -146,15 +167,13 @@ impl<'a> Item<'a> {
     }
 }
 
-/// A problem with the pickle at `path`, and what to do where it is sound.
+/// A problem with the pickle at `path`, and what to do where it is sound. Nothing is advised that would run it.
 fn refused(path: &Path, problem: impl std::fmt::Display) -> Error {
-    let (name, out) = (path.display(), path.with_extension("npz"));
     Error::input(
         path,
         format!(
-            "{problem}; if it is not damaged, and you trust it, write its arrays as .npz: python -c \"import numpy, torch; \
-             numpy.savez('{}', **{{k: numpy.asarray(v) for k, v in torch.load('{name}', weights_only=False).items()}})\"",
-            out.display()
+            "{problem}; if it is not damaged, write its arrays as .npz where it was made, as numpy.savez('graph.npz', edge_index=..., \
+             x=..., y=...)"
         ),
     )
 }

@@ -14,6 +14,7 @@ use super::columnar::ROWS_PER_PIECE;
 use super::ipc::IpcFile;
 use super::parquet::ParquetFile;
 use super::parts::Format;
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Takes rows: the number of the first in its group, and the columns asked for, in the file's order.
@@ -37,13 +38,13 @@ pub trait Frames: Send + Sync {
     fn largest(&self, column: usize) -> Option<u64>;
 }
 
-/// Opens the parts of a table.
-pub fn open(files: &[PathBuf], format: Format) -> Result<Vec<Arc<dyn Frames>>> {
+/// Opens the parts of a table, which are inflated within `budget`.
+pub fn open(files: &[PathBuf], format: Format, budget: Memory) -> Result<Vec<Arc<dyn Frames>>> {
     let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
     for file in files {
         opened.push(match format {
-            Format::Arrow => Arc::new(IpcFile::open(file)?),
-            _ => Arc::new(ParquetFile::open(file)?),
+            Format::Arrow => Arc::new(IpcFile::open(file, budget)?),
+            _ => Arc::new(ParquetFile::open(file, budget)?),
         });
     }
     Ok(opened)

@@ -18,6 +18,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 use gsplit_store::MappedFile;
 
 use super::frames::{Frames, Take, damaged, guard};
+use crate::memory::Memory;
 use crate::{Error, Result};
 
 /// Rows handed over at a time.
@@ -36,6 +37,7 @@ pub struct IpcFile {
     dictionaries: HashMap<i64, ArrayRef>,
     batches: Vec<Place>,
     rows: Vec<u64>,
+    budget: Memory,
     recent: Mutex<VecDeque<Recent>>,
 }
 
@@ -55,15 +57,22 @@ struct Recent {
 
 impl IpcFile {
     /// Maps the file at `path` and finds its record batches.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, budget: Memory) -> Result<Self> {
         let map = Buffer::from(bytes::Bytes::from_owner(MappedFile::open(path)?));
         guard(path, || {
             let messages = if map.starts_with(b"ARROW1") { messages_of_file(&map) } else { messages_of_stream(&map) };
-            messages.and_then(|messages| Self::index(path, map, messages)).map_err(|problem| damaged(path, problem))
+            messages
+                .and_then(|messages| Self::index(path, map, messages, budget))
+                .map_err(|problem| damaged(path, problem))
         })
     }
 
-    fn index(path: &Path, map: Buffer, (schema, places): (SchemaRef, Vec<Place>)) -> Result<Self, String> {
+    fn index(
+        path: &Path,
+        map: Buffer,
+        (schema, places): (SchemaRef, Vec<Place>),
+        budget: Memory,
+    ) -> Result<Self, String> {
         let mut file = Self {
             path: path.to_path_buf(),
             map,
@@ -71,6 +80,7 @@ impl IpcFile {
             dictionaries: HashMap::new(),
             batches: Vec::new(),
             rows: Vec::new(),
+            budget,
             recent: Mutex::default(),
         };
         for place in places {
@@ -84,7 +94,9 @@ impl IpcFile {
                 if replaced {
                     return Err("a dictionary is replaced on the way: write it as a file with one dictionary".into());
                 }
-                check_buffers(&file.map[place.body.clone()], batch.data().ok_or("a dictionary without values")?)?;
+                let claim =
+                    check_buffers(&file.map[place.body.clone()], batch.data().ok_or("a dictionary without values")?)?;
+                budget.refusal(claim).map_or(Ok(()), |problem| Err(format!("an inflated dictionary {problem}")))?;
                 let body = file.map.slice_with_length(place.body.start, place.body.len());
                 read_dictionary(&body, batch, &file.schema, &mut file.dictionaries, &message.version())
                     .map_err(|error| error.to_string())?;
@@ -97,6 +109,8 @@ impl IpcFile {
         let place = &self.batches[group];
         let message = message_at(&self.map, place)?;
         let batch = message.header_as_record_batch().ok_or("no record batch")?;
+        let claim = check_buffers(&self.map[place.body.clone()], batch)?;
+        self.budget.refusal(claim).map_or(Ok(()), |problem| Err(format!("inflated record batch {group} {problem}")))?;
         let body = self.map.slice_with_length(place.body.start, place.body.len());
         let version = message.version();
         let decode = || -> Result<RecordBatch, ArrowError> {
@@ -172,8 +186,9 @@ fn message_at<'a>(map: &'a Buffer, place: &Place) -> Result<Message<'a>, String>
 }
 
 /// Checks that the buffers of a batch lie in its `body`, and do not claim to be larger than they can be: the decoder trusts
-/// both.
-fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<(), String> {
+/// both. Returns the bytes that they claim to become where they are compressed.
+fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<u64, String> {
+    let mut claims = 0u64;
     for buffer in batch.buffers().iter().flatten() {
         let (Ok(start), Ok(length)) = (usize::try_from(buffer.offset()), usize::try_from(buffer.length())) else {
             return Err("a buffer of fewer than 0 bytes".into());
@@ -187,8 +202,9 @@ fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<(), Strin
         if claim < -1 || claim > most as i64 {
             return Err(format!("a compressed buffer of {length} bytes claims to become {claim}"));
         }
+        claims = claims.saturating_add(claim.max(0) as u64);
     }
-    Ok(())
+    Ok(claims)
 }
 
 /// The schema of an Arrow file, and where its footer says that the messages are: dictionaries first.

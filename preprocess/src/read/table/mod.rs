@@ -132,7 +132,7 @@ fn open_edges(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progr
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
-    let parts = frames::open(&files, format)?;
+    let parts = frames::open(&files, format, options.budget())?;
     let fields = without_index(columnar::fields(&parts)?);
     let choice = choose(path, &fields, options)?;
     say_choice(path, &fields, &choice, options, progress);

@@ -28,6 +28,7 @@ use super::roles::{self, Features, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
+use crate::memory::Memory;
 use crate::read::raw::{Categories, Column, Fill, Raw, ReadOptions};
 use crate::{Error, Result};
 
@@ -86,7 +87,7 @@ pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progres
     let bytes = super::total_bytes(&files)?;
     let table = match format {
         Format::Csv => Table::Text(Sheet::open(path, &files)?),
-        _ => Table::Frames(frames::open(&files, format)?, bytes),
+        _ => Table::Frames(frames::open(&files, format, options.budget())?, bytes),
     };
     let fields = table.fields()?;
     let mut roles = roles::of(path, &fields, options)?;
@@ -97,15 +98,16 @@ pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progres
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
+    let limit = Limit { path, budget: options.budget() };
     let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
         (_, Some(split)) => {
             let names = table.source_of_names(split)?;
-            Some(splits_by_name(path, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
+            Some(splits_by_name(&limit, &fields[split].name, source(&[id], kind, &[])?.as_ref(), names.as_ref())?)
         }
         (masks, None) => {
             let flags: Vec<usize> = masks.iter().flatten().copied().collect();
-            Some(splits_by_flag(source(&[id], kind, &flags)?.as_ref(), masks)?)
+            Some(splits_by_flag(&limit, source(&[id], kind, &flags)?.as_ref(), masks)?)
         }
     };
     let seen = survey(&table, &fields, &roles.to_survey(&fields, options), progress)?;
@@ -216,10 +218,26 @@ fn each_piece(
     Ok(())
 }
 
-fn splits_by_flag(source: &dyn EdgeSource, masks: &[Option<usize>; 3]) -> Result<[Vec<u64>; 3]> {
+/// The table, and the memory that ids of its splits may take.
+struct Limit<'a> {
+    path: &'a Path,
+    budget: Memory,
+}
+
+impl Limit<'_> {
+    /// Fails where `more` ids do not fit beside those in `splits`, which double as they grow.
+    fn check(&self, splits: &[Vec<u64>; 3], more: usize) -> Result<()> {
+        let full = splits.iter().filter(|split| split.capacity() - split.len() < more);
+        let bytes = full.map(|split| 16 * (split.len() + more) as u64).sum();
+        self.budget.check(self.path, "its splits", bytes)
+    }
+}
+
+fn splits_by_flag(limit: &Limit<'_>, source: &dyn EdgeSource, masks: &[Option<usize>; 3]) -> Result<[Vec<u64>; 3]> {
     let splits: Vec<usize> = (0..3).filter(|&split| masks[split].is_some()).collect();
     let mut found: [Vec<u64>; 3] = Default::default();
     each_piece(source, None, &mut |batch, _| {
+        limit.check(&found, batch.len())?;
         for (&id, flags) in batch.sources.iter().zip(batch.values.chunks_exact(8 * splits.len())) {
             for (&split, flag) in splits.iter().zip(flags.chunks_exact(8)) {
                 if flag.iter().any(|&byte| byte != 0) {
@@ -232,12 +250,18 @@ fn splits_by_flag(source: &dyn EdgeSource, masks: &[Option<usize>; 3]) -> Result
     Ok(found)
 }
 
-fn splits_by_name(path: &Path, column: &str, ids: &dyn EdgeSource, names: &dyn EdgeSource) -> Result<[Vec<u64>; 3]> {
+fn splits_by_name(
+    limit: &Limit<'_>,
+    column: &str,
+    ids: &dyn EdgeSource,
+    names: &dyn EdgeSource,
+) -> Result<[Vec<u64>; 3]> {
     let hash = |name: &&str| xxh3_64(name.as_bytes());
     let hashes = SPLIT_NAMES.map(|names| names.iter().map(hash).collect::<Vec<u64>>());
     let none = NO_SPLIT.map(|name| hash(&name));
     let (mut found, mut row): ([Vec<u64>; 3], u64) = Default::default();
     each_piece(ids, Some(names), &mut |ids, names| {
+        limit.check(&found, ids.len())?;
         for (&id, name) in ids.sources.iter().zip(&names.sources) {
             match hashes.iter().position(|hashes| hashes.contains(name)) {
                 Some(split) => found[split].push(id),
@@ -246,7 +270,7 @@ fn splits_by_name(path: &Path, column: &str, ids: &dyn EdgeSource, names: &dyn E
                     let text = names.names.iter().find(|(hash, _)| hash == name).map_or("", |(_, text)| text.as_str());
                     let shown = crate::read::field::shown(text.as_bytes());
                     let problem = format!("{shown}: expected train, valid, val, test or nothing");
-                    return Err(columnar::at_row(path, row, column, &problem));
+                    return Err(columnar::at_row(limit.path, row, column, &problem));
                 }
             }
             row += 1;

@@ -1,7 +1,8 @@
 //! One Parquet file: its row groups, read by columns and by ranges of rows.
 //!
 //! Only the footer stays in memory. A range of rows decodes its own pages; those before it are stepped over by their
-//! headers, so a row group of any size is read with the pages of one range in memory, and the dictionary of each column.
+//! headers, so a row group of any size is read with the pages of one range in memory, and the dictionary of each column. A page is
+//! asked by its header how long it will be before it is inflated, and strings stay in its dictionary however often they are meant.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
@@ -22,6 +23,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::statistics::Statistics;
 
 use super::frames::{Frames, Take, damaged, guard};
+use crate::memory::Memory;
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -33,17 +35,22 @@ pub struct ParquetFile {
     path: PathBuf,
     metadata: ArrowReaderMetadata,
     groups: Vec<u64>,
+    budget: Memory,
 }
 
 impl ParquetFile {
     /// Reads the footer of the file at `path`.
-    pub fn open(path: &Path) -> Result<Self> {
-        let file = Shared::open(path)?;
-        let options = ArrowReaderOptions::new();
-        let metadata = guard(path, || ArrowReaderMetadata::load(&file, options).map_err(|error| because(path, error)))?;
+    pub fn open(path: &Path, budget: Memory) -> Result<Self> {
+        let file = Shared::open(path, budget)?;
+        let load = || {
+            let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
+            let options = ArrowReaderOptions::new().with_schema(with_views(found.schema()));
+            ArrowReaderMetadata::try_new(found.metadata().clone(), options)
+        };
+        let metadata = guard(path, || load().map_err(|error| because(path, error)))?;
         let rows = |rows: i64| u64::try_from(rows).map_err(|_| damaged(path, "a row group of fewer than 0 rows"));
         let groups = metadata.metadata().row_groups().iter().map(|group| rows(group.num_rows()));
-        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata })
+        Ok(Self { path: path.to_path_buf(), groups: groups.collect::<Result<_>>()?, metadata, budget })
     }
 }
 
@@ -65,7 +72,7 @@ impl Frames for ParquetFile {
         let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
         let reader = guard(&self.path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            let file = Shared::open(&self.path)?;
+            let file = Shared::open(&self.path, self.budget)?;
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
             let mut builder =
                 builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
@@ -107,6 +114,33 @@ impl Frames for ParquetFile {
     }
 }
 
+/// The schema with views in place of strings, whose bytes are copied for no row.
+fn with_views(schema: &Schema) -> SchemaRef {
+    let viewed = |field: &Arc<Field>| match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
+        _ => field.clone(),
+    };
+    Arc::new(Schema::new_with_metadata(
+        schema.fields().iter().map(viewed).collect::<Vec<_>>(),
+        schema.metadata().clone(),
+    ))
+}
+
+/// Bytes that the page whose header is `head` becomes: `None` for what is no such header. A header starts with the fields 1 to 3 of
+/// a struct in Thrift's compact protocol, of i32 in zigzag: type, inflated bytes, bytes in the file.
+fn inflated(head: &[u8]) -> Option<u64> {
+    let mut rest = head;
+    let mut field = || -> Option<u64> {
+        rest = rest.strip_prefix(&[0x15])?;
+        let end = rest.iter().take(5).position(|byte| byte & 0x80 == 0)?;
+        let (digits, left) = rest.split_at(end + 1);
+        rest = left;
+        Some(digits.iter().rev().fold(0, |number, digit| number << 7 | u64::from(digit & 0x7f)) >> 1)
+    };
+    let [_kind, inflated, _packed] = [field()?, field()?, field()?];
+    Some(inflated)
+}
+
 fn because(path: &Path, error: ParquetError) -> Error {
     damaged(path, error.to_string())
 }
@@ -115,17 +149,18 @@ fn because(path: &Path, error: ParquetError) -> Error {
 pub struct Shared {
     file: Arc<File>,
     length: u64,
+    budget: Memory,
 }
 
 impl Shared {
     /// The file at `path`, opened before.
-    pub fn new(path: &Path, file: Arc<File>) -> Result<Self> {
+    pub fn new(path: &Path, file: Arc<File>, budget: Memory) -> Result<Self> {
         let length = file.metadata().map_err(Error::io(path))?.len();
-        Ok(Self { file, length })
+        Ok(Self { file, length, budget })
     }
 
-    fn open(path: &Path) -> Result<Self> {
-        Self::new(path, Arc::new(open_file(path).map_err(Error::io(path))?))
+    fn open(path: &Path, budget: Memory) -> Result<Self> {
+        Self::new(path, Arc::new(open_file(path).map_err(Error::io(path))?), budget)
     }
 }
 
@@ -140,6 +175,12 @@ impl ChunkReader for Shared {
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         const BUFFER: usize = 1 << 16;
+        // Readers start here for the header of a page, and for the footer.
+        let mut head = [0; 18];
+        let read = self.file.read_at(&mut head, start)?;
+        if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
+            return Err(ParquetError::General(format!("the page at byte {start}, inflated, {problem}")));
+        }
         Ok(BufReader::with_capacity(BUFFER, Cursor { file: self.file.clone(), at: start }))
     }
 

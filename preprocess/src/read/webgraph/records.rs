@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::super::bvgraph::{Bits, Code, Damaged, Layout, Scratch};
 use super::Properties;
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::memory::{Memory, shown};
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -31,6 +32,7 @@ pub(super) struct Records {
     look_back: u64,
     walk: Mutex<Option<Walk>>,
     bytes_done: AtomicU64,
+    budget: Memory,
 }
 
 /// A walk over the records.
@@ -47,11 +49,15 @@ struct Walk {
 /// The lists of the last nodes: that of node u at u modulo their number.
 struct Lists {
     lists: Vec<Option<(u64, Vec<u64>)>>,
+    /// Bytes that they hold, and bytes that they were granted.
+    held: u64,
+    granted: u64,
+    budget: Memory,
 }
 
 impl Lists {
-    fn new(window: usize) -> Self {
-        Self { lists: (0..=window).map(|_| None).collect() }
+    fn new(window: usize, budget: Memory) -> Self {
+        Self { lists: (0..=window).map(|_| None).collect(), held: 0, granted: 0, budget }
     }
 
     fn get(&self, node: u64) -> Option<&[u64]> {
@@ -63,19 +69,33 @@ impl Lists {
     fn vacate(&mut self, node: u64) -> Vec<u64> {
         let slot = (node % self.lists.len() as u64) as usize;
         let slot = self.lists[slot].take();
+        self.held -= slot.as_ref().map_or(0, |(_, list)| size_of_val(&list[..]) as u64);
         let mut list = slot.map(|(_, list)| list).unwrap_or_default();
         list.clear();
         list
     }
 
-    fn put(&mut self, node: u64, list: Vec<u64>) {
+    /// Keeps the list of `node`; fails where the budget has no room for it.
+    fn put(&mut self, node: u64, list: Vec<u64>) -> Result<(), AtNode> {
+        const STEP: u64 = 4 << 20;
         let slot = (node % self.lists.len() as u64) as usize;
+        self.held += size_of_val(&list[..]) as u64;
+        self.held -= self.lists[slot].as_ref().map_or(0, |(_, old)| size_of_val(&old[..]) as u64);
         self.lists[slot] = Some((node, list));
+        if self.held > self.granted {
+            let more = self.held - self.granted + STEP;
+            self.budget.refusal(self.held + more).map_or(Ok(()), |_| Err(AtNode(node, FULL)))?;
+            self.granted += more;
+        }
+        Ok(())
     }
 }
 
 /// Why a piece cannot be handed out or decoded, at a node.
 struct AtNode(u64, Damaged);
+
+/// Not damage: the budget has no room for the lists that records may refer to.
+const FULL: Damaged = "the lists that records may refer to";
 
 impl Records {
     /// Those of the file `graph`, of `bytes`, as the file of properties has them. With `offsets` any thread decodes a piece, which
@@ -86,11 +106,12 @@ impl Records {
         (properties, said): (PathBuf, Properties),
         offsets: Option<PathBuf>,
         look_back: u64,
+        budget: Memory,
     ) -> Result<Self> {
         let Properties { layout, num_arcs, .. } = said;
         let file = open_file(&graph).map_err(Error::io(&graph))?;
         let (walk, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
-        Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done })
+        Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done, budget })
     }
 
     fn open_bits(&self, path: &Path) -> Result<Bits<File>> {
@@ -99,11 +120,16 @@ impl Records {
 
     fn start(&self) -> Result<Walk> {
         let offsets = self.offsets.as_ref().map(|path| self.open_bits(path)).transpose()?;
-        let lists = Lists::new(self.layout.window);
+        let lists = Lists::new(self.layout.window, self.budget);
         Ok(Walk { graph: self.open_bits(&self.graph)?, offsets, node: 0, starts: VecDeque::new(), lists })
     }
 
     fn damaged(&self, AtNode(node, problem): AtNode) -> Error {
+        if problem == FULL {
+            let budget = shown(self.budget.total());
+            let problem = format!("record of node {node}: {FULL} take more than the budget of {budget} leaves");
+            return Error::input(&self.graph, format!("{problem}: pass a larger --memory"));
+        }
         Error::input(&self.graph, format!("record of node {node}: {problem}: truncated or damaged, download it again"))
     }
 
@@ -149,7 +175,7 @@ impl Records {
             bytes.extend((list.len() as u64).to_le_bytes());
             bytes.extend(list.iter().flat_map(|successor| successor.to_le_bytes()));
             edges += list.len();
-            lists.put(node, list);
+            lists.put(node, list)?;
             walk.node += 1;
         }
         Ok(())
@@ -198,13 +224,13 @@ impl Records {
         let start_of = |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
         let mut fetch = |node: u64, lists: &mut Lists| self.fetch(node, lists, &start_of, &at);
         let mut decoded = || -> Result<(), AtNode> {
-            let (mut lists, mut scratch) = (Lists::new(self.layout.window), Scratch::default());
+            let (mut lists, mut scratch) = (Lists::new(self.layout.window, self.budget), Scratch::default());
             let mut bits = at(start, first)?;
             for node in first..end {
                 let list = self.record(node, &mut bits, &mut lists, &mut scratch, &mut fetch)?;
                 batch.sources.resize(batch.sources.len() + list.len(), node);
                 batch.targets.extend_from_slice(&list);
-                lists.put(node, list);
+                lists.put(node, list)?;
             }
             Ok(())
         };
@@ -246,8 +272,7 @@ impl Records {
             }
             list = own;
         }
-        lists.put(node, list);
-        Ok(())
+        lists.put(node, list)
     }
 }
 
