@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gsplit_kernels::{CommError, GpuError, KernelError};
+use safetensors::SafeTensorError;
 
 /// Result of every fallible call of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -108,8 +109,19 @@ pub enum Error {
 }
 
 impl From<tch::TchError> for Error {
-    /// Tells torch's running out of a GPU's memory from other errors by its message.
+    /// Tells torch's running out of a GPU's memory from other errors by its message, and files from libtorch.
     fn from(error: tch::TchError) -> Self {
+        let error = match error {
+            tch::TchError::SafeTensorError { path, err: SafeTensorError::IoError(cause) } => {
+                return gsplit_store::Error::io(path)(cause).into();
+            }
+            tch::TchError::SafeTensorError { path, .. } => {
+                let problem =
+                    "no tensors as safetensors, or damaged: name an older checkpoint, or train again".to_string();
+                return Self::Data { path: path.into(), problem };
+            }
+            error => error,
+        };
         match out_of_memory(&error.to_string()) {
             Some(what) => Self::OutOfMemory { rank: None, what },
             None => Self::Torch(error),
@@ -211,6 +223,15 @@ mod tests {
             Box::new(format!("called `Result::unwrap()` on an `Err` value: Torch({torchs:?})"));
         for error in [Error::from(tch::TchError::Torch(told)).of_rank(3), Error::of_panic(&*panic, 3)] {
             assert_eq!(error.to_string(), "rank 3: GPU 1 is out of memory, 2.00 GiB asked for");
+        }
+        // Files are named, and say what to do.
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        for (err, expected) in [
+            (SafeTensorError::IoError(full), "run/model.safetensors: no storage space: free some space there"),
+            (SafeTensorError::InvalidHeader, "run/model.safetensors: no tensors as safetensors, or damaged"),
+        ] {
+            let error = Error::from(tch::TchError::SafeTensorError { path: "run/model.safetensors".into(), err });
+            assert!(error.to_string().starts_with(expected), "{error}");
         }
         let error = Error::of_panic(&"index 3\nmore", 1);
         assert!(matches!(&error, Error::Rank { rank: 1, reason } if reason == "index 3"), "{error}");
