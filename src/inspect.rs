@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gsplit_store::{Dataset, PartitionMap, Placement, Presample, RowLoads};
+use gsplit_store::{Dataset, Error, PartitionMap, Placement, Presample, RowLoads, check};
 use serde_json::{Value, json};
 
 use crate::describe::{say_content, split_sizes, splits_json};
@@ -32,36 +32,54 @@ pub struct Args {
     full: bool,
 }
 
-/// Prints the dataset, its pre-samplings, its partitions and its placements. An artifact that cannot be opened is shown with the reason.
+/// Prints the dataset, its pre-samplings, its partitions and its placements. An artifact of another graph is shown with the reason.
 pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let dataset = Dataset::open_unchecked(&args.dataset)?;
+    let dataset = Dataset::open(&args.dataset)?;
     let splits = split_sizes(&dataset)?;
     let figures = Figures::of(&dataset, args.full, ui)?;
+    let presamples = artifacts(&dataset, "presample", Presample::open)?;
+    let partitions = artifacts(&dataset, "partition", PartitionMap::open)?;
+    let placements = artifacts(&dataset, "placement", Placement::open)?;
+    // Long files are checked meanwhile: nothing is said of a damaged one.
+    check::settled()?;
     say_content(&dataset, &splits, ui);
     say_figures(&figures, ui);
     say_origin(&dataset, ui);
-    let (mut presamples, mut partitions, mut placements) = (Vec::new(), Vec::new(), Vec::new());
-    for key in dataset.keys("presample")? {
-        let presample = Presample::open(&dataset, &key);
-        ui.say(format_args!("  presample {key}: {}", shown(presample.as_ref().map(describe_presample))));
-        presamples.push(as_json(&key, presample.map(|presample| json!(presample.meta()))));
-    }
-    for key in dataset.keys("partition")? {
-        let map = PartitionMap::open(&dataset, &key);
-        ui.say(format_args!("  partition {key}: {}", shown(map.as_ref().map(describe_partition))));
-        partitions.push(as_json(&key, map.map(|map| json!(map.meta()))));
-    }
-    for key in dataset.keys("placement")? {
-        let placement = Placement::open(&dataset, &key);
-        ui.say(format_args!("  placement {key}: {}", shown(placement.as_ref().map(describe_placement))));
-        placements.push(as_json(&key, placement.map(|placement| json!(placement.meta()))));
-    }
+    say_artifacts("presample", &presamples, describe_presample, ui);
+    say_artifacts("partition", &partitions, describe_partition, ui);
+    say_artifacts("placement", &placements, describe_placement, ui);
+    let presamples = as_json(presamples, |presample| json!(presample.meta()));
+    let partitions = as_json(partitions, |map| json!(map.meta()));
+    let placements = as_json(placements, |placement| json!(placement.meta()));
     ui.json(&json!({
         "path": args.dataset.display().to_string(), "dataset": dataset.manifest(), "splits": splits_json(&splits),
         "figures": figures, "command": origin::command_line(&dataset),
         "presamples": presamples, "partitions": partitions, "placements": placements,
     }));
     Ok(())
+}
+
+/// Artifacts of a kind by their keys, each opened, or why it is not.
+pub type Artifacts<T> = Vec<(String, gsplit_store::Result<T>)>;
+
+/// Opens all artifacts of a kind; one with a damaged file is an error.
+pub fn artifacts<T>(
+    dataset: &Dataset,
+    kind: &str,
+    open: impl Fn(&Dataset, &str) -> gsplit_store::Result<T>,
+) -> gsplit_store::Result<Artifacts<T>> {
+    let opened = dataset.keys(kind)?.into_iter().map(|key| match open(dataset, &key) {
+        Err(damage @ Error::Corrupt { .. }) => Err(damage),
+        artifact => Ok((key, artifact)),
+    });
+    opened.collect()
+}
+
+fn say_artifacts<T>(kind: &str, artifacts: &Artifacts<T>, describe: fn(&T) -> String, ui: &Ui) {
+    for (key, artifact) in artifacts {
+        let shown = artifact.as_ref().map_or_else(|error| format!("unusable: {error}"), describe);
+        ui.say(format_args!("  {kind} {key}: {shown}"));
+    }
 }
 
 fn say_figures(figures: &Figures, ui: &Ui) {
@@ -141,13 +159,10 @@ fn describe_placement(placement: &Placement) -> String {
     )
 }
 
-fn shown(description: Result<String, &gsplit_store::Error>) -> String {
-    description.unwrap_or_else(|error| format!("unusable: {error}"))
-}
-
-fn as_json(key: &str, meta: gsplit_store::Result<Value>) -> Value {
-    match meta {
-        Ok(meta) => json!({ "key": key, "meta": meta }),
+fn as_json<T>(artifacts: Artifacts<T>, meta: fn(&T) -> Value) -> Vec<Value> {
+    let shown = artifacts.into_iter().map(|(key, artifact)| match artifact {
+        Ok(artifact) => json!({ "key": key, "meta": meta(&artifact) }),
         Err(error) => json!({ "key": key, "unusable": error.to_string() }),
-    }
+    });
+    shown.collect()
 }

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::page::Page;
 use crate::evaluate::{plot, table};
+use crate::inspect::artifacts;
 use crate::inspect::words::percent;
 
 /// Hottest rows, in percent of all, that the table of a cache curve has.
@@ -20,14 +21,14 @@ const POINTS: u32 = 48;
 pub fn show(page: &mut Page, dataset: &Dataset, (batches, affordable): (u32, bool), ui: &Ui) -> Result<()> {
     let path = dataset.path().display();
     let (mut maps, mut presamples) = (Vec::new(), Vec::new());
-    for key in dataset.keys("partition")? {
-        match PartitionMap::open(dataset, &key) {
+    for (key, map) in artifacts(dataset, "partition", PartitionMap::open)? {
+        match map {
             Ok(map) => maps.push(map),
             Err(error) => page.leave_out(&format!("Partition {key}"), error.to_string()),
         }
     }
-    for key in dataset.keys("presample")? {
-        match Presample::open(dataset, &key) {
+    for (key, presample) in artifacts(dataset, "presample", Presample::open)? {
+        match presample {
             Ok(presample) => presamples.push(presample),
             Err(error) => page.leave_out(&format!("Presample {key}"), error.to_string()),
         }

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use memmap2::{Mmap, MmapMut};
+use rustix::fs::OFlags;
 
 use crate::{Error, Result, open_file};
 
@@ -98,8 +99,9 @@ const SHARED: &str = "/dev/shm";
 
 /// Memory that processes of a host find by a name: the first fills it, the others wait until it has, and the last to end removes it.
 ///
-/// A lock on its file, which the system ends with the process, says who has it. Memory that a killed process was filling is filled anew;
-/// what killed processes leave behind is found by the next run, which removes it at its end.
+/// A lock on its file, which the system ends with the process, says who has it. Memory that a killed process was filling is filled
+/// anew. A name stands for one content, so what killed processes left is of use to the next run that has the same; any run removes
+/// what else they left.
 #[derive(Debug)]
 pub(crate) struct SharedMemory {
     map: MmapMut,
@@ -116,14 +118,14 @@ impl SharedMemory {
     /// # Errors
     /// If there is not as much, and what the system says.
     pub fn open(name: &str, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
-        Self::at(Path::new(SHARED).join(name), bytes, fill)
+        let folder = Path::new(SHARED);
+        remove_left(folder, name);
+        Self::at(folder.join(name), bytes, fill)
     }
 
     fn at(path: PathBuf, bytes: usize, fill: Fill<'_>) -> io::Result<Self> {
         loop {
-            let mut how = OpenOptions::new();
-            how.read(true).write(true).create(true).truncate(false).mode(0o600);
-            let file = how.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32).open(&path)?;
+            let file = open_shared(&path, true)?;
             if file.metadata()?.uid() != rustix::process::geteuid().as_raw() {
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, "shared memory of another user"));
             }
@@ -132,8 +134,7 @@ impl SharedMemory {
                 // Who fills it has the lock alone, and who is the last removes it.
                 file.lock_shared()?;
             }
-            let (locked, now) = (file.metadata()?, std::fs::symlink_metadata(&path));
-            if now.is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()))
+            if is_at(&file, &path)
                 && let Some(map) = filled(&file, bytes, alone.then_some(fill)).inspect_err(|_| {
                     let _ = if alone { std::fs::remove_file(&path) } else { Ok(()) };
                 })?
@@ -142,6 +143,41 @@ impl SharedMemory {
                 return Ok(Self { map, file, path });
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Start of all names of memory that this program shares.
+pub(crate) const PREFIX: &str = "gsplit-";
+
+/// Opens the file of shared memory at `path`, and makes it if it is to be `created`.
+fn open_shared(path: &Path, created: bool) -> io::Result<File> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).create(created).truncate(false).mode(0o600);
+    how.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32).open(path)
+}
+
+/// Whether `file` is the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let both = file.metadata().ok().zip(std::fs::symlink_metadata(path).ok());
+    both.is_some_and(|(file, now)| (now.dev(), now.ino()) == (file.dev(), file.ino()))
+}
+
+/// Removes what no process has any more from `folder`, but for the memory `kept`. Best effort.
+fn remove_left(folder: &Path, kept: &str) {
+    let own = rustix::process::geteuid().as_raw();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_other = name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name != kept);
+        if !is_other || !entry.metadata().is_ok_and(|found| found.is_file() && found.uid() == own) {
+            continue;
+        }
+        // Who has just made it, and has no lock yet, finds it gone and makes another.
+        if let Ok(file) = open_shared(&entry.path(), false)
+            && file.try_lock().is_ok()
+            && is_at(&file, &entry.path())
+        {
+            let _ = std::fs::remove_file(entry.path());
         }
     }
 }
@@ -177,7 +213,7 @@ impl AsRef<[u8]> for SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        if self.file.try_lock().is_ok() {
+        if self.file.try_lock().is_ok() && is_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
     }
@@ -232,6 +268,31 @@ mod tests {
             assert_eq!(fills.get(), times, "{left:?}");
             assert_eq!(found.as_ref(), if times == 1 { &b"was left"[..] } else { b"seven by" });
         }
+    }
+
+    #[test]
+    fn what_killed_processes_left_is_removed_and_what_is_in_use_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("gsplit-left"), b"was left\x01").unwrap();
+        std::fs::write(at("gsplit-wanted"), b"was left\x01").unwrap();
+        std::fs::write(at("another's"), b"stays").unwrap();
+        std::fs::create_dir(at("gsplit-folder")).unwrap();
+        symlink(at("another's"), at("gsplit-link")).unwrap();
+        let used = SharedMemory::at(at("gsplit-used"), 8, &|memory| memory.fill(3)).unwrap();
+        remove_left(folder.path(), "gsplit-wanted");
+        let mut left: Vec<_> =
+            std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["another's", "gsplit-folder", "gsplit-link", "gsplit-used", "gsplit-wanted"]);
+        assert_eq!(used.as_ref(), [3; 8]);
+        // Whose name is gone removes no other's.
+        std::fs::remove_file(at("gsplit-used")).unwrap();
+        let second = SharedMemory::at(at("gsplit-used"), 8, &|memory| memory.fill(4)).unwrap();
+        drop(used);
+        assert!(at("gsplit-used").exists());
+        drop(second);
+        assert!(!at("gsplit-used").exists());
     }
 
     #[test]

@@ -112,6 +112,48 @@ fn damage_is_found_by_who_opens_it() {
 }
 
 #[test]
+fn figures_of_damaged_files_are_not_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let generate =
+        ["generate", "community", "--vertices", "600", "--edges", "3000", "--feature-dim", "4", "--out", "ds"];
+    ok(folder, &generate);
+    ok(folder, &["presample", "ds", "--fanouts", "5,5", "--epochs", "2", "--key", "k"]);
+    ok(folder, &["partition", "ds", "--parts", "3", "--key", "p"]);
+    let (inspect, report) = (["inspect", "ds"], ["report", "ds", "--batches", "2", "--force"]);
+    for (file, users) in [
+        ("topology/indptr.npy", &[&inspect[..], &report, &generate][..]),
+        ("topology/indices.npy", &[&inspect, &report, &generate]),
+        ("nodes/label.npy", &[&inspect, &report]),
+        ("splits/train.npy", &[&inspect, &report, &generate]),
+        ("splits/valid.npy", &[&inspect, &report, &generate]),
+        ("presample/k/presample.json", &[&inspect, &report]),
+        ("presample/k/input.npy", &[&inspect, &report]),
+        ("partition/p/assignment.npy", &[&inspect, &report]),
+        ("partition/p/partition.json", &[&inspect, &report]),
+    ] {
+        let path = folder.join("ds").join(file);
+        let good = fs::read(&path).unwrap();
+        flip(&path, 8);
+        for &user in users {
+            let output = gsplit(folder, user);
+            let text = [output.stdout, output.stderr].concat();
+            let text = String::from_utf8_lossy(&text);
+            let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("error: ")).collect();
+            assert!(
+                output.status.code() == Some(1) && errors.len() == 1 && errors[0].contains(file),
+                "{user:?}: {text}"
+            );
+            assert!(!text.contains("600 vertices") && !folder.join("report.html").exists(), "{user:?}, {file}: {text}");
+        }
+        fs::write(&path, good).unwrap();
+    }
+    for user in [&inspect[..], &report, &generate] {
+        ok(folder, user);
+    }
+}
+
+#[test]
 fn damage_in_a_long_file_ends_the_run_before_its_result() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -340,12 +382,25 @@ fn a_full_disk_is_one_line() {
         ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "full/ds"]);
         let mut filler = fs::File::create(folder.join("full/filler")).unwrap();
         while filler.write_all(&[0; 1 << 10]).is_ok() {}
-        (early, fails(folder, &["presample", "full/ds", "--fanouts", "5"], 1))
+        let late = fails(folder, &["presample", "full/ds", "--fanouts", "5"], 1);
+        // A checkpoint that begins to fit.
+        let train =
+            "train ds --parallelism single --layers 2 --fanouts 2,2 --epochs 1 --hidden 4000 --checkpoint full/run";
+        let checkpoint = cfg!(feature = "train").then(|| {
+            drop(filler);
+            fs::remove_file(folder.join("full/filler")).unwrap();
+            ok(folder, &["generate", "community", "--vertices", "300", "--edges", "900", "--out", "ds"]);
+            fails(folder, &train.split(' ').collect::<Vec<_>>(), 1)
+        });
+        (early, late, checkpoint)
     });
     let left = unfinished(&folder.join("full"));
     std::process::Command::new("umount").arg(folder.join("full")).status().unwrap();
-    let (early, late) = result.unwrap();
+    let (early, late, checkpoint) = result.unwrap();
     assert!(early.contains("full: ") && early.contains("free some space"), "{early}");
     assert!(late.contains("full/ds/") && late.contains("free some space"), "{late}");
+    if let Some(line) = checkpoint {
+        assert!(line.contains("model.safetensors: ") && line.contains("free some space"), "{line}");
+    }
     assert_eq!(left, Vec::<PathBuf>::new(), "what was unfinished is removed");
 }

@@ -155,7 +155,7 @@ impl Input {
         if !out.join("dataset.json").exists() {
             return Ok(None);
         }
-        let dataset = Dataset::open_unchecked(out)?;
+        let dataset = Dataset::open(out)?;
         match sources::difference(&self.raw.files, &dataset.manifest().provenance, wanted)? {
             None => Ok(Some(dataset)),
             Some(difference) => {

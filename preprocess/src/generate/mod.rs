@@ -211,7 +211,7 @@ fn finished(out: &Path, command: &str, options: &serde_json::Value) -> Result<Op
     if !out.join("dataset.json").exists() {
         return Ok(None);
     }
-    let dataset = Dataset::open_unchecked(out)?;
+    let dataset = Dataset::open(out)?;
     let made = &dataset.manifest().provenance;
     let same = made.command == command && made.options == *options;
     Ok(same.then_some(dataset))

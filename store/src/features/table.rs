@@ -1,6 +1,7 @@
 //! Reading feature rows where they lie.
 
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use arrow_buffer::Buffer;
@@ -9,8 +10,8 @@ use memmap2::MmapMut;
 
 use super::{BATCH_SHIFT, FeatureDtype, ROWS_PER_BATCH, described};
 use crate::arrow::{ArrowFile, Batch};
-use crate::mmap::SharedMemory;
-use crate::{Error, Result, RowIndex};
+use crate::mmap::{PREFIX, SharedMemory};
+use crate::{Checksum, Error, Result, RowIndex};
 
 /// Where each batch of rows begins in memory.
 const ALIGN: usize = 64;
@@ -36,13 +37,18 @@ pub struct FeatureTable {
     index: Option<RowIndex>,
     /// Which columns are stored, where others are not.
     held: Option<Range<usize>>,
+    /// State of the file when it was opened: another after every write, and of every other file.
+    state: Option<[i64; 5]>,
 }
 
 impl FeatureTable {
     /// Maps the file at `path` and checks its structure; no value is read.
     pub fn open(path: &Path) -> Result<Self> {
+        let state = std::fs::metadata(path)
+            .ok()
+            .map(|file| [file.ino().cast_signed(), file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]);
         let table = ArrowFile::open(path)?.and_then(Self::from_file);
-        table.map_err(|problem| Error::corrupt(path, problem))
+        table.map(|table| Self { state, ..table }).map_err(|problem| Error::corrupt(path, problem))
     }
 
     pub(super) fn from_file(file: ArrowFile) -> Result<Self, String> {
@@ -51,7 +57,8 @@ impl FeatureTable {
         })?;
         let (stride, first, index, held) = (dim, 0, None, None);
         let (batches, scales) = (Vec::new(), Vec::new());
-        let mut table = Self { dtype, dim, stride, first, rows: 0, batches, scales, whole: None, index, held };
+        let mut table =
+            Self { dtype, dim, stride, first, rows: 0, batches, scales, whole: None, index, held, state: None };
         for (i, batch) in file.batches.into_iter().enumerate() {
             if !table.rows.is_multiple_of(ROWS_PER_BATCH) {
                 return Err(format!("expected {ROWS_PER_BATCH} rows in every record batch but the last"));
@@ -133,13 +140,15 @@ impl FeatureTable {
     }
 
     /// As [`FeatureTable::in_memory`], in memory of the host that all processes share which ask for the rows of the same `content`, a
-    /// checksum. The first reads the file, the others wait for it; the last to end gives the memory back.
+    /// checksum, from the same file as it is now: rows that were read from it before it was repaired are others. The first reads the file,
+    /// the others wait for it; the last to end gives the memory back.
     ///
     /// # Errors
     /// If the host has not that much shared memory (`/dev/shm`).
     pub fn in_shared_memory(&self, content: &str) -> std::io::Result<Self> {
         self.copied(&|table, bytes, fill| {
-            let name = format!("gsplit-{content}-{}-{}-{}", table.stride, table.first, table.dim);
+            let state = Checksum::of(format!("{:?}", table.state).as_bytes());
+            let name = format!("{PREFIX}{content}-{state}-{}-{}-{}", table.stride, table.first, table.dim);
             Ok(Buffer::from(bytes::Bytes::from_owner(SharedMemory::open(&name, bytes, fill)?)))
         })
     }
