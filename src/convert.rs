@@ -6,7 +6,7 @@ use std::time::Instant;
 use gsplit_preprocess::Error;
 use gsplit_preprocess::convert::{ConvertOptions, Outcome, Plan, convert, plan};
 use gsplit_preprocess::memory::shown;
-use gsplit_store::{Dataset, Progress, Split};
+use gsplit_store::{Dataset, Progress, Split, shell_path};
 use serde_json::json;
 
 use crate::describe::report;
@@ -109,7 +109,7 @@ fn one_way_note(dataset: &Dataset, args: &Args) -> Option<String> {
     };
     let found = positions.iter().filter(|at| reciprocal(at)).count();
     (found * 100 < sampled * FEW_RECIPROCAL).then(|| {
-        let (input, out) = (args.input.display(), args.out.display());
+        let (input, out) = (shell_path(&args.input), shell_path(&args.out));
         format!(
             "note: {} % of {sampled} edges looked at have a reverse. If the graph is undirected, convert it again: `gsplit convert {input} --out {out} \
              --symmetrise --force`, with the options given now",

@@ -9,7 +9,7 @@ use gsplit_partition::evaluate::{
     Evaluation, Expectation, LayerEvaluation, MapEvaluation, Options, Spread, Volume, evaluate,
 };
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key};
+use gsplit_store::{Dataset, PartitionMap, Presample, Progress, artifact_key, shell_path};
 use serde_json::json;
 
 use crate::outputs::Outputs;
@@ -118,8 +118,8 @@ fn choose_maps(args: &Args, dataset: &Dataset) -> Result<Vec<PartitionMap>> {
         keys = dataset.keys("partition")?;
     }
     if keys.is_empty() {
-        let path = args.dataset.display();
-        bail!("{path}: has no partition to evaluate: run `gsplit partition {path} --parts K` first");
+        let (path, word) = (args.dataset.display(), shell_path(&args.dataset));
+        bail!("{path}: has no partition to evaluate: run `gsplit partition {word} --parts K` first");
     }
     Ok(keys.iter().map(|key| PartitionMap::open(dataset, key)).collect::<Result<_, _>>()?)
 }

@@ -77,8 +77,9 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
             numbered_classes(names)
         ));
     }
+    let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     ui.json(&json!({
-        "dataset": dataset.name(), "summary": summary, "out": args.config.out, "embeddings": args.config.embeddings,
+        "dataset": dataset.name(), "summary": summary, "out": shown(&args.config.out), "embeddings": shown(&args.config.embeddings),
         "seconds": seconds, "peak_rss_mb": peak_rss_mb(),
     }));
     Ok(())

@@ -8,6 +8,7 @@ use gsplit_partition::{Error, ImportOptions, Imported, PartitionOptions, Partiti
 use gsplit_store::staging::{self, Staging};
 use gsplit_store::{
     Dataset, MadeFrom, PartitionConfig, PartitionMap, PartitionReport, Presample, Progress, artifact_key, other_option,
+    shell_path,
 };
 use serde_json::json;
 
@@ -82,7 +83,7 @@ pub fn run(args: Args, ui: &Ui) -> Result<()> {
     let imported = args.import.read(&dataset, parts).map_err(explain)?;
     let presample = choose_presample(&args, &dataset, ui)?;
     if args.report && presample.is_none() {
-        let path = args.dataset.display();
+        let path = shell_path(&args.dataset);
         return Err(ui::usage(format!(
             "--report measures mini-batches of a presample: run `gsplit presample {path}` first, or use gsplit evaluate, which \
              takes --fanouts and --batch-size"
@@ -208,8 +209,9 @@ fn choose_presample(args: &Args, dataset: &Dataset, ui: &Ui) -> Result<Option<Pr
     let dataset_path = args.dataset.display();
     match &dataset.keys("presample")?[..] {
         [] if needed => anyhow::bail!(
-            "weights {weights}: {dataset_path} has no presample; run `gsplit presample {dataset_path}` first, \
-             or choose --weights degree or unit"
+            "weights {weights}: {dataset_path} has no presample; run `gsplit presample {}` first, \
+             or choose --weights degree or unit",
+            shell_path(&args.dataset)
         ),
         [] => Ok(None),
         [only] => match Presample::open(dataset, only) {

@@ -9,7 +9,9 @@ use gsplit_partition::placement::{
     CurvePoint, Demand, PlaceOptions, PlacementRule, cache_sizes, curve, expected_loads, place, row_bytes,
 };
 use gsplit_store::staging::{self, Staging};
-use gsplit_store::{Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key};
+use gsplit_store::{
+    Dataset, MadeFrom, PartitionMap, Placement, PlacementConfig, Presample, RowLoads, artifact_key, shell_path,
+};
 use serde_json::{Value, json};
 
 use gsplit::ui::{self, Ui, bytes};
@@ -100,7 +102,8 @@ fn choose_partition(args: &Args, dataset: &Dataset) -> Result<PartitionMap> {
     match (&args.partition, &dataset.keys("partition")?[..]) {
         (Some(key), _) => Ok(PartitionMap::open(dataset, key)?),
         (None, []) => anyhow::bail!(
-            "{path} has no partition; run `gsplit partition {path} --parts K` first, a part for each device"
+            "{path} has no partition; run `gsplit partition {} --parts K` first, a part for each device",
+            shell_path(&args.dataset)
         ),
         (None, [only]) => Ok(PartitionMap::open(dataset, only)?),
         (None, several) => Err(ui::usage(format!("choose a partition with --partition: {}", several.join(", ")))),
@@ -116,7 +119,8 @@ fn choose_presample(args: &Args, dataset: &Dataset, map: &PartitionMap) -> Resul
     let keys = dataset.keys("presample")?;
     match (&map.meta().made_from.presample, &keys[..]) {
         (_, []) => anyhow::bail!(
-            "{path} has no presample, which tells how often a row is loaded; run `gsplit presample {path}` first"
+            "{path} has no presample, which tells how often a row is loaded; run `gsplit presample {}` first",
+            shell_path(&args.dataset)
         ),
         (Some((used, _)), _) if keys.contains(used) => Ok(Presample::open(dataset, used)?),
         (_, [only]) => Ok(Presample::open(dataset, only)?),

@@ -17,10 +17,10 @@ use std::time::{Instant, SystemTime};
 use anyhow::{Context, bail};
 use clap::{Arg, FromArgMatches};
 use gsplit::outputs::Outputs;
-use gsplit::ui::{Ui, usage};
+use gsplit::ui::{Ui, as_text, usage};
 use gsplit::{convert, partition, presample};
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Dataset, Progress, Split};
+use gsplit_store::{Dataset, Progress, Split, as_argument, read_text, shell_word};
 use gsplit_trainer::{Device, TaskKind, TrainConfig};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -216,7 +216,8 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let [convert, presample, partition, train, infer] = routed(&args.options);
     let is_dataset = args.input.join("dataset.json").is_file();
     let dataset = if is_dataset { args.input.clone() } else { args.out.join("dataset") };
-    let [data, input, out] = [&dataset, &args.input, &args.out].map(|path| path.display().to_string());
+    let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
+    let [data, input, out] = [text("--out", &dataset)?, text("INPUT", &args.input)?, text("--out", &args.out)?];
     let config = config(&train.words, &data)?;
     // A mistyped option is told before a step has worked for hours; the others are checked as they will be given.
     for (step, words) in [(&convert, vec![input.clone(), format!("--out={data}")]), (&presample, vec![data.clone()])] {
@@ -373,7 +374,7 @@ impl<'a> Line<'a> {
     fn new(args: &'a Args, total: usize, ui: &'a Ui) -> anyhow::Result<Self> {
         let (out, file) = (&args.out, args.out.join(RECORD));
         Outputs::new(false).reads("INPUT", &args.input).folder("--out", out)?;
-        let record = match fs::read_to_string(&file) {
+        let record = match read_text(&file) {
             Ok(text) => serde_json::from_str(&text)
                 .with_context(|| format!("{}: is not of gsplit run: choose another --out", file.display()))?,
             Err(_) if fs::read_dir(out).is_ok_and(|mut entries| entries.any(is_foreign)) => {
@@ -471,16 +472,6 @@ impl<'a> Line<'a> {
 
 /// The command line of a step.
 fn shown(step: &str, words: &[String]) -> String {
-    let words = words.iter().map(|word| quoted(word));
+    let words = words.iter().map(shell_word);
     std::iter::once(format!("gsplit {step}")).chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// `word` as a shell takes it.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./,:%+@".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_string()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }

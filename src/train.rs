@@ -19,7 +19,7 @@ use crate::system::System;
 use cache_room::CacheRoom;
 use config_file::{Places, to_toml};
 use gsplit::outputs::{Known, Outputs};
-use gsplit::ui::{Ui, bytes, give_up, peak_rss_mb, stop_gently, usage};
+use gsplit::ui::{Ui, as_text, bytes, give_up, peak_rss_mb, stop_gently, usage};
 use processes::Processes;
 
 pub use config_file::ConfigFile;
@@ -163,18 +163,25 @@ impl Args {
     }
 
     /// The options around the configuration that were given, as the file has them.
-    fn around(&self, threads: Option<usize>) -> Map<String, Value> {
-        let (log, csv, events) = (&self.log, &self.log_csv, &self.tensorboard);
-        let paths = [("checkpoint", &self.checkpoint), ("log", log), ("log_csv", csv), ("tensorboard", events)];
-        let mut around: Map<String, Value> = paths
-            .into_iter()
-            .map(|(name, path)| (name.to_string(), json!(path.as_deref().and_then(Path::to_str))))
-            .collect();
+    ///
+    /// # Errors
+    /// Of usage, where a path is no text.
+    fn around(&self, threads: Option<usize>) -> anyhow::Result<Map<String, Value>> {
+        let mut around = Map::new();
+        for (name, path) in [
+            ("checkpoint", self.checkpoint.as_deref()),
+            ("log", self.log.as_deref()),
+            ("log_csv", self.log_csv.as_deref()),
+            ("tensorboard", self.tensorboard.as_deref()),
+            ("rendezvous_secret", self.processes.secret_file()),
+        ] {
+            let flag = || format!("--{}", name.replace('_', "-"));
+            around.insert(name.to_string(), json!(path.map(|path| as_text(&flag(), path)).transpose()?));
+        }
         around.insert("resume".to_string(), self.resume.then_some(true).into());
         around.insert("mpi".to_string(), self.processes.mpi().then_some(true).into());
         around.insert("timeout".to_string(), self.processes.timeout_s().into());
         around.insert("rendezvous".to_string(), self.processes.rendezvous().into());
-        around.insert("rendezvous_secret".to_string(), json!(self.processes.secret_file().and_then(Path::to_str)));
         around.insert("threads".to_string(), threads.into());
         around.insert("gpus".to_string(), self.gpus.as_ref().map(GpuList::to_string).into());
         around.insert("placement".to_string(), self.placement.as_ref().map(RowPlacement::to_string).into());
@@ -188,7 +195,7 @@ impl Args {
         around.insert("products".to_string(), json!(products.map(|value| value.get_name().to_string())));
         let topology = self.topology.to_possible_value().map(|value| value.get_name().to_string());
         around.insert("topology".to_string(), topology.into());
-        around
+        Ok(around)
     }
 }
 
@@ -228,7 +235,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     let config = &args.config;
     if args.print_config {
-        to_toml(config, &args.around(ui.threads())).lines().for_each(|line| ui.say(line));
+        to_toml(config, &args.around(ui.threads())?).lines().for_each(|line| ui.say(line));
         ui.json(&json!({ "config": config.effective() }));
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,6 +62,17 @@ impl std::error::Error for UsageError {}
 /// An error of usage: `--option` and what is wrong with it.
 pub fn usage(message: impl Into<String>) -> anyhow::Error {
     UsageError(message.into()).into()
+}
+
+/// `path`, which `--option` names, where only text can be recorded.
+///
+/// # Errors
+/// Of usage, where it is no UTF-8.
+pub fn as_text<'p>(option: &str, path: &'p Path) -> anyhow::Result<&'p str> {
+    let problem = || {
+        usage(format!("{option} {}: expected a path in UTF-8, so that it can be recorded: rename it", path.display()))
+    };
+    path.to_str().ok_or_else(problem)
 }
 
 /// Set in the environment by a program that reads `--json` and shows its user the progress on standard error, as the Python package.

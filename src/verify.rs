@@ -1,10 +1,11 @@
 //! `gsplit verify`: is everything as it was written?
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use gsplit_store::{Dataset, PartitionMap, Presample, verify};
+use gsplit_store::{Dataset, PartitionMap, Presample, shell_path, shell_word, verify};
 use serde_json::json;
 
 use gsplit::ui::Ui;
@@ -60,14 +61,17 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
 /// What makes the artifact of `dataset` anew that the file at `path` belongs to.
 fn remedy(dataset: &Path, path: &Path) -> String {
     let below = path.strip_prefix(dataset).unwrap_or(path);
-    let mut names = below.iter().map(|name| name.to_string_lossy());
-    let command = match (names.next().as_deref(), names.next()) {
-        (Some(kind @ ("presample" | "partition")), Some(key)) => Some((kind.to_string(), key)),
-        (Some("placement"), Some(key)) => Some(("place".to_string(), key)),
+    let mut names = below.iter();
+    let command = match (names.next().and_then(OsStr::to_str), names.next()) {
+        (Some(kind @ ("presample" | "partition")), Some(key)) => Some((kind, key)),
+        (Some("placement"), Some(key)) => Some(("place", key)),
         _ => None,
     };
     match command {
-        Some((command, key)) => format!("run `gsplit {command} {} --key {key} --force` again", dataset.display()),
+        Some((command, key)) => {
+            let (dataset, key) = (shell_path(dataset), shell_word(key));
+            format!("run `gsplit {command} {dataset} --key {key} --force` again")
+        }
         None => "make the dataset again with --force".into(),
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
+use gsplit_store::shell_path;
 use gsplit_store::staging::{Staging, Target};
 
 use super::trainer;
@@ -40,6 +41,7 @@ pub fn write_profile(path: &Path, device: Measured, ui: &Ui) -> Result<()> {
     anyhow::ensure!(measured.status.success(), "{}", said.trim().trim_start_matches("error: "));
     let staging = Staging::begin(Target::file(path), true)?;
     fs::write(staging.file(), format!("{MEASURED}\n{}", String::from_utf8_lossy(&measured.stdout)))?;
-    ui.say(format_args!("profile written to {}: gsplit plan DATASET --profile {0}", staging.commit()?.display()));
+    let path = staging.commit()?;
+    ui.say(format_args!("profile written to {}: gsplit plan DATASET --profile {}", path.display(), shell_path(&path)));
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! Options are those that the subcommand has today: a recorded one that is left at its default, or is no option, is left out.
 
 use clap::{Arg, Command};
-use gsplit_store::Dataset;
+use gsplit_store::{Dataset, shell_path, shell_word};
 use serde_json::Value;
 
 /// The command line that makes `dataset` again in its place; of a subcommand that is not known, its recorded name.
@@ -17,7 +17,7 @@ pub fn command_line(dataset: &Dataset) -> String {
         words.extend(arguments(subcommand, &provenance.options));
     }
     words.push("--out".into());
-    words.push(quoted(&dataset.path().display().to_string()));
+    words.push(shell_path(dataset.path()));
     words.join(" ")
 }
 
@@ -33,9 +33,9 @@ fn arguments(command: &Command, recorded: &Value) -> Vec<String> {
             (None, Value::Null) => words.push(arg.get_id().as_str().to_uppercase()),
             (_, Value::Null | Value::Bool(false)) => {}
             (Some(long), Value::Bool(true)) => words.push(format!("--{long}")),
-            (None, value) => words.push(quoted(&text(value))),
+            (None, value) => words.push(shell_path(text(value))),
             (Some(_), value) if is_default(arg, &text(value)) => {}
-            (Some(long), value) => words.push(format!("--{long} {}", quoted(&text(value)))),
+            (Some(long), value) => words.push(format!("--{long} {}", shell_word(text(value)))),
         }
     }
     words
@@ -56,15 +56,6 @@ fn is_default(arg: &Arg, value: &str) -> bool {
         default == value || (number(default).is_some() && number(default) == number(value))
     };
     arg.get_default_values().first().and_then(|default| default.to_str()).is_some_and(same)
-}
-
-/// A word of a shell's command line.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+@%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]

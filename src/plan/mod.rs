@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::staging::{Staging, Target};
-use gsplit_store::{Dataset, artifact_key};
+use gsplit_store::{Dataset, artifact_key, shell_path};
 use gsplit_trainer::{Device, ModelConfig};
 use serde_json::json;
 
@@ -197,7 +197,7 @@ fn say(found: &Found, [ranked, apart]: [&[Ranked<'_>]; 2], profile: &Profile, da
     }
     found.what_changes(profile).iter().for_each(|line| ui.say(line));
     if let Some(first) = ranked.first() {
-        ui.say(format_args!("train with it: gsplit train {} {}", dataset.path().display(), first.options()));
+        ui.say(format_args!("train with it: gsplit train {} {}", shell_path(dataset.path()), first.options()));
     }
 }
 

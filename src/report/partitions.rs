@@ -4,7 +4,7 @@ use anyhow::Result;
 use gsplit::chart::{Axis, Bars, Line, Lines, Scale, Series};
 use gsplit::ui::Ui;
 use gsplit_partition::evaluate::{self as measure, Evaluation, Options};
-use gsplit_store::{Dataset, PartitionMap, Presample};
+use gsplit_store::{Dataset, PartitionMap, Presample, shell_path};
 use rayon::prelude::*;
 
 use super::page::Page;
@@ -19,7 +19,7 @@ const POINTS: u32 = 48;
 
 /// Adds the sections. Partitions are measured on so many mini-batches, unless the graph is too large for that.
 pub fn show(page: &mut Page, dataset: &Dataset, (batches, affordable): (u32, bool), ui: &Ui) -> Result<()> {
-    let path = dataset.path().display();
+    let path = shell_path(dataset.path());
     let (mut maps, mut presamples) = (Vec::new(), Vec::new());
     for (key, map) in artifacts(dataset, "partition", PartitionMap::open)? {
         match map {
@@ -62,7 +62,7 @@ pub fn show(page: &mut Page, dataset: &Dataset, (batches, affordable): (u32, boo
 }
 
 fn presample(dataset: &Dataset) -> String {
-    format!("gsplit presample {} --fanouts 15,10,5", dataset.path().display())
+    format!("gsplit presample {} --fanouts 15,10,5", shell_path(dataset.path()))
 }
 
 /// The presample that one of the maps was made with, or the first.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use gsplit::chart::{Axis, Bars, Line, Lines, PHASES, Scale, Series, phases};
 use gsplit::ui::bytes;
 
+use gsplit_store::shell_path;
+
 use super::found::{Epoch, Found, Run};
 use super::page::Page;
 
@@ -17,7 +19,7 @@ const RUNS_DRAWN: usize = 8;
 pub fn show(page: &mut Page, found: &Found) {
     let runs = &found.runs;
     if runs.is_empty() {
-        let dataset = found.dataset.as_ref().map_or_else(|| "DATASET".into(), |path| path.display().to_string());
+        let dataset = found.dataset.as_ref().map_or_else(|| "DATASET".into(), shell_path);
         let why = format!(
             "no run is here: gsplit train {dataset} --log runs/run.jsonl --checkpoint runs/run, then report on a folder with both"
         );

@@ -1,8 +1,9 @@
 //! Bad command lines and bad artifacts: one line, the remedy in it, exit code 1 (usage 2). Raw files that lie are tested
 //! where they are read, in `preprocess`.
 
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Stdio;
 
 use crate::support::{command, community, fails, gsplit, ok};
@@ -145,15 +146,55 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     community(folder, 300);
-    let name = std::ffi::OsStr::from_bytes(b"d\xff\n");
+    let name = OsStr::from_bytes(b"d\xff\n");
     fs::rename(folder.join("ds"), folder.join(name)).unwrap();
-    for args in [&["presample", "--fanouts", "2"][..], &["partition", "--parts", "2"], &["inspect"], &["verify"]] {
-        for more in [&["--json"][..], &[]] {
-            let output = command(folder, &[args, more].concat()).arg(name).output().unwrap();
+    // `@` stands for the byte that is no UTF-8.
+    let run = |line: &str| {
+        let words = line.split(' ').map(|word| match word {
+            "DS" => name.to_os_string(),
+            word => OsString::from_vec(word.bytes().map(|byte| if byte == b'@' { 0xff } else { byte }).collect()),
+        });
+        command(folder, &[]).args(words).output().unwrap()
+    };
+    let mut lines = vec![
+        "presample DS --fanouts 2,2",
+        "partition DS --parts 2",
+        "inspect DS",
+        "verify DS",
+        "place DS --cache 20%",
+        "evaluate DS --svg s@.svg --force",
+        "shard DS --columns --hosts 2 --out s@ --force",
+        "pack DS --out p@ --force",
+        "unpack p@ --out u@ --force",
+        "export DS --format parquet --out e@ --force",
+    ];
+    if cfg!(feature = "train") {
+        lines.extend([
+            "train DS --layers 2 --hidden 8 --fanouts 2,2 --epochs 1 --checkpoint c@ --resume --log l@.jsonl --log-csv l@.csv",
+            "infer DS --checkpoint c@ --out o@.npy --embeddings h@.parquet --force",
+            "plan DS --profile cpu-2 --layers 2 --hidden 8 --fanouts 2,2 --batches 2 --systems dgl --svg t@.svg --force",
+        ]);
+    }
+    lines.push("report DS --out r@.html");
+    for line in &lines {
+        for more in [" --json", ""] {
+            let output = run(&format!("{line}{more}"));
             let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{args:?}: {errors}");
+            assert!(output.status.success(), "{line}{more}: {errors}");
         }
     }
+    if cfg!(feature = "train") {
+        let text = "expected a path in UTF-8, so that it can be recorded: rename it";
+        for line in ["run DS --out o", "run edges --out o@", "train --print-config --log-csv o@"] {
+            let (output, before) = (run(line), fs::read_dir(folder).unwrap().count());
+            assert_eq!(output.status.code(), Some(2), "{line}");
+            assert!(String::from_utf8_lossy(&output.stderr).contains(text), "{line}");
+            assert_eq!(fs::read_dir(folder).unwrap().count(), before, "{line}");
+        }
+    }
+    fs::write(folder.join(OsStr::from_bytes(b"e\xff.txt")), "1 2\n").unwrap();
+    let errors = run("convert e@.txt --out c").stderr;
+    assert!(String::from_utf8_lossy(&errors).contains("expected a name in UTF-8, so that it can be recorded"));
     let line = fails(folder, &["inspect", "no\nwhere\\now"], 1);
     assert!(line.starts_with("error: no\\nwhere\\now: not a gsplit dataset"), "{line}");
 }

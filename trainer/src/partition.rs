@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo};
+use gsplit_store::{Dataset, PartitionMap, Presample, PresampleConfig, ShardInfo, shell_path, shell_word};
 
 use crate::config::{TaskKind, TrainConfig};
 use crate::{Error, Result};
@@ -48,7 +48,7 @@ pub(crate) fn find(dataset: &Dataset, config: &TrainConfig) -> Result<PartitionM
                 1 => (String::new(), String::new()),
                 _ => (format!(" on {servers} servers"), format!(" --servers {servers}")),
             };
-            let command = format!("gsplit partition {} --parts {parts}{servers}", path.display());
+            let command = format!("gsplit partition {} --parts {parts}{servers}", shell_path(path));
             let problem = format!("has no partition into {parts} parts{on} (there are: {there}): run `{command}`");
             Err(Error::Data { path: path.to_path_buf(), problem })
         }
@@ -89,11 +89,11 @@ fn made_at(dataset: &Dataset, map: &PartitionMap) -> Option<SystemTime> {
 
 /// What to know of `map` before a run with it: which it is, if nobody named it, and that it was cut by mini-batches of another kind.
 pub(crate) fn notes(dataset: &Dataset, map: &PartitionMap, config: &TrainConfig) -> Vec<String> {
-    let (key, path) = (map.key(), dataset.path().display());
+    let (key, path) = (map.key(), shell_path(dataset.path()));
     let chosen = (config.partition.is_none() && dataset.keys("partition").is_ok_and(|keys| keys.len() > 1))
         .then(|| format!("note: partition {key}; --partition names another"));
     let unlike = cut_by(dataset, map).filter(|drawn| !is_of(drawn, config)).map(|drawn| {
-        let by = config.draw_by.as_ref().map(|column| format!(" --draw-by {column}")).unwrap_or_default();
+        let by = config.draw_by.as_ref().map(|column| format!(" --draw-by {}", shell_word(column))).unwrap_or_default();
         let task = negatives(config).map(|negatives| format!(" --task link --negatives {negatives}")).unwrap_or_default();
         format!(
             "note: partition {key} was cut by mini-batches of {} {} and fanouts {}, which are not this run's. To cut by its own: \

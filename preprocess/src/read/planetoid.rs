@@ -22,6 +22,7 @@ use super::raw::{Column, Ids, Raw, ReadOptions};
 use super::sparse::{SparseColumn, floats};
 use super::splits::vertex;
 use super::text::{lines, read_pieces};
+use super::webgraph::with_extension;
 use crate::edges::{EdgeSource, Piece};
 use crate::memory::Memory;
 use crate::{Error, Result};
@@ -36,16 +37,16 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
 
 /// The part of the files' names before their endings, `DIR/ind.NAME`.
 fn name_in(path: &Path) -> Option<PathBuf> {
-    let entries = std::fs::read_dir(path).ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let mut names: Vec<String> = entries.filter(|name| name.starts_with("ind.") && name.ends_with(".graph")).collect();
-    names.sort();
-    Some(path.join(names.first()?.strip_suffix(".graph")?))
+    let entries = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let is_graph = |name: &[u8]| name.starts_with(b"ind.") && name.ends_with(b".graph");
+    let first = entries.filter(|name| is_graph(name.as_encoded_bytes())).min()?;
+    Some(path.join(first).with_extension(""))
 }
 
 /// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
 pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
     let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
-    let file = |end: &str| PathBuf::from(format!("{}.{end}", name.display()));
+    let file = |end: &str| with_extension(&name, end);
     let budget = options.budget();
     let edges = graph(&file("graph"), budget)?;
     check_wanted(path, options, edges.columns())?;

@@ -118,7 +118,7 @@ fn base(path: &Path) -> PathBuf {
 }
 
 /// NAME.`extension`, whatever dots NAME has.
-fn with_extension(base: &Path, extension: &str) -> PathBuf {
+pub(super) fn with_extension(base: &Path, extension: &str) -> PathBuf {
     let mut name = base.as_os_str().to_os_string();
     name.push(".");
     name.push(extension);

@@ -1,13 +1,13 @@
 //! `gsplit infer`: predictions, embeddings and scores of a trained model on a dataset.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::Graph;
 use gsplit_store::staging::commit_all;
 use gsplit_store::{Column, Dataset, Error as StoreError, FeatureTable, Progress, Split, Unit};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
@@ -94,10 +94,16 @@ pub struct InferConfig {
     pub layer: Option<OwnLayer>,
 }
 
+/// Writes `path` as messages show it: JSON has no bytes that are no UTF-8.
+fn as_shown<S: Serializer>(path: &Path, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
+}
+
 /// What was done.
 #[derive(Clone, Debug, Serialize)]
 pub struct InferSummary {
     /// The checkpoint used.
+    #[serde(serialize_with = "as_shown")]
     pub checkpoint: PathBuf,
     /// Epochs it was trained for.
     pub epochs: usize,

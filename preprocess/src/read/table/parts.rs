@@ -1,5 +1,6 @@
 //! The files that make up a table: one, or a folder of parts as Spark, DuckDB and Dask write it.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,7 @@ pub fn format_of(path: &Path) -> Result<Option<Format>> {
 
 /// What the ending of a file's name says.
 pub fn by_name(path: &Path) -> Option<Format> {
-    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let name = [".gz", ".zst", ".bz2"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
     match Path::new(name).extension()?.to_str()? {
         "parquet" | "parq" | "pq" => Some(Format::Parquet),
@@ -102,8 +103,8 @@ fn files_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<
     }
     for entry in fs::read_dir(folder).map_err(Error::io(folder))? {
         let path = entry.map_err(Error::io(folder))?.path();
-        let hidden = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(['.', '_']));
-        if hidden {
+        let hidden = |name: &OsStr| matches!(name.as_encoded_bytes(), [b'.' | b'_', ..]);
+        if path.file_name().is_some_and(hidden) {
             continue;
         }
         match path.is_dir() {
