@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Result, bail};
+use gsplit_store::open_file;
 use gsplit_store::staging::{Target, artifact_around, tidy};
 
 use crate::ui::usage;
@@ -150,7 +151,7 @@ fn resolve(path: &Path) -> PathBuf {
 /// The first line of a file, if it is text and of a sensible length.
 fn first_line(path: &Path) -> Option<String> {
     const MOST: u64 = 1 << 16;
-    let file = fs::File::open(path).ok()?;
+    let file = open_file(path).ok()?;
     let mut line = String::new();
     BufReader::new(std::io::Read::take(file, MOST)).read_line(&mut line).ok()?;
     Some(line)

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gsplit_store::{Dataset, NoProgress, Progress};
+use gsplit_store::{Dataset, NoProgress, Progress, read_text};
 use gsplit_trainer::{Device, Parallelism, RunOptions, TaskKind, TrainConfig, train};
 use serde::Serialize;
 use serde_json::Value;
@@ -136,7 +136,7 @@ fn aside(options: &RunOptions) -> RunOptions {
 fn begun(folder: &Path) -> Option<TrainConfig> {
     let epochs = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let newest = epochs.filter(|path| path.join("checkpoint.json").is_file()).max()?;
-    let text = fs::read_to_string(newest.join("checkpoint.json")).ok()?;
+    let text = read_text(newest.join("checkpoint.json")).ok()?;
     let mut document: Value = serde_json::from_str(&text).ok()?;
     let config: TrainConfig = serde_json::from_value(document["content"]["config"].take()).ok()?;
     (config.parallelism != Parallelism::Auto).then_some(config)

@@ -4,10 +4,8 @@
 //! source. A rate is what one rank reaches, but where ranks share the cores of a host (`shared`): there it is what all of them reach
 //! together.
 
-use std::fs;
-use std::path::Path;
-
 use anyhow::{Context, bail};
+use gsplit_store::read_text;
 use gsplit_trainer::{Device, Dtype};
 use serde::{Deserialize, Serialize};
 
@@ -116,7 +114,7 @@ impl Profile {
         if let Some((_, text)) = SHIPPED.iter().find(|(known, _)| *known == name) {
             return Self::parse(text).with_context(|| format!("profile {name}"));
         }
-        let text = match fs::read_to_string(Path::new(name)) {
+        let text = match read_text(name) {
             Ok(text) => text,
             Err(cause) => {
                 let known: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();

@@ -207,7 +207,7 @@ fn secret(file: Option<&Path>) -> anyhow::Result<Vec<u8>> {
     let Some(path) = file else {
         return Ok(std::env::var(SECRET).map(String::into_bytes).unwrap_or_default());
     };
-    let text = std::fs::read(path).map_err(gsplit_store::Error::io(path))?;
+    let text = gsplit_store::read_file(path).map_err(gsplit_store::Error::io(path))?;
     let secret = text.trim_ascii().to_vec();
     match secret.is_empty() {
         true => {

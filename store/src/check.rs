@@ -15,7 +15,7 @@
 //! sound before any result of the process is.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::checksum::checksum_stream;
 use crate::document::{self, Document};
 use crate::memory::Memory;
+use crate::open::open_file;
 use crate::{Checksum, Error, FileRecord, Result, Stamp, checksum_file};
 
 /// Name of the note in an artifact's folder.
@@ -124,7 +125,7 @@ fn begin(folder: PathBuf, name: String, record: FileRecord) {
     }
     let check = move || {
         let checked = examine(&path, &record, |path| {
-            let digest = File::open(path).and_then(|file| checksum_stream(file, &AtomicBool::new(false)));
+            let digest = open_file(path).and_then(|file| checksum_stream(file, &AtomicBool::new(false)));
             Ok(digest.map_err(Error::io(path))?.unwrap_or_else(|| unreachable!("nothing stops it")))
         });
         let damage = match checked {

@@ -8,12 +8,11 @@
 //! The checksums are computed on a thread of its own while the graph is built. It reads the files in order, as the readers
 //! do, so that what fits the memory is read from the disk once.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{panic, thread};
 
-use gsplit_store::{Checksum, Progress, Provenance, SourceFile, Unit, checksum_stream, other_option};
+use gsplit_store::{Checksum, Progress, Provenance, SourceFile, Unit, checksum_stream, open_file, other_option};
 use serde_json::Value;
 
 use crate::{Error, Result};
@@ -93,6 +92,6 @@ pub fn digest_beside(
 }
 
 fn digest(path: &Path, stop: &AtomicBool) -> Result<Option<Checksum>> {
-    let digest = File::open(path).and_then(|file| checksum_stream(file, stop)).map_err(Error::io(path))?;
+    let digest = open_file(path).and_then(|file| checksum_stream(file, stop)).map_err(Error::io(path))?;
     Ok(digest.map(|(_, checksum)| checksum))
 }

@@ -84,7 +84,7 @@ impl TextLog {
         let before = match epochs.is_empty() {
             true => String::new(),
             // What is no text is no log of ours.
-            false => std::fs::read_to_string(path).unwrap_or_default(),
+            false => gsplit_store::read_text(path).unwrap_or_default(),
         };
         let header = format.header();
         let text = whole(&before, header.as_deref(), &epochs);

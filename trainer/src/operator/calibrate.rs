@@ -57,7 +57,7 @@ fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Cali
     let processor: String = processor().chars().map(named).collect();
     let path = folder.join(format!("{processor}-{}-{dtype:?}.json", env!("CARGO_PKG_VERSION")));
     let read = || -> Option<Calibration> {
-        let found: Calibration = serde_json::from_str(&fs::read_to_string(&path).ok()?).ok()?;
+        let found: Calibration = serde_json::from_str(&gsplit_store::read_text(&path).ok()?).ok()?;
         Engine::candidates(dtype).contains(&found.engine).then_some(found)
     };
     if let Some(found) = read() {
