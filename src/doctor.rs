@@ -13,6 +13,7 @@ use gsplit_kernels::{
 };
 use gsplit_preprocess::memory::shown;
 use gsplit_store::memory::Memory;
+use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use gsplit::launch::Launch;
@@ -221,8 +222,12 @@ fn training() -> Training {
         }
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().next().unwrap_or("it ended without a word").trim();
-            Training::Fails(format!("{said}; run `make setup`, which finds or fetches libtorch, and build again"))
+            let said = said.lines().next().map_or_else(|| format!("it ended by {}", output.status), str::to_string);
+            let remedy = match getrlimit(Resource::As).current {
+                Some(_) => "memory is limited here: raise the limit (ulimit -v)",
+                None => "run `make setup`, which finds or fetches libtorch, and build again",
+            };
+            Training::Fails(format!("{}; {remedy}", said.trim()))
         }
     }
 }

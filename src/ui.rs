@@ -145,9 +145,27 @@ fn on_panic(info: &PanicHookInfo<'_>) {
     if words.contains("CUDA out of memory") {
         return;
     }
+    // Other threads may wait for what this one was to do.
+    if let Some(refused) = refused_by_system(words) {
+        give_up(&refused);
+    }
     complain(&format!(
         "internal: {words}{place}; `gsplit verify DATASET` tells whether an artifact is damaged, else please report this"
     ));
+}
+
+/// The one line for a panic whose cause is that the system refuses a thread, or memory to libtorch.
+fn refused_by_system(panic: &str) -> Option<String> {
+    // The words of the standard library and of rayon.
+    if ["failed to spawn thread", "global thread pool has not been initialized"].iter().any(|word| panic.contains(word))
+    {
+        return Some("cannot start a thread: raise the limits (ulimit -u and -v), or pass a smaller --threads".into());
+    }
+    let (_, asked) = panic.split_once("can't allocate memory: you tried to allocate ")?;
+    let bytes = asked.split(' ').next()?;
+    Some(format!(
+        "out of memory: the system refuses libtorch {bytes} bytes more: raise the limit (ulimit -v), or ask for less with smaller options"
+    ))
 }
 
 /// Runs a subcommand: every failure becomes one `error:` line and exit code 1 (usage: 2), Ctrl-C included.

@@ -39,6 +39,45 @@ fn a_limit_on_memory_is_one_line() {
     community(folder, 300);
 }
 
+#[test]
+fn a_thread_that_cannot_start_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    community(folder, 3000);
+    fs::write(folder.join("edges.csv"), "a,b\n1,2\n").unwrap();
+    let mut lines =
+        vec!["convert edges.csv --out raw", "presample ds --fanouts 2,2", "partition ds --parts 2 --weights unit"];
+    if cfg!(feature = "train") {
+        lines.extend([
+            "train ds --layers 1 --fanouts 2 --epochs 1 --parallelism data --ranks 2",
+            "train ds --layers 1 --fanouts 2 --epochs 1 --prefetch 2",
+        ]);
+    }
+    for line in lines {
+        // Stacks for which no machine has the addresses.
+        let huge = usize::MAX >> 8;
+        let output = command(folder, &line.split(' ').collect::<Vec<_>>())
+            .env("RUST_MIN_STACK", huge.to_string())
+            .output()
+            .unwrap();
+        let told = one_line(&output);
+        assert!(told.contains("cannot start a thread: raise the limits (ulimit -u and -v)"), "{line}: {told}");
+    }
+    assert!(!folder.join(".raw.partial").exists());
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn memory_that_libtorch_lacks_is_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // From less than the libraries take to less than what is measured does.
+    for kib in ["100000", "550000", "700000"] {
+        let line = one_line(&below(&format!("-v {kib}"), folder, &["doctor", "--profile", "p.toml"]));
+        assert!(line.contains("ulimit -v") && !line.contains("internal"), "{kib}: {line}");
+    }
+}
+
 #[cfg(feature = "train")]
 #[test]
 fn a_limit_on_files_is_one_line_of_training_too() {

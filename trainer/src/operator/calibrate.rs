@@ -14,7 +14,7 @@ use gsplit_kernels::{cache_folder, processor};
 use serde::{Deserialize, Serialize};
 use tch::{Device, Kind, Tensor};
 
-use super::{Engine, Finish, linear};
+use super::{Engine, Finish, linear, set_torch_threads};
 use crate::config::Dtype;
 use crate::operator::Place;
 
@@ -84,7 +84,7 @@ fn kept(folder: &Path, dtype: Dtype, make: impl FnOnce() -> Calibration) -> Cali
 fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
     let engines = Engine::candidates(dtype);
     let threads = tch::get_num_threads();
-    tch::set_num_threads(rayon::current_num_threads() as i32);
+    set_torch_threads(rayon::current_num_threads());
     let mut seconds = vec![f64::INFINITY; engines.len()];
     let matrix = |rows, columns| Tensor::rand([rows, columns], (Kind::Float, Device::Cpu)) - 0.5;
     let factors =
@@ -99,7 +99,7 @@ fn timed(dtype: Dtype, shapes: [[i64; 3]; 3]) -> Calibration {
             }
         }
     }
-    tch::set_num_threads(threads);
+    set_torch_threads(threads as usize);
     // Forwards one product, backwards two, but one for features.
     let products = shapes.iter().zip([2, 3, 3]).map(|(shape, count)| count * shape.iter().product::<i64>());
     let operations = 2.0 * products.sum::<i64>() as f64;

@@ -4,7 +4,9 @@
 //! twice as fast as those for f32 on some processors, slower on others. So the engines are timed once on a machine (`calibrate.rs`), and the
 //! choice is kept: later runs there have the same sums, to the bit.
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{OnceLock, RwLock};
+use std::thread;
 
 use gsplit_kernels::{has_amx, has_bf16};
 use serde::{Deserialize, Serialize};
@@ -92,6 +94,33 @@ impl Engine {
 }
 
 /// How many threads torch's operators take that the calling thread runs.
+///
+/// # Panics
+/// Where the system refuses a thread.
 pub fn set_torch_threads(threads: usize) {
-    tch::set_num_threads(threads.max(1) as i32);
+    let threads = threads.max(1);
+    try_threads(threads);
+    tch::set_num_threads(threads as i32);
+}
+
+/// Most threads that [`try_threads`] has started.
+static TRIED: AtomicUsize = AtomicUsize::new(0);
+
+/// Starts so many threads and ends them: for one of its own that the system refuses, libtorch waits for ever.
+fn try_threads(threads: usize) {
+    // The usual limit on a thread's stack.
+    const STACK_BYTES: usize = 8 << 20;
+    if TRIED.fetch_max(threads, Ordering::Relaxed) >= threads {
+        return;
+    }
+    let gate = RwLock::new(());
+    thread::scope(|scope| {
+        let _closed = gate.write();
+        for _ in 0..threads {
+            let started = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || drop(gate.read()));
+            if let Err(error) = started {
+                panic!("failed to spawn thread: {error}");
+            }
+        }
+    });
 }
