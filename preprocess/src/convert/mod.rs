@@ -17,7 +17,7 @@ mod tests;
 
 use std::path::Path;
 
-use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, dataset_target, staging};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Progress, Provenance, dataset_target, staging};
 use serde::Serialize;
 
 use crate::csc::{Build, BuildOptions};
@@ -111,18 +111,39 @@ pub fn convert(
     let mut writer = DatasetWriter::resume(out, force, &identity)?;
     // What a killed run finished is on the disk already.
     plan::of(&input, out, options)?.check(|stage| writer.is_done(stage))?;
+    match write(&input, options, &mut writer, &mut provenance, progress) {
+        Ok(()) => Ok((writer.finish(provenance)?, Outcome::Converted)),
+        Err(error) => {
+            // Stages of what is refused are of no use: another input, or other options, begin anew.
+            if matches!(error, Error::Input { .. } | Error::Graph(_) | Error::Option(_)) {
+                writer.discard();
+            }
+            Err(error)
+        }
+    }
+}
+
+/// The stages of a conversion that `writer` has not done yet.
+fn write(
+    input: &Input,
+    options: &ConvertOptions,
+    writer: &mut DatasetWriter,
+    provenance: &mut Provenance,
+    progress: &dyn Progress,
+) -> Result<()> {
     if !writer.is_done(GRAPH) {
-        let written = || write_graph(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error));
+        let written = || write_graph(&input.raw, options, writer, progress).map_err(|error| input.name(error));
         sources::digest_beside(&input.raw.files, &mut provenance.sources, progress, written)?;
-        writer.identify(sources::as_identity(&provenance)?);
+        writer.identify(sources::as_identity(provenance)?);
         writer.complete(GRAPH)?;
     }
-    nodes::write(&input.raw, options, &mut writer, progress).map_err(|error| input.name(error))?;
-    features::write(&input.raw, options, &mut writer, progress)?;
-    if let Some(difference) = sources::difference(&input.raw.files, &provenance, &mut input.provenance(options)?)? {
-        return Err(Error::input(source, format!("was changed while it was read: {difference}: run it again")));
+    nodes::write(&input.raw, options, writer, progress).map_err(|error| input.name(error))?;
+    features::write(&input.raw, options, writer, progress)?;
+    if let Some(difference) = sources::difference(&input.raw.files, provenance, &mut input.provenance(options)?)? {
+        let problem = format!("was changed while it was read: {difference}: run it again");
+        return Err(input.name(Error::Graph(problem)));
     }
-    Ok((writer.finish(provenance)?, Outcome::Converted))
+    Ok(())
 }
 
 /// What the first stage is called in the journal.

@@ -123,6 +123,11 @@ impl DatasetWriter {
         Ok(())
     }
 
+    /// Gives up what was completed too, once this is dropped: the next run begins anew.
+    pub fn discard(&self) {
+        self.staging.keep(false);
+    }
+
     /// What was counted so far, by name.
     pub fn facts(&self) -> &BTreeMap<String, u64> {
         &self.journal.facts

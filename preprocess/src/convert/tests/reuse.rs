@@ -91,6 +91,19 @@ fn the_content_of_the_input_decides() {
     assert!(message.contains("an older gsplit made it, which recorded no checksum of edges.txt"), "{message}");
 }
 
+#[test]
+fn a_refusal_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("edges.csv"), "a,b\n1,2\n").unwrap();
+    std::fs::write(at("nodes.csv"), "id,label\n1,0\n").unwrap();
+    let mut options = ConvertOptions::default();
+    options.read.nodes = Some(at("nodes.csv"));
+    let message = convert(&at("edges.csv"), &at("ds"), &options, false, &NoProgress).unwrap_err().to_string();
+    assert!(message.contains("1 rows for 2 vertices"), "{message}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "the graph was finished, and is of no use");
+}
+
 /// Dies where the features begin.
 struct Dies(Notes);
 
