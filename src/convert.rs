@@ -43,10 +43,11 @@ pub struct Args {
     force: bool,
 }
 
-/// `command`, convert's own, with its options under headings.
+/// `command`, convert's own or run's, with its options under headings.
 pub fn grouped(command: clap::Command) -> clap::Command {
-    const COMMON: [&str; 10] = [
+    const COMMON: [&str; 11] = [
         "out",
+        "dry-run",
         "nodes",
         "symmetrise",
         "features",

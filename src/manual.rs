@@ -23,6 +23,7 @@ fn of_one(command: &Command) -> Value {
             "id": arg.get_id().as_str(),
             "long": arg.get_long(),
             "help": arg.get_help().map(ToString::to_string),
+            "last": arg.is_last_set(),
             "takes_value": arg.get_action().takes_values(),
             "values": if arg.get_action().takes_values() { values } else { Vec::new() },
         })
@@ -51,7 +52,8 @@ pub fn with_outline(mut command: Command, outline: &Value) -> Command {
 
 fn argument_of(id: &str, told: &Value) -> Arg {
     let takes_value = told["takes_value"] == true;
-    let mut argument = Arg::new(leak(id)).action(if takes_value { ArgAction::Append } else { ArgAction::SetTrue });
+    let action = if takes_value { ArgAction::Append } else { ArgAction::SetTrue };
+    let mut argument = Arg::new(leak(id)).action(action).last(told["last"] == true);
     if let Some(help) = told["help"].as_str() {
         argument = argument.help(leak(help));
     }

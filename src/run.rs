@@ -1,24 +1,25 @@
 //! `gsplit run`: every step from a raw graph to predictions and a report.
 //!
 //! ```text
-//! words ─▶ routed to steps ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
+//! options ─▶ convert ─▶ presample ─▶ partition ─▶ train ─▶ infer ─▶ report
 //! ```
 //! A step is a command of gsplit's, run as a process of its own: whoever wants more says it in the step's own words. What a step
 //! finished before it takes over itself, as it does for everybody.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::LazyLock;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, bail};
-use clap::{Arg, FromArgMatches};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _, FromArgMatches};
 use gsplit::outputs::Outputs;
+use gsplit::presample;
 use gsplit::ui::{Ui, as_text, usage};
-use gsplit::{convert, partition, presample};
+use gsplit_preprocess::convert::ConvertOptions;
 use gsplit_store::staging::{Staging, Target};
 use gsplit_store::{Dataset, Progress, Split, as_argument, read_text, shell_word};
 use gsplit_trainer::{Device, TaskKind, TrainConfig};
@@ -26,27 +27,26 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::child::finished;
-use crate::{infer, train};
 
 /// Take a raw graph to a trained model: convert, presample, partition, train, infer and report, in one command
 ///
 /// Each step is a command of its own, which is printed before it runs: repeat it with other options where you want more. Steps that
-/// were finished before are reused, so the same command goes on after Ctrl-C. Every option of the steps can be given; one that several
-/// steps have goes to train, but --seed, --device, --gpus and --memory go to all that have them, and --presample-epochs is the
-/// --epochs of presample. Mini-batches are presampled as training draws them; one rank on the CPU needs no presample and no partition.
-/// Predictions are those of the best epoch on the valid split.
+/// were finished before are reused, so the same command goes on after Ctrl-C. Options are those of gsplit convert; behind -- stand
+/// those of gsplit train, from which the other steps take theirs: mini-batches are presampled as training draws them, and the graph is
+/// cut for its ranks. One rank on the CPU needs no presample and no partition. Predictions are those of the best epoch on the valid
+/// split.
 ///
 /// DIR then holds `dataset` (unless the input is one), `checkpoint`, `training.jsonl`, `predictions.parquet`, or for links
 /// `embeddings.parquet`, and `report.html`, the page of `gsplit report`.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  gsplit run ogbn_arxiv/ --out arxiv --symmetrise --fanouts 10,10 --epochs 20
-  gsplit run edges.csv --nodes nodes.csv --out run --random-split 0.6,0.2,0.2 --ranks 2
-  gsplit run friends.txt.gz --out friends --symmetrise --features fastrp:64 --task link
-  gsplit run products --out products-gat --model gat --hidden 128
+  gsplit run ogbn_arxiv/ --out arxiv --symmetrise -- --fanouts 10,10 --epochs 20
+  gsplit run edges.csv --nodes nodes.csv --out run --random-split 0.6,0.2,0.2 -- --ranks 2
+  gsplit run friends.txt.gz --out friends --symmetrise --features fastrp:64 -- --task link
+  gsplit run products --out products-gat -- --model gat --hidden 128
 
-Options of the steps: gsplit convert --help, presample --help, partition --help, train --help, infer --help")]
+Options: gsplit convert --help, gsplit train --help")]
 pub struct Args {
     /// A raw graph as for `gsplit convert`, or a dataset directory
     input: PathBuf,
@@ -56,35 +56,17 @@ pub struct Args {
     /// Only print the commands
     #[arg(long)]
     dry_run: bool,
-    #[arg(last = true, hide = true)]
-    options: Vec<String>,
+    #[command(flatten)]
+    convert: ConvertOptions,
+    /// Options of gsplit train
+    #[arg(last = true, value_name = "OPTION OF TRAIN")]
+    train: Vec<String>,
 }
 
-/// A step, and what its command line has.
-struct Step {
-    name: &'static str,
-    command: clap::Command,
-    words: Vec<String>,
-}
-
-/// Options that every step takes which has them.
-const SHARED: [&str; 4] = ["seed", "device", "gpus", "memory"];
-/// Options of steps that `run` chooses.
-const CHOSEN: [&str; 13] = [
-    "out",
-    "force",
-    "plan",
-    "key",
-    "presample",
-    "parts",
-    "import",
-    "report",
-    "checkpoint",
-    "resume",
-    "log",
-    "print-config",
-    "help",
-];
+/// Options of train that `run` chooses.
+const CHOSEN: [&str; 5] = ["checkpoint", "resume", "log", "config", "print-config"];
+/// Options of every subcommand, which are for all steps.
+const COMMON: [&str; 4] = ["json", "quiet", "threads", "help"];
 /// What DIR holds beside the steps' outputs: the commands that made them.
 const RECORD: &str = "run.json";
 
@@ -106,136 +88,48 @@ impl Record {
     }
 }
 
-/// The steps, without options.
-fn steps() -> [Step; 5] {
-    fn step<A: clap::Args>(name: &'static str) -> Step {
-        Step { name, command: A::augment_args(clap::Command::new(name)), words: Vec::new() }
-    }
-    [
-        step::<convert::Args>("convert"),
-        step::<presample::Args>("presample"),
-        step::<partition::Args>("partition"),
-        step::<train::Args>("train"),
-        step::<infer::Args>("infer"),
-    ]
-}
-
-impl Step {
-    /// Whether its option `flag` has a value, if it has that option.
-    fn takes_value(&self, flag: &str) -> Option<bool> {
-        let found = self.command.get_arguments().find(|arg| {
-            arg.get_long() == Some(flag) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&flag))
+/// The options of convert in `given`, the command line, as words.
+fn of_convert(given: Option<&ArgMatches>) -> Vec<String> {
+    let Some(given) = given else { return Vec::new() };
+    let command = ConvertOptions::augment_args(clap::Command::new("convert"));
+    let mut words = Vec::new();
+    for argument in command.get_arguments() {
+        let (id, flag) = (argument.get_id().as_str(), argument.get_long().unwrap_or_default());
+        if given.value_source(id) != Some(ValueSource::CommandLine) {
+            continue;
+        }
+        let values: Vec<_> = given.get_raw(id).into_iter().flatten().map(|value| value.to_string_lossy()).collect();
+        words.push(match argument.get_action().takes_values() {
+            true => format!("--{flag}={}", values.join(",")),
+            false => format!("--{flag}"),
         });
-        found.map(|arg| arg.get_action().takes_values())
     }
+    words
 }
 
-/// The options of the steps, also behind the names of their steps: an id and the flag of each.
-static FLAGS: LazyLock<Vec<[String; 2]>> = LazyLock::new(|| {
-    let mut flags = BTreeSet::new();
-    for step in &steps() {
-        let longs = step.command.get_arguments().flat_map(|arg| arg.get_long_and_visible_aliases().unwrap_or_default());
-        for flag in longs.filter(|flag| !CHOSEN.contains(flag)) {
-            flags.extend([flag.to_string(), format!("{}-{flag}", step.name)]);
-        }
-    }
-    flags.into_iter().map(|flag| [format!("of-steps-{flag}"), flag]).collect()
-});
-
-/// `command`, run's own, which knows the options of the steps too: it never meets one, but offers them where a word is mistyped.
-pub fn grouped(command: clap::Command) -> clap::Command {
-    command.args(FLAGS.iter().map(|[id, flag]| Arg::new(&**id).long(&**flag).num_args(0..=1).hide(true)))
-}
-
-/// The indices of the steps that `--flag` is for, and its name there.
-fn receivers<'f>(steps: &[Step], flag: &'f str) -> (Vec<usize>, &'f str) {
-    for (at, step) in steps.iter().enumerate() {
-        let own = flag.strip_prefix(step.name).and_then(|rest| rest.strip_prefix('-'));
-        if let Some(own) = own.filter(|own| step.takes_value(own).is_some() && !CHOSEN.contains(own)) {
-            return (vec![at], own);
-        }
-    }
-    let having: Vec<usize> = (0..steps.len()).filter(|&at| steps[at].takes_value(flag).is_some()).collect();
-    let train = having.iter().copied().find(|&at| steps[at].name == "train");
-    let receivers = match (SHARED.contains(&flag), train.or(having.first().copied())) {
-        _ if CHOSEN.contains(&flag) => Vec::new(),
-        (true, _) => having,
-        (false, one) => one.into_iter().collect(),
-    };
-    (receivers, flag)
-}
-
-/// `line`, the command line, with the options of steps after a `--`, where [`Args`] looks for them; as it is if it is for another
-/// subcommand.
-pub fn sorted(line: Vec<OsString>) -> Vec<OsString> {
-    let is_subcommand = |at: usize| !line[at].as_encoded_bytes().starts_with(b"-") && line[at - 1] != "--threads";
-    let Some(at) = (1..line.len()).find(|&at| is_subcommand(at)).filter(|&at| line[at] == "run") else { return line };
-    let steps = steps();
-    let (mut own, mut of_steps) = (line[..=at].to_vec(), vec![OsString::from("--")]);
-    let mut words = line[at + 1..].iter().cloned();
-    while let Some(word) = words.next() {
-        let text = word.to_string_lossy();
-        let flag = text.strip_prefix("--").map(|flag| flag.split_once('=').map_or(flag, |(flag, _)| flag));
-        let (receivers, flag) = flag.map_or((Vec::new(), ""), |flag| receivers(&steps, flag));
-        let takes = receivers.first().map(|&at| steps[at].takes_value(flag) == Some(true) && !text.contains('='));
-        match takes {
-            None => own.push(word),
-            Some(takes) => {
-                of_steps.push(word);
-                of_steps.extend(takes.then(|| words.next()).flatten());
-            }
-        }
-    }
-    if of_steps.len() > 1 {
-        own.extend(of_steps);
-    }
-    own
-}
-
-/// The steps with `options`, which [`sorted`] has found.
-fn routed(options: &[String]) -> [Step; 5] {
-    let mut steps = steps();
-    let mut options = options.iter().peekable();
-    while let Some(word) = options.next() {
-        let (flag, value) =
-            word.split_once('=').map_or((word.as_str(), None), |(flag, value)| (flag, Some(value.to_string())));
-        let (receivers, flag) = receivers(&steps, flag.trim_start_matches("--"));
-        let takes = receivers.first().and_then(|&at| steps[at].takes_value(flag)) == Some(true);
-        let value = value.or_else(|| takes.then(|| options.next().cloned()).flatten());
-        for at in receivers {
-            steps[at]
-                .words
-                .push(value.as_ref().map_or_else(|| format!("--{flag}"), |value| format!("--{flag}={value}")));
-        }
-    }
-    steps
-}
-
-/// Runs the steps.
-pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
-    let [convert, presample, partition, train, infer] = routed(&args.options);
+/// Runs the steps; `given` are the matches that `args` are from.
+pub fn run(args: Args, given: Option<&ArgMatches>, ui: &Ui) -> anyhow::Result<()> {
     let is_dataset = args.input.join("dataset.json").is_file();
     let dataset = if is_dataset { args.input.clone() } else { args.out.join("dataset") };
     let text = |name: &str, path: &Path| as_text(name, &as_argument(path)).map(str::to_string);
     let [data, input, out] = [text("--out", &dataset)?, text("INPUT", &args.input)?, text("--out", &args.out)?];
-    let config = config(&train.words, &data)?;
-    // A mistyped option is told before a step has worked for hours; the others are checked as they will be given.
-    for (step, words) in [(&convert, vec![input.clone(), format!("--out={data}")]), (&presample, vec![data.clone()])] {
-        check(step, words)?;
-    }
-    check(&partition, vec![data.clone(), "--parts=1".into()])?;
-    check(&infer, vec![data.clone(), format!("--checkpoint={out}")])?;
-    let shared = |word: &&String| SHARED.iter().any(|flag| word.starts_with(&format!("--{flag}")));
-    if let Some(word) = convert.words.iter().find(|word| is_dataset && !shared(word)) {
+    let convert = of_convert(given);
+    // A mistyped option is told before a step has worked for hours.
+    let (config, gpus) = training(&args.train, &data)?;
+    if let (true, Some(word)) = (is_dataset, convert.first()) {
         return Err(usage(format!("{word}: {input} is a dataset already, which is not converted: leave it out")));
     }
+    let option = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
+    let on_gpu = [option("device", (config.device == Device::Cuda).then(|| "cuda".into())), option("gpus", gpus)];
+    let on_gpu: Vec<String> = on_gpu.into_iter().flatten().collect();
+    let seed = option("seed", (config.seed != 0).then(|| config.seed.to_string()));
 
     let needs_map = config.parallelism.needs_map();
     let with_presample = needs_map || config.device == Device::Cuda;
     let total = 3 + [!is_dataset, with_presample, needs_map].into_iter().filter(|step| *step).count();
     let mut line = Line::new(&args, total, ui)?;
     if !is_dataset {
-        let words = [vec![input], convert.words, vec![format!("--out={data}")]].concat();
+        let words = [vec![input], convert, vec![format!("--out={data}")]].concat();
         let force = line.replaces(&dataset, &words)?;
         line.begin("convert", &words, &dataset)?;
         line.step("convert", words, force)?;
@@ -244,30 +138,35 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
         check_ready(&Dataset::open(&dataset)?, &config)?;
     }
     if with_presample {
+        let is_link = config.task.kind == TaskKind::Link;
         let drawn = [
-            Some(format!("--fanouts={}", config.fanouts)),
-            Some(format!("--batch-size={}", config.batch_size)),
-            config.draw_by.as_ref().map(|column| format!("--draw-by={column}")),
-            (config.task.kind == TaskKind::Link).then(|| "--task=link".to_string()),
-            (config.task.kind == TaskKind::Link).then(|| format!("--negatives={}", config.task.negatives)),
+            option("fanouts", Some(config.fanouts.to_string())),
+            option("batch-size", Some(config.batch_size.to_string())),
+            option("draw-by", config.draw_by.clone()),
+            option("task", is_link.then(|| "link".into())),
+            option("negatives", is_link.then(|| config.task.negatives.to_string())),
+            seed.clone(),
         ];
-        let words = [vec![data.clone()], presample.words, drawn.into_iter().flatten().collect()].concat();
-        let key = parsed::<presample::Args>(&presample.command, &words)?.key();
+        let words = [vec![data.clone()], drawn.into_iter().flatten().collect(), on_gpu.clone()].concat();
+        let command = presample::Args::augment_args(clap::Command::new("presample").no_binary_name(true));
+        let key = presample::Args::from_arg_matches(&command.try_get_matches_from(&words)?)?.key();
         line.step("presample", words, false)?;
         if needs_map {
             let servers = if config.parallelism.cooperates() { config.groups } else { 1 };
-            let parts = vec![
-                format!("--parts={}", config.num_parts()),
-                format!("--servers={servers}"),
-                format!("--presample={key}"),
+            let parts = [
+                Some(data.clone()),
+                option("parts", Some(config.num_parts().to_string())),
+                option("servers", Some(servers.to_string())),
+                option("presample", Some(key)),
+                seed,
             ];
-            line.step("partition", [vec![data.clone()], partition.words, parts].concat(), false)?;
+            line.step("partition", parts.into_iter().flatten().collect(), false)?;
         }
     } else {
         line.say("presample and partition: left out, one rank needs neither");
     }
     let (checkpoint, log) = (format!("--checkpoint={out}/checkpoint"), format!("--log={out}/training.jsonl"));
-    let words = [vec![data.clone()], train.words, vec![checkpoint.clone(), "--resume".into(), log]].concat();
+    let words = [vec![data.clone()], args.train.clone(), vec![checkpoint.clone(), "--resume".into(), log]].concat();
     line.step("train", words, false)?;
     let (option, file) = match config.task.kind {
         TaskKind::Node => ("--out", "predictions.parquet"),
@@ -276,7 +175,7 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     let result = args.out.join(file);
     let best = args.out.join("checkpoint/best");
     let checkpoint = if best.exists() { format!("--checkpoint={}", best.display()) } else { checkpoint };
-    let words = [vec![data], infer.words, vec![checkpoint, format!("{option}={}", result.display())]].concat();
+    let words = [vec![data], on_gpu, vec![checkpoint, format!("{option}={}", result.display())]].concat();
     if line.record.finished.get("infer") == Some(&words) && modified(&result) > trained(&args.out.join("checkpoint")) {
         line.begun += 1;
         let step = format!("{} of {}: infer", line.begun, line.total);
@@ -293,28 +192,22 @@ pub fn run(args: Args, ui: &Ui) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The configuration that `gsplit train` takes from `words`.
-fn config(words: &[String], dataset: &str) -> anyhow::Result<TrainConfig> {
-    let line =
-        ["gsplit", "train"].map(String::from).into_iter().chain(words.iter().cloned()).chain([dataset.to_string()]);
+/// What `gsplit train` takes from `words`: the configuration, and the GPUs.
+fn training(words: &[String], dataset: &str) -> anyhow::Result<(TrainConfig, Option<String>)> {
+    for word in words {
+        let flag = word.strip_prefix("--").map(|flag| flag.split('=').next().unwrap_or(flag)).unwrap_or_default();
+        if CHOSEN.contains(&flag) {
+            return Err(usage(format!("{word}: is chosen by gsplit run: leave it out, or call gsplit train")));
+        }
+        if COMMON.contains(&flag) {
+            return Err(usage(format!("{word}: is for all steps: give it before --")));
+        }
+    }
+    let line = ["gsplit", "train", dataset].into_iter().chain(words.iter().map(String::as_str));
     match crate::completed(line.map(OsString::from).collect())?.command {
-        crate::Command::Train(args) => args.checked(),
+        crate::Command::Train(args) => Ok((args.checked()?, args.gpus.as_ref().map(ToString::to_string))),
         _ => unreachable!("the line says train"),
     }
-}
-
-/// Fails where `step` would not take its options.
-fn check(step: &Step, words: Vec<String>) -> anyhow::Result<()> {
-    let words = [vec![step.name.to_string()], words, step.words.clone()].concat();
-    let command = step.command.clone().bin_name(format!("gsplit {}", step.name));
-    command.try_get_matches_from(words).map(drop).unwrap_or_else(|error| error.exit());
-    Ok(())
-}
-
-/// The options of a step.
-fn parsed<A: FromArgMatches>(command: &clap::Command, words: &[String]) -> anyhow::Result<A> {
-    let line = std::iter::once(command.get_name().to_string()).chain(words.iter().cloned());
-    Ok(A::from_arg_matches(&command.clone().try_get_matches_from(line)?)?)
 }
 
 /// Fails with what to do where `dataset` lacks what training needs.

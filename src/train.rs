@@ -85,7 +85,7 @@ pub struct Args {
     processes: processes::Args,
     /// With --device cuda, the GPU of each rank, as 0,1,2,3; one named more than once is shared [default: 0,1,...]
     #[arg(long, value_name = "LIST")]
-    gpus: Option<GpuList>,
+    pub gpus: Option<GpuList>,
     /// The feature rows that GPUs keep in their memory: none (host), the hottest on every GPU
     /// (replicated), those of its own part on each (partitioned), the hottest once over all GPUs of a host that read each
     /// other's memory (peer), or the KEY of what `gsplit place` stored. Hot is what a presample loads most, without one what most
@@ -147,9 +147,9 @@ impl Args {
     ///
     /// # Errors
     /// What contradicts what, as a mistake of usage.
-    pub fn checked(self) -> anyhow::Result<TrainConfig> {
+    pub fn checked(&self) -> anyhow::Result<TrainConfig> {
         self.config.check().map_err(as_usage)?;
-        Ok(self.config)
+        Ok(self.config.clone())
     }
 
     /// Notes where options come from, for complaints about them.

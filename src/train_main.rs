@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use gsplit::headings::of_table;
-use gsplit::{arguments, manual, ui};
+use gsplit::{arguments, convert, manual, ui};
 use gsplit_store::Allocator;
 use gsplit_trainer::operator::calibrated;
 use gsplit_trainer::{Device, Dtype};
@@ -38,7 +38,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Run(run::Args),
+    Run(Box<run::Args>),
     Train(Box<train::Args>),
     Infer(infer::Args),
     Compare(Box<compare::Args>),
@@ -76,18 +76,18 @@ impl Command {
 fn command() -> clap::Command {
     Cli::command()
         .mut_subcommand("train", train::grouped)
-        .mut_subcommand("run", run::grouped)
+        .mut_subcommand("run", convert::grouped)
         .mut_subcommand("infer", of_table)
         .mut_subcommand("compare", of_table)
 }
 
 fn main() -> ExitCode {
     gsplit_kernels::before_cuda();
-    let line = run::sorted(arguments::given());
+    let line = arguments::given();
     let (Cli { output, .. }, given) = parsed(&line);
     match completed(line) {
         Ok(cli) => ui::guard(cli.output.leaving(cli.command.own_threads()), |ui| match cli.command {
-            Command::Run(args) => run::run(args, ui),
+            Command::Run(args) => run::run(*args, given.subcommand_matches("run"), ui),
             Command::Train(args) => train::run(*args, ui),
             Command::Infer(args) => infer::run(args, ui),
             Command::Compare(args) => compare::run(*args, given.subcommand_matches("compare"), ui),

@@ -37,7 +37,7 @@ impl Memory {
         self.refusal(bytes).map_or(Ok(()), |problem| Err(Error::input(path, format!("{what} {problem}"))))
     }
 
-    /// Why `bytes` cannot be taken, if they cannot.
+    /// Refusal of `bytes`, if they are more than are left.
     pub fn refusal(self, bytes: u64) -> Option<String> {
         // Most are few: nothing is read then.
         let left = if bytes <= LEAST / 4 { bytes } else { self.left() };

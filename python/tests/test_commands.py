@@ -48,7 +48,7 @@ def test_from_a_raw_graph_to_predictions(commands: Path, capfd: pytest.CaptureFi
 
 def test_run_does_all_of_it(commands: Path) -> None:
     ds = make_dataset()
-    report = gsplit.run(ds, "out", epochs=1, **TRAIN)
+    report = gsplit.run(ds, "out", train={"epochs": 1, **TRAIN})
     assert [step["step"] for step in report["steps"]][-2:] == ["infer", "report"]
     assert Path("out/report.html").is_file()
 

@@ -172,7 +172,7 @@ fn remove_left(folder: &Path, kept: &str) {
         if !is_other || !entry.metadata().is_ok_and(|found| found.is_file() && found.uid() == own) {
             continue;
         }
-        // Who has just made it, and has no lock yet, finds it gone and makes another.
+        // A process that has just made it, and has no lock yet, finds it gone and makes another.
         if let Ok(file) = open_shared(&entry.path(), false)
             && file.try_lock().is_ok()
             && is_at(&file, &entry.path())
@@ -286,7 +286,7 @@ mod tests {
         left.sort();
         assert_eq!(left, ["another's", "gsplit-folder", "gsplit-link", "gsplit-used", "gsplit-wanted"]);
         assert_eq!(used.as_ref(), [3; 8]);
-        // Whose name is gone removes no other's.
+        // Memory whose name is gone removes no other's.
         std::fs::remove_file(at("gsplit-used")).unwrap();
         let second = SharedMemory::at(at("gsplit-used"), 8, &|memory| memory.fill(4)).unwrap();
         drop(used);

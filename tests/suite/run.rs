@@ -17,6 +17,12 @@ fn raw(folder: &Path) {
     fs::write(folder.join("edges.txt"), edges).unwrap();
 }
 
+/// What `gsplit run` with `words` says; they may end with options of train.
+fn run(folder: &Path, words: &[&str]) -> serde_json::Value {
+    let text = ok(folder, &[&["run", "--json"], &words[1..]].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
 fn steps(run: &serde_json::Value) -> Vec<&str> {
     run["steps"].as_array().unwrap().iter().map(|step| step["step"].as_str().unwrap()).collect()
 }
@@ -26,17 +32,17 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     crate::support::community(folder, 600);
-    let words = "run ds --fanouts 5,5 --out out --epochs 3 --hidden=16 --ranks 2 --lr 0.01 --seed 3";
+    let words = "run ds --out out -- --fanouts 5,5 --epochs 3 --hidden=16 --ranks 2 --lr 0.01 --seed 3";
     let words: Vec<&str> = words.split(' ').collect();
-    let run = json(folder, &words);
-    assert_eq!(steps(&run), ["presample", "partition", "train", "infer", "report"]);
-    let partition = &run["steps"][1]["result"];
+    let all = run(folder, &words);
+    assert_eq!(steps(&all), ["presample", "partition", "train", "infer", "report"]);
+    let partition = &all["steps"][1]["result"];
     assert_eq!(partition["presample"], "f5-5_b1024_e10_s3");
-    assert_eq!(run["steps"][2]["result"]["config"]["parallelism"], "split");
-    assert_eq!(run["steps"][2]["result"]["config"]["model"]["layers"], 2);
+    assert_eq!(all["steps"][2]["result"]["config"]["parallelism"], "split");
+    assert_eq!(all["steps"][2]["result"]["config"]["model"]["layers"], 2);
     let predictions = fs::read(folder.join("out/predictions.parquet")).unwrap();
 
-    let again = json(folder, &words);
+    let again = run(folder, &words);
     assert_eq!(steps(&again), ["presample", "partition", "train", "report"], "predictions are there");
     assert_eq!(again["steps"][0]["result"]["reused"], true);
     assert_eq!(again["steps"][1]["result"]["reused"], true);
@@ -48,14 +54,11 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     let mut content: serde_json::Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
     content.as_object_mut().unwrap().remove("infer").unwrap();
     fs::write(&record, content.to_string()).unwrap();
-    let again = json(folder, &words);
+    let again = run(folder, &words);
     assert_eq!(steps(&again), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
 
-    // Other options of a step do it again; a file of somebody else's stays.
-    let again = json(folder, &[&words[..], &["--predict", "probabilities"]].concat());
-    assert_eq!(steps(&again), ["presample", "partition", "train", "infer", "report"]);
-    assert_ne!(fs::read(folder.join("out/predictions.parquet")).unwrap(), predictions);
+    // A file of somebody else's stays.
     fs::create_dir(folder.join("other")).unwrap();
     fs::write(folder.join("other/run.json"), "{}").unwrap();
     fs::write(folder.join("other/predictions.parquet"), "mine").unwrap();
@@ -67,7 +70,7 @@ fn a_dataset_becomes_predictions_and_finished_steps_are_reused() {
     }
 
     // Each step as printed makes the same.
-    for step in run["steps"].as_array().unwrap() {
+    for step in all["steps"].as_array().unwrap() {
         let words: Vec<&str> = step["command"].as_str().unwrap().split(' ').skip(1).collect();
         // What run replaces of its own, others replace by --force.
         ok(folder, &if step["step"] == "infer" { [&words[..], &["--force"]].concat() } else { words });
@@ -84,30 +87,42 @@ fn raw_edges_are_converted_with_the_options_given() {
         "edges.txt",
         "--symmetrise",
         "--features=random:8",
-        "--task",
-        "link",
         "--out",
         "o",
+        "--",
+        "--task",
+        "link",
         "--epochs=1",
         "--hidden",
         "8",
     ];
-    let dry = json(folder, &[&words[..], &["--dry-run"]].concat());
+    let dry = run(folder, &[&["run", "--dry-run"], &words[1..]].concat());
     assert!(!folder.join("o").exists());
     assert_eq!(dry["steps"][0]["command"], "gsplit convert edges.txt --symmetrise --features=random:8 --out=o/dataset");
-    let run = json(folder, &words);
-    assert_eq!(steps(&run), ["convert", "train", "infer", "report"]);
+    let all = run(folder, &words);
+    assert_eq!(steps(&all), ["convert", "train", "infer", "report"]);
     assert!(folder.join("o/embeddings.parquet").is_file() && folder.join("o/report.html").is_file());
     // Ranks share edges by a map that mini-batches of edges have cut.
-    let two = json(
+    let two = run(
         folder,
-        &["run", "o/dataset", "--out", "p", "--task=link", "--epochs=1", "--hidden=8", "--ranks=2", "--negatives=3"],
+        &[
+            "run",
+            "o/dataset",
+            "--out",
+            "p",
+            "--",
+            "--task=link",
+            "--epochs=1",
+            "--hidden=8",
+            "--ranks=2",
+            "--negatives=3",
+        ],
     );
     assert_eq!(steps(&two), ["presample", "partition", "train", "infer", "report"]);
     assert_eq!(two["steps"][1]["result"]["presample"], "f15-10-5_b1024_e1_s0_links3");
     let line = fails(folder, &["evaluate", "o/dataset"], 2);
     assert!(line.contains("f15-10-5_b1024_e1_s0_links3: is of edges"), "{line}");
-    let line = fails(folder, &[&words[..], &["--drop-self-loops"]].concat(), 2);
+    let line = fails(folder, &[&["run", "--drop-self-loops"], &words[1..]].concat(), 2);
     assert!(line.contains("--out o: holds a model of the dataset that `gsplit convert edges.txt"), "{line}");
 }
 
@@ -118,9 +133,9 @@ fn names_of_classes_go_with_the_model_to_other_graphs() {
     raw(folder);
     let row = |v: u32| format!("{v},{}.5,{}\n", v / 100, if v < 100 { "maths" } else { "physics" });
     fs::write(folder.join("nodes.csv"), "id,f,label\n".to_string() + &(0..200).map(row).collect::<String>()).unwrap();
-    let words = "run edges.txt --nodes nodes.csv --random-split 0.6,0.2,0.2 --out o --epochs 1 --hidden 8";
-    let run = json(folder, &words.split(' ').collect::<Vec<_>>());
-    let infer = run["steps"].as_array().unwrap().iter().find(|step| step["step"] == "infer").unwrap();
+    let words = "run edges.txt --nodes nodes.csv --random-split 0.6,0.2,0.2 --out o -- --epochs 1 --hidden 8";
+    let all = run(folder, &words.split(' ').collect::<Vec<_>>());
+    let infer = all["steps"].as_array().unwrap().iter().find(|step| step["step"] == "infer").unwrap();
     assert_eq!(infer["result"]["summary"]["class_names"], serde_json::json!(["maths", "physics"]));
     let page = fs::read_to_string(folder.join("o/report.html")).unwrap();
     assert!(page.contains("maths: 100 (50.0 %)"), "named in the report");
@@ -145,7 +160,7 @@ fn what_is_missing_is_told_before_training() {
     fs::write(folder.join("mine/thesis"), "").unwrap();
     at_first(&["run", "edges.txt", "--out", "mine"], 1, "--out mine: is there, and not of gsplit run");
     assert_eq!(fs::read_dir(folder.join("mine")).unwrap().count(), 1);
-    let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--epochs", "many"]);
+    let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--", "--epochs", "many"]);
     assert_eq!(output.status.code(), Some(2));
     let output = gsplit(folder, &["run", "edges.txt", "--out", "o", "--random-split", "nonsense"]);
     assert_eq!(output.status.code(), Some(2));
@@ -164,7 +179,7 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     crate::support::community(folder, 300);
-    let words = ["run", "ds", "--out", "o", "--epochs", "1", "--hidden", "8", "--fanouts", "3"];
+    let words = ["run", "ds", "--out", "o", "--", "--epochs", "1", "--hidden", "8", "--fanouts", "3"];
     let output = gsplit(folder, &words);
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{told}");
@@ -175,15 +190,18 @@ fn steps_are_numbered_and_mistyped_options_are_told() {
     assert!(page.contains("Quantiles of the degrees"), "the graph lies elsewhere");
     let line = fails(folder, &["report", "ds", "--dataset", "ds"], 1);
     assert!(line.contains("--dataset: ds has a dataset of its own"), "{line}");
-    for (mistyped, meant) in
-        [("--epcohs", "--epochs"), ("--presample-epoch", "--presample-epochs"), ("--symetrise", "--symmetrise")]
-    {
-        let output = gsplit(folder, &["run", "ds", "--out", "p", mistyped, "1"]);
+    for (mistyped, meant) in [
+        ("--symetrise", "a similar argument exists: '--symmetrise'"),
+        ("-- --epcohs 1", "a similar argument exists: '--epochs'"),
+        ("--epochs 1", "use '-- --epochs'"),
+        ("-- --checkpoint=x", "--checkpoint=x: is chosen by gsplit run"),
+    ] {
+        let words: Vec<&str> = "run ds --out p".split(' ').chain(mistyped.split(' ')).collect();
+        let output = gsplit(folder, &words);
         let told = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("a similar argument exists: '") && told.contains(meant), "{told}");
+        assert!(told.contains(meant), "{told}");
     }
-    assert!(!ok(folder, &["run", "--help"]).contains("--presample-epochs <"), "they stay out of --help");
 }
 
 #[test]
@@ -289,7 +307,7 @@ fn a_run_that_ended_in_its_first_step_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::write(folder.join("edges.txt"), "0 1\n1 2\nx\n").unwrap();
-    let words = "run edges.txt --out out --features fastrp:8 --task link --fanouts 3 --epochs 1 --hidden 4";
+    let words = "run edges.txt --out out --features fastrp:8 -- --task link --fanouts 3 --epochs 1 --hidden 4";
     let words: Vec<&str> = words.split(' ').collect();
     fails(folder, &words, 1);
     assert!(folder.join("out/run.json").exists());

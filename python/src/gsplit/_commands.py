@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Union
 
@@ -62,13 +63,17 @@ def infer(dataset: _Input, checkpoint: _Path, **options: Any) -> Report:
     return run_command("infer", dataset, checkpoint=checkpoint, **options)
 
 
-def run(source: _Input, out: _Path, **options: Any) -> Report:
-    """`gsplit run`: from a raw graph, or a dataset, to a trained model, predictions and a page in the folder `out`."""
-    return run_command("run", source, out=out, **options)
+def run(source: _Input, out: _Path, train: dict[str, Any] | None = None, **options: Any) -> Report:
+    """`gsplit run`: from a raw graph, or a dataset, to a trained model, predictions and a page in the folder `out`.
+
+    `train` has the options of `train`, as `{"epochs": 10}`; the others are those of `convert`.
+    """
+    behind = [word for option, value in (train or {}).items() for word in _option(option, value)]
+    return run_command("run", source, behind=behind, out=out, **options)
 
 
-def run_command(name: str, *words: _Input, **options: Any) -> Report:
-    """Runs `gsplit NAME WORDS... --OPTIONS... --json` and returns its report.
+def run_command(name: str, *words: _Input, behind: Sequence[str] = (), **options: Any) -> Report:
+    """Runs `gsplit NAME WORDS... --OPTIONS... --json -- BEHIND...` and returns its report.
 
     `layers=3` becomes `--layers=3`, `symmetrise=True` becomes `--symmetrise`, a list or tuple is joined with commas,
     and `None` and `False` are left out. A name that is a Python keyword takes an underscore: `import_="parts.txt"`.
@@ -84,7 +89,7 @@ def run_command(name: str, *words: _Input, **options: Any) -> Report:
     piped = subprocess.PIPE
     try:
         child = subprocess.Popen(  # noqa: S603
-            [*arguments, "--json"], stdin=subprocess.DEVNULL, stdout=piped, stderr=piped, env=environment
+            [*arguments, "--json", *(["--", *behind] if behind else [])], stdin=subprocess.DEVNULL, stdout=piped, stderr=piped, env=environment
         )
     except OSError as error:
         raise CommandError(arguments, None, f"{arguments[0]}: cannot be started: {error.strerror}") from error

@@ -94,7 +94,7 @@ impl Lists {
 /// Why a piece cannot be handed out or decoded, at a node.
 struct AtNode(u64, Damaged);
 
-/// Not damage: the budget has no room for the lists that records may refer to.
+/// Refusal that is no damage: the budget has no room for the lists that records may refer to.
 const FULL: Damaged = "the lists that records may refer to";
 
 impl Records {
