@@ -5,7 +5,7 @@ use gsplit_kernels::schedule::{Fanouts, Step, epoch_seeds};
 use gsplit_kernels::{Graph, Sampler, Solo};
 use gsplit_store::{Dataset, PartitionMap, Split};
 use gsplit_trainer::Place;
-use gsplit_trainer::batch::{BatchSampler, Frontiers, Ownership, Seeds, sample};
+use gsplit_trainer::sample::{BatchSampler, Frontiers, Ownership, Seeds, sample};
 
 use crate::support::{community, ok};
 

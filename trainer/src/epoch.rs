@@ -5,17 +5,17 @@ use std::time::Instant;
 use gsplit_kernels::schedule::epoch_seeds;
 use gsplit_store::Stage;
 
-use crate::batch::BatchSampler;
-use crate::comms::Comms;
+use crate::batch::for_each;
+use crate::batch::{Made, Prepared, drawn};
 use crate::job::Job;
-use crate::log::{StepLog, Window};
 use crate::model::Model;
 use crate::optimizer::Optimizer;
-use crate::pipeline::for_each;
+use crate::ranks::comms::Comms;
 use crate::report::StepReport;
-use crate::source::FeatureSource;
+use crate::report::log::{StepLog, Window};
+use crate::residence::source::FeatureSource;
+use crate::sample::BatchSampler;
 use crate::step::{Launched, train_step};
-use crate::strategy::{Made, Prepared, drawn};
 use crate::{Error, Result};
 
 /// Where the mini-batches of a rank come from.

@@ -5,21 +5,23 @@ use std::time::Instant;
 use gsplit_kernels::Near;
 use gsplit_store::{Dataset, Progress};
 
-use crate::cache::Caches;
-use crate::checkpoint;
-use crate::comms::Comms;
+use crate::batch::Made;
 use crate::epoch::{Source, train_epoch};
 use crate::evaluate::score;
-use crate::log::{StepLog, StepRecord};
+use crate::job::options::RunOptions;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
 use crate::optimizer::Optimizer;
-use crate::options::RunOptions;
+use crate::ranks::comms::Comms;
+use crate::ranks::hosts;
+use crate::report::checkpoint;
+use crate::report::log::{StepLog, StepRecord};
+use crate::report::stopping::{best_epoch, evaluations, is_exhausted, to_go};
 use crate::report::{EpochReport, Summary};
-use crate::setup::{Run, with_run};
-use crate::stopping::{best_epoch, evaluations, is_exhausted, to_go};
-use crate::strategy::Made;
-use crate::{Result, TrainConfig, hosts, locality};
+use crate::residence::cache::Caches;
+use crate::run::locality;
+use crate::run::setup::{Run, with_run};
+use crate::{Result, TrainConfig};
 
 /// Trains a model on `dataset` as `config` says. `on_epoch` is called once an epoch, from rank 0.
 pub fn train(

@@ -24,7 +24,7 @@ use crate::infer::{LayerWise, OwnedLayers, Room, Team};
 use crate::job::Job;
 use crate::metric::Scores;
 use crate::model::Model;
-use crate::source::FeatureSource;
+use crate::residence::source::FeatureSource;
 use crate::task::Task;
 
 /// Rows that [`evaluate`] computes; `None` where there is nothing to score.

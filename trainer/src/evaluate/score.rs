@@ -5,12 +5,12 @@ use std::time::Instant;
 use gsplit_store::Split;
 
 use super::{evaluate, evaluate_owned, num_rows};
-use crate::comms::Comms;
 use crate::infer::Team;
 use crate::model::Model;
 use crate::operator::set_torch_threads;
+use crate::ranks::comms::Comms;
 use crate::report::EpochReport;
-use crate::setup::Run;
+use crate::run::setup::Run;
 use crate::{Error, Result};
 
 /// Fills in the scores, when it is time to: on rank 0, while the other ranks' own threads wait. Of a shard on all ranks; collective.

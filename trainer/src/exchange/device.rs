@@ -26,7 +26,7 @@ use tch::{Device, Tensor};
 use super::{Counts, Exchange, Product, Shuffle, Shuffled};
 use crate::Result;
 use crate::autograd::device_values_mut_of;
-use crate::ids::Ids;
+use crate::operator::Ids;
 use crate::operator::{Row, with_row};
 
 /// A shuffle of which the host does not know yet how many vertices the local frontier has.

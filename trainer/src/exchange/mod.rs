@@ -38,7 +38,7 @@ pub use sums::NO_VERTEX;
 use sums::PartialSums;
 
 use crate::autograd::{Buffer, values_mut};
-use crate::ids::Ids;
+use crate::operator::Ids;
 use crate::operator::Place;
 use crate::operator::with_rows_behind;
 use crate::{Error, Result};

@@ -8,7 +8,7 @@ use tch::Tensor;
 
 use crate::Result;
 use crate::autograd::{device_values_mut_of, device_values_of, values, values_mut};
-use crate::ids::Ids;
+use crate::operator::Ids;
 use crate::operator::Place;
 use crate::operator::{filled, filled_of, with_row};
 

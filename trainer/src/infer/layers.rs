@@ -29,7 +29,7 @@ use crate::autograd::values;
 use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, on_host, sharing, with_row};
-use crate::source::FeatureSource;
+use crate::residence::source::FeatureSource;
 use crate::{Error, Result};
 
 /// Matrices of a chunk that a layer may hold at once: rows read, transformed rows, scores and sums, rows returned.

@@ -17,11 +17,11 @@ use gsplit_store::{RowIndex, Stage};
 use super::chunks::Bounds;
 use super::hidden::{Cell, Hidden, HiddenWriter};
 use crate::autograd::values;
-use crate::batch::{BatchSampler, Frontiers, Ownership, Sampled, Seeds, sample};
 use crate::error::check_stop;
 use crate::model::{LayerEdges, Model};
 use crate::operator::{Rows, on_host, with_row};
-use crate::source::FeatureSource;
+use crate::residence::source::FeatureSource;
+use crate::sample::{BatchSampler, Frontiers, Ownership, Sampled, Seeds, sample};
 use crate::{Error, Result};
 
 /// All in-neighbours are taken, so nothing is drawn.

@@ -11,14 +11,14 @@ use serde::{Serialize, Serializer};
 
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
-use crate::columns::EdgeColumns;
 use crate::config::{Device, Dtype, TaskKind};
-use crate::labels::Labels;
+use crate::job::columns::EdgeColumns;
+use crate::job::options::RunOptions;
+use crate::metric::labels::Labels;
 use crate::metric::{Metric, Scores, largest};
 use crate::model::OwnLayer;
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
-use crate::options::RunOptions;
-use crate::source::{pin, sources};
+use crate::residence::source::{pin, sources};
 use crate::{Error, Result};
 
 /// Which vertices are wanted.

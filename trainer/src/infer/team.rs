@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::model::Model;
 use crate::operator::{Place, set_torch_threads};
-use crate::source::FeatureSource;
+use crate::residence::source::FeatureSource;
 use crate::{Error, Result};
 
 /// Workers, of which the first is the calling thread.

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::{Error as StoreError, checksum_file, document};
 
-use crate::checkpoint::{Checkpoint, newest, restore_parameters};
 use crate::config::TrainConfig;
 use crate::model::{Model, OwnLayer, check_size};
 use crate::operator::Place;
+use crate::report::checkpoint::{Checkpoint, newest, restore_parameters};
 use crate::{Error, Result};
 
 /// The file with the parameters.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use gsplit_store::{LinkInfo, LinkNegatives};
 use serde::{Deserialize, Serialize};
 
-use crate::labels::Labels;
+use crate::metric::labels::Labels;
 use crate::{Error, Result};
 
 /// What valid and test scores are; larger is better for all of them.

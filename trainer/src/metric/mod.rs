@@ -5,6 +5,7 @@
 
 mod counts;
 mod kind;
+pub(crate) mod labels;
 mod rank;
 mod roc_auc;
 mod scorer;

@@ -5,7 +5,7 @@ use gsplit_kernels::{Communicator, all_gather_v};
 use super::counts::Counts;
 use super::{Metric, roc_auc};
 use crate::Result;
-use crate::labels::Labels;
+use crate::metric::labels::Labels;
 
 /// Collects a metric over vertices; unlabelled ones are left out.
 pub struct Scorer<'a> {

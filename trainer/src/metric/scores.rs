@@ -5,7 +5,7 @@ use gsplit_store::Split;
 
 use super::{Metric, Scorer};
 use crate::Result;
-use crate::labels::Labels;
+use crate::metric::labels::Labels;
 
 /// Scores by split.
 pub struct Scores<'a> {

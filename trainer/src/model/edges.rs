@@ -16,7 +16,7 @@ use gsplit_kernels::{DeviceGraph, Graph, SampledCsc, Stream, symmetric, symmetri
 use tch::Tensor;
 
 use crate::exchange::NO_VERTEX;
-use crate::ids::Ids;
+use crate::operator::Ids;
 use crate::operator::{Dropout, Edges, Place, Reduce, column, filled_on};
 use crate::{Result, autograd};
 

@@ -63,7 +63,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::Result;
 use crate::config::Dtype;
-use crate::ids::Ids;
+use crate::operator::Ids;
 use crate::operator::Place;
 use crate::operator::{Activation, Dropout, Finish, Moments, Rows};
 use block::{Block, Residual};

@@ -17,6 +17,7 @@ mod dynamic;
 mod edges;
 mod engine;
 mod finish;
+mod ids;
 mod linear;
 mod norm;
 mod place;
@@ -27,7 +28,6 @@ mod tiles;
 
 pub use gsplit_kernels::{Activation, Reduce};
 
-pub use crate::ids::Ids;
 pub use aggregate::{aggregate, aggregate_for_product, aggregate_max};
 pub use attention::attention;
 pub use calibrate::{Calibration, calibrated};
@@ -36,6 +36,7 @@ pub use edges::Edges;
 pub(crate) use engine::set_torch_threads;
 pub use engine::{Engine, Products};
 pub use finish::{Dropout, Finish, biased, finished};
+pub use ids::Ids;
 pub use linear::linear;
 pub use norm::{Moments, layer_norm, standardise};
 pub use place::{GpuList, OwnPlaces, Place};

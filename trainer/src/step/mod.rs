@@ -3,19 +3,21 @@
 //! Forward and backward, with the exchanges between layers: `pass.rs`.
 
 mod numbers;
+pub mod pass;
 
 use std::time::Instant;
 
 use gsplit_kernels::{Graph, SentByRoute};
 
 use crate::Result;
-use crate::comms::Ranks;
+use crate::batch::Prepared;
 use crate::model::{DropoutKey, Model};
 use crate::optimizer::Optimizer;
-use crate::pass::{backward, forward};
+use crate::ranks::comms::Ranks;
+use crate::ranks::traffic::Phase;
 use crate::report::StepReport;
-use crate::strategy::Prepared;
-use crate::traffic::Phase;
+
+use pass::{backward, forward};
 
 pub use numbers::Launched;
 

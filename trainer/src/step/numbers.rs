@@ -5,11 +5,11 @@ use tch::Tensor;
 
 use crate::Result;
 use crate::autograd::device_values_of;
-use crate::batch::{Sampled, SampledLayer};
 use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::{GradientNorm, Update};
 use crate::report::{LayerRows, StepReport, Work};
+use crate::sample::{Sampled, SampledLayer};
 
 /// What a rank computes, loads and receives of `sampled`, whose feature rows have `features` values.
 pub fn counted(sampled: &Sampled<'_>, model: &Model, features: usize) -> Work {

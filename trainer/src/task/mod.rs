@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::Result;
-use crate::labels::Labels;
+use crate::metric::labels::Labels;
 use crate::model::{DropoutKey, Model};
 
 /// What is learnt.

@@ -8,11 +8,11 @@ use gsplit_store::{NoProgress, Notes, Progress, Split, Stage, Unit};
 
 use super::fixture::{Cut, Fixture, changed, config, dataset, store_on_servers, store_partition};
 use super::runs::{losses, options, run};
-use crate::batch::{Frontiers, HostSampler, Ownership, sample_all};
 use crate::config::{ModelKind, NormKind, Parallelism, TaskKind, TrainConfig};
 use crate::operator::Place;
+use crate::ranks::traffic::Phase;
 use crate::report::EpochReport;
-use crate::traffic::Phase;
+use crate::sample::{Frontiers, HostSampler, Ownership, sample_all};
 use crate::{RunOptions, train};
 
 /// `ranks` on `servers`, which read `hops` beyond their own vertices with fanout `all`.

@@ -12,15 +12,15 @@ use super::fixture::{
     store_partition,
 };
 use super::runs::{losses, run};
-use crate::batch::sample;
 use crate::config::{ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, TaskKind, TrainConfig};
+use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, to_rows};
-use crate::options::TopologyStorage;
-use crate::source::{FeatureSource, PinnedRows};
-use crate::source::{InputRows, load};
-use crate::topology::{DeviceRoom, Topology};
+use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{InputRows, load};
+use crate::residence::topology::{DeviceRoom, Topology};
+use crate::sample::sample;
 use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.

@@ -7,8 +7,8 @@ use super::fixture::{Cut, Fixture, changed, config, dataset, emulation, store_pa
 use super::runs::losses;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
-use crate::places::places;
-use crate::topology::DeviceRoom;
+use crate::residence::places::places;
+use crate::residence::topology::DeviceRoom;
 use crate::{RowPlacement, RunOptions, Summary, TopologyStorage, train};
 
 /// A graph of some 240 KB whose mini-batches are small beside it.

@@ -11,8 +11,7 @@ use super::fixture::{
     store_partition,
 };
 use crate::RunOptions;
-use crate::batch::{BatchSampler, sample};
-use crate::comms::Ranks;
+use crate::batch::prepare;
 use crate::config::{ExchangeKind, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
@@ -21,14 +20,15 @@ use crate::model::{DropoutKey, Model};
 use crate::operator::Place;
 use crate::operator::to_rows;
 use crate::optimizer::Optimizer;
-use crate::pass::forward;
+use crate::ranks::comms::Ranks;
 use crate::report::StepReport;
-use crate::source::FeatureSource;
-use crate::source::load;
+use crate::residence::source::FeatureSource;
+use crate::residence::source::load;
+use crate::residence::topology::DeviceRoom;
+use crate::residence::topology::Topology;
+use crate::sample::{BatchSampler, sample};
+use crate::step::pass::forward;
 use crate::step::train_step;
-use crate::strategy::prepare;
-use crate::topology::DeviceRoom;
-use crate::topology::Topology;
 
 /// Loss and summed gradient of the mini-batch `batch`, at the initial weights.
 pub fn loss_and_gradient(

@@ -22,7 +22,7 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{GpuList, Place};
-use crate::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{Error, InferConfig, Predict, RunOptions, infer, train};
 
 /// Adds up what is counted.

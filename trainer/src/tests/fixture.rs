@@ -12,12 +12,12 @@ use gsplit_store::{
 use tempfile::TempDir;
 
 use crate::Result;
-use crate::comms::Ranks;
 use crate::config::{
     Device, Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, Parallelism,
     TaskConfig, TrainConfig,
 };
 use crate::operator::{OwnPlaces, Place};
+use crate::ranks::comms::Ranks;
 
 /// Classes of every fixture.
 pub const CLASSES: usize = 4;

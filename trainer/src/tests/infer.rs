@@ -17,7 +17,7 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::{GpuList, Place};
-use crate::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
 /// Trains for two epochs and leaves a checkpoint in `run`.

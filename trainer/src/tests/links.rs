@@ -9,14 +9,14 @@ use gsplit_store::{Dataset, NoProgress};
 
 use super::equivalence::{distance, run};
 use super::fixture::{Cut, changed, communities, config, dataset, store_partition};
-use crate::batch::{BatchSampler, Frontiers, Ownership, sample};
-use crate::checkpoint::restore_parameters;
 use crate::config::{ModelKind, Parallelism, ScorerKind, TaskConfig, TaskKind, TrainConfig};
 use crate::evaluate::evaluate;
 use crate::infer::Team;
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::Place;
+use crate::report::checkpoint::restore_parameters;
+use crate::sample::{BatchSampler, Frontiers, Ownership, sample};
 use crate::task::{LinkBatch, LinkSplit};
 use crate::{InferConfig, RunOptions, infer, train};
 
@@ -218,7 +218,7 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
     let job = Job::new(&fixture.dataset, &artifacts, &whole, &RunOptions::default()).unwrap();
     let model = Model::new(&whole, job.features.dim(), job.outputs);
     restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
-    let source = crate::source::FeatureSource::new(&job.features, model.place());
+    let source = crate::residence::source::FeatureSource::new(&job.features, model.place());
     let test = || evaluate(Team::new(&model, Vec::new(), from_ref(&source)), &job, &NoProgress).unwrap()[1].1.unwrap();
     assert_eq!(Some(test()), last.test);
     let (_, weight) = model.parameters().iter().find(|(name, _)| *name == "scorer.weight").unwrap();

@@ -10,15 +10,15 @@ use super::fixture::{CLASSES, Cut, changed, communities, config, dataset, emulat
 use super::links::link_config;
 use super::placement::{found, some_placement, store_placement};
 use super::runs::{losses, options, run};
-use crate::batch::{BatchSampler, sample};
 use crate::config::{Device, DrawConfig, DrawFactor, DrawKind, ModelKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::{Input, Model};
 use crate::operator::{Place, to_rows};
-use crate::pass::forward;
 use crate::report::StepReport;
-use crate::source::{FeatureSource, load};
+use crate::residence::source::{FeatureSource, load};
+use crate::sample::{BatchSampler, sample};
+use crate::step::pass::forward;
 use crate::{RowPlacement, RunOptions};
 
 /// Bytes of a row of the fixtures.

@@ -31,8 +31,8 @@ use tempfile::TempDir;
 
 use super::fixture::provenance;
 use crate::Metric;
-use crate::labels::Labels;
 use crate::metric::Scorer;
+use crate::metric::labels::Labels;
 use crate::operator::Place;
 use crate::operator::{from_rows, to_rows};
 use crate::task::NodeTargets;

@@ -11,7 +11,7 @@ use super::runs::{losses, run};
 use crate::config::{Dtype, FeatureNorm, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::model::Input;
 use crate::operator::Place;
-use crate::source::{FeatureSource, PinnedRows};
+use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, RunOptions};
 
 const NARROW: [Dtype; 2] = [Dtype::Bf16, Dtype::F16];

@@ -11,7 +11,7 @@ use crate::config::{
     ScheduleConfig, TaskKind, TrainConfig,
 };
 use crate::operator::Products;
-use crate::places::places;
+use crate::residence::places::places;
 
 fn parse(options: &[&str]) -> TrainConfig {
     let command = TrainConfig::augment_args(clap::Command::new("train"));

@@ -14,13 +14,13 @@ use super::fixture::{Cut, Fixture, changed, config, dataset, emulated, emulation
 use super::placement::{found, some_placement, store_placement};
 use super::processes::{on_processes, outcomes};
 use super::runs::{losses, run};
-use crate::cache::Caches;
 use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::Place;
 use crate::operator::gather_features;
-use crate::source::{FeatureSource, PinnedRows};
+use crate::residence::cache::Caches;
+use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{Error, FeatureStorage, Process, RunOptions, Summary, TopologyStorage};
 
 /// Of one epoch on `ranks`.

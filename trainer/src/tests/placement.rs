@@ -11,12 +11,12 @@ use super::fixture::{
     Cut, Fixture, changed, communities, config, dataset, emulated, emulation, store_partition, stored_as,
 };
 use super::runs::{losses, run};
-use crate::cache::{Caches, Counted, presample_like};
 use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, gather_features};
-use crate::source::{FeatureSource, PinnedRows};
+use crate::residence::cache::{Caches, Counted, presample_like};
+use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{RowPlacement, RunOptions, Summary, train};
 
 /// Stores counters that say how often each row was loaded.

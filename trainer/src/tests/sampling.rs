@@ -7,8 +7,8 @@ use gsplit_kernels::{DeviceGraph, Draws, ExcludedEdges, Graph, Sampler, Solo, St
 use gsplit_store::Split;
 
 use super::fixture::{Cut, dataset, on_ranks};
-use crate::batch::{BatchSampler, Frontiers, OnDevice, Ownership, Sampled, Seeds, sample};
 use crate::operator::Place;
+use crate::sample::{BatchSampler, Frontiers, OnDevice, Ownership, Sampled, Seeds, sample};
 
 /// Edges (source, target) of one layer by target, each list in sampling order.
 type LayerEdges = BTreeMap<u32, Vec<u32>>;
@@ -18,7 +18,7 @@ fn on_host(graph: Graph<'_>) -> BatchSampler<'_> {
 }
 
 fn edges_by_target(sampled: &Sampled<'_>) -> Vec<LayerEdges> {
-    let of_layer = |layer: &crate::batch::SampledLayer| {
+    let of_layer = |layer: &crate::sample::SampledLayer| {
         let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
         let sources = |i: usize| edges.sources()[edges.of(i)].iter().map(|&at| read[at as usize]).collect();
         layer.frontier.on_host().unwrap().iter().enumerate().map(|(i, &v)| (v, sources(i))).collect()

@@ -9,11 +9,11 @@ use gsplit_store::Split;
 use super::fixture::{Cut, changed, config, dataset, store_partition};
 use super::runs::run;
 use crate::RunOptions;
-use crate::batch::{BatchSampler, Frontiers, Ownership, Seeds, sample};
 use crate::config::{ExchangeKind, ModelKind, Parallelism, TrainConfig};
 use crate::operator::Place;
+use crate::ranks::traffic::{Phase, Traffic};
 use crate::report::LayerRows;
-use crate::traffic::{Phase, Traffic};
+use crate::sample::{BatchSampler, Frontiers, Ownership, Seeds, sample};
 
 const RANKS: usize = 3;
 

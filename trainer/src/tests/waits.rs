@@ -8,17 +8,17 @@ use gsplit_kernels::schedule::Step;
 use gsplit_store::NoProgress;
 
 use super::fixture::{Cut, changed, config, dataset, on_ranks, store_partition};
-use crate::cache::Caches;
+use crate::batch::prepare;
 use crate::config::{FeatureNorm, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::job::options::TopologyStorage;
 use crate::job::{Artifacts, Job};
 use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::Optimizer;
-use crate::options::TopologyStorage;
-use crate::source::{FeatureSource, PinnedRows};
+use crate::residence::cache::Caches;
+use crate::residence::source::{FeatureSource, PinnedRows};
+use crate::residence::topology::{DeviceRoom, Topology};
 use crate::step::train_step;
-use crate::strategy::prepare;
-use crate::topology::{DeviceRoom, Topology};
 use crate::{RowPlacement, RunOptions};
 
 /// Steps before the one that is counted.

@@ -11,9 +11,9 @@ use gsplit_kernels::{Communicator, Draws, ExcludedEdges, Stream, unique};
 use tch::Tensor;
 
 use super::LinkSplit;
-use crate::batch::{Ownership, Seeds};
 use crate::model::{DropoutKey, Model, Pairs};
 use crate::operator::{from_rows, to_rows};
+use crate::sample::{Ownership, Seeds};
 use crate::task::Loss;
 use crate::{Exchange, Result};
 

@@ -1,0 +1,79 @@
+//! Mini-batches, prepared ahead of the one that is being computed.
+//!
+//! [`for_each`] gives the mini-batches of an epoch in order to a closure on the calling thread. With a depth of 0
+//! each is sampled and loaded when it is needed; else a thread of its own stays up to that many ahead. Samples are a
+//! function of (seed, epoch, step, layer, vertex), so both give the same. The preparing thread talks to the other ranks
+//! through communicators of its own: their calls may fall between those of any step of the computing threads.
+//! Given threads of its own (`--sample-threads`) it does its parallel work there, else on those that everything shares, where
+//! pieces of it wait for pieces of a layer and the other way round.
+//! A GPU that samples does so ahead on a stream of its own: `sampler.rs` says how memory passes from one to the other.
+//! Memory: the mini-batches that are ahead, with their feature rows where other ranks need them.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use crate::batch::Prepared;
+use crate::job::Job;
+use crate::ranks::comms::Comms;
+use crate::{Error, Result};
+
+/// Calls `compute` for each of the `count` mini-batches `prepared`. Collective.
+///
+/// # Errors
+/// The first of `compute` or of the preparation; the other ranks are told of it.
+pub fn for_each<'a>(
+    job: &Job<'_>,
+    mut prepared: impl Iterator<Item = Result<Prepared<'a>>> + Send,
+    count: usize,
+    comms: &Comms,
+    mut compute: impl FnMut(Prepared<'a>) -> Result<()>,
+) -> Result<()> {
+    if job.prefetch == 0 {
+        return prepared.try_for_each(|batch| compute(batch?));
+    }
+    let pool = job.sample_threads.map(own_threads).transpose()?;
+    thread::scope(|scope| {
+        // One more is being made, and one waits to be put in.
+        let (sender, receiver) = sync_channel(job.prefetch - 1);
+        let work = move || {
+            for batch in prepared {
+                let last = batch.is_err();
+                // The receiver is gone once computing has failed.
+                if sender.send(batch).is_err() || last {
+                    break;
+                }
+            }
+        };
+        scope.spawn(move || match pool {
+            Some(pool) => pool.install(work),
+            None => work(),
+        });
+        let outcome = receive(&receiver, count, &mut compute);
+        // A thread that waits for other ranks, or for room, is to end before the scope does.
+        drop(receiver);
+        if let Err(error) = &outcome {
+            comms.fail(&error.to_string());
+        }
+        outcome
+    })
+}
+
+/// `threads` threads for the sampling and loading of one rank.
+fn own_threads(threads: usize) -> Result<ThreadPool> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).thread_name(|_| "sample".into()).build();
+    pool.map_err(|error| Error::Option(format!("--sample-threads {threads}: {error}; ask for fewer")))
+}
+
+fn receive<'a>(
+    batches: &Receiver<Result<Prepared<'a>>>,
+    count: usize,
+    compute: &mut impl FnMut(Prepared<'a>) -> Result<()>,
+) -> Result<()> {
+    for _ in 0..count {
+        let died = |_| Error::Option("preparing a mini-batch panicked, see the line above".into());
+        compute(batches.recv().map_err(died)??)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! Cooperative mini-batches: made once, server by server (GraNNDis, section 4: shared preloading, expansion-aware sampling, cooperative
+//! batching).
+//!
+//! A server is a group of ranks. An epoch has R mini-batches, of equal shares of the training vertices; of each a server takes the seeds
+//! that it owns. It reads them with all in-edges, as many hops as the model has layers; beyond its own vertices at most
+//! `--expansion-hops` hops and `--expansion-fanout` in-neighbours of a vertex on each. The edges among all vertices that it reaches
+//! so are the server's graph for that mini-batch. The server splits it over its ranks by the partition map, and computes what lies
+//! beyond its own vertices again: between servers no row moves, gradients alone are summed.
+//!
+//! Mini-batches are made once and kept, edges and exchanges; R = 1 is full-graph training. Of a mini-batch that is the only one
+//! the feature rows are kept too, where they stay as they are stored: they are the paper's preloaded rows.
+//!
+//! A layer computes the rows alone that the layers above need, where the paper's computes all of the server's graph: the seeds' logits
+//! are the same, and with all hops beyond the servers those of the full graph. Once a frontier grows no more, the layers below share
+//! their edges ([`sample_all`]), so memory grows with depth by the rows alone.
+//!
+//! Cost: once for each mini-batch and rank, a pass over the in-edges of what the server reaches, and 8 bytes for each vertex of the graph
+//! meanwhile.
+
+use std::sync::Mutex;
+use std::time::Instant;
+
+use gsplit_kernels::schedule::{Step, epoch_seeds};
+use gsplit_kernels::{Communicator, Expansion, Graph, Sampler};
+use gsplit_store::memory::{Memory, shown};
+use tch::Tensor;
+
+use super::prepared::{Prepared, ready};
+use crate::job::Job;
+use crate::model::{Input, Model};
+use crate::ranks::comms::Comms;
+use crate::residence::source::{FeatureSource, InputRows, Loaded, load};
+use crate::sample::{HostSampler, Sampled, sample_all};
+use crate::task::{NodeTargets, Targets};
+use crate::{Error, Result};
+
+/// The mini-batches of a run, as one rank has them.
+pub struct Made {
+    batches: Vec<MadeBatch>,
+}
+
+/// One of them.
+struct MadeBatch {
+    /// Its seeds on all servers.
+    items: Vec<u32>,
+    /// This rank's part.
+    sampled: Sampled<'static>,
+    /// Its feature rows, once they were loaded, where they are the same in every epoch and there is room.
+    rows: Mutex<Option<Tensor>>,
+}
+
+/// What the mini-batches of a run are like, over all ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Most vertices that a server reads for a mini-batch.
+    pub vertices: u64,
+    /// Of all servers' vertices of all mini-batches, those that belong to others.
+    pub beyond: u64,
+    /// All servers' vertices of all mini-batches.
+    pub all: u64,
+}
+
+impl Made {
+    /// Makes them, with the rows of all ranks in the memory of this machine where they are `together`. Collective.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for more mini-batches than training vertices; where the machine has not the memory for the rows of
+    /// `model`, with what would do.
+    pub fn new(job: &Job<'_>, model: &Model, comms: &Comms, together: bool) -> Result<(Self, Size)> {
+        let (config, comm) = (job.config, comms.ranks().group);
+        let (batches, seeds) = (config.cooperative.batches(), job.train.len());
+        if batches > seeds {
+            return Err(Error::Option(format!(
+                "--batches {batches}: there are {seeds} vertices to train on: ask for fewer"
+            )));
+        }
+        let server = server(job, comm)?;
+        // The same in every epoch, and not in the order of ids.
+        let order = epoch_seeds(&job.train, config.seed, 0)?;
+        let (mut size, mut bytes, mut made) = (Size::default(), 0, Vec::new());
+        for batch in 0..batches {
+            job.check_stop()?;
+            let items = order[seeds * batch / batches..seeds * (batch + 1) / batches].to_vec();
+            let own: Vec<u32> = items.iter().copied().filter(|&v| server.owns(v)).collect();
+            let reach = server.reach(job.graph, &own, &Expansion::key(config.seed, batch));
+            let (indptr, indices) = reach.edges(job.graph);
+            let graph = Graph::new(&indptr, &indices)?;
+            let mine = |v: &u32| job.frontiers.seeds().map().is_none_or(|map| map[*v as usize] as usize == comm.rank());
+            let mine = own.into_iter().filter(mine).collect();
+            let mut sampler = HostSampler::new(Sampler::default(), graph, model.place());
+            let sampled = sample_all(&mut sampler, mine, config.model.layers, &job.frontiers, comm)?;
+            let sampled = Sampled { layers: sampled.layers, input: sampled.input, there: None };
+            let [vertices, beyond] = reach.counts();
+            size =
+                Size { vertices: size.vertices.max(vertices), beyond: size.beyond + beyond, all: size.all + vertices };
+            bytes = bytes.max(bytes_of_rows(&sampled, model, job.features.dim()));
+            made.push(MadeBatch { items, sampled, rows: Mutex::new(None) });
+        }
+        let mut most = [bytes];
+        if together {
+            comms.all().all_reduce_sum_u64(&mut most)?;
+        }
+        fits(most[0], Memory::of_this_machine().available(), batches)?;
+        Ok((Self { batches: made }, size.over_servers(comms)?))
+    }
+
+    /// Mini-batches of an epoch.
+    pub fn len(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// The mini-batches of `epoch`, in its order, loaded from `source`. Collective as they are taken.
+    pub fn epoch<'a>(
+        &'a self,
+        (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+        epoch: u32,
+        comm: &'a dyn Communicator,
+    ) -> Result<impl Iterator<Item = Result<Prepared<'a>>> + Send + 'a> {
+        let order = epoch_seeds(&(0..self.batches.len() as u32).collect::<Vec<_>>(), job.config.seed, epoch)?;
+        Ok((0..).zip(order).map(move |(step, at)| {
+            job.check_stop()?;
+            self.load(&self.batches[at as usize], (job, source), Step { seed: job.config.seed, epoch, step }, comm)
+        }))
+    }
+
+    fn load<'a>(
+        &'a self,
+        batch: &'a MadeBatch,
+        (job, source): (&'a Job<'_>, &'a FeatureSource<'_>),
+        step: Step,
+        comm: &dyn Communicator,
+    ) -> Result<Prepared<'a>> {
+        let (started, before) = (Instant::now(), comm.sent());
+        let Some(labels) = job.task.labels() else {
+            return Err(Error::Option("mini-batches that are made once are of vertices".into()));
+        };
+        let targets = Targets::Nodes(NodeTargets::of(&batch.items, labels));
+        let input = Input::training(&job.config.model, step);
+        let keeps = input.is_plain() && self.batches.len() == 1;
+        let mut kept = batch.rows.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let loaded = match &*kept {
+            Some(rows) => {
+                let input_rows = InputRows::Read(rows.shallow_clone());
+                Loaded { input_rows, ..Loaded::unread(batch.sampled.clone(), source.table()) }
+            }
+            None => load(source, batch.sampled.clone(), &input, job.prefetch > 0, comm)?,
+        };
+        if let (InputRows::Read(rows), true) = (&loaded.input_rows, keeps) {
+            *kept = Some(rows.shallow_clone());
+        }
+        drop(kept);
+        let since = [(started, before); 2];
+        Ok(ready(step, (batch.items.len(), targets), (loaded, None), since, comm))
+    }
+}
+
+/// This rank's server, and what it may read beyond it.
+fn server<'a>(job: &Job<'a>, comm: &dyn Communicator) -> Result<Expansion<'a>> {
+    let Some(parts) = job.parts else {
+        return Err(Error::Option("--parallelism cooperative goes by a partition map".into()));
+    };
+    let (config, first) = (&job.config.cooperative, comm.name(0));
+    let layers = job.config.model.layers;
+    let hops = config.hops().min(layers) as u8;
+    Ok(Expansion { parts, own: first..first + comm.size(), layers, hops, fanout: config.fanout() })
+}
+
+impl Size {
+    /// The sums, and the largest, over all servers. Collective.
+    fn over_servers(self, comms: &Comms) -> Result<Self> {
+        let (comm, leads) = (comms.all(), comms.ranks().group.rank() == 0);
+        let mut sums = if leads { [self.beyond, self.all] } else { [0; 2] };
+        comm.all_reduce_sum_u64(&mut sums)?;
+        let all = gsplit_kernels::all_gather_v(comm, &[self.vertices])?;
+        let vertices = all.concat().into_iter().max().unwrap_or(0);
+        Ok(Self { vertices, beyond: sums[0], all: sums[1] })
+    }
+}
+
+/// Bytes of the rows of a mini-batch on this rank, with their gradients: what layers read and what they return.
+fn bytes_of_rows(sampled: &Sampled<'_>, model: &Model, features: usize) -> u64 {
+    let rows = |(depth, layer): (usize, &crate::sample::SampledLayer)| {
+        let index = sampled.layers.len() - 1 - depth;
+        let (read, width) = (if index == 0 { features } else { model.width(index - 1) }, model.width(index));
+        // A layer keeps what it reads, its sums and its rows; gradients come and go with two layers.
+        layer.read.len() * read + 2 * layer.frontier.len() * width
+    };
+    (sampled.layers.iter().enumerate().map(rows).sum::<usize>() * size_of::<f32>()) as u64
+}
+
+/// Fails where the rows of the largest of `batches` mini-batches, `needed` bytes, are more than are `available`.
+fn fits(needed: u64, available: u64, batches: usize) -> Result<()> {
+    if needed <= available {
+        return Ok(());
+    }
+    let enough = (batches as u64).saturating_mul(needed).div_ceil(available.max(1)) + 1;
+    Err(Error::Option(format!(
+        "--batches {batches}: the rows of a mini-batch take about {}, there are {}: pass --batches {enough} or more, or \
+         --checkpoint-activations",
+        shown(needed),
+        shown(available)
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_says_what_would() {
+        assert!(fits(8 << 30, 8 << 30, 1).is_ok());
+        let line = fits(20 << 30, 8 << 30, 2).unwrap_err().to_string();
+        assert!(line.contains("--batches 2: ") && line.contains("pass --batches 6 or more"), "{line}");
+    }
+}

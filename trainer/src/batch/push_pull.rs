@@ -1,0 +1,194 @@
+//! Push-pull parallelism: the bottom layer by columns of the features (P3, OSDI 2021, sections 3.2 and 3.3).
+//!
+//! Each rank holds `F / N` columns of every feature row, and takes an equal share of the seeds as under data parallelism. Instead of
+//! fetching feature rows it has the others compute with theirs:
+//!
+//! ```text
+//! push      every rank's sampled edges of the bottom layer go to all ranks
+//! partial   each rank computes, for every rank, what its columns add to that rank's linear step    (no bias)
+//! pull      each rank receives its partial sums from all, and adds them up in rank order
+//! complete  bias, activation and all layers above as under data parallelism
+//! ```
+//!
+//! Backwards the gradient of the sums goes to all ranks, and each makes of it the gradient of the weights of its columns: all of it,
+//! over the seeds of every rank, and nothing of the other columns. The sum over ranks of all gradients, which every parallelism
+//! takes, is then right as it is. Loss and gradients are those of one rank, up to the order of sums.
+//!
+//! Cost: sums of hidden width for each target of the bottom layer and rank, where data parallelism brings rows of feature width for
+//! each vertex that it reads: cheaper where features are wide and the hidden rows narrow, dearer where they are alike.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gsplit_kernels::{Communicator, Graph, all_gather_v, all_to_all_into};
+use gsplit_store::{FeatureTable, columns_of};
+use tch::{Kind, Tensor};
+
+use crate::autograd::{self, Buffer, values};
+use crate::model::{Input, LayerEdges, Model};
+use crate::operator::Ids;
+use crate::operator::{Edges, Rows, filled};
+use crate::residence::source::FeatureSource;
+use crate::sample::SampledLayer;
+use crate::{Error, Result};
+
+/// The bottom layers of all ranks, as one rank computes its columns of them.
+pub struct PushPull<'a> {
+    layers: Vec<Pushed>,
+    /// This rank's columns of the feature rows, and which those are.
+    features: &'a FeatureTable,
+    columns: Range<usize>,
+    /// Width of a whole feature row.
+    width: usize,
+    /// What was computed, until backward: one entry a rank, or empty.
+    partials: Vec<Tensor>,
+}
+
+/// The bottom layer of one rank.
+struct Pushed {
+    edges: Arc<Edges>,
+    read: Ids,
+    /// This rank's columns of the rows that it reads, where they were gathered ahead.
+    rows: Option<Tensor>,
+}
+
+impl<'a> PushPull<'a> {
+    /// Sends the structure of `bottom` to all ranks and receives theirs. `source` has this rank's columns of rows of `width` values;
+    /// with `ahead` they are gathered now. Collective.
+    pub fn push(
+        bottom: &SampledLayer,
+        (source, width): (&FeatureSource<'a>, usize),
+        ahead: bool,
+        comm: &dyn Communicator,
+    ) -> Result<Self> {
+        let (edges, read) = (bottom.edges.on_host()?, bottom.read.on_host()?);
+        // Factors go as their bits.
+        let factors: &[u32] = bytemuck::cast_slice(bottom.edges.factors().unwrap_or_default());
+        let sizes = [edges.indptr().len(), edges.num_edges(), factors.len()].map(|size| size as u32);
+        let structure = [&sizes[..], edges.indptr(), edges.sources(), factors, read].concat();
+        let columns = columns_of(width, comm.rank(), comm.size());
+        let rows = |read: &[u32]| match ahead && !columns.is_empty() {
+            true => source.rows(read, &Input::PLAIN, 0).map(Some),
+            false => Ok(None),
+        };
+        let layer = |(rank, structure): (usize, Vec<u32>)| {
+            if rank == comm.rank() {
+                return Ok(Pushed { edges: bottom.edges.clone(), read: bottom.read.clone(), rows: rows(read)? });
+            }
+            let (sizes, rest) = structure.split_at(3);
+            let (indptr, rest) = rest.split_at(sizes[0] as usize);
+            let (sources, rest) = rest.split_at(sizes[1] as usize);
+            let (factors, read) = rest.split_at(sizes[2] as usize);
+            let edges = Edges::new(source.place(), indptr.to_vec(), sources.to_vec(), read.len())?;
+            let edges = edges.with_factors(bytemuck::cast_slice(factors).to_vec())?;
+            Ok(Pushed { edges: Arc::new(edges), rows: rows(read)?, read: read.into() })
+        };
+        let layers = all_gather_v(comm, &structure)?.into_iter().enumerate().map(layer).collect::<Result<_>>()?;
+        Ok(Self { layers, features: source.table(), columns, width, partials: Vec::new() })
+    }
+
+    /// The sums of all columns for this rank's bottom layer, one dimension ([`Model::complete`]). With `keep`, what was computed for
+    /// the others is kept for [`PushPull::backward`]. Collective.
+    pub fn forward(
+        &mut self,
+        (model, graph): (&Model, Graph<'_>),
+        keep: bool,
+        comm: &dyn Communicator,
+        exchange_s: &mut f64,
+    ) -> Result<Tensor> {
+        let partials = self.partials(model, graph, keep)?;
+        let lengths: Vec<usize> = partials.iter().map(Tensor::numel).collect();
+        let mut send = Buffer::new(lengths.iter().sum())?;
+        let mut rest = send.as_mut_slice();
+        for partial in &partials {
+            let (part, behind) = rest.split_at_mut(partial.numel());
+            part.copy_from_slice(values(&partial.detach().contiguous())?);
+            rest = behind;
+        }
+        let length = self.length_of(model, comm.rank())?;
+        let has_columns = |rank: usize| !columns_of(self.width, rank, comm.size()).is_empty();
+        let counts: Vec<usize> = (0..comm.size()).map(|rank| if has_columns(rank) { length } else { 0 }).collect();
+        let exchanging = Instant::now();
+        let mut received = Buffer::new(counts.iter().sum())?;
+        all_to_all_into(comm, send.as_slice(), &lengths, received.as_mut_slice(), &counts)?;
+        *exchange_s += exchanging.elapsed().as_secs_f64();
+        if keep {
+            self.partials = partials;
+        }
+        filled(&[length], |sums| {
+            let mut parts = received.as_slice().chunks_exact(length.max(1));
+            match parts.next() {
+                Some(first) => sums.copy_from_slice(first),
+                None => sums.fill(0.0),
+            }
+            parts.for_each(|part| sums.iter_mut().zip(part).for_each(|(sum, more)| *sum += more));
+            Ok(())
+        })
+    }
+
+    /// Gradients of the weights of this rank's columns, from that of every rank's sums, of which this rank has `of_sums`. Collective.
+    pub fn backward(
+        mut self,
+        (model, graph): (&Model, Graph<'_>),
+        of_sums: &Tensor,
+        comm: &dyn Communicator,
+        exchange_s: &mut f64,
+    ) -> Result<()> {
+        let given = match of_sums.defined() {
+            true => of_sums.contiguous(),
+            false => Tensor::zeros([self.length_of(model, comm.rank())? as i64], (Kind::Float, model.place().device())),
+        };
+        let lengths = (0..comm.size()).map(|rank| self.length_of(model, rank)).collect::<Result<Vec<usize>>>()?;
+        let exchanging = Instant::now();
+        let given = given_to_all(comm, values(&given)?, &lengths)?;
+        *exchange_s += exchanging.elapsed().as_secs_f64();
+        let partials = match self.partials.is_empty() {
+            true => self.partials(model, graph, true)?,
+            false => std::mem::take(&mut self.partials),
+        };
+        for (partial, given) in partials.into_iter().zip(given) {
+            if partial.requires_grad() {
+                autograd::backward(&partial, &given)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What this rank's columns add to the bottom layer of each rank; with `keep` in torch's graph. Empty where it has nothing to add.
+    fn partials(&self, model: &Model, graph: Graph<'_>, keep: bool) -> Result<Vec<Tensor>> {
+        let partial = |layer: &Pushed| {
+            if self.columns.is_empty() || layer.edges.num_targets() == 0 {
+                return Ok(Tensor::zeros([0], (Kind::Float, model.place().device())));
+            }
+            let edges = LayerEdges::made(graph, None, layer.edges.clone(), layer.read.clone());
+            let rows = match &layer.rows {
+                Some(rows) => Rows::Hidden(rows),
+                None => Rows::Stored { features: self.features, vertices: layer.read.on_host()? },
+            };
+            model.partial(&edges, rows, self.columns.clone())
+        };
+        let all = || self.layers.iter().map(partial).collect();
+        if keep { all() } else { tch::no_grad(all) }
+    }
+
+    /// Values of the sums of `rank`.
+    fn length_of(&self, model: &Model, rank: usize) -> Result<usize> {
+        let layer = self.layers.get(rank).ok_or_else(|| Error::Option("a rank without a bottom layer".into()))?;
+        match layer.edges.num_targets() {
+            0 => Ok(0),
+            _ => Ok(model.partial_shapes(&layer.edges)?.iter().map(|[rows, width]| rows * width).sum()),
+        }
+    }
+}
+
+/// Tells all ranks `own`, and returns what each tells, of these `lengths`. In memory that is used again: [`all_gather_v`] takes fresh.
+fn given_to_all(comm: &dyn Communicator, own: &[f32], lengths: &[usize]) -> Result<Vec<Tensor>> {
+    let mut send = Buffer::new(own.len() * lengths.len())?;
+    send.as_mut_slice().chunks_exact_mut(own.len().max(1)).for_each(|copy| copy.copy_from_slice(own));
+    let all = lengths.iter().sum();
+    let mut received = Buffer::new(all)?;
+    all_to_all_into(comm, send.as_slice(), &vec![own.len(); lengths.len()], received.as_mut_slice(), lengths)?;
+    let lengths: Vec<i64> = lengths.iter().map(|&length| length as i64).collect();
+    Ok(received.into_tensor(&[all as i64])?.f_split_with_sizes(&lengths[..], 0)?)
+}

@@ -1,0 +1,291 @@
+//! Everything the ranks of a run share, opened and checked before the first mini-batch.
+
+pub mod columns;
+pub mod options;
+pub mod partition;
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+
+use gsplit_kernels::schedule::Step;
+use gsplit_kernels::{Communicator, Graph};
+use gsplit_store::memory::{Memory, shown};
+use gsplit_store::{Checksum, Column, Dataset, FeatureTable, Links, PartitionMap, Split};
+
+use crate::config::{TaskKind, TrainConfig};
+use crate::error::check_stop;
+use crate::job::columns::EdgeColumns;
+use crate::job::options::{FeatureStorage, RunOptions};
+use crate::metric::Metric;
+use crate::metric::labels::Labels;
+use crate::operator::Place;
+use crate::sample::{Frontiers, Seeds};
+use crate::task::{LinkBatch, LinkSplit};
+use crate::task::{NodeTargets, Shape, Targets, Task};
+use crate::{Error, Result};
+
+impl FeatureStorage {
+    /// `features`, read from there. Processes of a host share in memory what has the same `content`, if that is given.
+    pub(crate) fn bring(self, features: FeatureTable, content: Option<&Checksum>) -> Result<FeatureTable> {
+        let bytes = features.num_bytes() as u64;
+        let shared = || Some(features.in_shared_memory(&content?.to_string()));
+        let in_memory = || shared().and_then(std::result::Result::ok).map_or_else(|| features.in_memory(), Ok);
+        match self {
+            Self::Mapped => Ok(features),
+            Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
+            Self::Auto => Ok(in_memory().unwrap_or(features)),
+            Self::Memory => in_memory().map_err(|_| {
+                Error::Option(format!("--load-features memory: {} are more than there is: pass `mapped`", shown(bytes)))
+            }),
+        }
+    }
+}
+
+/// The artifacts of a run, mapped once.
+pub struct Artifacts {
+    partition: Option<PartitionMap>,
+    /// The rank within its group of each vertex, where the map has a part for each rank of all groups.
+    owners: Option<Vec<u16>>,
+    links: Option<LinkSplit>,
+    columns: EdgeColumns,
+    /// Those of the edges that are not held out, where some are.
+    of_kept: Option<EdgeColumns>,
+}
+
+/// A run's inputs, as every rank sees them.
+pub struct Job<'a> {
+    /// What to do.
+    pub config: &'a TrainConfig,
+    /// In-neighbours, held-out edges left out, with the weights to draw them by and to multiply their rows by.
+    pub graph: Graph<'a>,
+    /// In-neighbours, held-out edges included.
+    pub whole: Graph<'a>,
+    /// Feature rows.
+    pub features: FeatureTable,
+    /// What is learnt.
+    pub task: Task<'a>,
+    /// Width of the last layer's rows: the number of classes, or --hidden where links are learnt.
+    pub outputs: usize,
+    /// How the valid and test splits are scored.
+    pub metric: Metric,
+    /// What an epoch goes through: vertices, or positions of edges.
+    pub train: Items<'a>,
+    /// Vertices of the valid split, if there is one and vertices are classified.
+    pub valid: Option<Column<u32>>,
+    /// Vertices of the test split, as `valid`.
+    pub test: Option<Column<u32>>,
+    /// Who holds which vertex's rows.
+    pub frontiers: Frontiers<'a>,
+    /// The part of each vertex, where there is a partition map.
+    pub parts: Option<&'a [u16]>,
+    /// Mini-batches that are prepared ahead.
+    pub prefetch: usize,
+    /// Threads of this rank's own that prepare them.
+    pub sample_threads: Option<usize>,
+    /// Whether phases end with what they launched.
+    pub exact_phases: bool,
+    /// Becomes true when the run is to stop.
+    pub stop: Option<&'static AtomicBool>,
+    /// Mini-batches after which an epoch ends, where a run is on trial.
+    pub trial: Option<usize>,
+}
+
+impl Artifacts {
+    /// Finds and opens the partition map that `config` needs, the weights of edges, and the split of the edges if links are learnt.
+    pub fn open(dataset: &Dataset, config: &TrainConfig) -> Result<Self> {
+        let partition = config.parallelism.needs_map().then(|| partition::find(dataset, config)).transpose()?;
+        let topology = dataset.topology();
+        topology.check_indices()?;
+        let whole = Graph::new(topology.indptr(), topology.indices())?;
+        let columns = EdgeColumns::open(dataset, config.draw_by.as_ref(), config.edge_weights.as_ref())?;
+        let links = match config.task.kind {
+            TaskKind::Node => None,
+            TaskKind::Link => Some(match dataset.links()? {
+                Some(links) => LinkSplit::given(links, topology, &config.task)?,
+                None => LinkSplit::new(&whole, &config.task)?,
+            }),
+        };
+        let ranks = config.ranks_of_group() as u16;
+        let owners = partition.as_ref().filter(|_| config.num_parts() > config.ranks_of_group());
+        let owners = owners.map(|map| map.assignment().iter().map(|part| part % ranks).collect());
+        let of_kept = match links.as_ref().filter(|_| !columns.is_empty()) {
+            None => None,
+            Some(links) => {
+                let positions = links.positions_in(&whole, &config.task);
+                positions.map(|positions| columns.select(&links.graph()?, &positions)).transpose()?
+            }
+        };
+        Ok(Self { partition, owners, links, columns, of_kept })
+    }
+
+    /// The partition map in use.
+    pub fn partition(&self) -> Option<&PartitionMap> {
+        self.partition.as_ref()
+    }
+}
+
+impl<'a> Job<'a> {
+    /// Opens what training needs and checks that it fits together.
+    pub fn new(
+        dataset: &'a Dataset,
+        artifacts: &'a Artifacts,
+        config: &'a TrainConfig,
+        options: &RunOptions,
+    ) -> Result<Self> {
+        let topology = dataset.topology();
+        let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
+        let content = dataset.manifest().files.get("nodes/feat.arrow").filter(|_| options.process.is_some());
+        // Of those that are read by columns, each rank brings its own.
+        let features = match config.parallelism.slices_columns() {
+            true => dataset.held_features()?,
+            false => options.features.bring(dataset.held_features()?, content.map(|record| &record.checksum))?,
+        };
+        let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
+        let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
+        let frontiers = frontiers.with_sums(config.sums(options.layer.is_some())?);
+        if let Some(links) = &artifacts.links {
+            return Ok(Self {
+                config,
+                graph: artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?,
+                whole,
+                features,
+                task: Task::Links(links),
+                outputs: config.model.hidden,
+                metric: Metric::of_links(config.task.metric, links.links().map(Links::info))?,
+                train: Items::Borrowed(&links.train),
+                valid: None,
+                test: None,
+                prefetch: options.prefetch,
+                sample_threads: options.sample_threads,
+                exact_phases: options.exact_phases,
+                stop: options.stop,
+                trial: options.trial,
+                frontiers,
+                parts,
+            });
+        }
+        let labels = Labels::open(dataset)?;
+        let metric = config.task.metric.unwrap_or_else(|| Metric::of(&labels));
+        metric.check(&labels)?;
+        let optional = |split: Split| match dataset.manifest().splits().contains(&split) {
+            true => dataset.split(split).map(Some),
+            false => Ok(None),
+        };
+        Ok(Self {
+            config,
+            graph: whole,
+            whole,
+            features,
+            outputs: labels.classes(),
+            metric,
+            train: Items::Mapped(train_split(dataset, &labels)?),
+            task: Task::Nodes(labels),
+            valid: optional(Split::Valid)?,
+            test: optional(Split::Test)?,
+            prefetch: options.prefetch,
+            sample_threads: options.sample_threads,
+            exact_phases: options.exact_phases,
+            stop: options.stop,
+            trial: options.trial,
+            frontiers,
+            parts,
+        })
+    }
+}
+
+/// The train split, which must have something to learn from.
+fn train_split(dataset: &Dataset, labels: &Labels) -> Result<Column<u32>> {
+    let problem = |problem: String| Error::Data { path: dataset.path().to_path_buf(), problem };
+    let train = dataset.split(Split::Train)?;
+    if train.is_empty() {
+        return Err(problem("the train split is empty: convert it with another split".into()));
+    }
+    if !train.iter().any(|&v| labels.is_labelled(v)) {
+        return Err(problem("no vertex of the train split has a label: convert it with another split".into()));
+    }
+    Ok(train)
+}
+
+/// What an epoch goes through.
+pub enum Items<'a> {
+    /// A file of the dataset.
+    Mapped(Column<u32>),
+    /// Memory of the run.
+    Borrowed(&'a [u32]),
+}
+
+impl std::ops::Deref for Items<'_> {
+    type Target = [u32];
+
+    fn deref(&self) -> &[u32] {
+        match self {
+            Self::Mapped(column) => column,
+            Self::Borrowed(items) => items,
+        }
+    }
+}
+
+impl Job<'_> {
+    /// Whether there is a valid split to go by.
+    pub fn has_valid(&self) -> bool {
+        match &self.task {
+            Task::Nodes(_) => self.valid.as_ref().is_some_and(|valid| !valid.is_empty()),
+            Task::Links(links) => !links.valid.is_empty(),
+        }
+    }
+
+    /// Mini-batches of an epoch.
+    pub fn num_steps(&self) -> u64 {
+        match self.config.parallelism.cooperates() {
+            true => self.config.cooperative.batches() as u64,
+            false => {
+                let all = self.train.len().div_ceil(self.config.batch_size);
+                self.trial.map_or(all, |trial| all.min(trial)) as u64
+            }
+        }
+    }
+
+    /// What the model reads and returns.
+    pub fn shape(&self) -> Shape {
+        let several = self.task.labels().is_some_and(Labels::several);
+        Shape { features: self.features.dim(), outputs: self.outputs, several }
+    }
+
+    /// The seeds of this rank of the group of `comm` in the global mini-batch `items` at `step`, and what they are to
+    /// learn. Collective in the group.
+    pub fn batch(&self, items: &[u32], step: Step, comm: &dyn Communicator) -> Result<(Seeds, Targets<'_>)> {
+        let share = self.share_of_group(items.len(), comm);
+        match &self.task {
+            Task::Nodes(labels) => {
+                let seeds = Seeds::of(&items[share], self.frontiers.seeds(), comm.rank(), comm.size());
+                Ok((seeds, Targets::Nodes(NodeTargets::of(items, labels))))
+            }
+            Task::Links(links) => {
+                let negatives = self.config.task.negatives;
+                let (seeds, batch) =
+                    LinkBatch::new(links, (items, share), negatives, step, self.frontiers.seeds(), comm)?;
+                Ok((seeds, Targets::Links(Box::new(batch))))
+            }
+        }
+    }
+
+    /// The equal consecutive share of the group of `comm` in a mini-batch of `items`: what one rank of so many has under data
+    /// parallelism.
+    fn share_of_group(&self, items: usize, comm: &dyn Communicator) -> Range<usize> {
+        let (group, groups) = (comm.name(0) / comm.size(), self.config.groups);
+        items * group / groups..items * (group + 1) / groups
+    }
+
+    /// Ends a phase of a mini-batch at `place`: waits for what it launched, where phases are measured.
+    pub fn end_phase(&self, place: &Place) -> Result<()> {
+        match place.gpu().filter(|_| self.exact_phases) {
+            Some(gpu) => Ok(gpu.synchronise()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails once the caller has asked to stop.
+    pub fn check_stop(&self) -> Result<()> {
+        check_stop(self.stop)
+    }
+}

@@ -1,0 +1,16 @@
+//! The ranks of a run: threads of a process, or processes on one host or several, and how they talk.
+//!
+//! ```text
+//! threads.rs      ranks that are threads of this process
+//! process.rs      a process that is a rank, as torchrun, mpirun or srun starts it; rendezvous: how processes find each other
+//! hosts.rs        which ranks share a host
+//! comms.rs        the communicators of a rank
+//! traffic.rs      what ranks sent, by phase and route
+//! ```
+
+pub mod comms;
+pub mod hosts;
+pub mod process;
+pub mod rendezvous;
+pub mod threads;
+pub mod traffic;

@@ -1,0 +1,385 @@
+//! Checkpoints: after every epoch, everything that the next one starts from.
+//!
+//! ```text
+//! DIR/epoch-00007/model.safetensors       parameters and running statistics by name, f32
+//! DIR/epoch-00007/optimizer.safetensors   the optimizer's state by name, flat, in the parameters' order
+//! DIR/epoch-00007/checkpoint.json         configuration, origin, inputs, the epochs' reports, step count, loss scale, checksums
+//! DIR/best -> epoch-00005                 the one with the highest valid metric so far
+//! DIR/lock                                held by the run that writes here
+//! ```
+//!
+//! All random draws are functions of (seed, epoch, step, ...), so there is no generator state to keep: a run resumed after
+//! epoch 7 continues with exactly the losses of one that was never interrupted. The last [`KEPT`] are kept, and the best.
+//! A folder has one writer at a time.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use gsplit_kernels::{Communicator, all_gather_v};
+use gsplit_store::document::{self, Document};
+use gsplit_store::staging::{Mark, Staging, Target};
+use gsplit_store::{Checksum, Dataset, FileRecord, Files, MadeFrom, PartitionMap, checksum_file};
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use crate::config::TrainConfig;
+use crate::model::Parameters;
+use crate::operator::on_host;
+use crate::optimizer::{LossScale, Optimizer};
+use crate::report::EpochReport;
+use crate::report::stopping::best_epoch;
+use crate::task::Shape;
+use crate::{Error, Result};
+
+/// Newest checkpoints that are kept.
+const KEPT: usize = 2;
+
+/// Name of the link to the best.
+const BEST: &str = "best";
+
+/// What that link is called before it takes the place of another.
+const FRESH: &str = ".best.partial";
+
+fn name_of(epoch: u32) -> String {
+    format!("epoch-{epoch:05}")
+}
+
+/// Content of `checkpoint.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// The graph and training split.
+    pub made_from: MadeFrom,
+    /// What else the losses depend on.
+    pub inputs: Inputs,
+    /// The whole configuration of the run.
+    pub config: TrainConfig,
+    /// One report for each epoch done: a resumed run's log starts with them.
+    pub history: Vec<EpochReport>,
+    /// Mini-batches done.
+    pub steps: u64,
+    /// How losses are scaled, in a run in f16.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_scale: Option<LossScale>,
+    /// Names of the classes, where the dataset has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class_names: Option<Vec<String>>,
+    /// The tensors' files.
+    pub files: Files,
+    /// Version of gsplit.
+    pub tool_version: String,
+}
+
+/// What decides a run's losses beside its configuration, graph and seeds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inputs {
+    /// Key of the partition map in use, and the digest of its assignment.
+    pub partition: Option<(String, Checksum)>,
+    /// Digest of the feature rows.
+    pub features: Option<Checksum>,
+    /// Digest of the labels.
+    pub labels: Option<Checksum>,
+    /// Digest of the columns of the edges that are drawn or summed by, if there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edges: Option<Checksum>,
+    /// Digest of the rows that each rank keeps, where these are drawn more often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Checksum>,
+    /// Threads of each rank: torch's sums depend on them in the last bits.
+    pub threads_per_rank: usize,
+    /// Widths of the model's ends, by which it can be built again without the dataset.
+    pub shape: Shape,
+}
+
+impl Inputs {
+    /// The inputs of a run on `dataset` by `config`.
+    pub fn of(
+        (dataset, config): (&Dataset, &TrainConfig),
+        partition: Option<&PartitionMap>,
+        threads_per_rank: usize,
+        shape: Shape,
+    ) -> Self {
+        let checksum = |files: &Files, name: &str| files.get(name).map(|record| record.checksum.clone());
+        let of_dataset = |name: &str| checksum(dataset.whole_files(), name);
+        let columns = [&config.draw_by, &config.edge_weights].into_iter().flatten();
+        let columns: Vec<Checksum> = columns.filter_map(|name| of_dataset(&format!("edges/{name}.npy"))).collect();
+        let of_map = |map: &PartitionMap| Some((map.key().to_string(), checksum(&map.meta().files, "assignment.npy")?));
+        Self {
+            partition: partition.and_then(of_map),
+            features: of_dataset("nodes/feat.arrow"),
+            labels: of_dataset("nodes/label.npy"),
+            edges: (!columns.is_empty()).then(|| Checksum::combine(&columns)),
+            kept: None,
+            threads_per_rank,
+            shape,
+        }
+    }
+
+    /// Says what differs from the inputs `then` of the checkpoint, and what to do.
+    fn difference(&self, then: &Self) -> Option<String> {
+        let key = |inputs: &Self| inputs.partition.as_ref().map_or("none".to_string(), |(key, _)| format!("`{key}`"));
+        if self.partition != then.partition {
+            let (now, then) = (key(self), key(then));
+            return Some(match now == then {
+                true => format!("partition {now} was made again since: start another --checkpoint"),
+                false => format!("made with partition {then}, now it is {now}: name the former with --partition"),
+            });
+        }
+        if (&self.features, &self.labels) != (&then.features, &then.labels) {
+            return Some("the dataset's features or labels have changed since: start another --checkpoint".into());
+        }
+        // Older checkpoints do not say.
+        if then.edges.is_some() && self.edges != then.edges {
+            let problem = "the columns of the edges that it draws or sums by have changed since";
+            return Some(format!("{problem}: start another --checkpoint"));
+        }
+        (self.threads_per_rank != then.threads_per_rank).then(|| {
+            let (now, then) = (self.threads_per_rank, then.threads_per_rank);
+            format!("made with {then} threads a rank, now there are {now}: set --threads to {then} times the ranks")
+        })
+    }
+}
+
+/// Where a checkpoint stands.
+fn target(path: PathBuf) -> Target {
+    Target::new(path, Mark::document::<Checkpoint>("checkpoint.json"))
+}
+
+impl Document for Checkpoint {
+    const FORMAT: &'static str = "gsplit-checkpoint";
+    const VERSION: u32 = 3;
+}
+
+/// Writes the checkpoint after the last epoch of `history`, and settles the folder.
+pub fn save(
+    folder: &Path,
+    history: &[EpochReport],
+    (dataset, inputs, config): (&Dataset, &Inputs, &TrainConfig),
+    parameters: &Parameters,
+    optimizer: &Optimizer,
+) -> Result<()> {
+    let epoch = history.last().map_or(0, |report| report.epoch);
+    let staging = Staging::begin(target(folder.join(name_of(epoch))), true)?;
+    let weights: Vec<(&str, &Tensor)> = parameters.state().collect();
+    let state = optimizer.state();
+    let mut files = Files::new();
+    for (name, tensors) in [("model.safetensors", &weights[..]), ("optimizer.safetensors", &state[..])] {
+        let path = staging.path(name);
+        let tensors = tensors.iter().map(|(name, tensor)| Ok((*name, on_host(tensor)?))).collect::<Result<Vec<_>>>()?;
+        Tensor::write_safetensors(&tensors, &path)?;
+        let synced = std::fs::File::open(&path).and_then(|file| file.sync_all());
+        synced.map_err(gsplit_store::Error::io(&path))?;
+        let (bytes, checksum) = checksum_file(&path)?;
+        files.insert(name.into(), FileRecord { bytes, checksum });
+    }
+    let checkpoint = Checkpoint {
+        made_from: MadeFrom::dataset(dataset),
+        inputs: inputs.clone(),
+        config: config.clone(),
+        history: history.to_vec(),
+        steps: optimizer.steps,
+        loss_scale: optimizer.scaling(),
+        class_names: dataset.manifest().class_names.clone(),
+        files,
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+    };
+    document::write(&staging.path("checkpoint.json"), &checkpoint)?;
+    staging.commit()?;
+    settle(folder, history)
+}
+
+/// Makes [`BEST`] point to the best epoch of `history`, and removes the oldest checkpoints in `folder` beyond those that are kept: after
+/// each epoch, and for a run that was killed between an epoch and this.
+pub fn settle(folder: &Path, history: &[EpochReport]) -> Result<()> {
+    let best = best_epoch(history);
+    if let Some(best) = best {
+        point_to(folder, best)?;
+    }
+    let mut epochs = found(folder);
+    epochs.truncate(epochs.len().saturating_sub(KEPT));
+    for (_, old) in epochs.into_iter().filter(|&(epoch, _)| Some(epoch) != best) {
+        target(old).remove()?;
+    }
+    Ok(())
+}
+
+/// Makes the link [`BEST`] in `folder` point to the checkpoint of `epoch`, if that is there: a resumed run may know of a
+/// best epoch whose checkpoint was deleted.
+fn point_to(folder: &Path, epoch: u32) -> Result<()> {
+    let (link, name, fresh) = (folder.join(BEST), name_of(epoch), folder.join(FRESH));
+    if !folder.join(&name).exists() || std::fs::read_link(&link).is_ok_and(|target| target == Path::new(&name)) {
+        return Ok(());
+    }
+    check_links(folder)?;
+    match std::fs::remove_file(&fresh) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(gsplit_store::Error::io(&fresh)(cause).into()),
+        _ => {}
+    }
+    match symlink(&name, &fresh) {
+        // A file system without links: the best checkpoint is kept all the same.
+        Err(cause) if matches!(cause.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) => return Ok(()),
+        linked => linked.map_err(gsplit_store::Error::io(&fresh))?,
+    }
+    Ok(std::fs::rename(&fresh, &link).map_err(gsplit_store::Error::io(&link))?)
+}
+
+/// A checkpoint that fits the run it is to continue.
+#[derive(Debug)]
+pub struct Resume {
+    path: PathBuf,
+    /// The epochs done.
+    pub history: Vec<EpochReport>,
+    steps: u64,
+    loss_scale: Option<LossScale>,
+    kept: Option<Checksum>,
+}
+
+impl Resume {
+    /// Refuses to go on with other rows kept than the checkpoint's, where what is drawn depends on them: they are known later than the
+    /// other inputs.
+    pub fn check_kept(&self, inputs: &Inputs) -> Result<()> {
+        if self.kept == inputs.kept {
+            return Ok(());
+        }
+        let problem = "--draw locality draws by the rows that ranks keep, and these are others than the checkpoint's";
+        let remedy = "resume with the same --placement and --cache, or start another --checkpoint";
+        Err(Error::Option(format!("{}: {problem}: {remedy}", self.path.display())))
+    }
+}
+
+/// Refuses to start a run in a folder that holds the checkpoints of another.
+pub fn refuse_foreign(folder: &Path) -> Result<()> {
+    let Some((epoch, _)) = found(folder).pop() else { return Ok(()) };
+    let place = folder.display();
+    Err(Error::Option(format!(
+        "--checkpoint {place}: holds a run that got to epoch {epoch}: pass --resume to continue it, or name another folder"
+    )))
+}
+
+/// Fails when no checkpoint can be written into `folder`, which is better known before an epoch's work.
+pub fn check_writable(folder: &Path) -> Result<()> {
+    drop(Staging::begin(target(folder.join("epoch")), true)?);
+    check_links(folder)
+}
+
+/// Whatever else is called as the links that are made in `folder` is the user's.
+fn check_links(folder: &Path) -> Result<()> {
+    for path in [folder.join(BEST), folder.join(FRESH)] {
+        if std::fs::symlink_metadata(&path).is_ok_and(|found| !found.is_symlink()) {
+            return Err(gsplit_store::Error::Foreign { path, found: "no link to a checkpoint" }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Finds the newest checkpoint in `folder` and checks that `config` on `dataset` continues it. `None` before the first one: a
+/// job that is started again and again has one command line.
+pub fn find(folder: &Path, dataset: &Dataset, inputs: &Inputs, config: &TrainConfig) -> Result<Option<Resume>> {
+    let Some((_, path)) = found(folder).pop() else { return Ok(None) };
+    let (checkpoint, _) = document::read::<Checkpoint>(&path.join("checkpoint.json")).map_err(unusable)?;
+    checkpoint.made_from.check(&path, dataset).map_err(unusable)?;
+    if let Some(difference) = config.difference(&checkpoint.config) {
+        let place = path.display();
+        return Err(Error::Option(format!(
+            "{place}: {difference}: resume with the same options, or start another --checkpoint"
+        )));
+    }
+    if let Some(difference) = inputs.difference(&checkpoint.inputs) {
+        return Err(Error::Option(format!("{}: {difference}", path.display())));
+    }
+    for (name, record) in &checkpoint.files {
+        let (bytes, checksum) = checksum_file(&path.join(name)).map_err(unusable)?;
+        if (bytes, &checksum) != (record.bytes, &record.checksum) {
+            let problem = format!("its checksum is not the recorded one: {DAMAGED}");
+            return Err(Error::Data { path: path.join(name), problem });
+        }
+    }
+    let Checkpoint { history, steps, loss_scale, inputs: Inputs { kept, .. }, .. } = checkpoint;
+    Ok(Some(Resume { path, history, steps, loss_scale, kept }))
+}
+
+/// Fails unless all ranks go on after the same epoch, this one after `epoch`: processes may see different folders. Collective.
+pub fn agree(comm: &dyn Communicator, epoch: u64) -> Result<()> {
+    let epochs = all_gather_v(comm, &[epoch])?.concat();
+    let words = |epoch| if epoch == 0 { "no checkpoint".into() } else { format!("the checkpoint of epoch {epoch}") };
+    match epochs.iter().position(|epoch| *epoch != epochs[0]) {
+        None => Ok(()),
+        Some(rank) => Err(Error::Option(format!(
+            "--resume: rank {rank} finds {}, rank 0 {}: name a --checkpoint folder that all processes share",
+            words(epochs[rank]),
+            words(epochs[0])
+        ))),
+    }
+}
+
+/// What to do about a damaged checkpoint.
+const DAMAGED: &str = "delete this checkpoint to resume from the one before";
+
+/// The store's error with the remedy that a checkpoint needs.
+fn unusable(error: gsplit_store::Error) -> Error {
+    use gsplit_store::Error as E;
+    use std::io::ErrorKind::{IsADirectory, NotADirectory, NotFound};
+    match error {
+        E::Corrupt { path, problem } => Error::Data { path, problem: format!("{problem}: {DAMAGED}") },
+        E::Io { path, cause } if matches!(cause.kind(), NotFound | IsADirectory | NotADirectory) => {
+            Error::Data { path, problem: format!("{cause}: {DAMAGED}") }
+        }
+        E::Mismatch { path, made_from, used_with } => {
+            let problem = format!("of a run on {made_from}, not on {used_with}: start another --checkpoint");
+            Error::Data { path, problem }
+        }
+        other => other.into(),
+    }
+}
+
+/// Overwrites `parameters` and `optimizer` with what the checkpoint holds.
+pub fn restore(resume: &Resume, parameters: &Parameters, optimizer: &mut Optimizer) -> Result<()> {
+    restore_parameters(&resume.path.join("model.safetensors"), parameters)?;
+    copy_from(&resume.path.join("optimizer.safetensors"), optimizer.state())?;
+    optimizer.resume(resume.steps, resume.loss_scale);
+    Ok(())
+}
+
+/// Overwrites `parameters` with those in the file at `path`.
+pub fn restore_parameters(path: &Path, parameters: &Parameters) -> Result<()> {
+    copy_from(path, parameters.state().collect())
+}
+
+/// The newest checkpoint of a run in `folder`.
+pub fn newest(folder: &Path) -> Option<PathBuf> {
+    found(folder).pop().map(|(_, path)| path)
+}
+
+fn copy_from(path: &Path, targets: Vec<(&str, &Tensor)>) -> Result<()> {
+    gsplit_store::open_file(path).map_err(gsplit_store::Error::io(path))?;
+    let stored = Tensor::read_safetensors(path)?;
+    for (name, target) in targets {
+        let source = stored.iter().find(|(stored, _)| stored == name).map(|(_, tensor)| tensor);
+        let Some(source) = source.filter(|source| source.size() == target.size() && source.kind() == target.kind())
+        else {
+            let problem = format!(
+                "expected a tensor {name} of shape {:?}: it is from another model, or one with a program's own layers",
+                target.size()
+            );
+            return Err(Error::Data { path: path.to_path_buf(), problem });
+        };
+        tch::no_grad(|| target.shallow_clone().copy_(source));
+    }
+    Ok(())
+}
+
+/// The checkpoints in `folder`, oldest first.
+fn found(folder: &Path) -> Vec<(u32, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut epochs: Vec<(u32, PathBuf)> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let epoch = entry.file_name().to_str()?.strip_prefix("epoch-")?.parse().ok()?;
+            Some((epoch, entry.path()))
+        })
+        .collect();
+    epochs.sort();
+    epochs
+}

@@ -1,0 +1,359 @@
+//! Which feature rows the GPUs of a run keep in their memory, and whose each rank reads.
+//!
+//! Returns: a list of vertices for each rank, the one that deserves its slot most first; the ranks whose caches it reads besides; and
+//! what there is to say about both. Input: how the user wants rows placed ([`RowPlacement`]), the room on each GPU.
+//!
+//! ```text
+//! replicated   the hottest rows on every GPU                             PaGraph (Lin et al., SoCC 2020)
+//! partitioned  of its own part, those that the map's cache order has first   GSplit; Intel's hybrid partitioning
+//! peer         the hottest rows, dealt in turn to the GPUs that reach       Quiver (Tan et al., 2023)
+//!              each other, and once more to each group of others
+//! KEY          what `gsplit place` stored, cut to the room there is
+//! ```
+//!
+//! The host has all rows: what no reachable cache holds is read from there. A rank reads the caches of others, threads or processes of
+//! its host, where these hold rows that it loads: always with `peer` and KEY, with `partitioned` where a rank loads rows of other parts.
+//! Which reads whose is found first ([`reach`]), and all decide by it alike. Of several groups of ranks (`--groups`) each keeps the rows
+//! of all parts, and those of all devices of a KEY; `peer` knows no groups.
+//!
+//! Ranks on the host keep nothing, since all rows are there: what they would find is counted (`counted.rs`), as if each had a GPU with the
+//! room of `--cache`, and all of a host read each other's.
+//!
+//! Room: `--cache`, for each rank; left out, what a dry run leaves on its GPU ([`crate::dry_run`]) beside the graph, shared by the ranks
+//! there, or theirs together where they keep the same rows (`replicated`). A row's bytes are as it is stored.
+//!
+//! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
+
+mod counted;
+mod hotness;
+mod peers;
+mod reach;
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use gsplit_kernels::{Communicator, DeviceCache};
+use gsplit_store::memory::shown;
+use gsplit_store::{Checksum, Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
+use serde::Serialize;
+
+use crate::config::TrainConfig;
+use crate::job::options::{RowPlacement, RunOptions};
+use crate::job::partition;
+use crate::job::{Artifacts, Job};
+use crate::operator::{Place, sharing};
+use crate::{Error, Result};
+
+pub use counted::Counted;
+pub use hotness::presample_like;
+use peers::{cliques, deal_to_cliques, peers};
+use reach::Sight;
+pub use reach::gathered;
+
+/// What the GPUs of a run keep of the feature rows, or would keep.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheSummary {
+    /// Whether ranks are on the host: then nothing is kept, and where rows would be found is counted alone.
+    pub counted: bool,
+    /// As `--placement` has it.
+    pub placement: String,
+    /// What ranked the rows.
+    pub ranked_by: String,
+    /// Rows that the GPU of each rank keeps for it.
+    pub rows: Vec<usize>,
+    /// Bytes of a row.
+    pub row_bytes: u64,
+}
+
+/// The vertices whose rows each rank keeps.
+enum Lists {
+    /// So many of each part's, by the map's cache order.
+    OfParts(Box<PartitionMap>, Vec<usize>),
+    /// So many of these, the hottest first.
+    Hottest(Vec<u32>, Vec<usize>),
+    /// These.
+    Each(Vec<Vec<u32>>),
+}
+
+/// Which rows lie in which GPU's memory.
+pub struct Caches {
+    placement: RowPlacement,
+    ranked_by: String,
+    counted: bool,
+    row_bytes: u64,
+    lists: Lists,
+    /// For each rank, the ranks whose caches it reads, in the order in which it looks there.
+    peers: Vec<Vec<usize>>,
+}
+
+impl Caches {
+    /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank of this
+    /// process has where `options` do not say. Tells `progress` what was decided. Collective where ranks are processes, and the same on
+    /// each of them.
+    ///
+    /// # Errors
+    /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
+    pub fn new(
+        dataset: &Dataset,
+        job: &Job<'_>,
+        artifacts: &Artifacts,
+        options: &RunOptions,
+        (places, left): (&[Place], &[u64]),
+        progress: &dyn Progress,
+    ) -> Result<Option<Self>> {
+        let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
+        let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
+        let alike = placement == RowPlacement::Replicated;
+        let left = if alike { together(&places[options.ranks_here(ranks)], left) } else { left.to_vec() };
+        let comm = options.process.as_ref().map(|process| process.comms().all());
+        let left = match comm {
+            Some(comm) => gathered(comm, &left)?.concat(),
+            None => left,
+        };
+        let room = room(options, &left, row_bytes, ranks)?;
+        let crosses = match &placement {
+            RowPlacement::Host | RowPlacement::Replicated => false,
+            RowPlacement::Partitioned => job.frontiers.loaded().map().is_none(),
+            RowPlacement::Peer | RowPlacement::Stored(_) => true,
+        };
+        let peers = match crosses {
+            true => peers(&sights(places, comm)?, progress),
+            false => vec![Vec::new(); ranks],
+        };
+        let (lists, ranked_by) = match &placement {
+            RowPlacement::Partitioned => of_parts(dataset, job, artifacts, room)?,
+            RowPlacement::Stored(key) => stored(dataset, job, artifacts, key, &room, progress)?,
+            RowPlacement::Host | RowPlacement::Replicated => {
+                let most = room.iter().copied().max().unwrap_or(0);
+                let (hottest, by) = hotness::hottest(dataset, job, most, progress)?;
+                (Lists::Hottest(hottest, room), by)
+            }
+            RowPlacement::Peer => {
+                let cliques = cliques(&peers);
+                let all = |clique: &Vec<usize>| clique.iter().fold(0usize, |sum, &rank| sum.saturating_add(room[rank]));
+                let most = cliques.iter().map(all).max().unwrap_or(0);
+                let (hottest, by) = hotness::hottest(dataset, job, most, progress)?;
+                (Lists::Each(deal_to_cliques(&hottest, &cliques, &room)), by)
+            }
+        };
+        let counted = places.iter().all(|place| place.gpu().is_none());
+        let caches = Self { placement, ranked_by, counted, row_bytes, lists, peers };
+        progress.note(&caches.told(job.features.num_rows()));
+        Ok(Some(caches))
+    }
+
+    /// What `rank` keeps.
+    pub fn of(&self, rank: usize) -> &[u32] {
+        let first = |list: &[u32], rows: usize| list.len().min(rows);
+        match &self.lists {
+            Lists::OfParts(map, room) => {
+                let order = map.cache_order(rank % map.num_parts());
+                &order[..first(order, room[rank])]
+            }
+            Lists::Hottest(vertices, room) => &vertices[..first(vertices, room[rank])],
+            Lists::Each(lists) => &lists[rank],
+        }
+    }
+
+    /// The ranks whose caches `rank` reads where its own has not the row, in that order.
+    pub fn peers(&self, rank: usize) -> &[usize] {
+        &self.peers[rank]
+    }
+
+    /// Whether any rank reads the cache of another.
+    pub fn are_shared(&self) -> bool {
+        self.peers.iter().any(|peers| !peers.is_empty())
+    }
+
+    /// What tells whether the ranks kept the same rows in another run.
+    pub fn checksum(&self) -> Checksum {
+        let ranks = 0..self.peers.len();
+        let lists: Vec<Checksum> = ranks.map(|rank| Checksum::of(bytemuck::cast_slice(self.of(rank)))).collect();
+        Checksum::combine(&lists)
+    }
+
+    /// What tells whether another process has the same list of `rank`.
+    pub fn digest(&self, rank: usize) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.of(rank), self.row_bytes).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// For the summary of the run.
+    pub fn summary(&self) -> CacheSummary {
+        CacheSummary {
+            counted: self.counted,
+            placement: self.placement.to_string(),
+            ranked_by: self.ranked_by.clone(),
+            rows: (0..self.peers.len()).map(|rank| self.of(rank).len()).collect(),
+            row_bytes: self.row_bytes,
+        }
+    }
+
+    /// One line for people.
+    fn told(&self, all: usize) -> String {
+        let CacheSummary { counted, placement, ranked_by, rows, row_bytes } = self.summary();
+        let (least, most) = (rows.iter().min().unwrap_or(&0), rows.iter().max().unwrap_or(&0));
+        let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
+        let bytes = shown(*most as u64 * row_bytes);
+        let place = if counted { "counted for each rank, as on a GPU" } else { "on each rank's GPU" };
+        format!("feature rows, placement {placement}: {each} of {all} {place} ({bytes}), by {ranked_by}")
+    }
+}
+
+/// How rows are to be placed, where GPUs are to keep any, or what they would find is to be counted.
+///
+/// # Errors
+/// [`Error::Option`] for what does not fit together.
+pub fn wanted(config: &TrainConfig, options: &RunOptions, places: &[Place]) -> Result<Option<RowPlacement>> {
+    let flag = match (options.cache, &options.placement) {
+        (None, None) => return Ok(None),
+        (Some(_), _) => "--cache",
+        (None, Some(_)) => "--placement",
+    };
+    let on_host = places.iter().any(|place| place.gpu().is_none());
+    let parallelism = config.parallelism;
+    let problem = if parallelism.slices_columns() || parallelism.cooperates() {
+        format!("{flag}: under --parallelism {parallelism} no cache is counted: leave it out")
+    } else if on_host && options.cache.is_none() && options.placement != Some(RowPlacement::Host) {
+        format!("{flag}: on --device cpu rows are counted for caches of a size: give one with --cache SIZE")
+    } else if options.placement == Some(RowPlacement::Host) && options.cache.is_some() {
+        "--cache: --placement host keeps no rows on GPUs: leave one of them out".to_string()
+    } else if options.placement == Some(RowPlacement::Host) {
+        return Ok(None);
+    } else {
+        return Ok(Some(options.placement.clone().unwrap_or_else(|| RowPlacement::usual(config))));
+    };
+    Err(Error::Option(problem))
+}
+
+/// The bytes that each rank has where those which share a GPU keep the same rows: what they have together, of which `left` says the
+/// share of each.
+fn together(places: &[Place], left: &[u64]) -> Vec<u64> {
+    let gpus = sharing(places);
+    let of = |(place, bytes): (&Place, &u64)| {
+        let ranks = place.gpu().and_then(|gpu| gpus.iter().find(|(other, _)| other.is_same_device(gpu)));
+        bytes.saturating_mul(ranks.map_or(1, |(_, ranks)| *ranks))
+    };
+    places.iter().zip(left).map(of).collect()
+}
+
+/// The rows that each of `ranks` has room for, where `left` says their bytes.
+fn room(options: &RunOptions, left: &[u64], row_bytes: u64, ranks: usize) -> Result<Vec<usize>> {
+    let most = DeviceCache::<f32>::most_rows(ranks);
+    let rows = |bytes: u64| usize::try_from((bytes / row_bytes).min(most)).unwrap_or(usize::MAX);
+    match options.cache {
+        Some(bytes) if rows(bytes) == 0 => Err(Error::Option(format!(
+            "--cache: {bytes} bytes hold no row of {row_bytes}: give it more, as 4GiB or 20% (of all rows), or leave it out"
+        ))),
+        Some(bytes) => Ok(vec![rows(bytes); ranks]),
+        None => {
+            let of = |rank: usize| rows(left.get(rank).copied().unwrap_or(0));
+            Ok((0..ranks).map(of).collect())
+        }
+    }
+}
+
+/// Bytes of a row on the GPU, its scale included.
+fn row_bytes(features: &FeatureTable) -> u64 {
+    let scale = if features.dtype() == FeatureDtype::I8 { size_of::<f32>() } else { 0 };
+    (features.dim() * features.dtype().bytes() + scale).max(1) as u64
+}
+
+/// Of each rank's part, what the cache order has first.
+fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<usize>) -> Result<(Lists, String)> {
+    let map = match artifacts.partition() {
+        Some(map) => map.clone(),
+        None => partition::find(dataset, job.config)?,
+    };
+    // Its numbers are not checked when it is opened.
+    map.check_cache_order()?;
+    let by = format!("the cache order of partition {}", map.key());
+    Ok((Lists::OfParts(Box::new(map), room), by))
+}
+
+/// What the placement `key` of the dataset has for each rank.
+fn stored(
+    dataset: &Dataset,
+    job: &Job<'_>,
+    artifacts: &Artifacts,
+    key: &str,
+    room: &[usize],
+    progress: &dyn Progress,
+) -> Result<(Lists, String)> {
+    let keys = dataset.keys("placement")?;
+    if !keys.iter().any(|there| there == key) {
+        let there = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };
+        return Err(Error::Option(format!(
+            "--placement {key}: neither host, replicated, partitioned or peer, nor a placement of {} (there are: {there}): \
+             choose one, or run `gsplit place`",
+            dataset.path().display()
+        )));
+    }
+    let placement = Placement::open(dataset, key)?;
+    let (ranks, devices, made) = (job.config.ranks_of_group(), placement.num_devices(), placement.meta());
+    if devices != ranks {
+        let there = if job.config.groups == 1 { "the number of ranks is" } else { "the ranks of a group are" };
+        let problem = format!("--placement {key} is for {devices} devices, {there} {ranks}: it needs one for each");
+        return Err(Error::Option(problem));
+    }
+    if let (Some(map), Some((placed, checksum))) = (artifacts.partition(), &made.made_from.partition)
+        && checksum != map.checksum()
+    {
+        return Err(Error::Option(format!(
+            "--placement {key} is of the parts of {placed}, this run's are of {}: train with --partition {placed}, or place anew",
+            map.key()
+        )));
+    }
+    let readers = if job.frontiers.loaded().map().is_some() { Readers::Split } else { Readers::Data };
+    if devices > 1 && made.config.parallelism != readers {
+        let who = match readers {
+            Readers::Split => "each row is loaded by its owner",
+            Readers::Data => "every rank loads the rows that it needs",
+        };
+        let made = made.config.parallelism;
+        progress.note(&format!(
+            "note: placement {key} was made for {made} parallelism, but here {who}: fewer rows may be found in caches"
+        ));
+    }
+    let of_rank = |(rank, &rows): (usize, &usize)| {
+        let both = placement.shared().iter().chain(placement.own(rank % devices));
+        both.take(rows).copied().collect()
+    };
+    Ok((Lists::Each(room.iter().enumerate().map(of_rank).collect()), format!("placement {key}")))
+}
+
+/// What each rank sees of the GPU of each other. Collective in `comm`, where ranks are processes.
+fn sights(places: &[Place], comm: Option<&dyn Communicator>) -> Result<Vec<Vec<Sight>>> {
+    let ranks = places.len();
+    match comm.map(|comm| (comm, places[comm.rank()].gpu())) {
+        Some((comm, Some(gpu))) => reach::of_processes(comm, gpu),
+        Some((comm, None)) => reach::of_hosts(comm),
+        None => Ok(reach::of_threads(ranks, |reader, owner| reaches(&places[reader], &places[owner]))),
+    }
+}
+
+/// Whether the GPU of `reader` can read that of `owner`; makes it so.
+fn reaches(reader: &Place, owner: &Place) -> Result<bool> {
+    match (reader.gpu(), owner.gpu()) {
+        (Some(reader), Some(owner)) => Ok(reader.reaches(owner)?),
+        // Nothing moves on the host.
+        _ => Ok(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_what_is_given_or_what_is_left() {
+        let [one, other] = [0, 1].map(Place::emulated);
+        let places = [one.clone(), other, one];
+        assert_eq!(together(&places, &[100, 350, 100]), [200, 350, 200], "one has it for both");
+        let room = |options: &RunOptions, row_bytes| room(options, &[1000, 350, 99], row_bytes, 3);
+        assert_eq!(room(&RunOptions::default(), 100).unwrap(), [10, 3, 0]);
+        let given = RunOptions { cache: Some(250), ..RunOptions::default() };
+        assert_eq!(room(&given, 100).unwrap(), [2, 2, 2]);
+        assert!(room(&given, 251).unwrap_err().to_string().contains("250 bytes hold no row of 251"));
+    }
+}

@@ -1,0 +1,13 @@
+//! Where graph and feature rows lie, and how they come to the rank that computes.
+//!
+//! ```text
+//! places.rs       the host or the GPU that a rank computes on
+//! topology/       where a GPU reads the graph: its own memory, parts of it, the host's
+//! cache/          which feature rows GPUs keep
+//! source/         rows by vertex, wherever they lie
+//! ```
+
+pub mod cache;
+pub mod places;
+pub mod source;
+pub mod topology;

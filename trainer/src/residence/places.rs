@@ -1,0 +1,73 @@
+//! Which place each rank of a run computes at.
+
+use crate::config::{Device, Dtype, TrainConfig};
+use crate::job::options::RunOptions;
+use crate::operator::{Engine, Place, Products, check_host_dtype};
+use crate::{Error, Result, autograd};
+
+/// The place of each rank that `config` and `options` ask for.
+///
+/// # Errors
+/// [`Error::Option`] if there are not as many GPUs named as ranks; what [`Place::open`] says.
+pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+    let dtype = config.model.dtype;
+    let refused = match (config.device, options.products) {
+        (Device::Cuda, None) => None,
+        (Device::Cuda, Some(Products::Tf32)) if dtype == Dtype::F32 => None,
+        (Device::Cuda, Some(Products::Tf32)) => Some("--products tf32 is for --dtype f32"),
+        (Device::Cuda, Some(_)) => Some("--products is for --device cpu, but for tf32"),
+        (Device::Cpu, Some(Products::Tf32)) => Some("--products tf32 is for --device cuda"),
+        (Device::Cpu, _) => None,
+    };
+    if let Some(refused) = refused {
+        return Err(Error::Option(format!("{refused}: leave it out")));
+    }
+    if config.device == Device::Cuda {
+        autograd::round_to_tf32(options.products.is_some())?;
+    }
+    let place = |place| match place {
+        Place::Host(_) => Ok(Place::Host(engine(options.products, dtype)?)),
+        place => Ok(place.with_dtype(dtype)),
+    };
+    named_places(config, options)?.into_iter().map(place).collect()
+}
+
+/// The engine of the host's dense products that `products` asks for; this machine's when `None`.
+fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
+    let Some(products) = products else { return Ok(Engine::of(dtype)) };
+    Engine::named(products, dtype).ok_or_else(|| {
+        let needed = "--products own needs --dtype bf16 and a processor with AVX-512 BF16, or f32 and AMX";
+        Error::Option(format!("{needed}: leave it out, or name another"))
+    })
+}
+
+/// [`places`] for f32.
+fn named_places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> {
+    let ranks = config.num_ranks();
+    if let Some(own) = &options.places {
+        return (0..ranks).map(|rank| own.place(rank)).collect();
+    }
+    let named = options.gpus.as_ref().map_or(&[][..], |gpus| &gpus.0);
+    match config.device {
+        Device::Cpu if !named.is_empty() => {
+            Err(Error::Option("--gpus is for --device cuda: leave it out, or give both".into()))
+        }
+        Device::Cpu => {
+            check_host_dtype(config.model.dtype)?;
+            Ok(vec![Place::host(); ranks])
+        }
+        Device::Cuda if options.process.is_some() => place_of_process(options, ranks),
+        Device::Cuda if named.is_empty() => (0..ranks).map(Place::open).collect(),
+        Device::Cuda if named.len() == ranks => named.iter().map(|&ordinal| Place::open(ordinal)).collect(),
+        Device::Cuda => Err(Error::Option(format!(
+            "--gpus names {} GPUs, the number of ranks is {ranks}: name one for each rank; one may be named more than once",
+            named.len()
+        ))),
+    }
+}
+
+/// This process's GPU, in place of every rank's.
+fn place_of_process(options: &RunOptions, ranks: usize) -> Result<Vec<Place>> {
+    let gpu = options.process.as_ref().map_or(Ok(0), |process| process.gpu())?;
+    Ok(vec![Place::open(gpu)?; ranks])
+}

@@ -1,0 +1,208 @@
+//! Loading a mini-batch: the feature rows of its bottom local frontier, each once, and on the host those that other ranks loaded.
+//!
+//! Where no other rank needs them, there is nothing to do on the host: the bottom layer reads them where they are stored.
+//! Only a mini-batch that is prepared ahead of time takes them along all the same, while another is computed, and one whose
+//! rows are not used as they are stored.
+//!
+//! A GPU that reaches the rows gathers them by the vertices there, makes of them what is asked for, and counts which were in caches.
+//! Where it has sampled the mini-batch ahead of time, this happens on the sampler's stream, into memory of that stream, and one copy
+//! within the GPU makes them torch's when they are needed; so do copies of rows that the host gathers ahead, on a stream of their own: torch's own memory cannot be written by another stream than its own
+//! without waiting for all that it was told to do.
+
+use gsplit_kernels::{CacheHits, Communicator, DeviceHits, Gpu, sort_on_device};
+use gsplit_store::FeatureTable;
+use tch::Tensor;
+
+use super::{FeatureSource, Gathered};
+use crate::Result;
+use crate::model::Input;
+use crate::operator::Ids;
+use crate::operator::Place;
+use crate::sample::{Sampled, SampledLayer, SampledThere};
+
+/// A sampled mini-batch with its input rows.
+pub struct Loaded<'a> {
+    /// What to compute.
+    pub sampled: Sampled<'a>,
+    /// Feature rows of the bottom layer.
+    pub input_rows: InputRows,
+    /// How many of the input rows were in caches, where there are any.
+    pub hits: Option<DeviceHits>,
+    /// How many would have been, where ranks on the host count that.
+    pub counted: CacheHits,
+    /// Where the others are.
+    pub features: &'a FeatureTable,
+    /// The stream that copies the input rows, where that is another than the sampler's.
+    pub side: Option<Gpu>,
+}
+
+/// Feature rows of a mini-batch, of the type of the place's rows.
+#[derive(Default)]
+pub enum InputRows {
+    /// The bottom layer reads them where they are stored.
+    #[default]
+    Stored,
+    /// Those that it reads, `[read, width]`.
+    Read(Tensor),
+    /// Those of [`Sampled::input`], `[input, width]`, where they are computed with. Not exchanged yet: rows go over NCCL, which
+    /// the thread that computes has alone.
+    Here(Tensor),
+    /// As `Here`, on the GPU that computes, not yet torch's.
+    Gathered(Box<dyn Gathered>),
+}
+
+impl InputRows {
+    /// The rows that `bottom` reads, each of `dim` values, as a tensor at `place`; `None` where they stay stored. Collective on a GPU
+    /// where ranks exchange them.
+    pub fn into_tensor(
+        self,
+        place: &Place,
+        bottom: &SampledLayer,
+        dim: usize,
+        comm: &dyn Communicator,
+    ) -> Result<Option<Tensor>> {
+        let loaded = match (self, place.gpu()) {
+            (Self::Stored, _) => return Ok(None),
+            (Self::Read(rows), _) => return Ok(Some(rows)),
+            (Self::Here(rows), _) => Some(rows),
+            (Self::Gathered(rows), Some(gpu)) => Some(rows.tensor(gpu, place.device(), dim)?),
+            (Self::Gathered(_), None) => None,
+        };
+        bottom.exchange.forward_at(place, comm, loaded, dim).map(Some)
+    }
+}
+
+impl<'a> Loaded<'a> {
+    /// `sampled` without its input rows, which stay in `features`.
+    pub fn unread(sampled: Sampled<'a>, features: &'a FeatureTable) -> Self {
+        Self { sampled, input_rows: InputRows::Stored, hits: None, counted: CacheHits::default(), features, side: None }
+    }
+
+    /// Finds where backward adds rows in the layers above the features, which have no gradients, where a GPU sampled them: with `edges`
+    /// those of sums over edges too. Otherwise each is found when it is asked for, by launches of its own.
+    pub fn prepare_backward(&self, edges: bool) -> Result<()> {
+        let Some(SampledThere { gpu, .. }) = &self.sampled.there else { return Ok(()) };
+        let above = &self.sampled.layers[..self.sampled.layers.len().saturating_sub(1)];
+        let of_edges = above.iter().filter(|_| edges).filter_map(|layer| layer.edges.on_device());
+        let of_edges: Vec<_> = of_edges.map(|(_, _, edges)| edges).collect();
+        let (mut exchanges, mut rows) = (Vec::new(), Vec::new());
+        for layer in above {
+            if let Some(added_to) = layer.exchange.added_to(gpu)? {
+                exchanges.push(&layer.exchange);
+                rows.push(added_to);
+            }
+        }
+        let onto = sort_on_device(gpu, &of_edges, &rows)?;
+        exchanges.into_iter().zip(onto).for_each(|(exchange, onto)| exchange.prepare(onto));
+        Ok(())
+    }
+
+    /// Waits until all of it is there, and gives it to the stream of `gpu`, which computes; nothing to do where it was made there, or
+    /// on the host.
+    pub fn hand_over(&self, gpu: Option<&Gpu>) -> Result<()> {
+        let Some(gpu) = gpu else { return Ok(()) };
+        let sampling = self.sampled.there.as_ref().map(|SampledThere { gpu, .. }| gpu);
+        sampling.into_iter().chain(&self.side).try_for_each(Gpu::synchronise)?;
+        if sampling.is_some() {
+            for layer in &self.sampled.layers {
+                [&layer.frontier, &layer.read].into_iter().for_each(|ids| ids.give_to(gpu));
+                layer.edges.give_to(gpu);
+                layer.exchange.give_to(gpu);
+            }
+            self.sampled.input.give_to(gpu);
+        }
+        if let InputRows::Gathered(rows) = &self.input_rows {
+            rows.give_to(gpu);
+        }
+        if let Some(hits) = &self.hits {
+            hits.give_to(gpu);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the input rows of `sampled`, in the type of the place's rows, and makes `input` of them, unless the bottom layer reads
+/// them itself; with `ahead` always. Collective where ranks exchange them on the host.
+pub fn load<'a>(
+    source: &FeatureSource<'a>,
+    sampled: Sampled<'a>,
+    input: &Input,
+    ahead: bool,
+    comm: &dyn Communicator,
+) -> Result<Loaded<'a>> {
+    let exchange = &sampled.bottom().exchange;
+    let stays = source.is_read_in_place() && !ahead && input.is_plain() && exchange.is_identity();
+    let features = source.table();
+    let Some(computing) = source.gathering() else {
+        let (vertices, mut side) = (sampled.input.on_host()?, None);
+        let counted = source.count(vertices);
+        let input_rows = match source.place() {
+            _ if stays => InputRows::Stored,
+            place @ Place::Host(_) => {
+                let rows = source.rows(vertices, input, exchange.rows_received())?;
+                InputRows::Read(exchange.forward_at(place, comm, Some(rows), features.dim())?)
+            }
+            Place::Device(gpu, ..) if ahead => {
+                let (rows, stream) = source.rows_brought(gpu, vertices, input)?;
+                side = Some(stream);
+                InputRows::Gathered(rows)
+            }
+            Place::Device(..) => InputRows::Here(source.rows(vertices, input, 0)?),
+        };
+        return Ok(Loaded { input_rows, counted, side, ..Loaded::unread(sampled, features) });
+    };
+    let sampling = sampled.there.as_ref().map(|there| &there.gpu);
+    let gpu = sampling.unwrap_or(computing);
+    let input_rows = gathered(source, gpu, &sampled.input, input, ahead && sampling.is_some())?;
+    let hits = source.hits(gpu, sampled.input.on_gpu(gpu)?)?;
+    Ok(Loaded { input_rows, hits, ..Loaded::unread(sampled, features) })
+}
+
+/// What `input` makes of the rows of `vertices`, gathered on the stream of `gpu`, which is that of torch unless they come `ahead`.
+fn gathered(source: &FeatureSource<'_>, gpu: &Gpu, vertices: &Ids, input: &Input, ahead: bool) -> Result<InputRows> {
+    let vertices = vertices.on_gpu(gpu)?;
+    match ahead {
+        true => source.rows_ahead(gpu, vertices, input).map(InputRows::Gathered),
+        false => source.rows_there(gpu, vertices, input).map(InputRows::Here),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::{FeatureDtype, FeatureTable, FeatureWriter};
+    use half::{bf16, f16};
+
+    use crate::operator::gather_features;
+
+    #[test]
+    fn rows_arrive_as_they_were_stored_in_every_dtype() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("feat.arrow");
+        let (rows, dim) = (17_000u32, 3);
+        let value = |v: u32, c: u32| ((v * 31 + c * 17) % 255) as f32 - 127.0;
+        let values: Vec<f32> = (0..rows).flat_map(|v| (0..dim).map(move |c| value(v, c) * (v % 5) as f32)).collect();
+        let vertices = [16_999, 0, 16_384, 16_383, 5, 7, 0];
+        for dtype in [FeatureDtype::F32, FeatureDtype::F16, FeatureDtype::Bf16, FeatureDtype::I8] {
+            let mut writer = FeatureWriter::create(&path, dtype, dim as usize).unwrap();
+            writer.push_rows(&values).unwrap();
+            writer.finish().unwrap();
+            let table = FeatureTable::open(&path).unwrap();
+            let mut found = vec![f32::NAN; vertices.len() * dim as usize];
+            gather_features(&table, &vertices, &mut found).unwrap();
+            for (&v, found) in vertices.iter().zip(found.chunks(dim as usize)) {
+                let given = &values[v as usize * dim as usize..][..dim as usize];
+                let stored: Vec<f32> = match dtype {
+                    FeatureDtype::F32 => given.to_vec(),
+                    FeatureDtype::F16 => given.iter().map(|&value| f16::from_f32(value).to_f32()).collect(),
+                    FeatureDtype::Bf16 => given.iter().map(|&value| bf16::from_f32(value).to_f32()).collect(),
+                    FeatureDtype::I8 => {
+                        let scale = given.iter().fold(0f32, |largest, value| largest.max(value.abs())) / 127.0;
+                        let step = |value: f32| if scale == 0.0 { 0.0 } else { (value / scale).round_ties_even() };
+                        given.iter().map(|&value| scale * step(value)).collect()
+                    }
+                };
+                assert_eq!(found, stored, "{dtype}, vertex {v}");
+            }
+        }
+    }
+}

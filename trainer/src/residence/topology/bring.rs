@@ -1,0 +1,270 @@
+//! The graph brought to where GPUs read it: what is possible, what it takes, and the copies.
+
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph, MappedHost};
+use gsplit_store::memory::{Memory, shown};
+use gsplit_store::{Dataset, Progress};
+
+use super::hotness::{Chosen, Reads};
+use super::{DeviceRoom, OnGpu, PinnedGraph, Topology};
+use crate::config::{ModelKind, TaskKind};
+use crate::job::Job;
+use crate::job::options::{RowPlacement, RunOptions, TopologyStorage};
+use crate::operator::{Place, sharing};
+use crate::{Error, Result};
+
+/// What there is to bring.
+pub(super) struct Source<'s, 'a> {
+    pub dataset: &'s Dataset,
+    pub job: &'s Job<'a>,
+    /// Of the ranks of this process.
+    pub places: &'s [Place],
+    /// The first of them.
+    pub first: usize,
+    pub options: &'s RunOptions,
+    pub room: &'s DeviceRoom,
+    pub progress: &'s dyn Progress,
+}
+
+/// Bytes of the graph of `job` and every vertex's owner.
+pub fn graph_bytes(job: &Job<'_>) -> u64 {
+    (size_of_val(job.graph.indptr) + size_of_val(job.graph.indices)) as u64 + owner_bytes(job)
+}
+
+fn owner_bytes(job: &Job<'_>) -> u64 {
+    job.frontiers.map().map_or(0, size_of_val) as u64
+}
+
+impl<'a> Source<'_, 'a> {
+    fn graph(&self) -> Graph<'a> {
+        self.job.graph
+    }
+
+    pub fn on_host(&self) -> Topology<'a> {
+        self.found(TopologyStorage::Host, PinnedGraph::default(), Vec::new())
+    }
+
+    /// With no tiers.
+    fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
+        let ranks = self.places.len();
+        let (tiers, bytes) = (vec![None; ranks], vec![0; ranks]);
+        Topology { place, pinned, gpus, tiers, first: self.first, bytes, share: 0.0 }
+    }
+
+    /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
+    fn reads_indptr(&self) -> bool {
+        let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
+        of_sources || self.options.layer.is_some() || self.job.config.task.kind == TaskKind::Link
+    }
+
+    /// Bytes of a rank's room that are not the cache's, in a place that asks for so many bytes of each GPU.
+    fn fits(&self, index: usize, bytes: u64) -> bool {
+        bytes <= self.room.of(index).saturating_sub(self.options.cache.unwrap_or(0))
+    }
+
+    /// How many ranks share the GPU of the rank at `index`.
+    fn sharing(&self, index: usize) -> u64 {
+        let is_here = |(gpu, _): &&(&Gpu, u64)| self.places[index].gpu().is_some_and(|own| own.is_same_device(gpu));
+        sharing(self.places).iter().find(is_here).map_or(1, |(_, ranks)| *ranks)
+    }
+
+    /// The first place that is possible.
+    pub fn best(&self) -> Result<Topology<'a>> {
+        let (first, in_memory) = match self.job.frontiers.map_of_all() {
+            None => {
+                let fit = self.fits_each(|index| graph_bytes(self.job) / self.sharing(index));
+                (TopologyStorage::Device, fit)
+            }
+            Some(_) => {
+                let parts = self.part_bytes();
+                (TopologyStorage::Part, self.fits_each(|index| parts[index]))
+            }
+        };
+        for place in [first, TopologyStorage::Hot, TopologyStorage::Pinned] {
+            if place == first && !in_memory {
+                continue;
+            }
+            match self.bring(place) {
+                Ok(found) => return Ok(found),
+                Err(Error::Gpu(GpuError::OutOfMemory { .. })) => {}
+                Err(error) if place == TopologyStorage::Device => return Err(error),
+                Err(error) => {
+                    self.progress.note(&format!("the host samples for the GPUs, which cannot read the graph: {error}"));
+                    break;
+                }
+            }
+        }
+        Ok(self.on_host())
+    }
+
+    fn fits_each(&self, bytes: impl Fn(usize) -> u64) -> bool {
+        (0..self.places.len()).all(|index| self.fits(index, bytes(index)))
+    }
+
+    pub fn bring(&self, place: TopologyStorage) -> Result<Topology<'a>> {
+        match place {
+            TopologyStorage::Device => self.on_gpus(),
+            TopologyStorage::Part => self.of_parts(),
+            TopologyStorage::Hot => self.hottest(),
+            TopologyStorage::Pinned => self.pinned(),
+            TopologyStorage::Auto | TopologyStorage::Host => Ok(self.on_host()),
+        }
+    }
+
+    /// For each GPU, with copies of owners, and of others as asked for.
+    fn each_gpu(&self, indptr: bool, indices: bool) -> Result<Vec<OnGpu>> {
+        let Graph { indptr: starts, indices: sources, .. } = self.graph();
+        let copies = |(gpu, _): (&Gpu, u64)| {
+            let there = OnGpu {
+                indptr: indptr.then(|| gpu.upload(starts)).transpose()?,
+                indices: indices.then(|| gpu.upload(sources)).transpose()?,
+                owners: self.job.frontiers.map().map(|owners| gpu.upload(owners)).transpose()?,
+                gpu: gpu.clone(),
+            };
+            gpu.synchronise()?;
+            Ok(there)
+        };
+        sharing(self.places).into_iter().map(copies).collect()
+    }
+
+    /// A copy on each GPU.
+    fn on_gpus(&self) -> Result<Topology<'a>> {
+        let mut found = self.found(TopologyStorage::Device, PinnedGraph::default(), self.each_gpu(true, true)?);
+        found.bytes = (0..self.places.len()).map(|index| graph_bytes(self.job) / self.sharing(index)).collect();
+        found.share = 1.0;
+        Ok(found)
+    }
+
+    /// Bytes of a rank's GPU beside its tier.
+    fn beside(&self, index: usize) -> u64 {
+        let indptr = if self.reads_indptr() { size_of_val(self.graph().indptr) as u64 } else { 0 };
+        (owner_bytes(self.job) + indptr) / self.sharing(index)
+    }
+
+    /// The part of the partition map that a rank owns.
+    fn part(&self, index: usize) -> usize {
+        (self.first + index) % self.job.config.ranks_of_group()
+    }
+
+    /// Bytes that each rank takes for the in-edges of its own vertices.
+    fn part_bytes(&self) -> Vec<u64> {
+        let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
+        let mut parts = vec![(0, 0); self.job.config.ranks_of_group()];
+        for (v, &owner) in (0..).zip(owners) {
+            if let Some((vertices, edges)) = parts.get_mut(usize::from(owner)) {
+                (*vertices, *edges) = (*vertices + 1, *edges + graph.degree(v));
+            }
+        }
+        let of = |index: usize| {
+            let (vertices, edges) = parts[self.part(index)];
+            DeviceTier::bytes(graph.num_vertices() as u64, vertices, edges) + self.beside(index)
+        };
+        (0..self.places.len()).map(of).collect()
+    }
+
+    /// What each rank owns on its GPU, and nothing of the others.
+    fn of_parts(&self) -> Result<Topology<'a>> {
+        let (graph, owners) = (self.graph(), self.job.frontiers.map_of_all().unwrap_or_default());
+        let first = self.places.iter().find_map(Place::gpu).filter(|_| !self.reads_indptr());
+        let (mut indptr, mut uploaded) = (None, 0);
+        match first.map(|gpu| self.pin(gpu, graph.indptr)) {
+            Some(Err(error)) => {
+                // Room for it was not looked for yet.
+                uploaded = size_of_val(graph.indptr) as u64;
+                let parts = self.part_bytes();
+                if !self.fits_each(|index| parts[index] + uploaded / self.sharing(index)) {
+                    return Err(error);
+                }
+                let bytes = shown(uploaded);
+                self.progress.note(&format!("each GPU keeps the degrees of all vertices ({bytes}): {error}"));
+            }
+            pinned => indptr = pinned.transpose()?,
+        }
+        let gpus = self.each_gpu(indptr.is_none(), false)?;
+        let mut found = self.found(TopologyStorage::Part, PinnedGraph { indptr, ..PinnedGraph::default() }, gpus);
+        for (index, place) in self.places.iter().enumerate() {
+            let Some(gpu) = place.gpu() else { continue };
+            let part = self.part(index);
+            let own = Chosen::all(&graph, |v| usize::from(owners[v as usize]) == part);
+            found.bytes[index] = own.bytes(&graph) + self.beside(index) + uploaded / self.sharing(index);
+            found.tiers[index] = Some(Arc::new(DeviceTier::new(gpu, &graph, &own.bits)?));
+        }
+        found.share = 1.0;
+        Ok(found)
+    }
+
+    /// The in-edges that are read most on each GPU, as far as there is room, and all of them in host memory; these alone where
+    /// there is room for none.
+    fn hottest(&self) -> Result<Topology<'a>> {
+        let (graph, reads) = (self.graph(), Reads::of(self.dataset, self.job, self.progress)?);
+        let mut pinned = self.pinned_graph()?;
+        let gpus = self.each_gpu(self.reads_indptr(), false)?;
+        if self.reads_indptr() {
+            pinned.indptr = None;
+        }
+        let mut found = self.found(TopologyStorage::Hot, pinned, gpus);
+        let (mut here, mut all, mut made) = (0.0, 0.0, Vec::<(&Gpu, Arc<DeviceTier>)>::new());
+        for (index, place) in self.places.iter().enumerate() {
+            let Some(gpu) = place.gpu() else { continue };
+            let part = self.part(index);
+            // Ranks that own nothing alone read the same.
+            let owners = self.job.frontiers.map_of_all();
+            let sharing = if owners.is_none() { self.sharing(index) } else { 1 };
+            let same = made.iter().find(|(other, _)| owners.is_none() && other.is_same_device(gpu));
+            let tier = match same {
+                Some((_, tier)) => tier.clone(),
+                None => {
+                    let is_own = |v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == part);
+                    let room = self.room_for_hot(index).saturating_mul(sharing);
+                    let chosen = Chosen::hottest(&graph, &reads, is_own, room);
+                    (here, all) = (here + chosen.reads[0], all + chosen.reads[1]);
+                    Arc::new(DeviceTier::new(gpu, &graph, &chosen.bits)?)
+                }
+            };
+            found.bytes[index] = tier.num_bytes() / sharing + self.beside(index);
+            made.push((gpu, tier.clone()));
+            found.tiers[index] = Some(tier);
+        }
+        found.share = if all > 0.0 { here / all } else { 0.0 };
+        if self.options.topology == TopologyStorage::Auto && made.iter().all(|(_, tier)| tier.num_chosen() == 0) {
+            // The driver pins no memory twice.
+            drop(found);
+            return self.pinned();
+        }
+        self.progress.note(&format!("in-edges on GPUs are chosen by {}", reads.by));
+        Ok(found)
+    }
+
+    /// Bytes for the tier of a rank: what is left beside its cache, half of it where the cache is to take the rest.
+    fn room_for_hot(&self, index: usize) -> u64 {
+        let left =
+            self.room.of(index).saturating_sub(self.options.cache.unwrap_or(0)).saturating_sub(self.beside(index));
+        match (self.options.cache, &self.options.placement) {
+            (None, Some(placement)) if *placement != RowPlacement::Host => left / 2,
+            _ => left,
+        }
+    }
+
+    fn pinned(&self) -> Result<Topology<'a>> {
+        let owners = self.job.frontiers.map();
+        let gpu = self.places.iter().find_map(Place::gpu);
+        let owners = gpu.zip(owners).map(|(gpu, owners)| self.pin(gpu, owners)).transpose()?;
+        let pinned = PinnedGraph { owners, ..self.pinned_graph()? };
+        let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
+        Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
+    }
+
+    fn pinned_graph(&self) -> Result<PinnedGraph<'a>> {
+        let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(PinnedGraph::default()) };
+        let Graph { indptr, indices, .. } = self.graph();
+        let (indptr, indices) = (self.pin(gpu, indptr)?, self.pin(gpu, indices)?);
+        Ok(PinnedGraph { indptr: Some(indptr), indices: Some(indices), owners: None })
+    }
+
+    /// Pinned where they lie, else in a copy, if at least as much memory is left.
+    fn pin<T: Pod>(&self, gpu: &Gpu, values: &'a [T]) -> Result<MappedHost<'a, T>> {
+        Ok(gpu.map_host_or_copy(values, Memory::of_this_machine().available() / 2)?)
+    }
+}

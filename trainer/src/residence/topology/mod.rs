@@ -1,0 +1,218 @@
+//! Where GPUs that sample read the graph.
+//!
+//! Returns: for each rank, what its GPU reads: the graph, and under a partition map every vertex's owner. Input: the graph in host
+//! memory or a mapped file, the ranks' places, and the room that there is ([`DeviceRoom`](DeviceRoom)).
+//!
+//! ```text
+//! device   a copy in the memory of each GPU, for all ranks that share it
+//! part     under split, where a rank samples its own vertices alone: their in-edges in its GPU's memory
+//! hot      the in-edges that are read most in the GPU's memory (`hotness.rs`), the others in host memory, pinned once for all and read
+//!          over the bus; under split each rank's own vertices alone are chosen from
+//! pinned   all of it in host memory
+//! host     the host samples
+//! ```
+//!
+//! By itself a run takes the first that is possible of part (split) or device (else), hot, pinned and host. One choice for all ranks
+//! of a process. Beside a part or the hot in-edges, `indptr` stays in pinned host memory, where layers that ask for the degrees of other
+//! ranks' vertices (GCN) or draws that ask for the ids of edges (links) do not read it at every vertex; for these it is copied to the
+//! GPU. Most drivers pin no mapped file; then what is pinned is a copy in memory, if at least as much is left.
+//! Where nothing can be pinned the host samples.
+//! Cost: 8 bytes a vertex, 4 an edge, of the vertices that lie there; a quarter of a byte for every other vertex of the graph beside a
+//! part or hot in-edges; under a partition map 2 bytes for every vertex.
+
+mod bring;
+mod hotness;
+mod room;
+
+use std::sync::Arc;
+
+use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceTier, Gpu, MappedHost, Sampler};
+use gsplit_store::memory::shown;
+use gsplit_store::{Dataset, Progress};
+
+use crate::job::Job;
+use crate::job::options::{RunOptions, TopologyStorage};
+use crate::operator::Place;
+use crate::sample::{BatchSampler, OnDevice};
+use crate::{Error, Result};
+
+use bring::Source;
+pub use bring::graph_bytes;
+pub use room::DeviceRoom;
+
+/// The graph where the ranks' GPUs read it.
+pub struct Topology<'a> {
+    place: TopologyStorage,
+    /// Host memory that all GPUs read.
+    pinned: PinnedGraph<'a>,
+    /// What the ranks that share a GPU share there.
+    gpus: Vec<OnGpu>,
+    /// What each rank of this process has on its GPU of its own; none where it reads all elsewhere.
+    tiers: Vec<Option<Arc<DeviceTier>>>,
+    /// The first rank of this process.
+    first: usize,
+    /// Bytes of its GPU that each rank of this process takes.
+    bytes: Vec<u64>,
+    /// Share of the sampled edges that GPUs are expected to find in their memory.
+    share: f64,
+}
+
+#[derive(Default)]
+struct PinnedGraph<'a> {
+    indptr: Option<MappedHost<'a, u64>>,
+    indices: Option<MappedHost<'a, u32>>,
+    owners: Option<MappedHost<'a, u16>>,
+}
+
+impl PinnedGraph<'_> {
+    /// Bytes that had to be copied to be pinned.
+    fn copied_bytes(&self) -> u64 {
+        let Self { indptr, indices, owners } = self;
+        let of = [indptr.as_ref().map(MappedHost::copied_bytes), indices.as_ref().map(MappedHost::copied_bytes)];
+        of.into_iter().chain([owners.as_ref().map(MappedHost::copied_bytes)]).flatten().sum()
+    }
+}
+
+/// What lies in the memory of one GPU.
+struct OnGpu {
+    gpu: Gpu,
+    indptr: Option<DeviceBuffer<u64>>,
+    indices: Option<DeviceBuffer<u32>>,
+    owners: Option<DeviceBuffer<u16>>,
+}
+
+impl<'a> Topology<'a> {
+    /// Brings the graph of `job` to where the GPUs of `places`, those of all ranks, are to read it, and notes where that is.
+    ///
+    /// # Errors
+    /// [`Error::Option`] where `--topology` asks for what is not possible.
+    pub fn new(
+        (dataset, job): (&Dataset, &Job<'a>),
+        places: &[Place],
+        options: &RunOptions,
+        room: &DeviceRoom,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        let (asked, here) = (options.topology, options.ranks_here(places.len()));
+        let source = Source { dataset, job, places: &places[here.clone()], first: here.start, options, room, progress };
+        if source.places.iter().all(|place| place.gpu().is_none()) {
+            return match asked {
+                TopologyStorage::Auto | TopologyStorage::Host => Ok(source.on_host()),
+                other => {
+                    Err(Error::Option(format!("--topology {other} is for --device cuda: leave it out, or give both")))
+                }
+            };
+        }
+        if let (Some(option), true) =
+            (job.config.drawn_by_host(), !matches!(asked, TopologyStorage::Auto | TopologyStorage::Host))
+        {
+            let problem = format!("the host alone draws with {option}: pass --topology host, or leave {option} out");
+            return Err(Error::Option(format!("--topology {asked}: {problem}")));
+        }
+        let found = match asked {
+            TopologyStorage::Host => source.on_host(),
+            TopologyStorage::Auto if job.config.drawn_by_host().is_some() => source.on_host(),
+            TopologyStorage::Auto => source.best()?,
+            TopologyStorage::Part if job.frontiers.map_of_all().is_none() => {
+                let problem = "--topology part is for --parallelism split, where a rank samples its own vertices alone: \
+                               pass another place, or `auto`";
+                return Err(Error::Option(problem.into()));
+            }
+            place => source.bring(place).map_err(|error| {
+                let bytes = shown(graph_bytes(job));
+                Error::Option(format!(
+                    "--topology {place}: the graph takes {bytes}: {error}; pass another place, or `auto`"
+                ))
+            })?,
+        };
+        let copied = found.pinned.copied_bytes();
+        if copied > 0 {
+            let bytes = shown(copied);
+            progress.note(&format!("{bytes} of the graph are copied in memory: the driver does not pin mapped files"));
+        }
+        if let Some(line) = found.told(&source) {
+            progress.note(&line);
+        }
+        Ok(found)
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> TopologyStorage {
+        self.place
+    }
+
+    /// The share of the sampled edges that GPUs are expected to find in their memory, from 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// Bytes that each rank of this process has left of `room`.
+    pub fn left_of(&self, room: &DeviceRoom) -> Vec<u64> {
+        self.bytes.iter().enumerate().map(|(index, bytes)| room.of(index).saturating_sub(*bytes)).collect()
+    }
+
+    /// What samples for `rank` at `place`: its GPU, on a stream of its own if mini-batches are prepared ahead, or the host.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
+        match self.seen_by(place, rank)? {
+            Some(there) => BatchSampler::on_device(place, there, job.prefetch > 0),
+            None => Ok(BatchSampler::on_host(Sampler::default(), job.graph, place)),
+        }
+    }
+
+    fn seen_by(&self, place: &Place, rank: usize) -> Result<Option<OnDevice<'_>>> {
+        let Some(gpu) = place.gpu() else { return Ok(None) };
+        let Some(there) = self.gpus.iter().find(|there| there.gpu.is_same_device(gpu)) else { return Ok(None) };
+        let Some(indptr) = seen(there.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
+        let owners = seen(there.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
+        let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_deref());
+        let graph = match (seen(there.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?, tier) {
+            (None, None) => return Ok(None),
+            (None, Some(tier)) => DeviceGraph::of_tier(gpu, indptr, tier)?,
+            (Some(indices), None) => DeviceGraph::new(gpu, indptr, indices)?,
+            (Some(indices), Some(tier)) => DeviceGraph::new(gpu, indptr, indices)?.with_tier(tier)?,
+        };
+        Ok(Some(OnDevice { graph, owners }))
+    }
+
+    /// One line for people; none where the host samples.
+    fn told(&self, source: &Source<'_, 'a>) -> Option<String> {
+        let most = shown(self.bytes.iter().copied().max().unwrap_or(0));
+        let whole = shown(graph_bytes(source.job));
+        Some(match self.place {
+            TopologyStorage::Auto | TopologyStorage::Host => return None,
+            TopologyStorage::Device => format!("GPUs sample, from the graph in their memory ({whole} each)"),
+            TopologyStorage::Pinned => format!("GPUs sample, from the graph in host memory ({whole})"),
+            TopologyStorage::Part => {
+                format!(
+                    "GPUs sample, each rank from the in-edges of its own vertices in its GPU's memory ({most} at most)"
+                )
+            }
+            TopologyStorage::Hot => {
+                let chosen: u64 =
+                    self.tiers.iter().flatten().map(|tier| tier.num_chosen_edges() as u64).max().unwrap_or(0);
+                format!(
+                    "GPUs sample, from the in-edges that are read most in their memory ({chosen} of {} edges, {most}) and the others in \
+                     host memory ({whole}); {:.1} % of the sampled edges are expected to be read on GPUs",
+                    source.job.graph.num_edges(),
+                    100.0 * self.share
+                )
+            }
+        })
+    }
+}
+
+/// What a GPU sees of an array, in its own memory or in the host's.
+fn seen<'s, T: bytemuck::Pod>(
+    own: Option<&'s DeviceBuffer<T>>,
+    pinned: Option<&'s MappedHost<'_, T>>,
+    gpu: &Gpu,
+) -> Result<Option<DeviceSlice<'s, T>>> {
+    Ok(match (own, pinned) {
+        (Some(own), _) => Some(own.slice()),
+        (None, Some(pinned)) => Some(pinned.seen_by(gpu)?),
+        (None, None) => None,
+    })
+}

@@ -1,0 +1,86 @@
+//! What to do about an error that ended a run: options that the run could have had otherwise, and what is left of it.
+//!
+//! The place of the error knows neither, so it is said where the run ends. An option that is to be given is one that was not;
+//! one that is to be left out is one that was.
+
+use crate::job::options::RunOptions;
+use crate::report::checkpoint::newest;
+use crate::{Error, TrainConfig};
+
+impl Error {
+    /// The same, with what to do about it where that depends on how the run was asked for.
+    pub(crate) fn advised(self, config: &TrainConfig, options: &RunOptions) -> Self {
+        let kept = options.checkpoint.as_deref().and_then(newest).is_some();
+        let lower = format!("lower --lr, now {}", config.optimizer.lr);
+        let advice = match &self {
+            Self::Interrupted(_) => return Self::Interrupted(left(kept, options)),
+            Self::Diverged { .. } => format!("{lower}, or check the features"),
+            Self::Spoilt { .. } if config.optimizer.clip_norm.is_some() => format!("{lower}, or check the features"),
+            Self::Spoilt { .. } => format!("{lower}, set --clip-norm or check the features"),
+            error if error.gpu_memory().is_some() => less_memory(config, options),
+            _ => return self,
+        };
+        let advice = if kept { format!("{advice}; the last checkpoint is kept") } else { advice };
+        Self::Advised { error: Box::new(self), advice }
+    }
+}
+
+/// What is left of an interrupted run, and how to go on.
+fn left(kept: bool, options: &RunOptions) -> String {
+    match (&options.checkpoint, kept) {
+        (None, _) => "nothing is kept, a run with --checkpoint DIR can be resumed".into(),
+        (Some(_), false) => "no epoch was finished, so nothing is kept".into(),
+        (Some(folder), true) => {
+            let again = if options.resume { "the same command" } else { "the same command with --resume" };
+            format!("the last checkpoint in {} is kept; {again} goes on from there", folder.display())
+        }
+    }
+}
+
+/// What a run in less of a GPU's memory looks like.
+fn less_memory(config: &TrainConfig, options: &RunOptions) -> String {
+    let more = if options.cache.is_some() { "--fanouts, --hidden or --cache" } else { "--fanouts or --hidden" };
+    let again = if config.model.checkpoint_activations { "" } else { ", or pass --checkpoint-activations" };
+    format!("lower --batch-size, {more}{again}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::quick_config;
+    use crate::{ModelKind, Parallelism};
+
+    #[test]
+    fn advice_names_what_the_run_has_and_what_it_has_not() {
+        let (mut config, mut options) = (quick_config(ModelKind::Sage, Parallelism::Single, 1), RunOptions::default());
+        let told =
+            |error: Error, config: &TrainConfig, options: &RunOptions| error.advised(config, options).to_string();
+        let full = || Error::OutOfMemory { rank: Some(1), what: "GPU 0 is out of memory, 2 GiB asked for".into() };
+        let spoilt = || Error::Spoilt { norm: f64::NAN, epoch: 2, step: 3 };
+        let expected = "rank 1: GPU 0 is out of memory, 2 GiB asked for: lower --batch-size, --fanouts or --hidden, or pass \
+                        --checkpoint-activations";
+        assert_eq!(told(full(), &config, &options), expected);
+        let line = told(spoilt(), &config, &options);
+        let expected = "the gradient's norm is NaN at epoch 2, step 3: lower --lr, now";
+        assert!(line.starts_with(expected) && line.contains("set --clip-norm") && !line.contains("kept"), "{line}");
+        let stopped = || Error::Interrupted(String::new());
+        assert!(told(stopped(), &config, &options).contains("a run with --checkpoint DIR can be resumed"));
+
+        let folder = tempfile::tempdir().unwrap();
+        options.checkpoint = Some(folder.path().to_path_buf());
+        assert!(told(stopped(), &config, &options).contains("nothing is kept"));
+        assert!(!told(spoilt(), &config, &options).contains("checkpoint"));
+        std::fs::create_dir(folder.path().join("epoch-00001")).unwrap();
+        assert!(
+            told(stopped(), &config, &options).ends_with("is kept; the same command with --resume goes on from there")
+        );
+        assert!(told(spoilt(), &config, &options).ends_with("; the last checkpoint is kept"));
+        (options.resume, options.cache) = (true, Some(1 << 20));
+        config.optimizer.clip_norm = Some(1.0);
+        config.model.checkpoint_activations = true;
+        assert!(!told(stopped(), &config, &options).contains("--resume"));
+        assert!(!told(spoilt(), &config, &options).contains("--clip-norm"));
+        let line = told(full(), &config, &options);
+        assert!(line.contains("--hidden or --cache") && !line.contains("--checkpoint-activations"), "{line}");
+    }
+}

@@ -1,0 +1,171 @@
+//! How much memory of the GPUs is left for the graph and for feature rows, found by trying.
+//!
+//! Returns: bytes for each rank. Input: a job whose ranks' GPUs hold nothing of it yet.
+//! Idea: all ranks train a few mini-batches, the first ones of the first epoch, on a model of their own that is thrown away. Memory that
+//! torch and the driver's pool took for them they keep, so what the driver calls free afterwards is free beside the largest moment of
+//! these mini-batches, ahead of time prepared ones included. Draws are keyed by epoch, mini-batch and vertex, so nothing of this is
+//! seen by the run that follows. The host samples here, because the graph is nowhere else yet; what a GPU that samples takes is added
+//! by what was sampled. A margin is for mini-batches that are larger, for fragments, and for evaluation.
+//! Cost: that of these mini-batches. Kernels that are compiled for them are there when the run begins.
+//!
+//! Why not the sizes of matrices alone: workspaces of products, transposed edges and what torch rounds up to are as large as these, and
+//! differ by model and version.
+
+use std::sync::Mutex;
+
+use gsplit_kernels::schedule::epoch_seeds;
+use gsplit_kernels::{Gpu, Sampler};
+use gsplit_store::memory::shown;
+use gsplit_store::{Progress, Unit};
+
+use crate::Result;
+use crate::batch::drawn;
+use crate::batch::for_each;
+use crate::job::Job;
+use crate::job::options::{RunOptions, TopologyStorage};
+use crate::model::Model;
+use crate::operator::{Place, set_torch_threads, sharing};
+use crate::optimizer::Optimizer;
+use crate::ranks::comms::Comms;
+use crate::residence::cache::wanted;
+use crate::residence::source::FeatureSource;
+use crate::residence::topology::{DeviceRoom, graph_bytes};
+use crate::sample::{BatchSampler, Sampled, SampledLayer};
+use crate::step::train_step;
+
+/// Mini-batches that are tried beside those that are ahead.
+const TRIED: usize = 2;
+/// A graph is small that takes one of so many parts of a GPU's free memory.
+const SMALL: u64 = 8;
+/// Bytes that a sampler numbers vertices in, at most.
+const MOST_NUMBERING: u64 = 1 << 30;
+/// Bytes that a GPU which samples takes for an edge and for a vertex of a layer.
+const SAMPLED_BYTES: [u64; 2] = [12, 16];
+
+impl DeviceRoom {
+    /// What is left of the GPUs of `places`, which are those of this process's ranks. Where nothing asks for more than an eighth
+    /// of what is free, nothing is tried, and there is half of it. Collective among processes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where a GPU has not the memory for a mini-batch; those of training.
+    pub fn find(
+        job: &Job<'_>,
+        places: &[Place],
+        options: &RunOptions,
+        threads: usize,
+        progress: &dyn Progress,
+    ) -> Result<Self> {
+        // What cannot be is refused before anything is tried.
+        let caches = wanted(job.config, options, places)?.is_some();
+        let here = options.ranks_here(places.len());
+        let gpus = sharing(&places[here.clone()]);
+        let mut free = Vec::new();
+        for (gpu, _) in &gpus {
+            free.push(gpu.memory()?);
+        }
+        if !any_process(options, is_needed(job, options, caches, &gpus, &free))? {
+            return Ok(Self::each(&places[here], &gpus, |which, ranks| free[which].0 / 2 / ranks));
+        }
+        let batches = (TRIED + job.prefetch).min(job.num_steps() as usize);
+        let sampled = Mutex::new(0);
+        options.on_all_ranks(job.config, |comms| {
+            let bytes = rehearse((job, options), places, comms, (batches, threads), progress)?;
+            let mut most = sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *most = bytes.max(*most);
+            Ok(())
+        })?;
+        let sampled = sampled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let beside = sampled * (job.prefetch as u64 + 2) + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
+        let (mut left, mut lines) = (Vec::new(), Vec::new());
+        for ((gpu, ranks), (before, total)) in gpus.iter().zip(&free) {
+            let after = gpu.memory()?.0;
+            let taken = before.saturating_sub(after) + beside * ranks;
+            let evaluating = if job.config.eval_every > 0 { total / 10 } else { 0 };
+            let margin = (total / 20 + taken / 4).max(evaluating);
+            left.push(before.saturating_sub(taken).saturating_sub(margin));
+            lines.push(format!(
+                "{} free, mini-batches take {}, {} stay free, {} are for the graph and feature rows",
+                shown(*before),
+                shown(taken),
+                shown(margin.min(before.saturating_sub(taken))),
+                shown(left[left.len() - 1]),
+            ));
+        }
+        lines.dedup();
+        progress.note(&format!("memory of GPUs, after {batches} mini-batches on trial: {}", lines.join("; ")));
+        Ok(Self::each(&places[here], &gpus, |which, ranks| left[which] / ranks))
+    }
+
+    /// By the position of each place's GPU among `gpus` and the number of ranks there.
+    fn each(places: &[Place], gpus: &[(&Gpu, u64)], bytes: impl Fn(usize, u64) -> u64) -> Self {
+        let of = |place: &Place| {
+            let gpu = place.gpu()?;
+            let which = gpus.iter().position(|(other, _)| other.is_same_device(gpu))?;
+            Some(bytes(which, gpus[which].1))
+        };
+        Self(places.iter().map(|place| of(place).unwrap_or(0)).collect())
+    }
+}
+
+/// Whether anything depends on how much is left.
+fn is_needed(job: &Job<'_>, options: &RunOptions, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u64)]) -> bool {
+    let wanted = |ranks: u64| options.cache.unwrap_or(0).saturating_mul(ranks).saturating_add(graph_bytes(job));
+    let is_large = || gpus.iter().zip(free).any(|((_, ranks), (free, _))| wanted(*ranks) > free / SMALL);
+    match options.topology {
+        _ if gpus.is_empty() => false,
+        _ if caches && options.cache.is_none() => true,
+        TopologyStorage::Hot => true,
+        TopologyStorage::Auto => is_large(),
+        _ => false,
+    }
+}
+
+/// Whether it `is` so in one of the processes that are ranks: what is collective is done by all. Collective.
+fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
+    let Some(process) = &options.process else { return Ok(is) };
+    let mut count = [if is { 1.0 } else { 0.0 }];
+    process.comms().all().all_reduce_sum_f64(&mut count)?;
+    Ok(count[0] > 0.0)
+}
+
+/// Trains this rank's part of `batches` mini-batches; the most bytes that a GPU would take to sample one. Collective.
+fn rehearse(
+    (job, options): (&Job<'_>, &RunOptions),
+    places: &[Place],
+    comms: &Comms,
+    (batches, threads): (usize, usize),
+    progress: &dyn Progress,
+) -> Result<u64> {
+    let (config, comm) = (job.config, comms.all());
+    let stage = (comm.rank() == 0)
+        .then(|| progress.stage("mini-batches on trial", Some(batches as u64), Unit::Items("batches")));
+    let place = &places[comm.rank()];
+    set_torch_threads(threads / options.ranks_here(comm.size()).len());
+    let source = FeatureSource::new(&job.features, place);
+    let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
+    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, options.layer.as_ref());
+    let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
+    let (epoch, mut most) = (1, 0);
+    let order = epoch_seeds(&job.train, config.seed, epoch)?;
+    let order = &order[..order.len().min(batches.saturating_mul(config.batch_size))];
+    let prepared = drawn((job, &source), &mut sampler, epoch, order, comms.sampling());
+    for_each(job, prepared, order.len().div_ceil(config.batch_size), comms, |prepared| {
+        most = most.max(sampled_bytes(&prepared.batch.sampled));
+        let launched =
+            train_step((&model, &mut optimizer), prepared, (job.graph, config.model.dropout), comms.ranks())?;
+        launched.finish()?;
+        place.gpu().map_or(Ok(()), Gpu::synchronise)?;
+        stage.iter().for_each(|stage| stage.advance(1));
+        Ok(())
+    })?;
+    comm.barrier()?;
+    Ok(most)
+}
+
+/// Bytes that a GPU takes to sample this.
+fn sampled_bytes(sampled: &Sampled<'_>) -> u64 {
+    let of_layer = |layer: &SampledLayer| {
+        SAMPLED_BYTES[0] * layer.edges.num_edges() as u64 + SAMPLED_BYTES[1] * layer.read.len() as u64
+    };
+    sampled.layers.iter().map(of_layer).sum()
+}

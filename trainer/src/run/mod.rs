@@ -1,0 +1,15 @@
+//! What a run needs, opened and checked before the first mini-batch.
+//!
+//! ```text
+//! setup.rs        dataset, map, caches, checkpoint: all that is opened
+//! dry_run.rs      mini-batches on trial: how much memory a GPU has left
+//! shard.rs        a dataset that holds the rows of some vertices alone
+//! locality.rs     how much more often kept rows are drawn
+//! advice.rs       what to do after an error
+//! ```
+
+pub mod advice;
+pub mod dry_run;
+pub mod locality;
+pub mod setup;
+pub mod shard;

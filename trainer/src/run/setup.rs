@@ -1,0 +1,223 @@
+//! What the ranks of a run share: opened, checked and put in place, in the order in which users should hear what is wrong.
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use gsplit_kernels::Communicator;
+use gsplit_store::staging::FolderLock;
+use gsplit_store::{Dataset, NoProgress, Progress, Stage, Unit, columns_of};
+
+use crate::config::Parallelism;
+use crate::job::options::RunOptions;
+use crate::job::partition;
+use crate::job::{Artifacts, Job};
+use crate::model::{Model, check_size};
+use crate::operator::{Place, link};
+use crate::report::checkpoint::{self, Inputs, Resume};
+use crate::report::log::Logs;
+use crate::residence::cache::{Caches, Counted};
+use crate::residence::places::places;
+use crate::residence::source::{FeatureSource, pin, sources};
+use crate::residence::topology::{DeviceRoom, Topology};
+use crate::run::shard;
+use crate::{Error, Result, TrainConfig};
+
+/// A run that is ready to start.
+pub struct Run<'a> {
+    /// What is trained on.
+    pub dataset: &'a Dataset,
+    /// What a checkpoint records of it.
+    pub inputs: Inputs,
+    /// Threads of the whole run; all of them evaluate.
+    pub threads: usize,
+    /// Those that do not sample.
+    pub compute_threads: usize,
+    /// What every rank does.
+    pub job: &'a Job<'a>,
+    /// Key of the partition map in use.
+    pub partition: Option<String>,
+    /// Of each rank.
+    pub places: Vec<Place>,
+    /// The feature rows of each rank of this process.
+    pub sources: Vec<FeatureSource<'a>>,
+    /// Its columns of them, where each trains on some.
+    slices: Vec<FeatureSource<'a>>,
+    /// Where each rank samples from.
+    pub topology: Topology<'a>,
+    /// Feature rows on GPUs.
+    pub caches: Option<&'a Caches>,
+    /// What surrounds it.
+    pub options: &'a RunOptions,
+    /// Where it goes on.
+    pub resume: Option<Resume>,
+    /// Is told how far it is.
+    pub progress: &'a dyn Progress,
+    logs: Mutex<Logs>,
+}
+
+impl Run<'_> {
+    /// Ranks of this process.
+    pub fn here(&self) -> Range<usize> {
+        self.options.ranks_here(self.places.len())
+    }
+
+    /// The feature rows of `rank`, one of this process.
+    pub fn source(&self, rank: usize) -> &FeatureSource<'_> {
+        &self.sources[rank - self.here().start]
+    }
+
+    /// What `rank`, one of this process, trains on: its feature rows, or its columns of them.
+    pub fn trained_on(&self, rank: usize) -> &FeatureSource<'_> {
+        self.slices.get(rank - self.here().start).unwrap_or_else(|| self.source(rank))
+    }
+
+    /// A model at `place` with its first parameters.
+    pub fn model(&self, place: &Place) -> Model {
+        let job = self.job;
+        Model::with_layers(place, job.config, job.features.dim(), job.outputs, self.options.layer.as_ref())
+    }
+
+    /// Watches work on so many items from rank 0.
+    pub fn stage(&self, comm: &dyn Communicator, name: &str, (total, items): (u64, &'static str)) -> Box<dyn Stage> {
+        match comm.rank() {
+            0 => self.progress.stage(name, Some(total), Unit::Items(items)),
+            _ => Box::new(NoProgress),
+        }
+    }
+
+    /// The logs, for one rank at a time.
+    pub fn logs(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What `work` makes of the run that `config` and `options` ask for on `dataset`. Collective over the processes of a run.
+///
+/// # Errors
+/// [`Error::Option`] and [`Error::Data`] for what does not fit together; those of `work`.
+pub fn with_run<R>(
+    dataset: &Dataset,
+    config: &TrainConfig,
+    options: &RunOptions,
+    progress: &dyn Progress,
+    work: impl FnOnce(&Run<'_>) -> Result<R>,
+) -> Result<R> {
+    config.check()?;
+    if config.parallelism == Parallelism::Auto {
+        return Err(Error::Option("--parallelism auto: is to be chosen before training begins".into()));
+    }
+    let threads = options.threads.or_else(|| thread::available_parallelism().ok().map(usize::from)).unwrap_or(1);
+    options.process.as_ref().map_or(Ok(()), |process| process.check(config))?;
+    let ranks = options.ranks_here(config.num_ranks()).len();
+    let compute_threads = options.compute_threads(threads, ranks)?;
+    let places = places(config, options)?;
+    let apart = link(&places[options.ranks_here(places.len())])?;
+    if !apart.is_empty() {
+        let pairs: Vec<_> = apart.iter().map(|(one, other)| format!("{one} and {other}")).collect();
+        let pairs = pairs.join(", ");
+        progress
+            .note(&format!("rows between these ranks go through the host, which their GPUs do not bypass: {pairs}"));
+    }
+    let artifacts = Artifacts::open(dataset, config)?;
+    shard::check(dataset, config, artifacts.partition(), options)?;
+    if let Some(process) = &options.process {
+        shard::agree(dataset, artifacts.partition(), process.comms().all())?;
+    }
+    let job = Job::new(dataset, &artifacts, config, options)?;
+    let mut inputs =
+        Inputs::of((dataset, config), artifacts.partition(), (compute_threads / ranks).max(1), job.shape());
+    if let (Some(user), true) = (config.watches_valid(), !job.has_valid()) {
+        let problem = format!("{user} needs a valid split with vertices: leave it out, or convert with another split");
+        return Err(Error::Option(problem));
+    }
+    // Nobody else may write there from before its state is read.
+    let kept = options.checkpoint.as_deref().filter(|_| options.leads());
+    let _lock = kept.map(FolderLock::acquire).transpose()?;
+    let resume = found(dataset, &inputs, config, options, progress)?;
+    if config.batch_size > job.train.len() && !config.parallelism.cooperates() {
+        let (size, there) = (config.batch_size, job.train.len());
+        progress.note(&format!(
+            "note: a mini-batch may have {size}, there are {there} to train on: an epoch is one mini-batch"
+        ));
+    }
+    let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
+    notes.iter().chain(&config.exchange_note(options.layer.is_some())).for_each(|note| progress.note(note));
+    check_size(config, job.features.dim(), job.outputs)?;
+    let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
+    let topology = Topology::new((dataset, &job), &places, options, &room, progress)?;
+    let left = topology.left_of(&room);
+    let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
+    let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
+    if config.draws_locally() {
+        inputs.kept = caches.as_ref().map(Caches::checksum);
+        if inputs.kept.is_none() {
+            let problem = "it draws more often the rows that ranks keep: give --cache SIZE";
+            return Err(Error::Option(format!("--draw locality: {problem}, or leave it out")));
+        }
+    }
+    resume.as_ref().map_or(Ok(()), |resume| resume.check_kept(&inputs))?;
+    let count = |rank| caches.as_ref().map(|caches| Counted::new(caches, rank, job.graph.num_vertices()));
+    let sources = sources(&job.features, pinned.as_ref(), &places, options)?.into_iter();
+    let here = options.ranks_here(places.len());
+    let sources = sources.zip(here).map(|(source, rank)| source.with_count(count(rank))).collect();
+    let ranks = options.ranks_here(places.len()).filter(|_| config.parallelism.slices_columns());
+    let columns = ranks.clone().map(|rank| columns_of(job.features.dim(), rank, places.len()));
+    let slices = columns
+        .map(|columns| options.features.bring(job.features.columns(columns), None))
+        .collect::<Result<Vec<_>>>()?;
+    let slices = ranks.zip(&slices).map(|(rank, slice)| FeatureSource::new(slice, &places[rank])).collect();
+    let history = resume.as_ref().map_or(&[][..], |resume| &resume.history);
+    let steps = job.num_steps() * history.len() as u64;
+    let logs = match options.leads() {
+        true => Logs::start(options, history, steps)?,
+        false => Logs::start(&RunOptions::default(), history, steps)?,
+    };
+    let run = Run {
+        dataset,
+        inputs,
+        threads,
+        compute_threads,
+        job: &job,
+        partition: artifacts.partition().map(|map| map.key().to_string()),
+        places,
+        sources,
+        slices,
+        topology,
+        caches: caches.as_ref(),
+        options,
+        resume,
+        progress,
+        logs: Mutex::new(logs),
+    };
+    let done = work(&run)?;
+    drop(run);
+    let is_shared = caches.as_ref().is_some_and(Caches::are_shared);
+    if let (Some(pinned), Some(process), true) = (pinned, &options.process, is_shared) {
+        pinned.part(process.comms().all())?;
+    }
+    Ok(done)
+}
+
+/// The checkpoint to go on after, if there is one.
+fn found(
+    dataset: &Dataset,
+    inputs: &Inputs,
+    config: &TrainConfig,
+    options: &RunOptions,
+    progress: &dyn Progress,
+) -> Result<Option<Resume>> {
+    let resume = match (&options.checkpoint, options.resume) {
+        (Some(folder), true) => checkpoint::find(folder, dataset, inputs, config)?,
+        (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
+        (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
+        (None, false) => None,
+    };
+    if let Some(folder) = options.checkpoint.as_deref().filter(|_| options.leads()) {
+        checkpoint::check_writable(folder)?;
+        if options.resume && resume.is_none() {
+            progress.note(&format!("--resume: no checkpoint in {} yet: starts from the beginning", folder.display()));
+        }
+    }
+    Ok(resume)
+}

@@ -1,0 +1,219 @@
+//! Layers that a GPU samples.
+//!
+//! Idea: layers whose frontiers this rank alone has are launched one after the other, a run of them, and the host waits once for the
+//! numbers of all. Where a map holds the next frontier the run ends, and the mixed frontier is split by owner before that wait. The size of
+//! the local frontier that comes of it is known with the numbers of the next run: until then the layer above is open.
+//!
+//! Frontiers of a run are the first vertices of its last mixed frontier, and lie in one memory.
+
+use std::sync::Arc;
+
+use gsplit_kernels::schedule::{Fanouts, Step};
+use gsplit_kernels::{
+    Communicator, DeviceDraw, DeviceEdgeIds, DeviceEdges, DeviceExcludedEdges, DeviceLayer, DeviceOwners,
+    DeviceSampler, DeviceSlice, Fanout, Gpu, select_on_device,
+};
+
+use super::{Frontiers, OnDevice, Ownership, Sampled, SampledLayer, SampledThere, Seeds};
+use crate::exchange::Shuffling;
+use crate::operator::Ids;
+use crate::operator::{Edges, Place};
+use crate::{Error, Exchange, Result, Shuffled};
+
+/// Samples on the GPU that computes.
+pub struct GpuSampler<'a> {
+    place: Place,
+    gpu: Gpu,
+    sampler: DeviceSampler,
+    there: OnDevice<'a>,
+}
+
+/// A layer that reads what a shuffle brings.
+struct Split {
+    frontier: Ids,
+    fanout: Fanout,
+    layer: DeviceLayer,
+    /// The mixed frontier, where ranks share the frontier, so that the layer reads rows in its order.
+    mixed: Option<Ids>,
+}
+
+impl Split {
+    /// The layer with the frontier below, by `shuffled`.
+    fn close(self, place: &Place, mut shuffled: Shuffled) -> Result<(SampledLayer, Ids)> {
+        let Self { frontier, fanout, layer, mixed } = self;
+        let replicated = mixed.is_some();
+        if let Some(mixed) = mixed {
+            shuffled = shuffled.in_order(mixed);
+        }
+        let Shuffled { frontier: below, read, exchange, .. } = shuffled;
+        let edges = edges_of(place, layer, read.len(), fanout)?;
+        Ok((SampledLayer { frontier, replicated, edges, drawn: None, read, exchange: Arc::new(exchange) }, below))
+    }
+
+    /// Numbers the sources for the rows that are read: those of `rows` for each vertex of the mixed frontier.
+    fn number(&mut self, gpu: &Gpu, rows: DeviceSlice<'_, u32>) -> Result<()> {
+        if self.mixed.is_none() {
+            self.layer.local = select_on_device(gpu, rows, self.layer.local.slice())?;
+        }
+        Ok(())
+    }
+}
+
+fn edges_of(place: &Place, layer: DeviceLayer, num_sources: usize, fanout: Fanout) -> Result<Arc<Edges>> {
+    let mut edges = DeviceEdges::new(layer.indptr, layer.local, num_sources)?.with_targets(layer.targets)?;
+    if let Fanout::Take(most) = fanout {
+        edges = edges.with_max_degree(most as usize);
+    }
+    Ok(Arc::new(Edges::of_device(place, edges)))
+}
+
+impl<'a> GpuSampler<'a> {
+    /// The GPU of `place` samples from `there`; with `ahead` on a stream of its own.
+    pub(super) fn new(place: &Place, there: OnDevice<'a>, ahead: bool) -> Result<Self> {
+        let Some(computing) = place.gpu() else {
+            return Err(Error::Option("a GPU is to sample for a rank that computes on the host".into()));
+        };
+        let gpu = match ahead {
+            false => computing.clone(),
+            true => {
+                let side = computing.side_stream()?;
+                side.wait_for(computing)?;
+                side
+            }
+        };
+        Ok(Self { place: place.clone(), sampler: DeviceSampler::new(&gpu)?, gpu, there })
+    }
+
+    /// [`sample`](super::sample).
+    pub(super) fn sample(
+        &mut self,
+        seeds: Seeds,
+        fanouts: &Fanouts,
+        step: Step,
+        frontiers: &Frontiers<'_>,
+        comm: &dyn Communicator,
+    ) -> Result<Sampled<'a>> {
+        let graph = self.there.graph;
+        let excluded = seeds.excluded.map(|edges| DeviceExcludedEdges::new(&self.gpu, &edges)).transpose()?;
+        let mut making =
+            Making { frontier: Ids::from(seeds.local), made: Vec::with_capacity(fanouts.len()), open: None };
+        self.sampler.start(&graph, making.frontier.on_gpu(&self.gpu)?)?;
+        // The fanouts of a run, and whether ranks share the frontiers.
+        let mut run = Vec::new();
+        for (depth, (key, fanout)) in step.layers(fanouts).enumerate() {
+            let mut draw = DeviceDraw::new(fanout);
+            if let Some(excluded) = &excluded {
+                draw = draw.without(excluded);
+            }
+            self.sampler.launch(&graph, &draw, &key, DeviceEdgeIds::Drop)?;
+            run.push((fanout, frontiers.at(depth).map().is_none()));
+            match frontiers.at(depth + 1) {
+                Ownership::Mine if depth + 1 < fanouts.len() => continue,
+                Ownership::Mine => self.end_alone(&mut making, &run)?,
+                Ownership::Map(part) => self.end_split(&mut making, &run, part, comm)?,
+            }
+            run.clear();
+        }
+        if making.open.is_some() {
+            self.sampler.finish(&graph)?;
+            making.close(&self.place, self.sampler.mixed().len())?;
+        }
+        let there = SampledThere { gpu: self.gpu.clone(), graph };
+        Ok(Sampled { layers: making.made, input: making.frontier, there: Some(there) })
+    }
+
+    /// Ends the last `run` of a mini-batch, where this rank has all that it needs.
+    fn end_alone(&mut self, making: &mut Making, run: &[(Fanout, bool)]) -> Result<()> {
+        let layers = self.sampler.finish(&self.there.graph)?;
+        let mixed = Ids::on_device(self.sampler.take_mixed()?);
+        making.add(&self.place, layers, run, &mixed)
+    }
+
+    /// Ends a `run`, where the map `part` holds the frontier below its last layer. Collective.
+    fn end_split(
+        &mut self,
+        making: &mut Making,
+        run: &[(Fanout, bool)],
+        part: &[u16],
+        comm: &dyn Communicator,
+    ) -> Result<()> {
+        let Self { place, gpu, sampler, there: OnDevice { graph, owners } } = self;
+        let (mut layers, split) = match owners.map(DeviceOwners::Map) {
+            Some(owners) => {
+                let (layers, split) = sampler.finish_split(graph, owners, [comm.rank(), comm.size()])?;
+                (layers, Some(split))
+            }
+            None => (sampler.finish(graph)?, None),
+        };
+        let (Some(last), Some(&(fanout, shared))) = (layers.pop(), run.last()) else {
+            return Err(Error::Option("a run of no layers".into()));
+        };
+        let on_host = if split.is_none() { sampler.mixed().to_vec(gpu)? } else { Vec::new() };
+        // Only where ranks share its frontier does a run have several layers.
+        let mixed = if shared { Some(Ids::on_device(sampler.take_mixed()?)) } else { None };
+        if let Some(mixed) = &mixed {
+            making.add(place, layers, run, &mixed.first_on_device(last.num_vertices())?)?;
+        }
+        making.close(place, last.num_vertices())?;
+        let mut above = Split { frontier: making.frontier.clone(), fanout, layer: last, mixed };
+        match split {
+            Some(split) => {
+                let shuffling = Shuffling::ask(gpu, comm, &split, |asked| sampler.go_on_with(graph, &split, asked))?;
+                above.number(gpu, shuffling.source())?;
+                making.open = Some((above, shuffling));
+            }
+            None => {
+                let shuffled = Exchange::shuffle(comm, &on_host, |v| part[v as usize] as usize)?;
+                above.number(gpu, shuffled.source.on_gpu(gpu)?)?;
+                let (layer, below) = above.close(place, shuffled)?;
+                [&layer.read, &below].into_iter().try_for_each(|ids| ids.on_gpu(gpu).map(drop))?;
+                sampler.start(graph, below.on_gpu(gpu)?)?;
+                making.made.push(layer);
+                making.frontier = below;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A mini-batch that is being made.
+struct Making {
+    /// The frontier of the next layer to be added.
+    frontier: Ids,
+    made: Vec<SampledLayer>,
+    /// A layer before that, of which the size of the frontier below is not known yet.
+    open: Option<(Split, Shuffling)>,
+}
+
+impl Making {
+    /// Adds the layer that is open, if one is, whose frontier below has `rows` vertices.
+    fn close(&mut self, place: &Place, rows: usize) -> Result<()> {
+        if let Some((above, shuffling)) = self.open.take() {
+            let (layer, below) = above.close(place, shuffling.of(rows)?)?;
+            self.made.push(layer);
+            self.frontier = below;
+        }
+        Ok(())
+    }
+
+    /// Adds the first layers of a `run`, whose frontiers are the first vertices of `mixed`, which is the one below them.
+    fn add(&mut self, place: &Place, layers: Vec<DeviceLayer>, run: &[(Fanout, bool)], mixed: &Ids) -> Result<()> {
+        let ends = layers.iter().skip(1).map(DeviceLayer::num_vertices).chain([mixed.len()]);
+        let ends: Vec<usize> = ends.collect();
+        for ((layer, &(fanout, replicated)), end) in layers.into_iter().zip(run).zip(ends) {
+            self.close(place, layer.num_vertices())?;
+            let (read, exchange) = (mixed.first_on_device(end)?, Arc::new(Exchange::Identity));
+            let edges = edges_of(place, layer, read.len(), fanout)?;
+            let frontier = std::mem::replace(&mut self.frontier, read.clone());
+            self.made.push(SampledLayer { frontier, replicated, edges, drawn: None, read, exchange });
+        }
+        Ok(())
+    }
+}
+
+impl Drop for GpuSampler<'_> {
+    /// What it reads stays where it is until its stream is done, also after an error.
+    fn drop(&mut self) {
+        let _ = self.gpu.synchronise();
+    }
+}
