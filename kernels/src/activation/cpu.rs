@@ -61,14 +61,7 @@ impl Epilogue<'_> {
         if let Some(bias) = self.bias {
             KernelError::check_len("bias", dim, bias.len())?;
         }
-        let mask = match &self.dropout {
-            None => None,
-            Some((ids, rate, key)) => {
-                let got = ids.len().saturating_sub(first);
-                let missing = KernelError::Length { what: "vertices of the rows", expected: count, got };
-                Some((ids.get(first..first + count).ok_or(missing)?, RowMask::new(*rate, dim, key)?))
-            }
-        };
+        let mask = self.mask(first, count, dim)?;
         if dim == 0 || (self.bias.is_none() && self.activation == Activation::Identity && mask.is_none()) {
             return Ok(());
         }
@@ -96,48 +89,68 @@ impl Epilogue<'_> {
     }
 
     /// `out` becomes the gradient of the product, where `gradient` is that of what [`Epilogue::apply`] made of it, `rows`. All
-    /// are of one size. With dropout, a row's zeros are what it dropped.
+    /// are of one size, any number × `dim`.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length.
-    pub fn backward(&self, rows: &[f32], gradient: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+    /// As [`Epilogue::apply`].
+    pub fn backward(&self, rows: &[f32], gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
-        const VALUES: usize = 1 << 14;
-        let parts = rows.par_chunks(VALUES).zip(gradient.par_chunks(VALUES)).zip(out.par_chunks_mut(VALUES));
-        parts.try_for_each(|((rows, gradient), out)| self.backward_part(rows, gradient, out))
+        let values = (ROWS * dim).max(1);
+        let parts = rows.par_chunks(values).zip(gradient.par_chunks(values)).zip(out.par_chunks_mut(values));
+        let parts = parts.enumerate();
+        parts
+            .try_for_each(|(piece, ((rows, gradient), out))| self.backward_part(piece * ROWS, rows, gradient, dim, out))
     }
 
-    /// [`Epilogue::backward`] of a part of the values, by the calling thread alone.
+    /// [`Epilogue::backward`] of a part of the rows, from row `first` on, by the calling thread alone.
     ///
     /// # Errors
-    /// As [`Epilogue::backward`].
-    pub fn backward_part(&self, rows: &[f32], gradient: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+    /// As [`Epilogue::apply`].
+    pub fn backward_part(
+        &self,
+        first: usize,
+        rows: &[f32],
+        gradient: &[f32],
+        dim: usize,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let count = rows.len().checked_div(dim).unwrap_or(0);
+        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
-        let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
-        let drops = self.dropout.is_some();
+        let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
+        // ReLU's derivative is 0 where the row is, dropped or not. Others need the mask: a value that was 0 is not a dropped one.
+        let mask = if self.activation == Activation::Relu { None } else { self.mask(first, count, dim)? };
         vectorised(
             #[inline(always)]
             || {
                 let triples = out.iter_mut().zip(gradient).zip(rows);
                 match self.activation {
-                    Activation::Identity => triples.for_each(|((out, &gradient), &value)| {
-                        *out = if drops && value == 0.0 { 0.0 } else { factor * gradient };
-                    }),
+                    Activation::Identity => triples.for_each(|((out, &gradient), _)| *out = gradient),
                     // A NaN passes, as it did forwards.
                     Activation::Relu => triples.for_each(|((out, &gradient), &value)| {
-                        *out = if value <= 0.0 { 0.0 } else { factor * gradient };
+                        *out = if value <= 0.0 { 0.0 } else { keep * gradient };
                     }),
-                    // Below zero the derivative is e^x, times the factor: the value and the factor.
+                    // Below zero the derivative is e^x: the value before dropout, and 1.
                     Activation::Elu => triples.for_each(|((out, &gradient), &value)| {
-                        let slope = if value < 0.0 { value + factor } else { factor };
-                        *out = if drops && value == 0.0 { 0.0 } else { slope * gradient };
+                        *out = if value < 0.0 { value / keep + 1.0 } else { 1.0 } * gradient;
                     }),
+                }
+                if let Some((ids, mask)) = &mask {
+                    out.chunks_exact_mut(dim).zip(*ids).for_each(|(row, &id)| mask.multiply(id, row));
                 }
             },
         );
         Ok(())
+    }
+
+    /// Vertices and masks of `count` rows from row `first` on, if there is dropout.
+    fn mask(&self, first: usize, count: usize, dim: usize) -> Result<Option<(&[u32], RowMask)>, KernelError> {
+        let Some((ids, rate, key)) = &self.dropout else { return Ok(None) };
+        let got = ids.len().saturating_sub(first);
+        let missing = KernelError::Length { what: "vertices of the rows", expected: count, got };
+        Ok(Some((ids.get(first..first + count).ok_or(missing)?, RowMask::new(*rate, dim, key)?)))
     }
 }
 
@@ -187,15 +200,20 @@ mod tests {
 
     fn for_each_case(body: impl Fn(&Epilogue<'_>, usize, &[f32], &[f32])) {
         for (rows, dim) in [(0, 3), (1, 1), (300, 7), (1500, 64), (3, 0)] {
-            let (product, bias) = (values(1, rows * dim), values(2, dim));
+            let (mut product, bias) = (values(1, rows * dim), values(2, dim));
+            // Rows of zeros, which dropout keeps in part.
+            product.chunks_mut(dim.max(1)).step_by(3).for_each(|row| row.fill(0.0));
             let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
             for (with_bias, activation, rate) in [
                 (false, Activation::Identity, 0.0),
                 (true, Activation::Identity, 0.25),
+                (false, Activation::Identity, 0.25),
                 (true, Activation::Relu, 0.0),
                 (true, Activation::Relu, 0.5),
+                (false, Activation::Relu, 0.5),
                 (false, Activation::Elu, 0.0),
                 (true, Activation::Elu, 0.2),
+                (false, Activation::Elu, 0.2),
             ] {
                 let dropout = (rate > 0.0).then_some((&ids[..], rate, KEY));
                 let mut mask = vec![1.0; rows * dim];
@@ -232,12 +250,14 @@ mod tests {
             assert_close(&rows, &expected, "rows");
             let found = on_any_threads(|| {
                 let mut out = vec![f32::NAN; rows.len()];
-                epilogue.backward(&rows, &gradient, &mut out).unwrap();
+                epilogue.backward(&rows, &gradient, dim, &mut out).unwrap();
                 out
             });
             const STEP: f64 = 1e-7;
-            let slope = |at: usize| (value(at, STEP) - value(at, -STEP)) / (2.0 * STEP) * f64::from(gradient[at]);
-            let expected: Vec<f64> = (0..rows.len()).map(slope).collect();
+            // At 0 ReLU has the derivative that it has below.
+            let above = |at: usize| if epilogue.activation == Activation::Relu && rows[at] == 0.0 { 0.0 } else { STEP };
+            let rise = |at: usize| (value(at, above(at)) - value(at, -STEP)) / (above(at) + STEP);
+            let expected: Vec<f64> = (0..rows.len()).map(|at| rise(at) * f64::from(gradient[at])).collect();
             assert_close(&found, &expected, "gradient");
         });
     }
@@ -264,8 +284,11 @@ mod tests {
         assert!(length(plain.apply(&mut [0.0; 3], 2)));
         assert!(length(Epilogue { bias: Some(&[0.0]), ..plain }.apply(&mut [0.0; 4], 2)));
         assert!(length(Epilogue { dropout: Some((&[1], 0.5, KEY)), ..plain }.apply(&mut [0.0; 4], 2)));
-        assert!(length(plain.backward(&[0.0; 2], &[0.0; 3], &mut [0.0; 2])));
-        assert!(length(plain.backward(&[0.0; 2], &[0.0; 2], &mut [0.0; 3])));
+        assert!(length(plain.backward(&[0.0; 2], &[0.0; 3], 1, &mut [0.0; 2])));
+        assert!(length(plain.backward(&[0.0; 2], &[0.0; 2], 1, &mut [0.0; 3])));
+        assert!(length(plain.backward(&[0.0; 3], &[0.0; 3], 2, &mut [0.0; 3])));
+        let dropping = Epilogue { activation: Activation::Elu, dropout: Some((&[1], 0.5, KEY)), ..plain };
+        assert!(length(dropping.backward(&[0.0; 4], &[0.0; 4], 2, &mut [0.0; 4])));
         assert!(length(column_sums(&[0.0; 3], &mut [0.0; 2])));
         let rate = Epilogue { dropout: Some((&[], 1.0, KEY)), ..plain };
         assert!(matches!(rate.apply(&mut [], 2), Err(KernelError::DropoutRate { .. })));

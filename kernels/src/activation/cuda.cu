@@ -70,28 +70,51 @@ static __device__ __forceinline__ void apply_dropout(const float *rows, u64 num_
     }
 }
 
-static __device__ __forceinline__ float backward(float value, float gradient, u32 activation, u32 drops, float factor) {
+// Without dropout but for ReLU, whose derivative is 0 where the value is, dropped or not; `keep` is what dropout multiplied with.
+static __device__ __forceinline__ float backward(float value, float gradient, u32 activation, float keep) {
     // A NaN passes, as it did forwards.
-    if (activation == RELU) return value <= 0.0f ? 0.0f : __fmul_rn(factor, gradient);
-    if (drops && value == 0.0f) return 0.0f;
-    // Below zero the derivative is e^x, times the factor: the value and the factor.
-    const float slope = activation == ELU && value < 0.0f ? __fadd_rn(value, factor) : factor;
+    if (activation == RELU) return value <= 0.0f ? 0.0f : __fmul_rn(keep, gradient);
+    // Below zero the derivative is e^x: the value before dropout, and 1.
+    const float slope = activation == ELU && value < 0.0f ? __fadd_rn(__fdiv_rn(value, keep), 1.0f) : 1.0f;
     return __fmul_rn(slope, gradient);
 }
 
 template <int W, typename O>
-static __device__ __forceinline__ void backward(const O *rows, const O *gradient, u64 count, u32 activation, u32 drops, float factor, float *out) {
+static __device__ __forceinline__ void backward(const O *rows, const O *gradient, u64 count, u32 activation, float keep, float *out) {
     const u64 at = thread_id() * W;
     if (at >= count) return;
     const Packed<O, W> values = *(const Packed<O, W> *)(rows + at), given = *(const Packed<O, W> *)(gradient + at);
     Packed<float, W> to;
 #pragma unroll
-    for (int k = 0; k < W; k++) to.value[k] = backward(widen(values.value[k]), widen(given.value[k]), activation, drops, factor);
+    for (int k = 0; k < W; k++) to.value[k] = backward(widen(values.value[k]), widen(given.value[k]), activation, keep);
     *(Packed<float, W> *)(out + at) = to;
 }
 
+// The same with dropout, for all but ReLU. Threads have what they have in apply_dropout.
+template <typename O>
+static __device__ __forceinline__ void backward_dropout(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, float *out) {
+    const u32 groups = (dim + 127) / 128;
+    const u64 item = thread_id() / 16, row = divide(item, groups);
+    if (row >= num_rows) return;
+    const u32 lane = threadIdx.x % 16, group = (u32)(item - row * groups);
+    const u32 first = group * 128 + lane;
+    if (first >= dim) return;
+    const u64 at = row * dim + first;
+    float values[8];
+#pragma unroll
+    for (u32 k = 0; k < 8; k++)
+        if (first + 16 * k < dim) values[k] = backward(widen(rows[at + 16 * k]), widen(gradient[at + 16 * k]), activation, keep);
+    const Words words = philox(key, ids[row], group * 16 + lane);
+#pragma unroll
+    for (u32 k = 0; k < 8; k++) {
+        if (first + 16 * k >= dim) continue;
+        const u32 bits = words.word[k / 2] >> (k % 2 * 16) & 0xFFFFu;
+        out[at + 16 * k] = __fmul_rn(values[k], bits >= threshold ? keep : 0.0f);
+    }
+}
+
 // For finished rows of O.
-#define EPILOGUE(O, applied, dropped, backwards)                                                                       \
+#define EPILOGUE(O, applied, dropped, backwards, dropped_backwards)                                                    \
     KERNEL_ENTRY void applied(const float *rows, u64 count, u32 dim, const float *bias, u32 activation, O *out, u32 wide) { \
         if (wide) apply<4>(rows, count, dim, bias, activation, out);                                                   \
         else apply<1>(rows, count, dim, bias, activation, out);                                                        \
@@ -101,12 +124,16 @@ static __device__ __forceinline__ void backward(const O *rows, const O *gradient
         apply_dropout(rows, num_rows, dim, bias, activation, ids, threshold, keep, key, out);                          \
     }                                                                                                                  \
     KERNEL(dropped)                                                                                                    \
-    KERNEL_ENTRY void backwards(const O *rows, const O *gradient, u64 count, u32 activation, u32 drops, float factor, float *out, u32 wide) { \
-        if (wide) backward<4>(rows, gradient, count, activation, drops, factor, out);                                  \
-        else backward<1>(rows, gradient, count, activation, drops, factor, out);                                       \
+    KERNEL_ENTRY void backwards(const O *rows, const O *gradient, u64 count, u32 activation, float keep, float *out, u32 wide) { \
+        if (wide) backward<4>(rows, gradient, count, activation, keep, out);                                           \
+        else backward<1>(rows, gradient, count, activation, keep, out);                                                \
     }                                                                                                                  \
-    KERNEL(backwards)
+    KERNEL(backwards)                                                                                                  \
+    KERNEL_ENTRY void dropped_backwards(const O *rows, const O *gradient, u64 num_rows, u32 dim, u32 activation, const u32 *ids, u32 threshold, float keep, Key key, float *out) { \
+        backward_dropout(rows, gradient, num_rows, dim, activation, ids, threshold, keep, key, out);                   \
+    }                                                                                                                  \
+    KERNEL(dropped_backwards)
 
-EPILOGUE(float, epilogue_apply, epilogue_dropout, epilogue_backward)
-EPILOGUE(Bfloat16, epilogue_apply_bf16, epilogue_dropout_bf16, epilogue_backward_bf16)
-EPILOGUE(Half, epilogue_apply_f16, epilogue_dropout_f16, epilogue_backward_f16)
+EPILOGUE(float, epilogue_apply, epilogue_dropout, epilogue_backward, epilogue_dropout_backward)
+EPILOGUE(Bfloat16, epilogue_apply_bf16, epilogue_dropout_bf16, epilogue_backward_bf16, epilogue_dropout_backward_bf16)
+EPILOGUE(Half, epilogue_apply_f16, epilogue_dropout_f16, epilogue_backward_f16, epilogue_dropout_backward_f16)

@@ -79,9 +79,8 @@ impl DeviceEpilogue<'_> {
             let mask = [ids.into(), threshold.into(), keep.into(), (&key).into(), to.into()];
             let rest = [bias.into(), activation.into()];
             let arguments = [&[from.into(), shape[0], shape[1]], &rest[..], &mask].concat();
-            let threads = count * dim.div_ceil(GROUP.0) * GROUP.1;
             let kernel = kernel(["epilogue_dropout", "epilogue_dropout_bf16", "epilogue_dropout_f16"]);
-            return gpu.launch(kernel, Shape::per_item(threads, THREADS), &arguments);
+            return gpu.launch(kernel, shape_of_masks(count, dim), &arguments);
         }
         let wide = dim.is_multiple_of(4) && from.is_multiple_of(16) && to.is_multiple_of(4 * size_of::<O>() as u64);
         let sizes = [(len as u64).into(), (dim as u32).into()];
@@ -93,21 +92,37 @@ impl DeviceEpilogue<'_> {
     }
 
     /// `out` becomes the gradient of the product, where `gradient` is that of what [`DeviceEpilogue::apply`] made of it, `rows`.
-    /// All are of one size. With dropout, a row's zeros are what it dropped.
+    /// All are of one size, any number × `dim`.
     ///
     /// # Errors
-    /// [`KernelError::Length`] if a buffer has not the right length; what the GPU reports.
+    /// As [`DeviceEpilogue::apply`].
     pub fn backward<O: DeviceRow>(
         &self,
         gpu: &Gpu,
         rows: DeviceSlice<'_, O>,
         gradient: DeviceSlice<'_, O>,
+        dim: usize,
         out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
+        let count = rows.len().checked_div(dim).unwrap_or(0);
+        KernelError::check_matrix("rows of the product", count, dim, rows.len())?;
         KernelError::check_len("gradient of the rows", rows.len(), gradient.len())?;
         KernelError::check_len("gradient of the product", rows.len(), out.len())?;
-        let factor = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
-        let drops = u32::from(self.dropout.is_some());
+        let activation = self.activation as u32;
+        if let (Some((ids, rate, key)), 1.., Activation::Identity | Activation::Elu) =
+            (self.dropout, dim, self.activation)
+        {
+            KernelError::check_len("vertices of the rows", count, ids.len())?;
+            let (threshold, keep) = RowMask::new(rate, dim, &key)?.threshold_and_factor();
+            let matrices = [rows.into(), gradient.into(), (count as u64).into(), (dim as u32).into()];
+            let mask = [ids.into(), threshold.into(), keep.into(), (&key).into()];
+            let arguments = [&matrices[..], &[activation.into()], &mask, &[(&*out).into()]].concat();
+            let names =
+                ["epilogue_dropout_backward", "epilogue_dropout_backward_bf16", "epilogue_dropout_backward_f16"];
+            let kernel = Kernel { module: &MODULE, name: O::of(names) };
+            return gpu.launch(kernel, shape_of_masks(count, dim), &arguments);
+        }
+        let keep = self.dropout.map_or(1.0, |(_, rate, _)| 1.0 / (1.0 - rate));
         let four = 4 * size_of::<O>() as u64;
         let aligned = [rows.address(), gradient.address()].iter().all(|address| address.is_multiple_of(four));
         let wide = aligned && out.address().is_multiple_of(16) && rows.len().is_multiple_of(4);
@@ -116,15 +131,19 @@ impl DeviceEpilogue<'_> {
             rows.into(),
             gradient.into(),
             (rows.len() as u64).into(),
-            (self.activation as u32).into(),
-            drops.into(),
-            factor.into(),
+            activation.into(),
+            keep.into(),
             (&*out).into(),
             u32::from(wide).into(),
         ];
         let name = O::of(["epilogue_backward", "epilogue_backward_bf16", "epilogue_backward_f16"]);
         gpu.launch(Kernel { module: &MODULE, name }, Shape::per_item(threads, THREADS), &arguments)
     }
+}
+
+/// Threads for masks of `rows` rows of `dim` values.
+fn shape_of_masks(rows: usize, dim: usize) -> Shape {
+    Shape::per_item(rows * dim.div_ceil(GROUP.0) * GROUP.1, THREADS)
 }
 
 /// `out` becomes the sum of the rows of `values`, which are as wide.
@@ -159,7 +178,9 @@ mod tests {
             [(0, 3), (1, 1), (30, 7), (50, 64), (3, 0), (9, 300), (5, 129)].into_iter().enumerate()
         {
             let gpu = Gpu::under_test(order as u32 % 4);
-            let (product, bias) = (values(1, rows * dim).iter().map(|x| 6.0 * x).collect::<Vec<_>>(), values(2, dim));
+            let bias = values(2, dim);
+            let mut product: Vec<f32> = values(1, rows * dim).iter().map(|x| 6.0 * x).collect();
+            product.chunks_mut(dim.max(1)).step_by(3).for_each(|row| row.fill(0.0));
             let ids: Vec<u32> = (0..rows as u32).map(|row| row * 7 % 31).collect();
             let (device_bias, device_ids) = (gpu.upload(&bias).unwrap(), gpu.upload(&ids).unwrap());
             for activation in [Activation::Identity, Activation::Relu, Activation::Elu] {
@@ -178,10 +199,10 @@ mod tests {
 
                     let gradient = values(3, expected.len());
                     let mut of_product = vec![f32::NAN; expected.len()];
-                    host.backward(&expected, &gradient, &mut of_product).unwrap();
+                    host.backward(&expected, &gradient, dim, &mut of_product).unwrap();
                     let gradient = gpu.upload(&gradient).unwrap();
                     let mut out = gpu.alloc(expected.len()).unwrap();
-                    device.backward(&gpu, found.slice(), gradient.slice(), &mut out.slice_mut()).unwrap();
+                    device.backward(&gpu, found.slice(), gradient.slice(), dim, &mut out.slice_mut()).unwrap();
                     assert_eq!(out.to_vec().unwrap(), of_product, "gradient, {name}");
                 }
             }
@@ -220,8 +241,8 @@ mod tests {
                     let wide_gradient = gpu.upload(&widened(&gradient)).unwrap();
                     let gradient = gpu.upload(&gradient).unwrap();
                     let [mut out, mut expected] = [0, 1].map(|_| gpu.alloc(product.len()).unwrap());
-                    device.backward(&gpu, found.slice(), gradient.slice(), &mut out.slice_mut()).unwrap();
-                    device.backward(&gpu, held.slice(), wide_gradient.slice(), &mut expected.slice_mut()).unwrap();
+                    device.backward(&gpu, found.slice(), gradient.slice(), dim, &mut out.slice_mut()).unwrap();
+                    device.backward(&gpu, held.slice(), wide_gradient.slice(), dim, &mut expected.slice_mut()).unwrap();
                     let (out, expected) = (out.to_vec().unwrap(), expected.to_vec().unwrap());
                     assert_eq!(bits::<f32>(&out), bits::<f32>(&expected), "gradient");
                 }
@@ -238,7 +259,7 @@ mod tests {
         let mut out = gpu.alloc(5 * dim).unwrap();
         let rows = padded.slice().part(1, 1 + 5 * dim).unwrap();
         let device = DeviceEpilogue { activation: Activation::Relu, ..DeviceEpilogue::default() };
-        device.backward(&gpu, rows, gradient.slice(), &mut out.slice_mut()).unwrap();
+        device.backward(&gpu, rows, gradient.slice(), dim, &mut out.slice_mut()).unwrap();
         let slopes: Vec<f32> = product.iter().map(|&x| if x > 0.0 { 1.0 } else { 0.0 }).collect();
         assert_eq!(out.to_vec().unwrap(), slopes);
     }
@@ -275,7 +296,7 @@ mod tests {
         let refused = dropping(1.0).apply(&gpu, &mut rows.slice_mut(), 4);
         assert!(matches!(refused, Err(GpuError::Input(KernelError::DropoutRate { .. }))));
         let mut out = gpu.zeros(4).unwrap();
-        assert!(length(plain.backward(&gpu, few.slice(), rows.slice(), &mut out.slice_mut())));
+        assert!(length(plain.backward(&gpu, few.slice(), rows.slice(), 1, &mut out.slice_mut())));
         assert!(length(column_sums_on_device(&gpu, few.slice(), &mut out.slice_mut())));
     }
 }

@@ -106,16 +106,18 @@ impl Finish {
             return Ok(gradient.contiguous());
         }
         let given = gradient.contiguous();
-        let shape: Vec<usize> = rows.size().iter().map(|&dim| dim as usize).collect();
+        let (count, dim) = super::shape("finished rows", rows)?;
+        let shape = [count, dim];
         let Place::Device(gpu, device, ..) = place else {
-            return filled(&shape, |out| Ok(self.epilogue(None)?.backward(values(rows)?, values(&given)?, out)?));
+            return filled(&shape, |out| {
+                Ok(self.epilogue(None)?.backward(values(rows)?, values(&given)?, dim, out)?)
+            });
         };
-        // Zeros tell what was dropped: the vertices are not looked at.
-        let ids = gpu.alloc(0)?;
-        let epilogue = self.epilogue_there(None, Some(ids.slice()));
+        let ids = self.dropout.as_ref().map(|dropout| dropout.ids.on_gpu(gpu)).transpose()?;
+        let epilogue = self.epilogue_there(None, ids);
         with_row!(rows.kind(), |O| filled_on(*device, &shape, |out| {
             let [rows, given] = [rows, &given].map(|tensor| device_values_of::<O>(*device, tensor));
-            Ok(epilogue.backward(gpu, rows?, given?, out)?)
+            Ok(epilogue.backward(gpu, rows?, given?, dim, out)?)
         }))
     }
 }

@@ -22,6 +22,35 @@ fn all_places() -> [Place; 3] {
     [GEMM, TORCH, Place::emulated(1)]
 }
 
+/// Every activation, with dropout and without.
+fn activations() -> impl Iterator<Item = (Activation, f32)> {
+    let all = [Activation::Identity, Activation::Relu, Activation::Elu];
+    all.into_iter().flat_map(|activation| [(activation, 0.0), (activation, 0.3)])
+}
+
+/// `activation` and dropout of rows of `width` at vertices of their own, and the same of torch, in f64.
+fn finish(activation: Activation, probability: f32, [rows, width]: [usize; 2]) -> (Finish, impl Fn(Tensor) -> Tensor) {
+    let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: 1 };
+    let ids: Vec<u32> = (0..rows as u32).map(|row| row * 3).collect();
+    let mut mask = vec![1f32; rows * width];
+    dropout_mask(&ids, width, probability, &key, &mut mask).unwrap();
+    let mask = Tensor::from_slice(&mask).view([rows as i64, width as i64]).to_kind(Kind::Double);
+    let dropout = (probability > 0.0).then(|| Dropout { ids: ids[..].into(), probability, key });
+    let torchs = move |sum: Tensor| match activation {
+        Activation::Identity => sum * &mask,
+        Activation::Relu => sum.relu() * &mask,
+        Activation::Elu => sum.elu() * &mask,
+    };
+    (Finish { activation, dropout, ..Finish::default() }, torchs)
+}
+
+/// Random rows, every third of zeros.
+fn with_zeros(seed: u32, shape: [usize; 2]) -> Tensor {
+    let rows = random(seed, shape);
+    let kept: Vec<f32> = (0..shape[0]).map(|row| if row % 3 == 1 { 0.0 } else { 1.0 }).collect();
+    rows * Tensor::from_slice(&kept).view([-1, 1])
+}
+
 /// Every case on the host, and on a GPU whose threads take another order with every case.
 fn at_places<T: Copy>(cases: &[T]) -> impl Iterator<Item = (T, Place)> {
     let places = |order: u32| [Place::host(), Place::emulated(order % 4)];
@@ -112,43 +141,28 @@ fn compare(
 
 #[test]
 fn oracle_linear() {
-    let key = StreamKey { seed: 1, epoch: 2, step: 3, stream: Stream::Dropout, layer: 1 };
     for (rows, input, output) in [(1, 1, 1), (200, 33, 17), (40, 256, 47), (0, 5, 3), (6, 0, 4)] {
-        let tensors = [random(1, [rows, input]), random(2, [input, output]), random(3, [1, output]).view([-1])];
-        let ids: Arc<[u32]> = (0..rows as u32).map(|row| row * 3).collect();
-        for (place, activation, probability) in all_places().iter().flat_map(|place| {
-            [Activation::Identity, Activation::Relu, Activation::Elu].map(|activation| (place, activation, 0.3))
-        }) {
-            for probability in [0.0, probability] {
-                let mut mask = vec![1f32; rows * output];
-                let dropout = (probability > 0.0).then(|| Dropout { ids: ids[..].into(), probability, key });
-                if probability > 0.0 {
-                    dropout_mask(&ids, output, probability, &key, &mut mask).unwrap();
-                }
-                let mask = Tensor::from_slice(&mask).view([rows as i64, output as i64]).to_kind(Kind::Double);
-                let finish = Finish { activation, dropout, ..Finish::default() };
-                let torchs = |sum: Tensor| match activation {
-                    Activation::Identity => sum,
-                    Activation::Relu => sum.relu(),
-                    _ => sum.elu(),
-                };
-                let what = format!("{place:?}, {activation:?}, dropout {probability}, {rows} rows");
-                compare(&what, &tensors, &|t| linear(place, &t[0], &t[1], Some(&t[2]), finish.clone()), &|t| {
-                    torchs(t[0].matmul(&t[1]) + &t[2]) * &mask
-                });
-                compare(
-                    &format!("{what}, without bias"),
-                    &tensors[..2],
-                    &|t| linear(place, &t[0], &t[1], None, finish.clone()),
-                    &|t| torchs(t[0].matmul(&t[1])) * &mask,
-                );
-                compare(
-                    &format!("{what}, alone"),
-                    &tensors[..1],
-                    &|t| finished(place, &t[0].matmul(&tensors[1]), finish.clone()),
-                    &|t| torchs(t[0].matmul(&tensors[1].to_kind(Kind::Double))) * &mask,
-                );
-            }
+        let tensors = [with_zeros(1, [rows, input]), random(2, [input, output]), random(3, [1, output]).view([-1])];
+        for (place, (activation, probability)) in
+            all_places().iter().flat_map(|place| activations().map(move |choice| (place, choice)))
+        {
+            let (finish, torchs) = finish(activation, probability, [rows, output]);
+            let what = format!("{place:?}, {activation:?}, dropout {probability}, {rows} rows");
+            compare(&what, &tensors, &|t| linear(place, &t[0], &t[1], Some(&t[2]), finish.clone()), &|t| {
+                torchs(t[0].matmul(&t[1]) + &t[2])
+            });
+            compare(
+                &format!("{what}, without bias"),
+                &tensors[..2],
+                &|t| linear(place, &t[0], &t[1], None, finish.clone()),
+                &|t| torchs(t[0].matmul(&t[1])),
+            );
+            compare(
+                &format!("{what}, alone"),
+                &tensors[..1],
+                &|t| finished(place, &t[0].matmul(&tensors[1]), finish.clone()),
+                &|t| torchs(t[0].matmul(&tensors[1].to_kind(Kind::Double))),
+            );
         }
     }
 }
@@ -215,16 +229,27 @@ fn distinct(edges: &Edges, dim: usize) -> Tensor {
         + Tensor::arange((edges.num_sources() * dim) as i64, (Kind::Float, Device::Cpu)).view([-1, dim as i64]) * 1e-3
 }
 
+/// Layer norm, and batch norm by known moments; with dropout rows of zeros stay rows of zeros.
 #[test]
-fn oracle_layer_norm() {
-    for ((rows, dim), place) in at_places(&[(1, 2), (50, 7), (300, 40)]) {
-        let inputs = [random(1, [rows, dim]), random(2, [1, dim]).view([-1]), random(3, [1, dim]).view([-1])];
-        let finish = Finish { activation: Activation::Relu, ..Finish::default() };
+fn oracle_norms() {
+    for (((rows, dim), place), (activation, probability)) in at_places(&[(1, 4), (50, 7), (300, 40)])
+        .flat_map(|case| activations().map(move |choice| (case.clone(), choice)))
+    {
+        let (finish, torchs) = finish(activation, probability, [rows, dim]);
+        let of_columns = |seed| random(seed, [1, dim]).view([-1]);
+        let shift = of_columns(3) * if probability > 0.0 { 0.0 } else { 1.0 };
+        let inputs = [with_zeros(1, [rows, dim]), of_columns(2), shift];
+        let what = format!("{rows} rows of {dim}, {activation:?}, dropout {probability}");
+        compare(&what, &inputs, &|t| layer_norm(&place, &t[0], &t[1], &t[2], finish.clone()), &|t| {
+            torchs(t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false))
+        });
+        let variance = of_columns(4) + 1.0;
+        let moments = Moments::running(&(of_columns(5) * 0.0), &variance).unwrap();
         compare(
-            &format!("{rows} rows of {dim}"),
+            &format!("{what}, by columns"),
             &inputs,
-            &|t| layer_norm(&place, &t[0], &t[1], &t[2], finish.clone()),
-            &|t| t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false).relu(),
+            &|t| standardise(&place, &t[0], &moments, &t[1], &t[2], finish.clone()),
+            &|t| torchs(&t[0] / (variance.to_kind(Kind::Double) + 1e-5).sqrt() * &t[1] + &t[2]),
         );
     }
 }

@@ -153,7 +153,7 @@ pub fn backward(engine: Engine, sizes: Sizes, mut to: Backward<'_>) -> Result<()
                 g
             } else {
                 let unfinished = &mut unfinished.as_mut_slice()[..y.len()];
-                finish.epilogue(None)?.backward_part(y, g, unfinished)?;
+                finish.epilogue(None)?.backward_part(index * tile, y, g, output, unfinished)?;
                 &*unfinished
             };
             if with_weight {

@@ -10,6 +10,7 @@ mod evaluation;
 mod exchange;
 mod fake;
 mod fixture;
+mod gradients;
 mod groups;
 mod infer;
 mod layers;

@@ -70,44 +70,63 @@ impl Case {
         let total = zeros(&[n, heads]).index_add(0, &self.to, &raised);
         let share = raised / total.index_select(0, &self.to) * &self.factors;
         let terms = self.split(rows).index_select(0, &self.from) * share.unsqueeze(-1);
-        (zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias).elu()
+        zeros(&[n, heads, dim]).index_add(0, &self.to, &terms).view([n, heads * dim]) + bias
+    }
+
+    /// What follows the sums, with a bias or one of zeros: by ours, and by torch in f64.
+    fn finishes(&self) -> impl Iterator<Item = (String, Tensor, Finish, impl Fn(Tensor) -> Tensor)> {
+        let choices = [(Activation::Elu, 0.0, 1.0), (Activation::Elu, 0.3, 0.0), (Activation::Identity, 0.3, 0.0)];
+        choices.into_iter().map(|(activation, probability, bias)| {
+            let (finish, torchs) = finish(activation, probability, [self.edges.num_targets(), self.width()]);
+            let what = format!("{}, {activation:?}, dropout {probability}, bias {bias}", self.name);
+            (what, self.bias() * bias, finish, torchs)
+        })
     }
 }
 
-fn elu() -> Finish {
-    Finish { activation: Activation::Elu, ..Finish::default() }
+/// LeakyReLU, which at 0 has the slope that it has below.
+fn leaky(x: Tensor) -> Tensor {
+    &x * 0.2 + x.relu() * 0.8
 }
 
 #[test]
 fn oracle_attention() {
     for case in Case::all() {
-        let rows = random(1, [case.edges.num_sources(), case.width()]);
+        let rows = with_zeros(1, [case.edges.num_sources(), case.width()]);
         let [from_source, from_target] = [2, 3].map(|seed| random(seed, [case.heads, case.dim]) * 3.0);
         let torchs = |t: &[Tensor]| {
             let score = |a: &Tensor| (case.split(&t[0]) * a).sum_dim_intlist(-1, false, Kind::Double);
             let score = score(&t[1]).index_select(0, &case.from) + score(&t[2]).index_select(0, &case.to);
-            case.attended(&score.maximum(&(&score * 0.2)), &t[0], &t[3])
+            case.attended(&leaky(score), &t[0], &t[3])
         };
-        let ours = |t: &[Tensor]| attention(&case.edges, &t[0], &t[1], &t[2], &t[3], case.dropout.clone(), elu());
-        compare(&case.name, &[rows, from_source, from_target, case.bias()], &ours, &torchs);
+        for (what, bias, finish, finished) in case.finishes() {
+            let inputs = [rows.copy(), from_source.copy(), from_target.copy(), bias];
+            let dropout = || case.dropout.clone();
+            let ours = |t: &[Tensor]| attention(&case.edges, &t[0], &t[1], &t[2], &t[3], dropout(), finish.clone());
+            compare(&what, &inputs, &ours, &|t| finished(torchs(t)));
+        }
     }
 }
 
 #[test]
 fn oracle_dynamic_attention() {
     for case in Case::all() {
-        let rows = random(1, [case.edges.num_sources(), case.width()]);
-        let targets = random(2, [case.edges.num_targets(), case.width()]);
+        let rows = with_zeros(1, [case.edges.num_sources(), case.width()]);
+        let targets = with_zeros(2, [case.edges.num_targets(), case.width()]);
         let vector = random(3, [case.heads, case.dim]) * 3.0;
         let torchs = |t: &[Tensor]| {
             let ends = [(&t[0], &case.from), (&t[1], &case.to)].map(|(rows, at)| case.split(rows).index_select(0, at));
             let sum = &ends[0] + &ends[1];
-            let score = (sum.maximum(&(&sum * 0.2)) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
+            let score = (leaky(sum) * &t[2]).sum_dim_intlist(-1, false, Kind::Double);
             case.attended(&score, &t[0], &t[3])
         };
-        let ours =
-            |t: &[Tensor]| dynamic_attention(&case.edges, &t[0], &t[1], &t[2], &t[3], case.dropout.clone(), elu());
-        compare(&case.name, &[rows, targets, vector, case.bias()], &ours, &torchs);
+        for (what, bias, finish, finished) in case.finishes() {
+            let inputs = [rows.copy(), targets.copy(), vector.copy(), bias];
+            let dropout = || case.dropout.clone();
+            let ours =
+                |t: &[Tensor]| dynamic_attention(&case.edges, &t[0], &t[1], &t[2], &t[3], dropout(), finish.clone());
+            compare(&what, &inputs, &ours, &|t| finished(torchs(t)));
+        }
     }
 }
 

@@ -1,0 +1,353 @@
+//! Gradients of whole models against a reference in f64 written with torch's own operators, where values are exactly zero: rows of
+//! zeros, vertices without in-edges, biases of 0, dropout of rows and of attention; and the reference against differences.
+//!
+//! Every kind of model, norm and kind of head, each with every dropout. (Activations that no model has are tested with the
+//! operators.) All neighbours are drawn, so the reference works on dense matrices. At a corner, where differences say nothing, a
+//! derivative is that of torch: ReLU's is 0 at 0.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use clap::ValueEnum;
+use gsplit_kernels::schedule::Step;
+use gsplit_kernels::{Draws, Stream, StreamKey, dropout_mask};
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, Split};
+use tch::{Device, Kind, Reduction, Tensor};
+
+use super::equivalence::run;
+use super::fixture::{CLASSES, changed, config, provenance};
+use crate::config::{JumpingKnowledge, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
+use crate::model::Model;
+
+const N: usize = 36;
+const IN: usize = 6;
+const F64: (Kind, Device) = (Kind::Double, Device::Cpu);
+const SEEDS: [u32; 12] = [0, 1, 2, 3, 5, 8, 13, 21, 30, 31, 34, 35];
+
+/// In-neighbours of each vertex: 0 to 4 others, without loops.
+fn neighbours() -> Vec<Vec<u32>> {
+    let of = |v: u32| {
+        let mut draws = Draws::new(&StreamKey::new(12, Stream::Generate), v);
+        let mut list: Vec<u32> = (0..v % 5).map(|_| draws.below(N as u32)).filter(|&u| u != v).collect();
+        list.sort_unstable();
+        list.dedup();
+        list
+    };
+    (0..N as u32).map(of).collect()
+}
+
+/// Features of all vertices: two rows of three are zeros.
+fn features() -> Vec<f32> {
+    let mut draws = Draws::new(&StreamKey::new(13, Stream::Generate), 0);
+    let mut value = |at: usize| if at / IN % 3 == 1 { 2.0 * draws.unit_f32() - 1.0 } else { 0.0 };
+    (0..N * IN).map(&mut value).collect()
+}
+
+fn class(v: usize) -> i32 {
+    (v * 7 % CLASSES) as i32
+}
+
+fn dataset(path: &Path) -> Dataset {
+    let lists = neighbours();
+    let ends = lists.iter().scan(0, |end, list| {
+        *end += list.len() as u64;
+        Some(*end)
+    });
+    let indptr: Vec<u64> = [0].into_iter().chain(ends).collect();
+    let mut writer = DatasetWriter::create(path, false, &indptr, &lists.concat()).unwrap();
+    let mut rows = writer.feature_writer(FeatureDtype::F32, IN).unwrap();
+    rows.push_rows(&features()).unwrap();
+    writer.add_features(rows, FeatureDtype::F32, None).unwrap();
+    writer.add_labels(&(0..N).map(class).collect::<Vec<_>>()).unwrap();
+    writer.add_split(Split::Train, SEEDS.to_vec()).unwrap();
+    writer.finish(provenance()).unwrap()
+}
+
+/// One training step of a model by its formulas, in f64.
+struct Reference<'a> {
+    config: &'a ModelConfig,
+    step: Step,
+    parameters: BTreeMap<String, Tensor>,
+    neighbours: Vec<Vec<u32>>,
+}
+
+impl Reference<'_> {
+    fn find(&self, layer: usize, name: &str) -> Option<&Tensor> {
+        self.parameters.get(&format!("layers.{layer}.{name}"))
+    }
+
+    fn loss(&self) -> Tensor {
+        let (config, pre_activation) = (self.config, self.config.kind == ModelKind::Resgcn);
+        let mut rows = Tensor::from_slice(&features()).view([N as i64, IN as i64]).to_kind(Kind::Double);
+        let (mut all, mut below): (Vec<Tensor>, Option<Tensor>) = (Vec::new(), None);
+        for layer in 0..config.layers {
+            let mut sums = self.layer(layer, &rows);
+            if config.kind == ModelKind::Sgc || (layer + 1 == config.layers && !config.has_head()) {
+                rows = sums;
+                continue;
+            }
+            if config.residual {
+                sums += self.find(layer, "residual").map_or(rows.shallow_clone(), |weight| rows.matmul(weight));
+            }
+            sums = below.filter(|_| pre_activation).map_or(sums.shallow_clone(), |below| &sums + below);
+            below = Some(sums.shallow_clone());
+            let normed = self.normed(layer, &sums);
+            let active = if self.heads(layer).is_some() { normed.elu() } else { normed.relu() };
+            rows = active * self.mask(layer);
+            all.push(rows.shallow_clone());
+        }
+        let logits = match (config.has_head(), config.jumping_knowledge) {
+            (false, _) => rows,
+            (true, mode) => {
+                let read = match mode {
+                    JumpingKnowledge::None => rows,
+                    JumpingKnowledge::Cat => Tensor::cat(&all, 1),
+                    JumpingKnowledge::Max => all[0].maximum(&all[1]).maximum(&all[2]),
+                };
+                read.matmul(&self.parameters["head.weight"]) + &self.parameters["head.bias"]
+            }
+        };
+        let classes = SEEDS.map(|v| i64::from(class(v as usize)));
+        logits.index_select(0, &Tensor::from_slice(&SEEDS.map(i64::from))).cross_entropy_loss::<Tensor>(
+            &Tensor::from_slice(&classes),
+            None,
+            Reduction::Mean,
+            -1,
+            0.0,
+        )
+    }
+
+    /// Heads of a layer that attends.
+    fn heads(&self, layer: usize) -> Option<usize> {
+        let hidden = self.config.has_head() || layer + 1 < self.config.layers;
+        let attends = matches!(self.config.kind, ModelKind::Gat | ModelKind::Gatv2);
+        attends.then_some(if hidden { self.config.heads } else { 1 })
+    }
+
+    fn layer(&self, layer: usize, x: &Tensor) -> Tensor {
+        let p = |name: &str| self.find(layer, name).unwrap_or_else(|| panic!("layer {layer} has no {name}"));
+        // Where batch norm follows there is no bias.
+        let bias = |name: &str| self.find(layer, name).map_or(Tensor::zeros([1], F64), Tensor::shallow_clone);
+        match self.config.kind {
+            ModelKind::Sage => {
+                let mean = self.matrix(|t, _| 1.0 / self.neighbours[t].len() as f64).matmul(x);
+                x.matmul(p("weight_self")) + mean.matmul(p("weight_neigh")) + bias("bias")
+            }
+            ModelKind::SagePool => {
+                let pooled = (x.matmul(p("weight_pool")) + p("bias_pool")).relu();
+                let largest = |list: &Vec<u32>| match &list[..] {
+                    [] => Tensor::zeros([x.size()[1]], F64),
+                    list => pooled.index_select(0, &index(list)).amax(0, false),
+                };
+                let largest = Tensor::stack(&self.neighbours.iter().map(largest).collect::<Vec<_>>(), 0);
+                x.matmul(p("weight_self")) + largest.matmul(p("weight_neigh")) + bias("bias")
+            }
+            ModelKind::Gcn | ModelKind::Sgc | ModelKind::Resgcn => {
+                let degree = |v: usize| self.neighbours[v].len() as f64 + 1.0;
+                let edges = self.matrix(|t, s| 1.0 / (degree(t) * degree(s)).sqrt());
+                let loops = Tensor::from_slice(&(0..N).map(|v| 1.0 / degree(v)).collect::<Vec<_>>());
+                let rows = edges.matmul(x) + x * loops.view([-1, 1]);
+                self.find(layer, "weight").map_or(rows.shallow_clone(), |weight| rows.matmul(weight)) + bias("bias")
+            }
+            ModelKind::Gin => {
+                let sum = self.matrix(|_, _| 1.0).matmul(x) + x * (p("epsilon") + 1.0);
+                (sum.matmul(p("weight_1")) + p("bias_1")).relu().matmul(p("weight_2")) + bias("bias_2")
+            }
+            ModelKind::Gat => {
+                let z = x.matmul(p("weight"));
+                self.attend(layer, &z, |head, z| {
+                    let of = |name: &str| z.mv(&p(name).get(head));
+                    leaky(&(of("attention_target").view([-1, 1]) + of("attention_source").view([1, -1])))
+                }) + bias("bias")
+            }
+            ModelKind::Gatv2 => {
+                let l = x.matmul(p("weight_source")) + p("bias_source");
+                let r = x.matmul(p("weight_target")) + p("bias_target");
+                self.attend(layer, &l, |head, l| {
+                    let r = r.narrow(1, head * l.size()[1], l.size()[1]);
+                    leaky(&(r.unsqueeze(1) + l.unsqueeze(0))).matmul(&p("attention").get(head))
+                }) + bias("bias")
+            }
+        }
+    }
+
+    /// `[N, N]`: entry (t, s) is `weight(t, s)` where s is an in-neighbour of t.
+    fn matrix(&self, weight: impl Fn(usize, usize) -> f64) -> Tensor {
+        let mut values = vec![0f64; N * N];
+        for (t, list) in self.neighbours.iter().enumerate() {
+            list.iter().for_each(|&s| values[t * N + s as usize] = weight(t, s as usize));
+        }
+        Tensor::from_slice(&values).view([N as i64, N as i64])
+    }
+
+    /// Rows, weighted by what dropout leaves of the softmax of `scores(head, rows of the head)`, `[N, N]`, over the in-edges and a loop.
+    fn attend(&self, layer: usize, rows: &Tensor, scores: impl Fn(i64, &Tensor) -> Tensor) -> Tensor {
+        let heads = self.heads(layer).unwrap();
+        let key = self.step.key(Stream::Attention, layer as u8);
+        let absent = Tensor::from(f64::NEG_INFINITY);
+        let of_head = |head: usize| {
+            let (mut kept, mut edges) = (vec![0f32; N * N], vec![false; N * N]);
+            for (t, list) in self.neighbours.iter().enumerate() {
+                let mut mask = vec![1f32; (1 + list.len()) * heads];
+                let rate = self.config.attention_dropout as f32;
+                dropout_mask(&[t as u32], mask.len(), rate, &key, &mut mask).unwrap();
+                for (i, &s) in [t as u32].iter().chain(list).enumerate() {
+                    kept[t * N + s as usize] = mask[i * heads + head];
+                    edges[t * N + s as usize] = true;
+                }
+            }
+            let square = |tensor: Tensor| tensor.view([N as i64, N as i64]);
+            let rows = rows.chunk(heads as i64, 1).swap_remove(head);
+            let scores = scores(head as i64, &rows).where_self(&square(Tensor::from_slice(&edges)), &absent);
+            let shares = scores.softmax(1, Kind::Double) * square(Tensor::from_slice(&kept)).to_kind(Kind::Double);
+            shares.matmul(&rows)
+        };
+        Tensor::cat(&(0..heads).map(of_head).collect::<Vec<_>>(), 1)
+    }
+
+    fn normed(&self, layer: usize, sums: &Tensor) -> Tensor {
+        let [scale, shift] = ["norm.scale", "norm.shift"].map(|name| self.find(layer, name));
+        match self.config.norm() {
+            NormKind::None => sums.shallow_clone(),
+            NormKind::Layer => sums.layer_norm([sums.size()[1]], scale, shift, 1e-5, false),
+            NormKind::Batch => {
+                let rows = sums.index_select(0, &index(&self.frontier(layer)));
+                let mean = rows.mean_dim(0, true, Kind::Double);
+                let variance = (rows - &mean).square().mean_dim(0, true, Kind::Double);
+                (sums - mean) / (variance + 1e-5).sqrt() * scale.unwrap() + shift.unwrap()
+            }
+        }
+    }
+
+    /// Vertices that a mini-batch computes layer `layer` of.
+    fn frontier(&self, layer: usize) -> Vec<u32> {
+        let mut reached = SEEDS.to_vec();
+        for _ in layer + 1..self.config.layers {
+            let next: Vec<u32> = reached.iter().flat_map(|&v| self.neighbours[v as usize].clone()).collect();
+            reached.extend(next);
+            reached.sort_unstable();
+            reached.dedup();
+        }
+        reached
+    }
+
+    fn mask(&self, layer: usize) -> Tensor {
+        let (ids, mut mask) = ((0..N as u32).collect::<Vec<_>>(), vec![0f32; N * self.config.hidden]);
+        let key = self.step.key(Stream::Dropout, layer as u8);
+        dropout_mask(&ids, self.config.hidden, self.config.dropout as f32, &key, &mut mask).unwrap();
+        Tensor::from_slice(&mask).view([N as i64, -1]).to_kind(Kind::Double)
+    }
+
+    /// Directions in which the loss is smooth, in which its gradient must be what differences say; and all that were tried.
+    fn check_differences(&mut self, what: &str) -> [usize; 2] {
+        const STEP: f64 = 1e-6;
+        let names: Vec<String> = self.parameters.keys().cloned().collect();
+        let (here, mut smooth) = (self.loss().double_value(&[]), 0);
+        for (seed, name) in names.iter().enumerate() {
+            let parameter = self.parameters[name].shallow_clone();
+            let mut draws = Draws::new(&StreamKey::new(14, Stream::Generate), seed as u32);
+            let direction: Vec<f64> = (0..parameter.numel()).map(|_| f64::from(draws.unit_f32()) - 0.5).collect();
+            let direction = Tensor::from_slice(&direction).view_as(&parameter);
+            let mut at = |by: f64| {
+                self.parameters.insert(name.clone(), parameter.detach() + &direction * by);
+                self.loss().double_value(&[])
+            };
+            let [up, down] = [(at(STEP) - here) / STEP, (here - at(-STEP)) / STEP];
+            let expected = (parameter.grad() * &direction).sum(Kind::Double).double_value(&[]);
+            self.parameters.insert(name.clone(), parameter);
+            if (up - down).abs() < 2e-5 * up.abs() {
+                smooth += 1;
+                let off = (expected - (up + down) / 2.0).abs();
+                assert!(off < 2e-5 * up.abs(), "{what}, {name}: {expected}, by differences {up} and {down}");
+            }
+        }
+        [smooth, names.len()]
+    }
+}
+
+/// LeakyReLU, which at 0 has the slope that it has below.
+fn leaky(x: &Tensor) -> Tensor {
+    x * 0.2 + x.relu() * 0.8
+}
+
+fn index(vertices: &[u32]) -> Tensor {
+    Tensor::from_slice(&vertices.iter().map(|&v| i64::from(v)).collect::<Vec<_>>())
+}
+
+/// Every model that [`ModelConfig`] allows of these choices.
+fn configs() -> Vec<TrainConfig> {
+    use {JumpingKnowledge as J, NormKind as N};
+    let surroundings = [(false, J::None), (true, J::None), (true, J::Cat), (false, J::Max)];
+    let mut configs = Vec::new();
+    for &kind in ModelKind::value_variants() {
+        for (norm, (residual, jumping_knowledge)) in
+            [N::None, N::Layer, N::Batch].into_iter().flat_map(|norm| surroundings.map(|around| (norm, around)))
+        {
+            for (dropout, attention_dropout) in [(0.0, 0.0), (0.4, 0.0), (0.0, 0.6), (0.4, 0.6)] {
+                let config = changed(&config(kind, Parallelism::Single, 1), |config| {
+                    config.fanouts = "all,all,all".parse().unwrap();
+                    let model = &mut config.model;
+                    (model.norm, model.residual, model.jumping_knowledge) = (Some(norm), residual, jumping_knowledge);
+                    (model.dropout, model.attention_dropout) = (dropout, attention_dropout);
+                });
+                configs.extend(config.check().is_ok().then_some(config));
+            }
+        }
+    }
+    configs
+}
+
+#[test]
+fn oracle_gradients_of_every_model_where_values_are_zero() {
+    tch::set_num_threads(1);
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = dataset(&folder.path().join("ds"));
+    let (mut smooth, mut tried) = (0, 0);
+    for config in configs() {
+        let what = format!("{:?}", config.model);
+        let (loss, gradient) = run(&dataset, &config, &SEEDS);
+        let model = Model::new(&config, IN, CLASSES);
+        let wide = |tensor: &Tensor| tensor.detach().to_kind(Kind::Double).set_requires_grad(true);
+        let mut reference = Reference {
+            config: &config.model,
+            step: Step { seed: config.seed, epoch: 1, step: 0 },
+            parameters: model.parameters().iter().map(|(name, tensor)| (name.into(), wide(tensor))).collect(),
+            neighbours: neighbours(),
+        };
+        let expected = reference.loss();
+        expected.backward();
+        let expected = expected.double_value(&[]);
+        assert!((loss - expected).abs() < 1e-5 * expected, "{what}: loss {loss}, expected {expected}");
+        let norm = gradient.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
+        let mut rest = &gradient[..];
+        for (name, tensor) in model.parameters().iter() {
+            let (found, after) = rest.split_at(tensor.numel());
+            rest = after;
+            let expected = reference.parameters[name].grad();
+            let expected =
+                if expected.defined() { expected.flatten(0, -1) } else { Tensor::zeros(found.len() as i64, F64) };
+            let off = (Tensor::from_slice(found).to_kind(Kind::Double) - &expected).abs().max().double_value(&[]);
+            let most = expected.abs().max().double_value(&[]);
+            assert!(off < 1e-5 * (most + norm), "{what}: gradient of {name} off by {off} of {most}");
+        }
+        assert!(rest.is_empty());
+        if config.model.jumping_knowledge == JumpingKnowledge::None && config.model.dropout > 0.0 {
+            let [of_smooth, of_tried] = reference.check_differences(&what);
+            (smooth, tried) = (smooth + of_smooth, tried + of_tried);
+        }
+    }
+    assert!(smooth * 2 > tried, "{smooth} of {tried} directions are smooth");
+}
+
+/// A rate that drops nothing changes nothing.
+#[test]
+fn a_rate_of_dropout_near_zero_is_as_good_as_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = dataset(&folder.path().join("ds"));
+    for none in configs().into_iter().filter(|config| config.model.dropout == 0.0) {
+        let little = changed(&none, |config| config.model.dropout = 1e-7);
+        let [(loss, gradient), (other, of_other)] = [&none, &little].map(|config| run(&dataset, config, &SEEDS));
+        let off = super::equivalence::distance(&of_other, &gradient);
+        assert!((loss - other).abs() < 1e-5 * loss && off < 1e-5, "{:?}: gradients differ by {off}", none.model);
+    }
+}
