@@ -3,6 +3,7 @@
 //! Where chunks end depends on the graph and the room alone, so that each row is computed in the same chunk by any number of
 //! workers. Who takes a chunk takes the room for its rows with it.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,17 @@ pub struct Chunk<'a> {
     pub vertices: &'a [u32],
     /// One row for each.
     pub rows: &'a [f32],
+}
+
+impl<'a> Chunk<'a> {
+    /// These columns of its rows.
+    pub fn columns(&self, columns: Range<usize>) -> Cow<'a, [f32]> {
+        let width = self.rows.len() / self.vertices.len().max(1);
+        match columns == (0..width) {
+            true => self.rows.into(),
+            false => self.rows.chunks_exact(width.max(1)).flat_map(|row| &row[columns.clone()]).copied().collect(),
+        }
+    }
 }
 
 /// Who is shown chunks, one at a time and in the order of their vertices, on any worker's thread.

@@ -1,6 +1,6 @@
 //! Exact inference, layer after layer: what a forward pass over the whole graph with all neighbours gives.
 //!
-//! Returns: the rows of the last hidden layer and of the last layer, chunk by chunk in the order of the vertices.
+//! Returns: the rows of the layers that are asked for, chunk by chunk in the order of the vertices.
 //! Input: a model at each place that computes, all on the host or all on GPUs, and a graph with its features.
 //! Idea: a layer over all vertices before the next one begins, so that nothing is computed twice. Vertices go through a
 //! layer in chunks of bounded edges; what a chunk needs is relabelled as in training, so a model's layers are the same

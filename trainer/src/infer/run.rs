@@ -1,5 +1,6 @@
 //! `gsplit infer`: predictions, embeddings and scores of a trained model on a dataset.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -16,7 +17,7 @@ use crate::job::columns::EdgeColumns;
 use crate::job::options::RunOptions;
 use crate::metric::labels::Labels;
 use crate::metric::{Metric, Scores, largest};
-use crate::model::OwnLayer;
+use crate::model::{Model, OwnLayer};
 use crate::operator::{Engine, GpuList, OwnPlaces, Place, check_host_dtype};
 use crate::residence::source::{pin, sources};
 use crate::{Error, Result};
@@ -63,7 +64,8 @@ pub struct InferConfig {
     /// What the predictions are
     #[arg(long, value_enum, default_value = "class")]
     pub predict: Predict,
-    /// File for the rows of the last hidden layer (of the last layer, for a model of links), .npy or .parquet
+    /// File for the rows that the last product reads: those of the last hidden layer, or what --jumping-knowledge makes of all
+    /// layers' (for a model of links, the rows of the last layer), .npy or .parquet
     #[arg(long, value_name = "FILE")]
     pub embeddings: Option<PathBuf>,
     /// Score: accuracy, micro-f1, macro-f1 or roc-auc [default: that of the training]
@@ -137,11 +139,12 @@ pub fn infer(
     trained.check_features(dataset.path(), features.dim())?;
     let topology = dataset.topology();
     topology.check_indices()?;
-    let model = trained.model(&places[0], config.layer.as_ref())?;
-    let others = places[1..].iter().map(|place| trained.model(place, config.layer.as_ref()));
-    let others = others.collect::<Result<Vec<_>>>()?;
+    let models = places.iter().map(|place| trained.model(place, config.layer.as_ref()));
+    let mut models = models.collect::<Result<Vec<_>>>()?;
+    let embedding = embedding(config, &trained, &mut models)?;
+    let others = models.split_off(1);
+    let model = &models[0];
     let last = model.num_layers() - 1;
-    let embedding = embedding_layer(config, &trained, last)?;
     let wanted = wanted_split(dataset, config.split)?;
     let (labels, metric) = labels(dataset, &trained, config, progress)?.unzip();
     let splits = scored_splits(dataset, config.split)?;
@@ -150,7 +153,7 @@ pub fn infer(
     });
     let mut scores = scored.transpose()?;
     let ids = Ids::open(dataset)?;
-    let mut output = Output::begin(config, &trained, &ids, model.width(embedding))?;
+    let mut output = Output::begin(config, &trained, &ids, embedding.columns.clone())?;
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
@@ -160,16 +163,18 @@ pub fn infer(
     let alone = RunOptions::default();
     let pinned = pin(&features, None, &places, &alone, progress)?;
     let sources = sources(&features, pinned.as_ref(), &places, &alone)?;
-    let mut pass = LayerWise::new(Team::new(&model, others, &sources), graph, room, stop)?;
+    let mut pass = LayerWise::new(Team::new(model, others, &sources), graph, room, stop)?;
     let stage = progress.stage("infer", Some(pass.num_rows(wanted.as_deref())), Unit::Items("vertices"));
-    let lowest = if config.embeddings.is_some() { embedding } else { last };
+    let lowest = if config.embeddings.is_some() { embedding.layer } else { last };
     pass.run(lowest, wanted.as_deref(), stage.as_ref(), &mut |chunk| {
-        if chunk.layer == embedding {
+        if chunk.layer == embedding.layer {
             output.embed(&chunk, wanted.as_deref())?;
         }
         if chunk.layer < last {
             return Ok(());
         }
+        let logits = chunk.columns(0..trained.outputs());
+        let chunk = Chunk { rows: &logits, ..chunk };
         if let Some(scores) = &mut scores {
             let rows = chunk.rows.chunks_exact(trained.outputs());
             chunk.vertices.iter().zip(rows).for_each(|(&v, logits)| scores.push(v, logits));
@@ -218,18 +223,32 @@ fn features(dataset: &Dataset, place: &Place, memory: u64) -> Result<FeatureTabl
     }
 }
 
-/// The layer whose rows are the embeddings: that below the last, but the last itself for a model of links.
-fn embedding_layer(config: &InferConfig, trained: &Trained, last: usize) -> Result<usize> {
+/// Where the embeddings are among the rows that layers hand out.
+struct Embedding {
+    layer: usize,
+    columns: Range<usize>,
+}
+
+/// The embeddings: what the last product reads, but the rows of the last layer for a model of links. Has all `models` show what
+/// their heads read, if that is wanted.
+fn embedding(config: &InferConfig, trained: &Trained, models: &mut [Model]) -> Result<Embedding> {
     let refused = |problem: &str| Err(Error::Option(problem.into()));
+    let (last, outputs) = (models[0].num_layers() - 1, trained.outputs());
     match (trained.config().task.kind, &config.out, &config.embeddings) {
         (TaskKind::Link, Some(_), _) => {
-            refused("--out: the model was trained on links and predicts no classes: write its rows with --embeddings")
+            return refused(
+                "--out: the model was trained on links and predicts no classes: write its rows with --embeddings",
+            );
         }
-        (TaskKind::Link, ..) => Ok(last),
-        (TaskKind::Node, _, Some(_)) if last == 0 => {
+        (TaskKind::Link, ..) | (TaskKind::Node, _, None) => return Ok(Embedding { layer: last, columns: 0..outputs }),
+        (TaskKind::Node, ..) => {}
+    }
+    match (models.iter_mut().filter_map(Model::show_head_input).last(), last.checked_sub(1)) {
+        (Some(width), _) => Ok(Embedding { layer: last, columns: outputs..outputs + width }),
+        (None, Some(layer)) => Ok(Embedding { layer, columns: 0..models[0].width(layer) }),
+        (None, None) => {
             refused("--embeddings: the model has one layer, so no hidden one: write its --predict logits with --out")
         }
-        (TaskKind::Node, ..) => Ok(last.saturating_sub(1)),
     }
 }
 
@@ -302,11 +321,12 @@ struct Output<'a> {
     predict: Predict,
     several: bool,
     classes: usize,
-    hidden: usize,
+    /// Columns of the embeddings among those of a chunk.
+    embedded: Range<usize>,
 }
 
 impl<'a> Output<'a> {
-    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a Ids, hidden: usize) -> Result<Self> {
+    fn begin(config: &InferConfig, trained: &'a Trained, ids: &'a Ids, embedded: Range<usize>) -> Result<Self> {
         let (several, classes, predict) = (trained.several(), trained.outputs(), config.predict);
         let (name, values) = match predict {
             Predict::Class if several => ("class", Values::Classes(classes)),
@@ -321,20 +341,17 @@ impl<'a> Output<'a> {
             out.as_ref().map(|out| Table::begin(out, name, values, ids, config.force)).transpose()
         };
         let predictions = table(&config.out, name, values)?;
-        let embeddings = table(&config.embeddings, "embedding", Values::Real(hidden))?;
-        Ok(Self { predictions, embeddings, predict, several, classes, hidden })
+        let embeddings = table(&config.embeddings, "embedding", Values::Real(embedded.len()))?;
+        Ok(Self { predictions, embeddings, predict, several, classes, embedded })
     }
 
-    /// Writes the hidden rows of those vertices that are wanted: the first values of what a vertex has between the layers.
+    /// Writes the embeddings of those vertices that are wanted.
     fn embed(&mut self, chunk: &Chunk<'_>, wanted: Option<&[u32]>) -> Result<()> {
         let Some(table) = &mut self.embeddings else { return Ok(()) };
-        let width = chunk.rows.len() / chunk.vertices.len().max(1);
-        if wanted.is_none() && width == self.hidden {
-            return table.push(chunk.vertices, Cells::Real(chunk.rows));
-        }
-        let rows = chunk.vertices.iter().zip(chunk.rows.chunks_exact(width));
-        let is_wanted = |v: &u32| wanted.is_none_or(|wanted| wanted.binary_search(v).is_ok());
-        let rows = rows.filter(|(v, _)| is_wanted(v)).map(|(&v, row)| (v, &row[..self.hidden]));
+        let rows = chunk.columns(self.embedded.clone());
+        let Some(wanted) = wanted else { return table.push(chunk.vertices, Cells::Real(&rows)) };
+        let rows = chunk.vertices.iter().zip(rows.chunks_exact(self.embedded.len()));
+        let rows = rows.filter(|(v, _)| wanted.binary_search(v).is_ok());
         let (vertices, rows): (Vec<u32>, Vec<&[f32]>) = rows.unzip();
         table.push(&vertices, Cells::Real(&rows.concat()))
     }

@@ -17,13 +17,16 @@ pub struct Head {
     weight: Tensor,
     bias: Tensor,
     hidden: usize,
+    /// Whether what it reads is wanted beside the logits, where layers are computed one after the other.
+    pub shown: bool,
 }
 
 impl Head {
     /// From `layers` layers of `hidden` values to `classes`.
     pub fn new(named: &mut Named<'_>, mode: JumpingKnowledge, [layers, hidden, classes]: [usize; 3]) -> Self {
         let rows = if mode == JumpingKnowledge::Cat { layers * hidden } else { hidden };
-        Self { mode, weight: named.glorot("weight", [rows, classes]), bias: named.zeros("bias", classes), hidden }
+        let (weight, bias) = (named.glorot("weight", [rows, classes]), named.zeros("bias", classes));
+        Self { mode, weight, bias, hidden, shown: false }
     }
 
     /// Whether it reads the rows of all layers, not of the last alone.
@@ -44,20 +47,27 @@ impl Head {
         linear(place, &input, &self.weight, Some(&self.bias), Finish::default())
     }
 
-    /// Width of what [`Head::gather`] returns.
-    pub fn gathered_dim(&self) -> usize {
+    /// Width of the rows that it reads.
+    pub fn in_dim(&self) -> usize {
+        self.weight.size()[0] as usize
+    }
+
+    /// Width of what [`Head::gather`] returns of the layers up to `index`.
+    pub fn gathered_dim(&self, index: usize) -> usize {
         match self.mode {
             JumpingKnowledge::None => 0,
+            JumpingKnowledge::Cat if self.shown => (index + 1) * self.hidden,
             JumpingKnowledge::Cat => self.bias.numel(),
             JumpingKnowledge::Max => self.hidden,
         }
     }
 
     /// What logits need of the layers up to `index`: that of the layers below, and the `rows` of this one. Nothing but
-    /// the logits themselves remain of `cat`.
+    /// the logits themselves remain of `cat`, unless its rows are [shown](Head::shown).
     pub fn gather(&self, place: &Place, index: usize, below: Option<&Tensor>, rows: &Tensor) -> Result<Tensor> {
         match (self.mode, below) {
-            (JumpingKnowledge::Cat, below) => {
+            (JumpingKnowledge::Cat, Some(below)) if self.shown => Ok(Tensor::f_cat(&[below, rows], 1)?),
+            (JumpingKnowledge::Cat, below) if !self.shown => {
                 let weight = self.weight.f_narrow(0, (index * self.hidden) as i64, self.hidden as i64)?;
                 let of_layer = linear(place, rows, &weight, None, Finish::default())?;
                 Ok(below.map_or(Ok(of_layer.shallow_clone()), |below| below.f_add(&of_layer))?)
@@ -67,11 +77,12 @@ impl Head {
         }
     }
 
-    /// Logits from what was gathered up to the last layer.
+    /// Logits from what was gathered up to the last layer, and behind them what the head reads, if it is [shown](Head::shown).
     pub fn logits_of_gathered(&self, place: &Place, gathered: &Tensor) -> Result<Tensor> {
-        match self.mode {
-            JumpingKnowledge::Cat => Ok(gathered.f_add(&self.bias)?),
-            _ => linear(place, gathered, &self.weight, Some(&self.bias), Finish::default()),
-        }
+        let logits = match self.mode {
+            JumpingKnowledge::Cat if !self.shown => gathered.f_add(&self.bias)?,
+            _ => linear(place, gathered, &self.weight, Some(&self.bias), Finish::default())?,
+        };
+        if self.shown { Ok(Tensor::f_cat(&[&logits, gathered], 1)?) } else { Ok(logits) }
     }
 }

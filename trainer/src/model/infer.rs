@@ -2,10 +2,11 @@
 //!
 //! Between layers stands one *state* row a vertex. In most models it is the layer's row. It grows by what later layers need
 //! of earlier ones: pre-activation models keep the sums that they add to, and jumping knowledge what it has gathered
-//! so far. After the last layer the state is the logits.
+//! so far. After the last layer the state is the logits, and where it is to be shown, what the head reads.
 
 use tch::Tensor;
 
+use super::head::Head;
 use super::{LayerEdges, Model};
 use crate::Result;
 use crate::operator::{Finish, Rows};
@@ -13,10 +14,19 @@ use crate::operator::{Finish, Rows};
 impl Model {
     /// Width of the state after layer `index`, counted from the features upwards.
     pub fn out_dim(&self, index: usize) -> usize {
+        let head = self.head.as_ref();
         match index + 1 == self.num_layers() {
-            true => self.classes,
-            false => self.width(index) + self.head.as_ref().map_or(0, |head| head.gathered_dim()),
+            true => self.classes + head.filter(|head| head.shown).map_or(0, Head::in_dim),
+            false => self.width(index) + head.map_or(0, |head| head.gathered_dim(index)),
         }
+    }
+
+    /// Lets the state after the last layer be the logits with what the head reads behind them. Returns the width of that;
+    /// `None` if there is no head.
+    pub fn show_head_input(&mut self) -> Option<usize> {
+        let head = self.head.as_mut()?;
+        head.shown = true;
+        Some(head.in_dim())
     }
 
     /// The state after layer `index` of the frontier's vertices, f32 `[num_frontier, out_dim]`, from the state `below` it of
@@ -56,16 +66,15 @@ impl Model {
             true => block.tail(edges.place(), &out, None, self.plain_finish(index))?,
             false => out.shallow_clone(),
         };
-        if last && !head.reads_all() {
-            return head.logits(edges.place(), &[&rows]);
-        }
-        if !head.reads_all() {
-            return Ok(if self.pre_activation { out } else { rows });
-        }
-        let gathered = head.gather(edges.place(), index, gathered.as_ref(), &rows)?;
-        match last {
-            true => head.logits_of_gathered(edges.place(), &gathered),
-            false => Ok(Tensor::f_cat(&[if self.pre_activation { &out } else { &rows }, &gathered], 1)?),
+        let kept = if self.pre_activation { &out } else { &rows };
+        let read = match head.reads_all() {
+            true => head.gather(edges.place(), index, gathered.as_ref(), &rows)?,
+            false => rows.shallow_clone(),
+        };
+        match (last, head.reads_all()) {
+            (true, _) => head.logits_of_gathered(edges.place(), &read),
+            (false, true) => Ok(Tensor::f_cat(&[kept, &read], 1)?),
+            (false, false) => Ok(kept.shallow_clone()),
         }
     }
 

@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int32Type, Int64Type};
+use clap::ValueEnum;
+use gsplit_kernels::{Draw, EdgeIds, Fanout, Graph, SampledCsc, Sampler, Stream, StreamKey};
 use gsplit_store::{Column, ColumnFile, NoProgress, Split};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tch::Tensor;
 
 use super::fixture::{
     CLASSES, Fixture, SEVERAL_CLASSES, build, changed, config, dataset, emulated, models, several_labels,
 };
-use crate::config::{FeatureNorm, ModelKind, Parallelism, TrainConfig};
-use crate::infer::{Chunk, LayerWise, Room, Team};
+use crate::config::{FeatureNorm, JumpingKnowledge, ModelKind, Parallelism, TrainConfig};
+use crate::infer::{Chunk, LayerWise, Room, Team, Trained};
 use crate::job::{Artifacts, Job};
-use crate::model::Model;
-use crate::operator::{GpuList, Place};
+use crate::model::{LayerEdges, Model};
+use crate::operator::{GpuList, Place, to_rows};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{InferConfig, InferSummary, Predict, RunOptions, Summary, Wanted, infer, train};
 
@@ -174,6 +177,68 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let missing = InferConfig { device: crate::Device::Cuda, gpus: Some(GpuList(vec![4000])), ..on_host };
     let message = run(&fixture, &missing, 1 << 30).unwrap_err().to_string();
     assert!(message.contains("--device cpu") || message.contains("GPU 4000"), "{message}");
+}
+
+/// Embeddings are what the last product, or the last layer, makes the logits of: of every model, of one layer too, on the host and
+/// on a GPU.
+#[test]
+fn oracle_logits_follow_from_the_embeddings() {
+    use JumpingKnowledge as J;
+    let fixture = dataset(74, 150, 4);
+    let to = |name: &str| fixture.folder.path().join(name);
+    let kinds = ModelKind::value_variants().iter().flat_map(|&kind| [J::None, J::Cat, J::Max].map(|mode| (kind, mode)));
+    for (order, (kind, mode)) in kinds.enumerate() {
+        for layers in [1, 3] {
+            let config = changed(&config(kind, Parallelism::Single, 1), |config| {
+                (config.model.layers, config.model.jumping_knowledge, config.epochs) = (layers, mode, 1);
+                config.fanouts = ["2", "4,3,2"][layers / 3].parse().unwrap();
+            });
+            if config.check().is_err() || (layers == 1 && !config.model.has_head()) {
+                continue;
+            }
+            let options = RunOptions { checkpoint: Some(to("run")), threads: Some(2), ..RunOptions::default() };
+            train(&fixture.dataset, &config, &options, &NoProgress, &|_| {}).unwrap();
+            let config = InferConfig {
+                checkpoint: to("run"),
+                predict: Predict::Logits,
+                split: [Wanted::All, Wanted::Test][usize::from(config.model.has_head()) * order % 2],
+                out: Some(to("p.npy")),
+                embeddings: Some(to("e.npy")),
+                force: true,
+                places: if order % 3 == 0 { emulated(order as u32 % 4) } else { None },
+                ..InferConfig::default()
+            };
+            let scores = run(&fixture, &config, 1 << 30).unwrap().scores;
+            let alone = InferConfig { embeddings: None, out: None, ..config.clone() };
+            assert_eq!(run(&fixture, &alone, 1 << 30).unwrap().scores, scores, "{kind:?}, {mode:?}, {layers} layers");
+            let read = |name: &str| {
+                let file = ColumnFile::open(to(name)).unwrap();
+                Tensor::from_slice(file.as_slice::<f32>().unwrap()).view([file.rows() as i64, file.width() as i64])
+            };
+            let model = Trained::open(&to("run")).unwrap().model(&Place::host(), None).unwrap();
+            let found =
+                match model.parameters().iter().filter(|(name, _)| name.starts_with("head.")).collect::<Vec<_>>()[..] {
+                    [(_, weight), (_, bias)] => tch::no_grad(|| read("e.npy").matmul(weight) + bias),
+                    _ => last_layer(&fixture, &model, &read("e.npy")),
+                };
+            let rows = |tensor: &Tensor| vec![to_rows(tensor).unwrap()];
+            assert_close(&rows(&found), &rows(&read("p.npy")), 1e-5, &format!("{kind:?}, {mode:?}, {layers} layers"));
+            std::fs::remove_dir_all(to("run")).unwrap();
+        }
+    }
+}
+
+/// The logits of all vertices from the `rows` below the last layer.
+fn last_layer(fixture: &Fixture, model: &Model, rows: &Tensor) -> Tensor {
+    let topology = fixture.dataset.topology();
+    let graph = Graph::new(topology.indptr(), topology.indices()).unwrap();
+    let vertices: Vec<u32> = (0..graph.num_vertices() as u32).collect();
+    let (mut sampler, mut all) = (Sampler::default(), SampledCsc::default());
+    sampler.start(&vertices);
+    let key = StreamKey::new(0, Stream::Sample);
+    sampler.layer(&graph, &Draw::new(Fanout::All), &key, EdgeIds::Drop, &mut all).unwrap();
+    let edges = LayerEdges::new(model.place(), graph, all, &vertices).unwrap();
+    model.infer_layer(model.num_layers() - 1, &edges, rows).unwrap()
 }
 
 #[test]
