@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
+use super::Fanout;
 use crate::error::KernelError;
 
 /// A directed graph in CSC form: vertex `v` aggregates from `indices[indptr[v]..indptr[v + 1]]`, its in-neighbours. Those of a graph
@@ -18,6 +19,10 @@ pub struct Graph<'a> {
     pub indices: &'a [u32],
     /// Weight of each edge, if edges are drawn by weight.
     pub(super) weights: Option<&'a [f32]>,
+    /// Number of in-edges of each vertex that can be drawn, unless that is all of them.
+    pub(super) drawable: Option<&'a [u32]>,
+    /// Whether draws by weight tell the factors that correct sums.
+    pub(super) corrects: bool,
     /// Factor of each edge's row in sums, if it is not 1, and the sum of these over the in-edges of each vertex.
     pub(super) factors: Option<(&'a [f32], &'a [f32])>,
 }
@@ -42,7 +47,7 @@ impl<'a> Graph<'a> {
         if last != indices.len() as u64 {
             return wrong("an indptr that ends at the number of edges", format!("{last} for {} edges", indices.len()));
         }
-        Ok(Self { indptr, indices, weights: None, factors: None })
+        Ok(Self { indptr, indices, weights: None, drawable: None, corrects: false, factors: None })
     }
 
     /// The same graph, whose edges are drawn by `weights`, aligned with `indices`: finite and not negative, which is checked as they are
@@ -55,9 +60,28 @@ impl<'a> Graph<'a> {
         Ok(Self { weights: Some(weights), ..self })
     }
 
-    /// The same graph, whose edges are drawn alike.
-    pub fn without_weights(self) -> Self {
-        Self { weights: None, ..self }
+    /// The same graph, of which `drawable` is what [`num_drawable`](Self::num_drawable) returns.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] if there are fewer or more than vertices.
+    pub fn with_drawable(self, drawable: &'a [u32]) -> Result<Self, KernelError> {
+        KernelError::check_len("drawable in-edges", self.num_vertices(), drawable.len())?;
+        Ok(Self { drawable: Some(drawable), ..self })
+    }
+
+    /// The same graph, whose draws by weight tell the factors that correct sums
+    /// ([`SampledCsc::factors`](super::SampledCsc::factors)).
+    pub fn correcting(self) -> Self {
+        Self { corrects: true, ..self }
+    }
+
+    /// Number of in-edges of each vertex whose weight is not 0; `None` if no weight is.
+    pub fn num_drawable(&self) -> Option<Vec<u32>> {
+        let weights = self.weights.filter(|weights| weights.par_iter().any(|&weight| weight == 0.0))?;
+        let count = |ends: &[u64]| {
+            weights[ends[0] as usize..ends[1] as usize].iter().filter(|&&weight| weight != 0.0).count() as u32
+        };
+        Some(self.indptr.par_windows(2).map(count).collect())
     }
 
     /// The same graph, where sums over in-edges multiply the row of each by its factor. `factors` are aligned with `indices`, `degrees`
@@ -71,19 +95,31 @@ impl<'a> Graph<'a> {
         Ok(Self { factors: Some((factors, degrees)), ..self })
     }
 
+    /// Whether sampled edges have factors in sums, drawn with `fanout`.
+    pub fn has_factors(&self, fanout: Fanout) -> bool {
+        self.factors.is_some() || self.tells_correction(fanout)
+    }
+
+    /// Whether draws by weight with `fanout` tell what corrects sums: where all are drawn there is nothing to correct.
+    pub(super) fn tells_correction(&self, fanout: Fanout) -> bool {
+        self.weights.is_some() && self.corrects && fanout != Fanout::All
+    }
+
     /// The factor of each edge's row in sums, if it is not 1.
     pub fn factors(&self) -> Option<&'a [f32]> {
         self.factors.map(|(factors, _)| factors)
     }
 
-    /// The sum of `factors` over the in-edges of each vertex.
+    /// The sum of `factors` over the in-edges of each vertex that can be drawn.
     ///
     /// # Errors
     /// [`KernelError::Length`] if there are fewer or more than edges.
     pub fn weighted_degrees(&self, factors: &[f32]) -> Result<Vec<f32>, KernelError> {
         KernelError::check_len("edge factors", self.num_edges(), factors.len())?;
+        let can_be_drawn = |edge: usize| self.weights.is_none_or(|weights| weights[edge] != 0.0);
         let sum = |ends: &[u64]| {
-            factors[ends[0] as usize..ends[1] as usize].iter().map(|&factor| f64::from(factor)).sum::<f64>() as f32
+            let edges = (ends[0] as usize..ends[1] as usize).filter(|&edge| can_be_drawn(edge));
+            edges.map(|edge| f64::from(factors[edge])).sum::<f64>() as f32
         };
         Ok(self.indptr.par_windows(2).map(sum).collect())
     }
@@ -119,10 +155,17 @@ impl<'a> Graph<'a> {
         end - start
     }
 
-    /// The degree of `v` where every vertex has a loop besides: one more than its in-edges, or than the sum of their factors.
+    /// Number of in-edges of `v` that can be drawn: all but those of weight 0.
+    #[inline]
+    pub fn drawable(&self, v: u32) -> u64 {
+        self.drawable.map_or_else(|| self.degree(v), |drawable| drawable[v as usize].into())
+    }
+
+    /// The degree of `v` where every vertex has a loop besides: one more than its in-edges that can be drawn, or than the sum of their
+    /// factors.
     #[inline]
     pub fn degree_with_loop(&self, v: u32) -> f32 {
-        self.factors.map_or((self.degree(v) + 1) as f32, |(_, degrees)| degrees[v as usize] + 1.0)
+        self.factors.map_or((self.drawable(v) + 1) as f32, |(_, degrees)| degrees[v as usize] + 1.0)
     }
 }
 
@@ -149,6 +192,25 @@ mod tests {
         assert_eq!([0, 1, 2].map(|v| weighted.degree_with_loop(v)), [5.5, 1.0, 1.25]);
         assert!(graph.weighted_degrees(&[1.0; 2]).is_err());
         assert!(graph.with_factors(&[1.0; 4], &degrees).is_err() && graph.with_factors(&[1.0; 3], &[1.0]).is_err());
+    }
+
+    #[test]
+    fn edges_of_weight_0_are_in_no_degree() {
+        let graph = Graph::new(&[0, 2, 2, 3], &[1, 2, 0]).unwrap();
+        assert_eq!((graph.num_drawable(), graph.with_weights(&[1.0; 3]).unwrap().num_drawable()), (None, None));
+        let drawn = graph.with_weights(&[0.0, 2.0, 0.0]).unwrap();
+        let drawable = drawn.num_drawable().unwrap();
+        assert_eq!(drawable, [1, 0, 0]);
+        assert_eq!(drawn.weighted_degrees(&[0.5, 4.0, 0.25]).unwrap(), [4.0, 0.0, 0.0]);
+        let drawn = drawn.with_drawable(&drawable).unwrap();
+        assert_eq!([0, 1, 2].map(|v| (drawn.degree(v), drawn.drawable(v))), [(2, 1), (0, 0), (1, 0)]);
+        assert_eq!([0, 1, 2].map(|v| drawn.degree_with_loop(v)), [2.0, 1.0, 1.0]);
+        assert!(graph.with_drawable(&drawable[1..]).is_err());
+        let told = |graph: Graph<'_>| [Fanout::Take(3), Fanout::All].map(|fanout| graph.has_factors(fanout));
+        assert_eq!(
+            [told(drawn), told(drawn.correcting()), told(graph.correcting())].concat(),
+            [false, false, true, false, false, false]
+        );
     }
 
     #[test]

@@ -24,7 +24,7 @@
 //! unbiased: attention's shares, which are divided by their own sum, are right in the limit of many draws only.
 //!
 //! Why not drawing one after another in proportion to what is left, as `weighted.rs`: how likely an edge is among the drawn ones is then a
-//! sum over all orders. Why not with replacement: a source that is drawn twice takes the place of another.
+//! sum over all orders, and what corrects it depends on the draw. Why not with replacement: a source that is drawn twice takes the place of another.
 //!
 //! All arithmetic is on f64 in a fixed order, so every machine gets the same bits; the rounding has a word of 32 bits.
 //! Source: Song and Jiang, ICS 2022, whose factor this is. Cost: a look at every in-neighbour of a vertex that has more than the

@@ -31,7 +31,7 @@ pub struct SampledCsc {
     /// [kept](EdgeIds::Keep).
     pub edges: Vec<u64>,
     /// What sums over the edges multiply the row of each by: its factor in the graph ([`Graph::with_factors`]), times what corrects a
-    /// draw by locality ([`Draw::near`]). Empty where all are 1.
+    /// draw by locality ([`Draw::near`]) or by weight ([`Graph::correcting`]). Empty where all are 1.
     pub factors: Vec<f32>,
 }
 
@@ -151,7 +151,10 @@ impl Sampler {
         match (graph.weights(), draw.near) {
             (None, None) => self.layer_by(graph, fanout, &Uniform(to_draw), key, edges, layer),
             (None, Some(near)) => self.layer_by(graph, fanout, &Locality { to_draw, near, indices }, key, edges, layer),
-            (Some(weights), _) => self.layer_by(graph, fanout, &Weighted { to_draw, weights }, key, edges, layer),
+            (Some(weights), _) => {
+                let corrects = graph.tells_correction(fanout);
+                self.layer_by(graph, fanout, &Weighted { to_draw, weights, corrects }, key, edges, layer)
+            }
         }
     }
 

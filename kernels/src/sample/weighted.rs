@@ -6,18 +6,33 @@
 //! That is the same as drawing one after another, each time in proportion to the weights that are left. All arithmetic is in integers
 //! and in additions, products and quotients of floats in a fixed order (the logarithm is a series), so every machine gets the same
 //! bits.
-//! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006.
+//!
+//! Correction: how likely an edge is among the drawn ones is a sum over all orders. But given the times of all others it is simple:
+//! an edge of weight w is drawn if its time is before the first one that loses, τ, so with probability p = 1 − e^(−w τ). With k of d
+//! candidates drawn, a drawn edge counts c = k / (d p) times. Then the mean over the drawn edges of c · x has the expectation
+//!
+//! ```text
+//! E[ 1/k Σ_drawn c x ] = 1/d Σ_all x
+//! ```
+//!
+//! the mean over all candidates, whatever the weights are, as in `locality.rs`.
+//!
+//! Source: Efraimidis, Spirakis, "Weighted random sampling with a reservoir", 2006; the correction is the rank conditioning estimator of
+//! Cohen, Kaplan, "Summarizing data using bottom-k sketches", PODC 2007.
 //! Cost: one random word and one logarithm for each in-edge of a vertex that has more than the fanout.
 
 use super::Fanout;
 use super::draw::{Draw, DrawVertex, Kept, Picks, Scratch, Vertex};
 use crate::error::KernelError;
 use crate::philox::{BLOCKS, StreamKey};
+use crate::simd::exp_m1_below_zero;
 
 /// Draws every in-edge with a probability that grows with its weight.
 pub(super) struct Weighted<'a> {
     pub to_draw: Draw<'a>,
     pub weights: &'a [f32],
+    /// Whether to tell what corrects sums.
+    pub corrects: bool,
 }
 
 impl Weighted<'_> {
@@ -45,7 +60,7 @@ impl Weighted<'_> {
         vertex: Vertex,
         fanout: u32,
         key: &StreamKey,
-        keys: &mut Vec<u64>,
+        Scratch { keys, factors, .. }: &mut Scratch,
         picks: &mut Picks,
     ) -> Result<u32, KernelError> {
         keys.clear();
@@ -57,12 +72,29 @@ impl Weighted<'_> {
         })?;
         let kept = count.min(fanout);
         if count > fanout {
-            keys.select_nth_unstable(fanout as usize - 1);
+            // The first that loses, behind all that win.
+            keys.select_nth_unstable(fanout as usize);
         }
         let places = picks.places(kept as usize);
         places.iter_mut().zip(keys.iter()).for_each(|(place, &key)| *place = key as u32);
         places.sort_unstable();
+        match keys.get(kept as usize).filter(|_| self.corrects) {
+            None => self.count_once(kept, factors),
+            Some(first_to_lose) => {
+                let (time, weights) =
+                    (f32::from_bits((first_to_lose >> 32) as u32), &self.weights[vertex.start as usize..]);
+                let fraction = kept as f32 / count as f32;
+                let correction = |offset: &u32| fraction / -exp_m1_below_zero(-time * weights[*offset as usize]);
+                factors.extend(places.iter().map(correction));
+            }
+        }
         Ok(kept)
+    }
+
+    /// Tells that the next `count` edges count once, if anything is to be told.
+    fn count_once(&self, count: u32, factors: &mut Vec<f32>) {
+        let count = if self.corrects { count as usize } else { 0 };
+        factors.resize(factors.len() + count, 1.0);
     }
 }
 
@@ -74,12 +106,13 @@ impl DrawVertex for Weighted<'_> {
         scratch: &mut Scratch,
         picks: &mut Picks,
     ) -> Result<Kept, KernelError> {
-        let Scratch { keys, .. } = scratch;
         let count = match self.to_draw.fanout {
-            Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, keys, picks)?,
+            Fanout::Take(fanout) if vertex.degree > fanout => self.race(vertex, fanout, key, scratch, picks)?,
             _ => {
+                let Scratch { keys, factors, .. } = scratch;
                 keys.clear();
                 let count = self.candidates(vertex, |offset, _| keys.push(u64::from(offset)))?;
+                self.count_once(count, factors);
                 if count == vertex.degree {
                     return Ok(Kept::All);
                 }

@@ -104,6 +104,10 @@ impl TrainConfig {
             let problem = "sums no rows that weights could multiply: choose sage, gcn, resgcn, sgc or gin";
             return Some(format!("--edge-weights {column}: --model {} {problem}", kind.name()));
         }
+        if let Some(column) = self.draw_by.as_ref().filter(|_| on_gpu && kind.attends()) {
+            let problem = "corrects its draws on a CPU alone: choose --device cpu";
+            return Some(format!("--draw-by {column}: --model {} {problem}", kind.name()));
+        }
         if !self.draws_locally() {
             let factor = self.draw.draw_factor.as_ref()?;
             return Some(format!("--draw-factor {factor} is for --draw locality: leave it out, or give both"));

@@ -89,8 +89,8 @@ pub struct TrainConfig {
     /// In-neighbours sampled for each vertex, from the seeds' layer downwards; `all` takes every one
     #[arg(long, default_value = "15,10,5")]
     pub fanouts: Fanouts,
-    /// Draw in-neighbours with probabilities that grow with this edge column, as `weight`, without replacement; edges of 0 never. On
-    /// the host, for GPUs too [default: all alike]
+    /// Draw in-neighbours with probabilities that grow with this edge column, as `weight`, without replacement; edges of 0 are left out of
+    /// the graph. Sums are corrected for it. On the host, for GPUs too [default: all alike]
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub draw_by: Option<String>,

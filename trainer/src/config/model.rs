@@ -32,6 +32,11 @@ impl ModelKind {
         clap::ValueEnum::to_possible_value(&self).map_or(String::new(), |value| value.get_name().to_string())
     }
 
+    /// Whether its layers weigh their sources' rows by attention.
+    pub(crate) fn attends(self) -> bool {
+        matches!(self, Self::Gat | Self::Gatv2)
+    }
+
     /// Whether its layers read their sources' rows as weighted sums alone.
     pub fn sums_sources(self) -> bool {
         match self {
@@ -145,7 +150,7 @@ pub struct ModelConfig {
 impl ModelConfig {
     /// What is wrong with these options, if anything.
     pub(super) fn problem(&self) -> Option<String> {
-        let attends = matches!(self.kind, ModelKind::Gat | ModelKind::Gatv2);
+        let attends = self.kind.attends();
         let extras = self.norm.is_some_and(|norm| norm != NormKind::None)
             || self.residual
             || self.jumping_knowledge != JumpingKnowledge::None;

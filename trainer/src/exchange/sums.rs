@@ -20,7 +20,7 @@ use std::iter::repeat_n;
 use std::sync::{Arc, OnceLock};
 
 use gsplit_kernels::{
-    Aggregation, Communicator, Graph, HostEdges, Reduce, SampledCsc, Split, all_to_all_v, split_by_owner,
+    Aggregation, Communicator, Fanout, Graph, HostEdges, Reduce, SampledCsc, Split, all_to_all_v, split_by_owner,
 };
 
 use super::{Counts, Exchange, Index, Product, Shuffle, Shuffled, own_and_others};
@@ -63,7 +63,7 @@ impl Exchange {
         comm: &dyn Communicator,
         (mixed, layer): (&[u32], &mut SampledCsc),
         owner: impl Fn(u32) -> usize + Sync,
-        (sums, graph): (Sums, Graph<'_>),
+        (sums, graph, fanout): (Sums, Graph<'_>, Fanout),
     ) -> Result<(Shuffled, Option<Arc<[u32]>>)> {
         let me = comm.rank();
         let split = split_by_owner(mixed, comm.size(), owner)?;
@@ -79,7 +79,7 @@ impl Exchange {
         let ones = vec![1; comm.size()];
         let asked = all_to_all_v(comm, &counts, &ones, &ones)?;
         let asked: Vec<[usize; 2]> = asked.iter().map(|counts| counts.map(|count| count as usize)).collect();
-        let weighted = graph.factors().is_some();
+        let weighted = graph.has_factors(fanout);
         let sent: Vec<usize> = wanted.words.iter().map(Vec::len).collect();
         let received: Vec<usize> = asked.iter().map(|&[rows, edges]| num_words(rows, edges, weighted)).collect();
         let words: Vec<u32> = all_to_all_v(comm, &wanted.words.concat(), &sent, &received)?;

@@ -89,8 +89,7 @@ impl<'a> LayerWise<'a> {
             let (least, most) = device.unwrap_or((bytes, workers));
             device = Some((bytes.min(least), workers.max(most)));
         }
-        // All neighbours count, those that are never drawn too.
-        Ok(Self { team, graph: graph.without_weights(), room, device, stop })
+        Ok(Self { team, graph, room, device, stop })
     }
 
     /// The workers.

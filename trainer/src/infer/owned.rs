@@ -58,8 +58,6 @@ impl<'a> OwnedLayers<'a> {
     ) -> Result<Self> {
         let own: Vec<u32> =
             (0..).zip(owners).filter(|&(_, &of)| usize::from(of) == comm.rank()).map(|(v, _)| v).collect();
-        // All neighbours count, those that are never drawn too.
-        let graph = graph.without_weights();
         let index = RowIndex::new(owners.len(), &own).map_err(Error::Option)?;
         let sampler = BatchSampler::on_host(Sampler::default(), graph, model.place());
         Ok(Self { model, source, graph, owners, comm, index, num_own: own.len(), sampler, stop })

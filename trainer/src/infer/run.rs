@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::table::{Cells, Ids, Table, Values};
 use super::{Chunk, LayerWise, Room, Team, Trained};
-use crate::config::{Device, Dtype, TaskKind};
+use crate::config::{Device, Dtype, TaskKind, TrainConfig};
 use crate::job::columns::EdgeColumns;
 use crate::job::options::RunOptions;
 use crate::metric::labels::Labels;
@@ -157,7 +157,8 @@ pub fn infer(
     let scratch = scratch_folder(config)?;
     let remedy = "infer with --device cpu, or on a GPU that has more";
     let room = Room { bytes: memory / 2, scratch: Some(&scratch), device_bytes: None, remedy };
-    let weights = EdgeColumns::open(dataset, None, trained.config().edge_weights.as_ref())?;
+    let TrainConfig { draw_by, edge_weights, .. } = trained.config();
+    let weights = EdgeColumns::open(dataset, draw_by.as_ref(), edge_weights.as_ref())?;
     let graph = weights.of(Graph::new(topology.indptr(), topology.indices())?)?;
     // Each worker is a rank of one run.
     let alone = RunOptions::default();

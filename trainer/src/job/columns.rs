@@ -1,6 +1,8 @@
 //! Columns of the dataset's edges that a run reads: weights to draw in-neighbours by, and weights that sums multiply rows by.
 //!
-//! Cost: 4 bytes a vertex for the sums of the latter; 4 bytes an edge for each column of a graph from which edges are held out, or whose
+//! Edges that are never drawn, those of weight 0, are none of the run's graph: no degree counts them, no evaluation reads them.
+//!
+//! Cost: 4 bytes a vertex for the sums of the latter, and for degrees where some edges are never drawn; 4 bytes an edge for each column of a graph from which edges are held out, or whose
 //! type is not f32.
 
 use gsplit_kernels::Graph;
@@ -11,7 +13,8 @@ use crate::Result;
 /// Weights of the edges of a graph.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeColumns {
-    drawn_by: Option<EdgeWeights>,
+    /// With the number of in-edges of each vertex that can be drawn, unless that is all of them.
+    drawn_by: Option<(EdgeWeights, Option<Vec<u32>>)>,
     /// With their sums over the in-edges of each vertex.
     summed_by: Option<(EdgeWeights, Vec<f32>)>,
 }
@@ -24,13 +27,18 @@ impl EdgeColumns {
     pub fn open(dataset: &Dataset, drawn_by: Option<&String>, summed_by: Option<&String>) -> Result<Self> {
         let open = |name: Option<&String>| name.map(|name| dataset.edge_weights(name)).transpose();
         let graph = Graph::new(dataset.topology().indptr(), dataset.topology().indices())?;
-        Self { drawn_by: open(drawn_by)?, summed_by: None }.with_sums(&graph, open(summed_by)?)
+        Self::new(graph, open(drawn_by)?, open(summed_by)?)
     }
 
-    fn with_sums(self, graph: &Graph<'_>, weights: Option<EdgeWeights>) -> Result<Self> {
-        let Some(weights) = weights else { return Ok(self) };
-        let sums = graph.weighted_degrees(&weights)?;
-        Ok(Self { summed_by: Some((weights, sums)), ..self })
+    fn new(graph: Graph<'_>, drawn_by: Option<EdgeWeights>, summed_by: Option<EdgeWeights>) -> Result<Self> {
+        let drawn = match &drawn_by {
+            Some(weights) => graph.with_weights(weights)?,
+            None => graph,
+        };
+        let (drawable, sums) =
+            (drawn.num_drawable(), summed_by.as_ref().map(|weights| drawn.weighted_degrees(weights)));
+        let summed_by = summed_by.zip(sums.transpose()?);
+        Ok(Self { drawn_by: drawn_by.map(|weights| (weights, drawable)), summed_by })
     }
 
     /// Whether there are none.
@@ -43,9 +51,9 @@ impl EdgeColumns {
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) unless there is a position for each edge.
     pub fn select(&self, graph: &Graph<'_>, positions: &[u64]) -> Result<Self> {
-        let select = |weights: &EdgeWeights| weights.select(positions);
-        let summed_by = self.summed_by.as_ref().map(|(weights, _)| select(weights));
-        Self { drawn_by: self.drawn_by.as_ref().map(select), summed_by: None }.with_sums(graph, summed_by)
+        let drawn_by = self.drawn_by.as_ref().map(|(weights, _)| weights.select(positions));
+        let summed_by = self.summed_by.as_ref().map(|(weights, _)| weights.select(positions));
+        Self::new(*graph, drawn_by, summed_by)
     }
 
     /// `graph` with these.
@@ -53,8 +61,11 @@ impl EdgeColumns {
     /// # Errors
     /// [`Error::Kernel`](crate::Error::Kernel) if they are of another graph.
     pub fn of<'a>(&'a self, mut graph: Graph<'a>) -> Result<Graph<'a>> {
-        if let Some(weights) = &self.drawn_by {
+        if let Some((weights, drawable)) = &self.drawn_by {
             graph = graph.with_weights(weights)?;
+            if let Some(drawable) = drawable {
+                graph = graph.with_drawable(drawable)?;
+            }
         }
         if let Some((weights, sums)) = &self.summed_by {
             graph = graph.with_factors(weights, sums)?;

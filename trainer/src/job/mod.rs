@@ -12,7 +12,7 @@ use gsplit_kernels::{Communicator, Graph};
 use gsplit_store::memory::{Memory, shown};
 use gsplit_store::{Checksum, Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
-use crate::config::{TaskKind, TrainConfig};
+use crate::config::{ModelKind, TaskKind, TrainConfig};
 use crate::error::check_stop;
 use crate::job::columns::EdgeColumns;
 use crate::job::options::{FeatureStorage, RunOptions};
@@ -133,6 +133,9 @@ impl<'a> Job<'a> {
         options: &RunOptions,
     ) -> Result<Self> {
         let topology = dataset.topology();
+        // Nothing corrects maxima.
+        let corrects = config.model.kind != ModelKind::SagePool;
+        let corrected = |graph: Graph<'a>| if corrects { graph.correcting() } else { graph };
         let whole = artifacts.columns.of(Graph::new(topology.indptr(), topology.indices())?)?;
         let content = dataset.manifest().files.get("nodes/feat.arrow").filter(|_| options.process.is_some());
         // Of those that are read by columns, each rank brings its own.
@@ -146,7 +149,7 @@ impl<'a> Job<'a> {
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,
-                graph: artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?,
+                graph: corrected(artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?),
                 whole,
                 features,
                 task: Task::Links(links),
@@ -173,7 +176,7 @@ impl<'a> Job<'a> {
         };
         Ok(Self {
             config,
-            graph: whole,
+            graph: corrected(whole),
             whole,
             features,
             outputs: labels.classes(),

@@ -3,7 +3,8 @@
 //! A sum over sampled in-edges stands for the sum over all of them: with d in-edges in the graph, s of them sampled, each
 //! counts d / s times, which makes the sampled sum right in expectation, and exact with fanout `all` (the estimator of
 //! Horvitz and Thompson, 1952). Degrees are always the graph's, never the sample's: a source's edges within the sample
-//! depend on the mini-batch and on the rank, the graph's do not, so every parallelism computes the same.
+//! depend on the mini-batch and on the rank, the graph's do not, so every parallelism computes the same. Edges that can never be
+//! drawn, those of weight 0, are none of the graph.
 //!
 //! Edges may have factors: weights of the dataset's edges, what corrects draws that are not alike, or the product of both. Operators
 //! multiply rows by them ([`Edges::with_factors`]), so layers need not know of them.
@@ -107,7 +108,7 @@ impl<'a> LayerEdges<'a> {
             return filled_on(device, &[targets, 1], |out| Ok(graph.degrees_as_f32(gpu, vertices, out)?));
         }
         let vertices = &self.vertices()?[..targets];
-        self.place().bring(&column(vertices.iter().map(|&v| self.graph.degree(v) as f32))?)
+        self.place().bring(&column(vertices.iter().map(|&v| self.graph.drawable(v) as f32))?)
     }
 
     /// The edges with a loop at each frontier row before its own, and the weights of D⁻¹ᐟ² (A + I) D⁻¹ᐟ² (Kipf and Welling,
@@ -128,7 +129,7 @@ impl<'a> LayerEdges<'a> {
             }
         }
         let (edges, vertices) = (self.edges.on_host()?, self.vertices()?);
-        let degrees: Vec<u64> = vertices.iter().take(edges.num_targets()).map(|&v| self.graph.degree(v)).collect();
+        let degrees: Vec<u64> = vertices.iter().take(edges.num_targets()).map(|&v| self.graph.drawable(v)).collect();
         // A sum has its rows' parts of the weights in it already.
         let with_loop = |&v: &u32| if v == NO_VERTEX { 1.0 } else { self.graph.degree_with_loop(v) };
         let of_sources: Vec<f32> = vertices.iter().map(with_loop).collect();

@@ -74,7 +74,7 @@ impl<'a> HostSampler<'a> {
                     None => Exchange::shuffle(comm, mixed, owner)?,
                     Some(sums) => {
                         let (shuffled, degrees) =
-                            Exchange::shuffle_sums(comm, (mixed, &mut csc), owner, (sums, self.graph))?;
+                            Exchange::shuffle_sums(comm, (mixed, &mut csc), owner, (sums, self.graph, fanout))?;
                         drawn = degrees;
                         shuffled
                     }

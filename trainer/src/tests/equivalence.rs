@@ -11,7 +11,6 @@ use super::fixture::{
     store_partition,
 };
 use crate::RunOptions;
-use crate::batch::prepare;
 use crate::config::{ExchangeKind, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
@@ -26,6 +25,7 @@ use crate::residence::source::FeatureSource;
 use crate::residence::source::load;
 use crate::residence::topology::DeviceRoom;
 use crate::residence::topology::Topology;
+use crate::batch::prepare;
 use crate::sample::{BatchSampler, sample};
 use crate::step::pass::forward;
 use crate::step::train_step;
@@ -110,10 +110,18 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
         let whole = model.kind == ModelKind::Sage && model.norm.is_none()
             || model.kind == ModelKind::Gcn && model.norm == Some(NormKind::Batch);
         match whole {
-            true => loss_and_gradients_are_equal((&model, None), &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]),
+            true => {
+                loss_and_gradients_are_equal((&model, [None; 2]), &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2])
+            }
             false => {
                 let (ranks, cut) = ([2 + order % 3], [cuts[order % 3]]);
-                loss_and_gradients_are_equal((&model, None), &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order % 2]]);
+                loss_and_gradients_are_equal(
+                    (&model, [None; 2]),
+                    &ranks,
+                    &cut,
+                    &[2 - order % 3, 3],
+                    &[[50, 2][order % 2]],
+                );
             }
         }
     }
@@ -124,8 +132,19 @@ fn loss_and_gradients_are_equal_for_every_parallelism() {
 fn loss_and_gradients_are_equal_where_edges_have_weights() {
     for (order, model) in models().into_iter().filter(|model| model.kind.sums_sources()).enumerate() {
         let (ranks, cut) = ([2 + order % 3], [[Cut::Lopsided, Cut::Random, Cut::Ranges][order % 3]]);
-        let weights = (&model, Some("weight"));
+        let weights = (&model, [Some("weight"), None]);
         loss_and_gradients_are_equal(weights, &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order / 3 % 2]]);
+    }
+}
+
+/// Every model, with edges drawn by weight, of which some are 0; where it can, with weights of edges too.
+#[test]
+fn loss_and_gradients_are_equal_where_edges_are_drawn_by_weight() {
+    for (order, model) in models().into_iter().enumerate() {
+        let (ranks, cut) = ([2 + order % 3], [[Cut::Lopsided, Cut::Random, Cut::Ranges][order / 2 % 3]]);
+        let summed_by = Some("weight").filter(|_| order % 2 == 0 && model.kind.sums_sources());
+        let weights = (&model, [summed_by, Some("weight")]);
+        loss_and_gradients_are_equal(weights, &ranks, &cut, &[2 - order % 3, 3], &[[50, 2][order % 2]]);
     }
 }
 
@@ -133,13 +152,13 @@ fn loss_and_gradients_are_equal_where_edges_have_weights() {
 #[ignore = "takes long: make test-all"]
 fn loss_and_gradients_are_equal_for_every_parallelism_and_model() {
     for model in models() {
-        loss_and_gradients_are_equal((&model, None), &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]);
+        loss_and_gradients_are_equal((&model, [None; 2]), &[1, 2, 3, 4, 8], &Cut::ALL, &[0, 1, 2, 3], &[50, 2]);
     }
 }
 
 /// Of 3 layers `split_layers` are split. With mini-batches of `sizes` seeds: of 2 most ranks have none.
 fn loss_and_gradients_are_equal(
-    (model, edge_weights): (&ModelConfig, Option<&str>),
+    (model, [edge_weights, draw_by]): (&ModelConfig, [Option<&str>; 2]),
     ranks: &[usize],
     cuts: &[Cut],
     split_layers: &[usize],
@@ -152,13 +171,13 @@ fn loss_and_gradients_are_equal(
         let with = |parallelism, ranks| {
             changed(&config(model.kind, parallelism, ranks), |config| {
                 config.model = model.clone();
-                config.edge_weights = edge_weights.map(String::from);
+                (config.edge_weights, config.draw_by) = (edge_weights.map(String::from), draw_by.map(String::from));
             })
         };
         let (loss, gradient) = run(dataset, &with(Parallelism::Single, 1), batch);
         assert!(loss.is_finite() && gradient.iter().any(|&value| value != 0.0));
-        if edge_weights.is_some() {
-            let plain = TrainConfig { edge_weights: None, ..with(Parallelism::Single, 1) };
+        if edge_weights.or(draw_by).is_some() {
+            let plain = TrainConfig { edge_weights: None, draw_by: None, ..with(Parallelism::Single, 1) };
             assert_ne!(run(dataset, &plain, batch).0, loss, "{model:?}: weights make a difference");
         }
         let compare = |config: &TrainConfig, what: &str| {

@@ -1,7 +1,7 @@
 //! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
 
 use gsplit_gpu_sim::ByHost;
-use gsplit_kernels::{Communicator, DeviceOwners, Draws, Graph, SampledCsc, Stream, StreamKey, unique};
+use gsplit_kernels::{Communicator, DeviceOwners, Draws, Fanout, Graph, SampledCsc, Stream, StreamKey, unique};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
@@ -245,7 +245,7 @@ fn oracle_partial_sums_are_what_the_targets_would_have_summed() {
                     whole.factors = (0..whole.num_edges()).map(|edge| (edge % 5) as f32 / 2.0).collect();
                 }
                 let mut left = whole.clone();
-                let sums = (Sums { where_fewer, by_degree }, graph);
+                let sums = (Sums { where_fewer, by_degree }, graph, Fanout::Take(4));
                 let (shuffled, drawn) = Exchange::shuffle_sums(comm, (&mixed, &mut left), owner, sums).unwrap();
                 let Shuffled { frontier, read, source, exchange } = shuffled;
                 let [frontier, read, source] = [&frontier, &read, &source].map(|ids| ids.on_host().unwrap());

@@ -21,7 +21,7 @@ fn bad_input_is_refused() {
         assert_eq!(error(&graph, &[0], Fanout::Take(0)), KernelError::Fanout { got: "0".to_owned() });
         assert_eq!(error(&graph, &[0], Fanout::Take(u32::MAX)), KernelError::Fanout { got: u32::MAX.to_string() });
         // A graph whose edges are never read, so it need not have them.
-        let many = Graph { indptr: &[0, 1 << 31, 1 << 32, 1 << 34], indices: &[], weights: None, factors: None };
+        let many = Graph { indptr: &[0, 1 << 31, 1 << 32, 1 << 34], indices: &[], ..Graph::new(&[0], &[]).unwrap() };
         for (frontier, edges) in [(&[0u32, 1][..], 1 << 32), (&[2], (1 << 34) - (1 << 32))] {
             assert_eq!(error(&many, frontier, Fanout::All), KernelError::TooManyEdges { edges });
         }

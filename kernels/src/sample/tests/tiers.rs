@@ -105,7 +105,7 @@ fn differential_counts_and_hubs_of_a_tier() {
 fn tiers_that_do_not_fit_are_refused() {
     let gpu = Gpu::under_test(1);
     let tier = |indptr: &[u64], indices: &[u32], chosen: &[u64]| {
-        DeviceTier::new(&gpu, &Graph { indptr, indices, weights: None, factors: None }, chosen).map(|_| ())
+        DeviceTier::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, chosen).map(|_| ())
     };
     assert!(matches!(tier(&[0, 1], &[0], &[]), Err(GpuError::Input(KernelError::Length { .. }))));
     let beyond = KernelError::VertexOutOfRange { vertex: 1, num_vertices: 1 };
@@ -118,12 +118,12 @@ fn tiers_that_do_not_fit_are_refused() {
     let (starts, sources) = (gpu.upload(&[0u64, 1, 2]).unwrap(), gpu.upload(&[0u32, 7]).unwrap());
     let graph = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
     for (indptr, indices) in [(&[0u64, 2][..], &[0u32, 0][..]), (&[0, 0, 1], &[0])] {
-        let tier = DeviceTier::new(&gpu, &Graph { indptr, indices, weights: None, factors: None }, &[1]).unwrap();
+        let tier = DeviceTier::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, &[1]).unwrap();
         assert!(matches!(graph.with_tier(&tier), Err(GpuError::Input(KernelError::Length { .. }))));
         assert!(DeviceGraph::of_tier(&gpu, starts.slice(), &tier).is_err());
     }
     // A source that is no vertex.
-    let host = Graph { indptr: &[0, 1, 2], indices: &[0, 7], weights: None, factors: None };
+    let host = Graph { indptr: &[0, 1, 2], indices: &[0, 7], ..Graph::new(&[0], &[]).unwrap() };
     let tier = DeviceTier::new(&gpu, &host, &[3]).unwrap();
     let mut sampler = DeviceSampler::new(&gpu).unwrap();
     let part = DeviceGraph::of_tier(&gpu, starts.slice(), &tier).unwrap();

@@ -37,6 +37,82 @@ fn oracle_sets_are_drawn_as_one_after_another() {
     }
 }
 
+/// Whatever the weights and the fanout, corrected means are those over all in-edges that can be drawn; and single edges count once in
+/// expectation.
+#[test]
+fn oracle_corrected_means_are_those_of_all_that_can_be_drawn() {
+    const TRIALS: u32 = 20_000;
+    for (degree, fanout, steep) in
+        [(7u32, 3, 1.0), (7, 1, 2.0), (9, 4, 4.0), (20, 5, 1.0), (20, 15, 2.0), (90, 15, 1.0)]
+    {
+        let weights: Vec<f32> = (0..degree).map(|i| ((i * 5 % 7) as f32 / 2.0).powf(steep)).collect();
+        let excluded = ExcludedEdges::new((0..u64::from(degree)).filter(|edge| edge % 8 == 3).collect());
+        let (indptr, indices) = ([0, u64::from(degree)], vec![0; degree as usize]);
+        let graph = Graph::new(&indptr, &indices).unwrap().with_weights(&weights).unwrap().correcting();
+        for excluded in [ExcludedEdges::default(), excluded] {
+            let draw = Draw::new(Fanout::Take(fanout)).without(&excluded);
+            let what = format!("{fanout} of {degree}, {} excluded, seed {}", excluded.as_slice().len(), KEY.seed);
+            let can_be_drawn = |edge: usize| weights[edge] > 0.0 && !excluded.as_slice().contains(&(edge as u64));
+            let left: Vec<usize> = (0..degree as usize).filter(|&edge| can_be_drawn(edge)).collect();
+            let kept = left.len().min(fanout as usize);
+            let value = |edge: usize| (edge * edge % 11) as f64 - 3.0 + if edge.is_multiple_of(5) { 20.0 } else { 0.0 };
+            // The mean, and what each edge counts in it.
+            let mut moments = vec![[0f64; 2]; 1 + degree as usize];
+            let mut add = |at: usize, value: f64| {
+                moments[at] = [moments[at][0] + value, moments[at][1] + value * value];
+            };
+            let mut sampler = Sampler::new(1);
+            for step in 0..TRIALS {
+                let sampled = layer(&mut sampler, &graph, &[0], &draw, &StreamKey { step, ..KEY });
+                assert_eq!((sampled.edges.len(), sampled.factors.len()), (kept, kept), "{what}");
+                let mut mean = 0.0;
+                for (&edge, &factor) in sampled.edges.iter().zip(&sampled.factors) {
+                    let counts = f64::from(factor) / kept as f64;
+                    add(1 + edge as usize, counts);
+                    mean += counts * value(edge as usize);
+                }
+                add(0, mean);
+            }
+            let trials = f64::from(TRIALS);
+            let of_edge = |edge: usize| if can_be_drawn(edge) { 1.0 / left.len() as f64 } else { 0.0 };
+            let expected = [left.iter().map(|&edge| value(edge)).sum::<f64>() / left.len() as f64];
+            let expected = expected.into_iter().chain((0..degree as usize).map(of_edge));
+            for (at, ([sum, squares], expected)) in moments.iter().zip(expected).enumerate() {
+                let mean = sum / trials;
+                let error = ((squares / trials - mean * mean) / trials).max(0.0).sqrt();
+                // The largest of hundreds of deviations.
+                let off = (mean - expected).abs();
+                assert!(off <= 4.5 * error + 1e-6, "{what}: {at}: {mean}, expected {expected}, error {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn corrections_are_asked_for_and_change_no_draw() {
+    let (indptr, indices) = topology(23, 300);
+    let weights: Vec<f32> = (0..indices.len()).map(|i| [0.0, 1.0, 2.5][i % 3]).collect();
+    let graph = Graph::new(&indptr, &indices).unwrap().with_weights(&weights).unwrap();
+    let frontier: Vec<u32> = (0..300).collect();
+    for fanout in FANOUTS {
+        let draw = Draw::new(fanout);
+        let plain = layer(&mut Sampler::new(1), &graph, &frontier, &draw, &KEY);
+        assert!(plain.factors.is_empty());
+        for threads in [1, 4] {
+            let mut sampler = Sampler::tuned(threads, TUNINGS[1]);
+            let mut found = layer(&mut sampler, &graph.correcting(), &frontier, &draw, &KEY);
+            let factors = std::mem::take(&mut found.factors);
+            assert_eq!(found, plain, "{fanout}");
+            assert_eq!(factors.len(), if fanout == Fanout::All { 0 } else { plain.num_edges() }, "{fanout}");
+            for v in frontier.iter().copied().filter(|_| fanout != Fanout::All) {
+                let of = plain.indptr[v as usize] as usize..plain.indptr[v as usize + 1] as usize;
+                let all = graph.in_edges(v).filter(|edge| edge % 3 != 0).count() == of.len();
+                assert!(!all || factors[of].iter().all(|&factor| factor == 1.0), "{fanout}, vertex {v}");
+            }
+        }
+    }
+}
+
 #[test]
 fn equal_weights_are_uniform() {
     let weights = vec![0.7f32; 300];

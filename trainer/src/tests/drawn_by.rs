@@ -1,0 +1,92 @@
+//! Draws by weight: edges of weight 0 are none of the graph, in training, evaluation and inference.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use gsplit_store::{Dataset, DatasetWriter, FeatureDtype, NoProgress, Split};
+
+use super::equivalence::{distance, run};
+use super::fixture::{Fixture, changed, config, dataset, provenance};
+use crate::config::{Device, ModelKind, Parallelism, TrainConfig};
+use crate::{InferConfig, RunOptions, infer, train};
+
+/// The dataset without the edges whose `weight` is 0, and without weights.
+fn without_zeros(fixture: &Fixture, path: &Path) -> Dataset {
+    let (old, weights) = (&fixture.dataset, fixture.dataset.edge_weights("weight").unwrap());
+    let topology = old.topology();
+    let (mut indptr, mut indices) = (vec![0], Vec::new());
+    for ends in topology.indptr().windows(2) {
+        let edges = (ends[0] as usize..ends[1] as usize).filter(|&edge| weights[edge] > 0.0);
+        indices.extend(edges.map(|edge| topology.indices()[edge]));
+        indptr.push(indices.len() as u64);
+    }
+    assert!(indices.len() < topology.indices().len());
+    let mut writer = DatasetWriter::create(path, false, &indptr, &indices).unwrap();
+    let table = old.features().unwrap();
+    let mut features = writer.feature_writer(FeatureDtype::F32, table.dim()).unwrap();
+    for v in 0..old.num_vertices() as u32 {
+        let mut row = vec![0f32; table.dim()];
+        crate::operator::gather_features(&table, &[v], &mut row).unwrap();
+        features.push_rows(&row).unwrap();
+    }
+    writer.add_features(features, FeatureDtype::F32, None).unwrap();
+    writer.add_labels(&old.labels().unwrap()).unwrap();
+    for split in [Split::Train, Split::Valid, Split::Test] {
+        writer.add_split(split, old.split(split).unwrap().to_vec()).unwrap();
+    }
+    writer.finish(provenance()).unwrap()
+}
+
+fn configs() -> impl Iterator<Item = [TrainConfig; 2]> {
+    ModelKind::value_variants().iter().map(|&kind| {
+        let plain = changed(&config(kind, Parallelism::Single, 1), |config| {
+            (config.fanouts, config.epochs) = ("all,all,all".parse().unwrap(), 1);
+        });
+        [changed(&plain, |config| config.draw_by = Some("weight".into())), plain]
+    })
+}
+
+#[test]
+fn differential_edges_of_weight_0_are_as_if_they_were_not() {
+    let fixture = dataset(81, 150, 5);
+    let folder = tempfile::tempdir().unwrap();
+    let others = Fixture { dataset: without_zeros(&fixture, &folder.path().join("ds")), folder };
+    let batch = &fixture.dataset.split(Split::Train).unwrap()[..40];
+    for [drawn, plain] in configs() {
+        let kind = drawn.model.kind;
+        let (loss, gradient) = run(&fixture.dataset, &drawn, batch);
+        let (expected, of_others) = run(&others.dataset, &plain, batch);
+        assert!((loss - expected).abs() <= 1e-5 * expected, "{kind:?}: loss {loss}, not {expected}");
+        assert!(distance(&gradient, &of_others) <= 1e-5, "{kind:?}");
+        let whole = run(&fixture.dataset, &plain, batch);
+        assert!((whole.0 - expected).abs() > 1e-5 * expected, "{kind:?}: edges of weight 0 make no difference");
+
+        let trained = |of: &Fixture, config: &TrainConfig| {
+            let checkpoint = of.folder.path().join(format!("{kind:?}"));
+            let options =
+                RunOptions { checkpoint: Some(checkpoint.clone()), threads: Some(2), ..RunOptions::default() };
+            let summary = train(&of.dataset, config, &options, &NoProgress, &|_| {}).unwrap();
+            let config = InferConfig { checkpoint, ..InferConfig::default() };
+            let scores = infer(&of.dataset, &config, 1 << 30, None, &NoProgress).unwrap().scores;
+            let last = summary.epochs.last().unwrap();
+            assert_eq!([last.valid, last.test], [scores[1].1, scores[2].1], "{kind:?}: evaluation and inference");
+            scores
+        };
+        assert_eq!(trained(&fixture, &drawn), trained(&others, &plain), "{kind:?}");
+    }
+}
+
+#[test]
+fn attention_over_draws_by_weight_is_refused_on_gpus() {
+    for [drawn, _] in configs() {
+        let there = TrainConfig { device: Device::Cuda, ..drawn };
+        let attends = matches!(there.model.kind, ModelKind::Gat | ModelKind::Gatv2);
+        match there.check() {
+            Ok(()) => assert!(!attends),
+            Err(error) => {
+                let line = error.to_string();
+                assert!(attends && line.contains("--draw-by weight") && line.contains("--device cpu"), "{line}");
+            }
+        }
+    }
+}
