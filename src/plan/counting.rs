@@ -209,7 +209,6 @@ impl Counting<'_> {
         let (system, question, config) = (System::GraNNDis, self.question, CooperativeConfig::default());
         let made = Cooperative {
             batches,
-            counted: 2,
             groups,
             layers: question.model.layers,
             hops: config.hops(),

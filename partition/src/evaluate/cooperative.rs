@@ -4,7 +4,8 @@
 //! are one (full-graph training that is split over all servers). Idea: a group reads what its seeds reach ([`Expansion`]), and its ranks
 //! share that by the map. A layer computes what the layers above need, and takes all edges among
 //! what is read. Once a layer reads no more than it computes, those below do the same.
-//! Cost: a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; some ten bytes a vertex.
+//! Cost: for each mini-batch, a pass over the edges of what a group reads for each layer until then, for every 64 ranks of a group; some
+//! ten bytes a vertex.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,8 +23,6 @@ use crate::{Layout, Result};
 pub struct Cooperative {
     /// Mini-batches of an epoch, at least 1.
     pub batches: usize,
-    /// Of them, the first ones that are counted.
-    pub counted: usize,
     /// Groups of parts: 1, or as many as the map has servers.
     pub groups: usize,
     /// Layers of the model.
@@ -69,7 +68,7 @@ pub fn cooperative(dataset: &Dataset, map: &PartitionMap, made: Cooperative) -> 
         }
         Ok(counts)
     };
-    let counts = (0..made.counted.min(made.batches)).map(count).collect::<Result<Vec<Counts>>>()?;
+    let counts = (0..made.batches).map(count).collect::<Result<Vec<Counts>>>()?;
     Ok(Work::of(counts.iter(), parts))
 }
 

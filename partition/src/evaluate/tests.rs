@@ -240,7 +240,7 @@ fn oracle_counts_of_the_full_graph() {
         let map =
             PartitionMap::save(&dataset, "servers", None, config, made.report, &assignment, &order, true).unwrap();
         let layers = 3;
-        let of = Cooperative { batches: 1, counted: 1, groups: 1, layers, hops: 1, fanout: Fanout::All, seed };
+        let of = Cooperative { batches: 1, groups: 1, layers, hops: 1, fanout: Fanout::All, seed };
         let found = cooperative(&dataset, &map, of).unwrap();
         let mut frontier: BTreeSet<u32> = train.iter().copied().collect();
         for layer in &found.layers {
