@@ -312,11 +312,8 @@ impl<'a> OnGpu<'a> {
         let shared = [shared_bytes, most_shared_bytes].map(|&bytes| shown(bytes.into()));
         ui.say(format_args!("             shared memory of a block {}, up to {} on demand", shared[0], shared[1]));
         let yes = |has: bool| if has { "yes" } else { "no" };
-        let has = [self.facts.memory_pools, self.facts.pins_mapped_files, self.facts.host_addresses].map(yes);
-        ui.say(format_args!(
-            "             memory pools {}, mapped files are pinned {}, the host's addresses {}",
-            has[0], has[1], has[2]
-        ));
+        let has = [self.facts.pins_mapped_files, self.facts.host_addresses].map(yes);
+        ui.say(format_args!("             mapped files are pinned {}, the host's addresses {}", has[0], has[1]));
         match &self.measured {
             Ok(((free, total), speed)) => {
                 let (free, total, speed) = (shown(*free), shown(*total), speed / 1e9);
@@ -337,7 +334,6 @@ impl<'a> OnGpu<'a> {
             "multiprocessors": facts.multiprocessors,
             "shared_bytes_per_block": facts.shared_bytes,
             "most_shared_bytes_per_block": facts.most_shared_bytes,
-            "memory_pools": facts.memory_pools,
             "pins_mapped_files": facts.pins_mapped_files,
             "host_addresses": facts.host_addresses,
             "free_bytes": memory.map(|(free, _)| free),

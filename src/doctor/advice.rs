@@ -57,10 +57,6 @@ pub fn advice(survey: &CudaSurvey, gpus: &[OnGpu<'_>], training: &Training) -> V
 /// What a GPU lacks.
 fn odd(facts: &GpuFacts) -> Option<String> {
     match facts {
-        GpuFacts { memory_pools: false, .. } => Some(
-            "the driver has no memory pools there, as for some virtual GPUs: set PYTORCH_ALLOC_CONF=backend:native"
-                .to_string(),
-        ),
         GpuFacts { name, .. } if name.contains("MIG ") => Some(
             "it is a part of a GPU (MIG): such parts do not reach each other, and NCCL joins no two of them"
                 .to_string(),
@@ -148,19 +144,17 @@ mod tests {
 
     #[test]
     fn odd_gpus_are_told_of() {
-        let facts = |name: &str, memory_pools| GpuFacts {
+        let facts = |name: &str| GpuFacts {
             name: name.to_string(),
             compute_capability: (9, 0),
             multiprocessors: 2,
             shared_bytes: 48 << 10,
             most_shared_bytes: 227 << 10,
-            memory_pools,
             pins_mapped_files: false,
             host_addresses: true,
         };
-        assert_eq!(odd(&facts("NVIDIA H100 80GB HBM3", true)), None);
-        assert!(odd(&facts("NVIDIA A100-SXM4-40GB MIG 1g.5gb", true)).is_some_and(|line| line.contains("MIG")));
-        assert!(odd(&facts("GRID T4", false)).is_some_and(|line| line.contains("memory pools")));
+        assert_eq!(odd(&facts("NVIDIA H100 80GB HBM3")), None);
+        assert!(odd(&facts("NVIDIA A100-SXM4-40GB MIG 1g.5gb")).is_some_and(|line| line.contains("MIG")));
     }
 
     #[test]

@@ -119,24 +119,6 @@ fn gpus_are_measured_and_planned_with() {
     assert!(said["plans"].as_array().unwrap().iter().any(|plan| plan["name"] == "Quiver" && plan["ranks"] == 3));
 }
 
-#[test]
-fn gpus_without_memory_pools_train_where_torch_does_without() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    community(folder, 600);
-    let train = format!("{TRAIN} --parallelism single --hidden 8");
-    let Some(mut program) = with_gpus(folder, 1, &format!("{train} --device cuda")) else { return };
-    let output = program.env("FAKE_CUDA_POOLS", "0").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    let told =
-        said.lines().any(|line| line.ends_with("set PYTORCH_ALLOC_CONF=backend:native, so that torch does without"));
-    assert!(!output.status.success() && told, "{}: {said}", output.status);
-    // Each buffer takes 2 MiB of the fake's.
-    let variables = [("PYTORCH_ALLOC_CONF", "backend:native"), ("FAKE_CUDA_MEMORY_MIB", "16384")];
-    let run = printed(&program.envs(variables).output().unwrap());
-    assert_close(&losses(&run), &losses(&json(folder, &words(&train))), "without pools");
-}
-
 /// Whether there is room for the first of its tensors alone, or for many: the model, a mini-batch, backward, the evaluation.
 #[test]
 fn a_gpu_without_the_memory_is_told_in_one_line() {

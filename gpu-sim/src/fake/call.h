@@ -51,9 +51,6 @@ struct Call {
 // Whether the driver registers host memory that must not be written; many machines' cannot.
 inline int read_only_is_registered() { return number("FAKE_CUDA_READ_ONLY", 0) != 0; }
 
-// Whether devices have memory pools; some virtual ones have none.
-inline int has_pools() { return number("FAKE_CUDA_POOLS", 1) != 0; }
-
 // Whether torch allocates as cudaMallocAsync does, from the device's pool.
 inline bool torch_uses_the_pool() {
     const char *conf = getenv("PYTORCH_ALLOC_CONF");

@@ -11,7 +11,7 @@
 //   FAKE_CUDA_MEMORY_MIB=n     memory of each [1024]
 //   FAKE_CUDA_VERSION=n        the newest CUDA that it can run [13000]
 //   FAKE_CUDA_READ_ONLY=1      can register host memory that must not be written [0]
-//   FAKE_CUDA_POOLS=0          devices have no memory pools [1]
+//   FAKE_CUDA_POOLS=0          devices say that they have no memory pools [1]
 //   FAKE_CUDA_ASKS=n           how many times work is said to be under way before it is begun [3]
 //   FAKE_CUDA_HASTE=seed       streams go on by themselves, by chance
 //   FAKE_CUDA_REGISTER_MIB=n   most host memory that is registered by one call
@@ -144,7 +144,7 @@ int cuDeviceGetAttribute(int *value, int attribute, int at) {
     CALL("cuDeviceGetAttribute", INITIALISED);
     if (!device(at)) return refuse(INVALID_DEVICE, "device %d", at);
     const std::map<int, int> values = {
-        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {91, 1}, {97, 227 << 10}, {99, 1}, {113, read_only_is_registered()}, {115, has_pools()},
+        {8, MOST_SHARED}, {16, 2}, {75, ARCHITECTURE[0]}, {76, ARCHITECTURE[1]}, {91, 1}, {97, 227 << 10}, {99, 1}, {113, read_only_is_registered()}, {115, (int)number("FAKE_CUDA_POOLS", 1)},
     };
     const auto found = values.find(attribute);
     if (found == values.end()) return refuse(INVALID_VALUE, "attribute %d is not one of the fake's", attribute);

@@ -64,10 +64,6 @@ pub trait Backend: Any + Send + Sync + Debug {
     }
     /// Whether everything that was launched has ended.
     fn is_done(&self) -> Result<bool, GpuError>;
-    /// Whether freed memory is kept in a pool.
-    fn has_pool(&self) -> bool {
-        true
-    }
     /// How many multiprocessors the device has.
     fn multiprocessors(&self) -> u32;
     /// Bytes that are free, and that there are.

@@ -17,12 +17,10 @@ use cudarc::driver::{result, sys};
 use super::driver::refused;
 use super::event::Event;
 use super::facts::count;
-use super::{GpuError, Kernel, compile, library, module, pool};
+use super::{GpuError, Kernel, compile, library, module};
 
 /// How long an allocation for which there is too little waits for what other streams are about to free.
 const FREEING: Duration = Duration::from_secs(2);
-/// Buffers that are freed together, where there is no pool.
-const BUNCH: usize = 64;
 
 /// What the streams of one device share.
 #[derive(Debug)]
@@ -33,14 +31,10 @@ pub(super) struct Device {
     pub multiprocessors: u32,
     /// Whether host memory that must not be written can be registered, such as mapped files.
     pub registers_read_only: bool,
-    /// Whether the driver keeps a pool of its memory.
-    pub has_pool: bool,
     /// By their names, then those of their files.
     functions: HashMap<String, HashMap<&'static str, Function>>,
     /// The null stream, and the side streams that are there.
     streams: Mutex<Vec<u64>>,
-    /// Buffers of no pool, to be freed once all streams have come to their ends.
-    freed: Mutex<Vec<u64>>,
 }
 
 /// Devices that are open.
@@ -86,7 +80,9 @@ impl Device {
             + attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let multiprocessors = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let read_only = attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)?;
-        let pools = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
+        if attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 0 {
+            return Err(GpuError::NoPools { ordinal });
+        }
         // SAFETY: the device exists; what is retained here is released when this is dropped.
         let context = unsafe { result::primary_ctx::retain(handle) }.map_err(refused("cuDevicePrimaryCtxRetain"))?;
         let mut device = Self {
@@ -95,10 +91,8 @@ impl Device {
             context,
             multiprocessors: multiprocessors as u32,
             registers_read_only: read_only != 0,
-            has_pool: pools != 0,
             functions: HashMap::new(),
             streams: Mutex::new(vec![0]),
-            freed: Mutex::default(),
         };
         device.enter()?;
         device.load(architecture as u32)?;
@@ -150,20 +144,6 @@ impl Device {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner).retain(|&at| at != stream as u64);
     }
 
-    /// Frees a buffer of no pool, with others, once nothing uses it.
-    pub fn free_later(&self, address: u64) {
-        self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(address);
-        self.free_bunch(BUNCH);
-    }
-
-    /// Frees those that wait for it, if they are more than `most`.
-    pub fn free_bunch(&self, most: usize) {
-        let mut freed = self.freed.lock().unwrap_or_else(PoisonError::into_inner);
-        if freed.len() > most && self.enter().and_then(|()| synchronise()).is_ok() {
-            freed.drain(..).for_each(pool::free_alone);
-        }
-    }
-
     /// Waits until every stream has come to what it was told to free until now, but not for ever: NCCL may keep one waiting for another
     /// rank.
     pub fn let_others_free(&self) -> Result<(), GpuError> {
@@ -193,7 +173,6 @@ pub(super) fn synchronise() -> Result<(), GpuError> {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        self.free_bunch(0);
         // SAFETY: the context was retained once.
         let _ = unsafe { result::primary_ctx::release(self.handle) };
     }

@@ -2,8 +2,7 @@
 //!
 //! The context is the device's primary one, which torch uses too, and the first stream is the null stream, on which torch
 //! launches: what either launches there happens in the order of the calls. Memory comes from the driver's own pool (`pool.rs`), in
-//! stream order; where there is none, as on some virtual GPUs, it is freed in bunches, for each of which the host waits for the device.
-//! Copies of nothing are left out: the driver refuses some of them.
+//! stream order. Copies of nothing are left out: the driver refuses some of them.
 //!
 //! Unsafe code of this file: calls of the driver's C functions.
 #![allow(unsafe_code)]
@@ -51,9 +50,7 @@ impl Driver {
     pub(super) fn open(ordinal: usize) -> Result<Arc<Self>, GpuError> {
         let device = Device::open(ordinal)?;
         let driver = Self::null(device)?;
-        if driver.device.has_pool {
-            pool::keep(driver.device.handle)?;
-        }
+        pool::keep(driver.device.handle)?;
         Ok(Arc::new(driver))
     }
 
@@ -66,9 +63,6 @@ impl Driver {
 
     /// Memory, if there is as much.
     fn take(&self, bytes: usize) -> Result<Option<u64>, GpuError> {
-        if !self.device.has_pool {
-            return pool::take_alone(bytes);
-        }
         // SAFETY: the stream is the context's.
         match unsafe { result::malloc_async(self.stream, bytes) } {
             Ok(address) => Ok(Some(address)),
@@ -85,8 +79,7 @@ impl Driver {
         }
         self.synchronise()?;
         self.device.let_others_free()?;
-        self.device.free_bunch(0);
-        pool::reclaim(self.device.has_pool.then_some(self.device.handle))?;
+        pool::reclaim(self.device.handle)?;
         take()?.ok_or_else(|| {
             let (free, ordinal) = (self.memory().map_or(0, |(free, _)| free), self.device.ordinal);
             GpuError::OutOfMemory { ordinal, needed_mib: (bytes >> 20) as u64, free_mib: free >> 20 }
@@ -135,9 +128,7 @@ impl Backend for Driver {
     }
 
     fn free(&self, address: u64, _bytes: usize) {
-        if !self.device.has_pool {
-            self.device.free_later(address);
-        } else if self.enter().is_ok() {
+        if self.enter().is_ok() {
             // SAFETY: `DeviceBuffer` gives back what it was given, once, after what uses it was launched.
             let _ = unsafe { result::free_async(address, self.stream) };
         }
@@ -331,10 +322,6 @@ impl Backend for Driver {
         }
     }
 
-    fn has_pool(&self) -> bool {
-        self.device.has_pool
-    }
-
     fn multiprocessors(&self) -> u32 {
         self.device.multiprocessors
     }
@@ -403,9 +390,7 @@ impl Backend for Driver {
         if reaches == 0 {
             return Ok(false);
         }
-        if self.device.has_pool {
-            pool::show(handle, self.device.handle)?;
-        }
+        pool::show(handle, self.device.handle)?;
         // SAFETY: the other context is alive.
         match unsafe { sys::cuCtxEnablePeerAccess(other.context() as sys::CUcontext, 0) } {
             sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => Ok(true),

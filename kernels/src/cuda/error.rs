@@ -34,6 +34,14 @@ pub enum GpuError {
         /// How many there are.
         devices: usize,
     },
+    /// A device whose memory the driver keeps in no pool.
+    #[error(
+        "GPU {ordinal} has no memory pools: a driver of CUDA 11.2 or newer is needed; some virtual GPUs have none, take another"
+    )]
+    NoPools {
+        /// Which one, from 0.
+        ordinal: usize,
+    },
     /// Memory that the device does not have.
     #[error("GPU {ordinal} is out of memory: {needed_mib} MiB asked for, {free_mib} MiB free")]
     OutOfMemory {

@@ -173,11 +173,6 @@ impl Gpu {
         self.0.is_done()
     }
 
-    /// Whether the driver keeps a pool of its memory.
-    pub fn has_pool(&self) -> bool {
-        self.0.has_pool()
-    }
-
     /// How many multiprocessors it has.
     pub fn multiprocessors(&self) -> u32 {
         self.0.multiprocessors()

@@ -56,12 +56,11 @@ pub(super) fn keep(device: sys::CUdevice) -> Result<(), GpuError> {
     }
 }
 
-/// The device gets back what nobody uses, of what else keeps memory and of the pool of `device`, which has one.
-pub(super) fn reclaim(device: Option<sys::CUdevice>) -> Result<(), GpuError> {
+/// The device gets back what nobody uses, of what else keeps memory and of the pool of `device`.
+pub(super) fn reclaim(device: sys::CUdevice) -> Result<(), GpuError> {
     if let Some(give_back) = OTHERS.get() {
         give_back();
     }
-    let Some(device) = device else { return Ok(()) };
     // SAFETY: what is in use stays.
     unsafe { sys::cuMemPoolTrimTo(of(device)?, 0) }.result().map_err(refused("cuMemPoolTrimTo"))
 }

@@ -30,8 +30,6 @@ pub struct GpuFacts {
     pub shared_bytes: u32,
     /// Shared memory of a block for kernels that ask for more.
     pub most_shared_bytes: u32,
-    /// Whether the driver has memory pools there, which gsplit takes memory from: some virtual GPUs have none.
-    pub memory_pools: bool,
     /// Whether mapped files can be pinned; otherwise what GPUs read of them in host memory is copied first.
     pub pins_mapped_files: bool,
     /// Whether it reads pinned memory at the host's addresses, as more than 64 GiB need it.

@@ -52,13 +52,6 @@ impl Place {
     /// [`Error::Gpu`] without a driver, compiler, such a GPU, or torch for CUDA.
     pub fn open(ordinal: usize) -> Result<Self> {
         let gpu = Gpu::open(ordinal)?;
-        let of_pools = std::env::var("PYTORCH_ALLOC_CONF").is_ok_and(|set| set.contains("backend:cudaMallocAsync"));
-        if of_pools && !gpu.has_pool() {
-            return Err(Error::Option(format!(
-                "GPU {ordinal} has no memory pools, as some virtual GPUs: set PYTORCH_ALLOC_CONF=backend:native, so that torch \
-                 does without"
-            )));
-        }
         // torch looks for its CUDA part once, at the first question about it: it has to be there by then.
         load_torch_cuda()?;
         before_out_of_memory(|| drop(autograd::give_back_memory()));

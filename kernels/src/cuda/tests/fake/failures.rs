@@ -63,6 +63,16 @@ fn a_driver_without_memory_pools_is_refused() {
 }
 
 #[test]
+fn a_gpu_without_memory_pools_is_refused() {
+    if !alone("failures::a_gpu_without_memory_pools_is_refused", &[("FAKE_CUDA_POOLS", "0")]) {
+        return;
+    }
+    let error = Gpu::open(0).unwrap_err();
+    assert_eq!(error, GpuError::NoPools { ordinal: 0 });
+    assert!(error.to_string().contains("CUDA 11.2"), "{error}");
+}
+
+#[test]
 fn after_a_failed_kernel_all_calls_fail_and_nothing_panics() {
     // Nothing happens before somebody waits for it.
     if !alone("failures::after_a_failed_kernel_all_calls_fail_and_nothing_panics", &[("FAKE_CUDA_HASTE", "")]) {

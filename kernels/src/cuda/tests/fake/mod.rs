@@ -67,21 +67,6 @@ fn what_runs_on_gpus_runs_by_the_driver() {
     start(&arguments, &[], 50);
 }
 
-/// Each buffer takes a block of 2 MiB of the fake's.
-#[test]
-fn gpus_without_memory_pools_run_kernels_too() {
-    let names = ["unique::", "gather::", "device_memory_moves_alike"];
-    // Memory that other processes may open is freed while nothing else runs on the GPU.
-    let skipped = LONG.iter().chain(&["real_gpus", "another_process"]).flat_map(|name| ["--skip", name]);
-    let arguments: Vec<&str> = names.into_iter().chain(skipped).collect();
-    for haste in [None, Some(("FAKE_CUDA_HASTE", "5"))] {
-        let variables = [("FAKE_CUDA_POOLS", "0"), ("FAKE_CUDA_MEMORY_MIB", "16384")].into_iter().chain(haste);
-        let variables = Vec::from_iter(variables);
-        start(&arguments, &variables, 8);
-        start(&["--exact", "cuda::buffer::tests::another_process_reads_what_a_gpu_keeps"], &variables, 1);
-    }
-}
-
 #[test]
 fn another_process_reads_by_the_driver() {
     start(&["--exact", "cuda::buffer::tests::another_process_reads_what_a_gpu_keeps"], &[], 1);
