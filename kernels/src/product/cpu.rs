@@ -5,7 +5,7 @@
 
 use half::bf16;
 
-use super::{MatrixView, Precision};
+use super::MatrixView;
 #[cfg(target_arch = "x86_64")]
 use super::{amx::Tiles, x86};
 
@@ -25,12 +25,12 @@ pub fn has_amx() -> bool {
     false
 }
 
-/// `out = a × b`, or `out += a × b` with `add`, of factors taken as `precision` says, by the calling thread alone. `out` is stored row
-/// after row, `a.rows × b.columns`.
+/// `out = a × b`, or `out += a × b` with `add`, of rounded factors, by the calling thread alone. `out` is stored row after row,
+/// `a.rows × b.columns`.
 ///
 /// # Panics
 /// If the shapes do not fit together or a matrix does not fit in its slice.
-pub fn product_bf16(precision: Precision, out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+pub fn product_bf16(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     assert!(b.rows == a.columns && out.len() == a.rows * b.columns, "shapes of a product");
     assert!(a.fits() && b.fits(), "a matrix outside its slice");
     if a.columns == 0 && !add {
@@ -42,27 +42,22 @@ pub fn product_bf16(precision: Precision, out: &mut [f32], add: bool, a: MatrixV
     #[cfg(target_arch = "x86_64")]
     if has_bf16() {
         // SAFETY: the processor has what the function is compiled for.
-        return unsafe { x86::product(Tiles::load().as_ref(), precision, out, add, a, b) };
+        return unsafe { x86::product(Tiles::load().as_ref(), out, add, a, b) };
     }
-    term_by_term(precision, out, add, a, b);
+    term_by_term(out, add, a, b);
 }
 
 /// The same on any processor.
-fn term_by_term(precision: Precision, out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+fn term_by_term(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
     let rounded = |value| bf16::from_f32(value).to_f32();
-    let parts = |value: f32| (rounded(value), rounded(value - rounded(value)));
     for (i, out) in out.chunks_exact_mut(b.columns).enumerate() {
         if !add {
             out.fill(0.0);
         }
         for k in 0..a.columns {
-            let left = parts(a.values[i * a.row_stride + k * a.column_stride]);
+            let left = rounded(a.values[i * a.row_stride + k * a.column_stride]);
             for (j, out) in out.iter_mut().enumerate() {
-                let right = parts(b.values[k * b.row_stride + j * b.column_stride]);
-                *out += match precision {
-                    Precision::Bf16 => left.0 * right.0,
-                    Precision::Bf16x3 => left.1 * right.0 + left.0 * right.1 + left.0 * right.0,
-                };
+                *out += left * rounded(b.values[k * b.row_stride + j * b.column_stride]);
             }
         }
     }
@@ -81,17 +76,17 @@ mod tests {
     }
 
     /// By all that this processor has.
-    fn products(precision: Precision, out: &[f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) -> Vec<Vec<f32>> {
+    fn products(out: &[f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) -> Vec<Vec<f32>> {
         let by = |multiply: &dyn Fn(&mut [f32])| {
             let mut out = out.to_vec();
             multiply(&mut out);
             out
         };
-        let mut found = vec![by(&|out| product_bf16(precision, out, add, a, b))];
+        let mut found = vec![by(&|out| product_bf16(out, add, a, b))];
         #[cfg(target_arch = "x86_64")]
         if has_bf16() {
             // SAFETY: the processor has what the function is compiled for.
-            found.push(by(&|out| unsafe { x86::product(None, precision, out, add, a, b) }));
+            found.push(by(&|out| unsafe { x86::product(None, out, add, a, b) }));
         }
         found
     }
@@ -119,20 +114,18 @@ mod tests {
                 let left = MatrixView { values: &a, rows: m, columns: k, row_stride: a_row, column_stride: a_column };
                 let right = MatrixView { values: &b, rows: k, columns: n, row_stride: b_row, column_stride: b_column };
                 let start = vec![0.5f32; m * n];
-                for precision in [Precision::Bf16, Precision::Bf16x3] {
-                    let mut expected = start.clone();
-                    term_by_term(precision, &mut expected, add, left, right);
-                    for (way, found) in products(precision, &start, add, left, right).iter().enumerate() {
-                        let far = |(x, y): (&f32, &f32)| (x - y).abs() > 1e-5 * (k as f32).sqrt();
-                        let wrong = found.iter().zip(&expected).any(far);
-                        assert!(!wrong, "{m} × {k} × {n}, layout {layout}, {precision:?}, way {way}");
-                    }
+                let mut expected = start.clone();
+                term_by_term(&mut expected, add, left, right);
+                for (way, found) in products(&start, add, left, right).iter().enumerate() {
+                    let far = |(x, y): (&f32, &f32)| (x - y).abs() > 1e-5 * (k as f32).sqrt();
+                    let wrong = found.iter().zip(&expected).any(far);
+                    assert!(!wrong, "{m} × {k} × {n}, layout {layout}, way {way}");
                 }
             }
         }
     }
 
-    /// Against sums in f64: half the bits of the factors, and two thirds.
+    /// Against sums in f64: half the bits of the factors.
     #[test]
     fn products_are_as_exact_as_they_say() {
         let (m, n, k) = (40, 50, 600);
@@ -140,12 +133,10 @@ mod tests {
         let left = MatrixView { values: &a, rows: m, columns: k, row_stride: k, column_stride: 1 };
         let right = MatrixView { values: &b, rows: k, columns: n, row_stride: n, column_stride: 1 };
         let exact = |i: usize, j: usize| (0..k).map(|t| f64::from(a[i * k + t]) * f64::from(b[t * n + j])).sum::<f64>();
-        for (precision, least, most) in [(Precision::Bf16, -8, -3), (Precision::Bf16x3, -16, -11)] {
-            for found in products(precision, &vec![0.0; m * n], false, left, right) {
-                let apart = found.iter().enumerate().map(|(at, x)| (f64::from(*x) - exact(at / n, at % n)).abs());
-                let apart = apart.fold(0f64, f64::max).log2();
-                assert!((f64::from(least)..f64::from(most)).contains(&apart), "{precision:?}: 2^{apart}");
-            }
+        for found in products(&vec![0.0; m * n], false, left, right) {
+            let apart = found.iter().enumerate().map(|(at, x)| (f64::from(*x) - exact(at / n, at % n)).abs());
+            let apart = apart.fold(0f64, f64::max).log2();
+            assert!((-8.0..-3.0).contains(&apart), "2^{apart}");
         }
     }
 
@@ -153,11 +144,11 @@ mod tests {
     fn nothing_to_sum_is_zero() {
         let empty = |rows, columns| MatrixView { values: &[], rows, columns, row_stride: 1, column_stride: 1 };
         let mut out = [7f32; 6];
-        product_bf16(Precision::Bf16, &mut out, true, empty(2, 0), empty(0, 3));
+        product_bf16(&mut out, true, empty(2, 0), empty(0, 3));
         assert_eq!(out, [7.0; 6]);
-        product_bf16(Precision::Bf16, &mut out, false, empty(2, 0), empty(0, 3));
+        product_bf16(&mut out, false, empty(2, 0), empty(0, 3));
         assert_eq!(out, [0.0; 6]);
-        product_bf16(Precision::Bf16, &mut [], false, empty(0, 0), empty(0, 3));
+        product_bf16(&mut [], false, empty(0, 0), empty(0, 3));
     }
 
     #[test]
@@ -166,11 +157,11 @@ mod tests {
             MatrixView { values: value, rows: 1, columns: 1, row_stride: 1, column_stride: 1 }
         }
         for (left, right) in [(f32::NAN, 1.0), (f32::INFINITY, 0.0), (f32::from_bits(0x7F80_0001), 2.0)] {
-            for found in products(Precision::Bf16, &[0.0], false, view(&[left]), view(&[right])) {
+            for found in products(&[0.0], false, view(&[left]), view(&[right])) {
                 assert!(found[0].is_nan(), "{left} × {right}");
             }
         }
-        for found in products(Precision::Bf16, &[0.0], false, view(&[f32::INFINITY]), view(&[-2.0])) {
+        for found in products(&[0.0], false, view(&[f32::INFINITY]), view(&[-2.0])) {
             assert_eq!(found, [f32::NEG_INFINITY]);
         }
     }

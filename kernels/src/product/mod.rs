@@ -7,10 +7,6 @@
 //! Processors with AVX-512 BF16 (Intel's from Cooper Lake on, AMD's from Zen 4 on) sum two products in each of the 16
 //! lanes of an instruction, twice as many as in f32; those with AMX (Intel's from Sapphire Rapids on) ten times as many. On others
 //! [`product_bf16`] gives the same result up to the order of the sums, slowly.
-//!
-//! AMX is fast enough to take each value as the sum of two of bf16, which hold 16 bits of its mantissa of 24
-//! ([`Precision::Bf16x3`]; Henry, Tang, Heinecke: Leveraging the bfloat16 artificial intelligence datatype for
-//! higher-precision computations, ARITH 2019).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
@@ -19,16 +15,6 @@ mod cpu;
 mod x86;
 
 pub use cpu::{has_amx, has_bf16, product_bf16};
-
-/// How exactly factors are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
-    /// Rounded to bf16.
-    Bf16,
-    /// As a sum of two of bf16 each; of their four products the least is left out. An element is off by about 2^-16 of the largest
-    /// term. Infinite factors give what is no number.
-    Bf16x3,
-}
 
 /// A matrix of f32 in a slice, at any strides, of which one is 1.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,8 @@ use std::arch::x86_64::*;
 use std::cell::RefCell;
 use std::mem::transmute;
 
+use super::MatrixView;
 use super::amx::{self, Tiles};
-use super::{MatrixView, Precision};
 
 /// Rows of the sums that are held in registers.
 const ROWS: usize = 14;
@@ -38,72 +38,32 @@ struct Factor<'a> {
     lines: usize,
     line_stride: usize,
     term_stride: usize,
-    part: Part,
-}
-
-/// What of a value is taken.
-#[derive(Clone, Copy, PartialEq)]
-enum Part {
-    /// The value, rounded.
-    High,
-    /// What rounding leaves of it, rounded.
-    Low,
-}
-
-/// The parts of both factors whose products are summed, the smallest first.
-fn parts(precision: Precision) -> &'static [(Part, Part)] {
-    match precision {
-        Precision::Bf16 => &[(Part::High, Part::High)],
-        Precision::Bf16x3 => &[(Part::Low, Part::High), (Part::High, Part::Low), (Part::High, Part::High)],
-    }
 }
 
 /// As [`product_bf16`](super::product_bf16), of views that were checked and are not empty; by `tiles` if they are given.
 #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-pub fn product(
-    tiles: Option<&Tiles>,
-    precision: Precision,
-    out: &mut [f32],
-    add: bool,
-    a: MatrixView<'_>,
-    b: MatrixView<'_>,
-) {
-    let left = |part| Factor {
-        values: a.values,
-        lines: a.rows,
-        line_stride: a.row_stride,
-        term_stride: a.column_stride,
-        part,
-    };
-    let right = |part| Factor {
-        values: b.values,
-        lines: b.columns,
-        line_stride: b.column_stride,
-        term_stride: b.row_stride,
-        part,
-    };
+pub fn product(tiles: Option<&Tiles>, out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<'_>) {
+    let left = Factor { values: a.values, lines: a.rows, line_stride: a.row_stride, term_stride: a.column_stride };
+    let right = Factor { values: b.values, lines: b.columns, line_stride: b.column_stride, term_stride: b.row_stride };
     let height = if tiles.is_some() { amx::ROWS } else { ROWS };
     let mut packed = PACKED.take();
     let [rows, columns] = &mut packed;
-    let parts = parts(precision);
     let registers = b.columns.next_multiple_of(COLUMNS);
-    columns.resize(parts.len() * registers * a.columns.div_ceil(STEP), _mm512_setzero_si512());
+    columns.resize(registers * a.columns.div_ceil(STEP), _mm512_setzero_si512());
     let mut rest = &mut columns[..];
     let mut blocks = Vec::new();
     for first in (0..a.columns).step_by(TERMS) {
         let terms = TERMS.min(a.columns - first);
         let steps = terms.div_ceil(STEP);
-        for &(of_left, of_right) in parts {
-            let packed = rest.split_off_mut(..registers * steps).unwrap_or_default();
-            for (at, out) in packed.chunks_exact_mut(COLUMNS * steps).enumerate() {
-                right(of_right).pack_across(at * COLUMNS, first, terms, out);
-            }
-            blocks.push((first, terms, left(of_left), packed.chunks_exact(COLUMNS * steps)));
+        let packed = rest.split_off_mut(..registers * steps).unwrap_or_default();
+        for (at, out) in packed.chunks_exact_mut(COLUMNS * steps).enumerate() {
+            right.pack_across(at * COLUMNS, first, terms, out);
         }
+        blocks.push((first, terms, packed.chunks_exact(COLUMNS * steps)));
     }
     for (at, out) in out.chunks_mut(height * b.columns).enumerate() {
         let mut add = add;
-        for (first, terms, left, columns) in &blocks {
+        for (first, terms, columns) in &blocks {
             rows.resize(height * terms.div_ceil(STEP), _mm512_setzero_si512());
             left.pack_along(height, at * height, *first, *terms, rows);
             for (at, columns) in columns.clone().enumerate() {
@@ -170,7 +130,7 @@ impl Factor<'_> {
             *out = match line < self.lines {
                 true => {
                     let values = &self.values[line * self.line_stride + term..][..terms];
-                    self.rounded(values, &values[LANES.min(terms)..])
+                    Self::rounded(values, &values[LANES.min(terms)..])
                 }
                 false => _mm512_setzero_si512(),
             };
@@ -192,24 +152,18 @@ impl Factor<'_> {
         for (i, out) in out.iter_mut().enumerate() {
             let (even, odd) = (values(2 * i), values(2 * i + 1));
             *out = [(even.0, odd.0), (even.1, odd.1)]
-                .map(|(even, odd)| _mm512_permutexvar_epi16(order, self.rounded(even, odd)));
+                .map(|(even, odd)| _mm512_permutexvar_epi16(order, Self::rounded(even, odd)));
         }
     }
 
     /// The first 16 values of `low`, then those of `high`, rounded to nearest, ties to even; zeros for values that are not there.
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
-    fn rounded(&self, low: &[f32], high: &[f32]) -> __m512i {
+    fn rounded(low: &[f32], high: &[f32]) -> __m512i {
         // SAFETY: the masks leave only lanes that lie in the slices.
         let [low, high] =
             [low, high].map(|values| unsafe { _mm512_maskz_loadu_ps(lanes(values.len()), values.as_ptr()) });
-        let left = |values| _mm512_sub_ps(values, _mm512_cvtpbh_ps(_mm512_cvtneps_pbh(values)));
         // SAFETY: both types are of 64 bytes.
-        unsafe {
-            transmute(match self.part {
-                Part::High => _mm512_cvtne2ps_pbh(high, low),
-                Part::Low => _mm512_cvtne2ps_pbh(left(high), left(low)),
-            })
-        }
+        unsafe { transmute(_mm512_cvtne2ps_pbh(high, low)) }
     }
 }
 

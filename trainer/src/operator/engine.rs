@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{OnceLock, RwLock};
 use std::thread;
 
-use gsplit_kernels::{has_amx, has_bf16};
+use gsplit_kernels::has_bf16;
 use serde::{Deserialize, Serialize};
 
 use super::calibrate::calibrated;
@@ -24,9 +24,6 @@ pub enum Engine {
     Torch,
     /// Instructions for bf16, in tiles ([`product_bf16`](gsplit_kernels::product_bf16)).
     Bf16,
-    /// AMX, in tiles, of f32 factors taken as sums of two of bf16 ([`Precision::Bf16x3`](gsplit_kernels::Precision)). Less exact than
-    /// f32, so nobody gets it unasked.
-    Bf16x3,
     /// The `gemm` crate, of factors that are rounded to bf16 first.
     GemmOfRounded,
     /// torch's own, of factors that are rounded to bf16 first.
@@ -40,7 +37,7 @@ pub enum Products {
     Gemm,
     /// torch's (MKL), with whole matrices
     Torch,
-    /// gsplit's own: for --dtype bf16 by the processor's instructions for it. For f32 it needs AMX and keeps 16 bits of each factor's 24
+    /// gsplit's own, for --dtype bf16: by the processor's instructions for it
     Own,
     /// With --device cuda and --dtype f32: torch's on tensor cores, which keep 11 bits of each factor's 24
     Tf32,
@@ -67,8 +64,7 @@ impl Engine {
             (Products::Gemm, true) => Self::GemmOfRounded,
             (Products::Torch, true) => Self::TorchOfRounded,
             (Products::Own, true) => Self::Bf16,
-            (Products::Own, false) => return has_amx().then_some(Self::Bf16x3),
-            (Products::Tf32, _) => return None,
+            (Products::Own, false) | (Products::Tf32, _) => return None,
         };
         Self::candidates(dtype).contains(&engine).then_some(engine)
     }
@@ -89,7 +85,7 @@ impl Engine {
 
     /// Whether it computes tiles of rows, on rayon's threads.
     pub(super) fn takes_tiles(self) -> bool {
-        matches!(self, Self::Gemm | Self::Bf16 | Self::Bf16x3 | Self::GemmOfRounded)
+        matches!(self, Self::Gemm | Self::Bf16 | Self::GemmOfRounded)
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::cell::RefCell;
 
-use gsplit_kernels::{MatrixView, Precision, add_rows, product_bf16};
+use gsplit_kernels::{MatrixView, add_rows, product_bf16};
 use rayon::prelude::*;
 
 use super::{Engine, Finish};
@@ -59,8 +59,7 @@ type Multiply = fn(out: &mut [f32], add: bool, a: MatrixView<'_>, b: MatrixView<
 
 fn multiply(engine: Engine) -> Multiply {
     match engine {
-        Engine::Bf16 => |out, add, a, b| product_bf16(Precision::Bf16, out, add, a, b),
-        Engine::Bf16x3 => |out, add, a, b| product_bf16(Precision::Bf16x3, out, add, a, b),
+        Engine::Bf16 => product_bf16,
         Engine::GemmOfRounded => gemm_of_rounded,
         Engine::Gemm | Engine::Torch | Engine::TorchOfRounded => gemm,
     }

@@ -36,7 +36,7 @@ pub fn places(config: &TrainConfig, options: &RunOptions) -> Result<Vec<Place>> 
 fn engine(products: Option<Products>, dtype: Dtype) -> Result<Engine> {
     let Some(products) = products else { return Ok(Engine::of(dtype)) };
     Engine::named(products, dtype).ok_or_else(|| {
-        let needed = "--products own needs --dtype bf16 and a processor with AVX-512 BF16, or f32 and AMX";
+        let needed = "--products own needs --dtype bf16 and a processor with AVX-512 BF16";
         Error::Option(format!("{needed}: leave it out, or name another"))
     })
 }
