@@ -34,7 +34,7 @@ Examples:
   gsplit partition products --parts 4 --balance vertices,targets,work --quality high
   gsplit partition products --parts 8 --servers 2
   gsplit partition products --parts 4 --weights unit --objective volume
-  gsplit partition products --parts 4 --refine multilevel-presampled-k4
+  gsplit partition products --refine multilevel-presampled-k4
   gsplit partition products --parts 4 --partitioner metis --tries 8
   gsplit partition products --parts 4 --partitioner ldg
   gsplit partition products --import products.graph.part.4")]
@@ -72,12 +72,13 @@ pub fn grouped(command: clap::Command) -> clap::Command {
 }
 
 /// Runs the subcommand.
-pub fn run(args: Args, ui: &Ui) -> Result<()> {
+pub fn run(mut args: Args, ui: &Ui) -> Result<()> {
     let started = Instant::now();
+    let dataset = Dataset::open(&args.dataset)?;
     if args.import.import.is_none() {
+        args.options.take_parts(&dataset).map_err(explain)?;
         args.options.check().map_err(explain)?;
     }
-    let dataset = Dataset::open(&args.dataset)?;
     // No number of parts is left to be inferred but an import's.
     let parts = Some(args.options.parts).filter(|&parts| parts > 0);
     let imported = args.import.read(&dataset, parts).map_err(explain)?;

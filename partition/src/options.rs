@@ -112,13 +112,16 @@ pub enum Order {
 #[derive(Clone, Debug, clap::Args, Serialize)]
 pub struct PartitionOptions {
     /// Number of parts, one for each rank that will train
-    // An import says itself how many: 0 until its file was read.
+    // An import, and a partition to refine, say themselves how many: 0 until they were read.
     #[arg(
         long,
         value_name = "K",
         required = false,
-        required_unless_present = "import",
-        default_value_if("import", clap::builder::ArgPredicate::IsPresent, "0"),
+        required_unless_present_any = ["import", "refine"],
+        default_value_ifs([
+            ("import", clap::builder::ArgPredicate::IsPresent, "0"),
+            ("refine", clap::builder::ArgPredicate::IsPresent, "0"),
+        ]),
         hide_default_value = true
     )]
     pub parts: u32,
@@ -136,7 +139,7 @@ pub struct PartitionOptions {
     #[arg(long, value_enum)]
     pub objective: Option<Objective>,
     /// Improve the partition that is stored under KEY, which stays, instead of beginning anew: its cut does not grow where
-    /// it is balanced, with --servers the cut between servers (multilevel only)
+    /// it is balanced, with --servers the cut between servers. --parts may be left out (multilevel only)
     #[arg(long, value_name = "KEY", value_parser = gsplit_store::artifact_key)]
     pub refine: Option<String>,
     /// What is balanced, and what cutting an edge costs [default: presampled; range, ldg and fennel: unit]
@@ -240,6 +243,14 @@ impl PartitionOptions {
         let quantities = self.quantities();
         if let Some(pair) = quantities.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Error::Option(format!("--balance: {} is named twice", value_name(pair[0]))));
+        }
+        Ok(())
+    }
+
+    /// Takes the number of parts, where it was left out, from the partition of `dataset` that is to be refined. Fails if that is not there.
+    pub fn take_parts(&mut self, dataset: &Dataset) -> Result<()> {
+        if let (Some(key), 0) = (&self.refine, self.parts) {
+            self.parts = PartitionMap::open(dataset, key)?.num_parts() as u32;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ fn open_refined(dataset: &Dataset, key: &str, parts: u32) -> Result<PartitionMap
     let map = PartitionMap::open(dataset, key)?;
     match map.num_parts() as u32 {
         found if found == parts => Ok(map),
-        found => Err(Error::Option(format!("--refine {key}: it has {found} parts; ask for --parts {found}"))),
+        found => Err(Error::Option(format!("--refine {key}: it has {found} parts; leave --parts out"))),
     }
 }
 

@@ -56,6 +56,15 @@ fn a_refined_partition_is_known_by_what_it_was_made_of() {
     let refine = ["--parts", "4", "--weights", "unit", "--refine", "r", "--key", "better"];
     assert_eq!(partition(folder, &refine)["reused"], false);
     assert_eq!(partition(folder, &refine)["reused"], true);
+    // It says itself how many parts it has.
+    assert_eq!(partition(folder, &refine[2..])["reused"], true);
+    let unnamed = ["--weights", "unit", "--refine", "r"];
+    assert_eq!(partition(folder, &unnamed)["key"], "multilevel_from_r-unit-k4");
+    let line = fails(folder, &[&["partition", "ds"], &unnamed[..], &["--parts", "3"]].concat(), 2);
+    assert!(line.contains("--refine r: it has 4 parts; leave --parts out"), "{line}");
+    let line = fails(folder, &["partition", "ds", "--weights", "unit", "--refine", "absent"], 1);
+    assert!(line.contains("absent"), "{line}");
+    fails(folder, &["partition", "ds", "--weights", "unit"], 2);
     partition(folder, &[&random[..], &["--seed", "7", "--force"]].concat());
     let line = fails(folder, &[&["partition", "ds"], &refine[..]].concat(), 1);
     assert!(line.contains("already there"), "{line}");
