@@ -96,8 +96,12 @@ impl Work {
 /// One mini-batch on one rank.
 #[derive(Clone, Debug, Default)]
 pub struct StepReport {
-    /// This rank's share of the global mini-batch's mean loss: the shares add up to it.
+    /// This rank's share of the global mini-batch's mean loss: the shares add up to it. Over several steps, of the mean over all of
+    /// their losses.
     pub loss: f64,
+    /// Number of losses of the global mini-batch, those of its labelled seeds or of its pairs; over several steps, the sum. The same on
+    /// all ranks.
+    pub num_losses: u64,
     /// Norm of the gradient before clipping, over all ranks and parameters; over several steps, the sum.
     pub gradient_norm: f64,
     /// Learning rate of the update; over several steps, of the last.
@@ -129,14 +133,16 @@ impl StepReport {
         }
     }
 
-    /// How many of `steps` the losses and norms are of, at least 1.
+    /// How many of `steps` the norms are of, at least 1.
     pub fn counted_of(&self, steps: u64) -> f64 {
         steps.saturating_sub(self.skipped).max(1) as f64
     }
 
-    /// Adds another step of the same rank.
+    /// Adds another step of the same rank. A mini-batch has weight in the mean loss by its number of losses: the last one of an epoch
+    /// is often short.
     pub fn add(&mut self, other: &Self) {
-        self.loss += other.loss;
+        self.num_losses += other.num_losses;
+        self.loss += (other.loss - self.loss) * (other.num_losses as f64 / self.num_losses.max(1) as f64);
         self.gradient_norm += other.gradient_norm;
         self.learning_rate = other.learning_rate;
         self.loss_scale = other.loss_scale;
@@ -160,7 +166,7 @@ impl StepReport {
         timings.each().into_iter().zip(&reals[1..]).for_each(|(mean, sum)| *mean = sum / ranks);
         work.each().zip(&counts[2..]).for_each(|(sum, count)| *sum = *count);
         work.bytes_sent = work.sent.bytes();
-        // Every rank has the same gradient norm, learning rate and scale, and has left out the same steps.
+        // Every rank has the same number of losses, gradient norm, learning rate and scale, and has left out the same steps.
         Ok(Self { loss: reals[0], correct: counts[0], counted: counts[1], work, timings, ..self.clone() })
     }
 }
@@ -170,9 +176,10 @@ impl StepReport {
 pub struct EpochReport {
     /// From 1.
     pub epoch: u32,
-    /// Mean of the mini-batches' losses, with dropout, before each update.
+    /// Mean loss of the labelled training seeds (of the pairs, where links are learnt), each as it was in its mini-batch: with dropout,
+    /// before the update.
     pub loss: f64,
-    /// Mean of the gradients' norms, before clipping.
+    /// Mean of the mini-batches' gradients' norms, before clipping.
     #[serde(default)]
     pub gradient_norm: f64,
     /// Learning rate of the last update.
@@ -211,7 +218,7 @@ impl EpochReport {
     pub(crate) fn new(epoch: u32, sums: &StepReport, steps: u64, seconds: f64) -> Self {
         Self {
             epoch,
-            loss: sums.loss / sums.counted_of(steps),
+            loss: sums.loss,
             gradient_norm: sums.gradient_norm / sums.counted_of(steps),
             learning_rate: sums.learning_rate,
             loss_scale: sums.loss_scale,

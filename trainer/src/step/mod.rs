@@ -49,7 +49,8 @@ pub fn train_step(
     report.timings.exchange_s += reducing.elapsed().as_secs_f64();
     meter.end(Phase::Update, &mut report);
 
-    (report.counted, report.learning_rate) = (loss.counted, update.learning_rate);
+    (report.num_losses, report.counted, report.learning_rate) =
+        (targets.num_losses(), loss.counted, update.learning_rate);
     report.loss_scale = optimizer.scaling().map(|scaling| scaling.scale.into());
     report.skipped = update.skipped.into();
     (report.timings.sample_s, report.timings.load_s) = (sample_s, load_s);

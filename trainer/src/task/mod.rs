@@ -44,6 +44,15 @@ pub enum Targets<'a> {
 }
 
 impl Targets<'_> {
+    /// Number of losses in the mean of the global mini-batch: its labelled seeds, or its pairs of vertices.
+    pub fn num_losses(&self) -> u64 {
+        let count = match self {
+            Self::Nodes(targets) => targets.labelled,
+            Self::Links(batch) => batch.num_pairs(),
+        };
+        count as u64
+    }
+
     /// The loss of `seeds`, for which the last layer of `model` returned `rows`, f32 `[seeds, outputs]`, with the gradients of `scale`
     /// times the loss. Collective.
     pub fn loss(

@@ -1,13 +1,15 @@
 //! Records of mini-batches, through whole runs.
 
-use super::fixture::{Cut, changed, config, dataset, store_partition};
+use super::fixture::{Cut, changed, config, several_labels, store_partition};
+use super::links::link_config;
 use super::runs::{losses, run};
 use crate::RunOptions;
 use crate::config::{ModelKind, Parallelism};
+use crate::job::{Artifacts, Job};
 
 #[test]
 fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
-    let fixture = dataset(36, 300, 5);
+    let fixture = several_labels(36, 300, 5);
     store_partition(&fixture.dataset, Cut::Random, 3);
     for (parallelism, ranks) in [(Parallelism::Split, 3), (Parallelism::Single, 1)] {
         // 200 seeds: 10 mini-batches an epoch, in windows of 4, 4 and 2, then 2, 4 and 4 ...
@@ -57,4 +59,34 @@ fn records_of_mini_batches_add_up_to_their_epochs_and_change_nothing() {
     let options = RunOptions { log_every: 5, ..Default::default() };
     let message = run(&fixture, &config(ModelKind::Sage, Parallelism::Single, 1), &options).unwrap_err().to_string();
     assert!(message.contains("--log-every 5: needs --log"), "{message}");
+}
+
+/// A short last mini-batch counts for its own seeds or pairs alone.
+#[test]
+fn losses_are_means_over_seeds_and_pairs() {
+    const BATCH: usize = 70;
+    let fixture = several_labels(37, 300, 5);
+    let nodes = |parallelism, ranks| config(ModelKind::Sage, parallelism, ranks);
+    let links = link_config(ModelKind::Sage, Parallelism::Data, 2);
+    for config in [nodes(Parallelism::Data, 3), nodes(Parallelism::Single, 1), links] {
+        let config = changed(&config, |config| (config.batch_size, config.epochs) = (BATCH, 2));
+        let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let (items, log) = (job.train.len(), fixture.folder.path().join("log.jsonl"));
+        let options = RunOptions { log: Some(log.clone()), log_every: 1, ..Default::default() };
+        run(&fixture, &config, &options).unwrap();
+        let text = std::fs::read_to_string(&log).unwrap();
+        std::fs::remove_file(log).unwrap();
+        let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let (steps, epochs): (Vec<_>, Vec<_>) = records.partition(|record| record.get("step").is_some());
+        let loss = |record: &serde_json::Value| record["loss"].as_f64().unwrap();
+        assert_eq!((epochs.len(), steps.len()), (2, 2 * items.div_ceil(BATCH)));
+        for (epoch, steps) in epochs.iter().zip(steps.chunks(steps.len() / 2)) {
+            let sizes = (0..items).step_by(BATCH).map(|first| BATCH.min(items - first) as f64);
+            let mean = steps.iter().zip(sizes).map(|(step, size)| size * loss(step)).sum::<f64>() / items as f64;
+            let plain = steps.iter().map(loss).sum::<f64>() / steps.len() as f64;
+            assert!((loss(epoch) - mean).abs() < 1e-12 * mean, "{:?}: {}, not {mean}", config.task, loss(epoch));
+            assert!((plain - mean).abs() > 1e-6 * mean, "{:?}: mini-batches are alike", config.task);
+        }
+    }
 }

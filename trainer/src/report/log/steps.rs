@@ -21,7 +21,7 @@ pub struct StepRecord {
     pub epoch: u32,
     /// Mini-batches that this is the mean or sum of.
     pub steps: u32,
-    /// Mean of their losses, with dropout, before each update.
+    /// Mean loss of their labelled seeds (of their pairs, where links are learnt), with dropout, before each update.
     pub loss: f64,
     /// Mean of their gradients' norms, before clipping.
     pub gradient_norm: f64,
@@ -97,7 +97,7 @@ impl<'a> Window<'a> {
             step: self.done,
             epoch: self.epoch,
             steps: self.steps,
-            loss: sums.loss / steps,
+            loss: sums.loss,
             gradient_norm: sums.gradient_norm / steps,
             learning_rate: sums.learning_rate,
             loss_scale: sums.loss_scale,

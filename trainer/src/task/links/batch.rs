@@ -75,6 +75,11 @@ impl LinkBatch {
         Ok((seeds, Self { read, pairs, first, negatives, exchange, total }))
     }
 
+    /// Pairs of the global mini-batch, edges and others.
+    pub fn num_pairs(&self) -> usize {
+        self.total
+    }
+
     /// Loss of `rows`, f32 `[seeds, dim]`, scored by that of `model`, and gradient of `scale` times the loss; the scorer's own
     /// parameters get theirs. Collective under a partition map.
     pub fn loss(
