@@ -164,8 +164,6 @@ fn names_of_any_bytes_are_taken_and_shown_on_one_line() {
         "place DS --cache 20%",
         "evaluate DS --svg s@.svg --force",
         "shard DS --columns --hosts 2 --out s@ --force",
-        "pack DS --out p@ --force",
-        "unpack p@ --out u@ --force",
         "export DS --format parquet --out e@ --force",
     ];
     if cfg!(feature = "train") {

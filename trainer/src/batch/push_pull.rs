@@ -19,7 +19,6 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use gsplit_kernels::{Communicator, Graph, all_gather_v, all_to_all_into};
 use gsplit_store::{FeatureTable, columns_of};
@@ -29,6 +28,7 @@ use crate::autograd::{self, Buffer, values};
 use crate::model::{Input, LayerEdges, Model};
 use crate::operator::Ids;
 use crate::operator::{Edges, Rows, filled};
+use crate::ranks::clock::Clock;
 use crate::residence::source::FeatureSource;
 use crate::sample::SampledLayer;
 use crate::{Error, Result};
@@ -95,7 +95,7 @@ impl<'a> PushPull<'a> {
         (model, graph): (&Model, Graph<'_>),
         keep: bool,
         comm: &dyn Communicator,
-        exchange_s: &mut f64,
+        clock: &mut Clock<'_>,
     ) -> Result<Tensor> {
         let partials = self.partials(model, graph, keep)?;
         let lengths: Vec<usize> = partials.iter().map(Tensor::numel).collect();
@@ -109,10 +109,8 @@ impl<'a> PushPull<'a> {
         let length = self.length_of(model, comm.rank())?;
         let has_columns = |rank: usize| !columns_of(self.width, rank, comm.size()).is_empty();
         let counts: Vec<usize> = (0..comm.size()).map(|rank| if has_columns(rank) { length } else { 0 }).collect();
-        let exchanging = Instant::now();
         let mut received = Buffer::new(counts.iter().sum())?;
-        all_to_all_into(comm, send.as_slice(), &lengths, received.as_mut_slice(), &counts)?;
-        *exchange_s += exchanging.elapsed().as_secs_f64();
+        clock.exchange(|| all_to_all_into(comm, send.as_slice(), &lengths, received.as_mut_slice(), &counts))?;
         if keep {
             self.partials = partials;
         }
@@ -133,16 +131,14 @@ impl<'a> PushPull<'a> {
         (model, graph): (&Model, Graph<'_>),
         of_sums: &Tensor,
         comm: &dyn Communicator,
-        exchange_s: &mut f64,
+        clock: &mut Clock<'_>,
     ) -> Result<()> {
         let given = match of_sums.defined() {
             true => of_sums.contiguous(),
             false => Tensor::zeros([self.length_of(model, comm.rank())? as i64], (Kind::Float, model.place().device())),
         };
         let lengths = (0..comm.size()).map(|rank| self.length_of(model, rank)).collect::<Result<Vec<usize>>>()?;
-        let exchanging = Instant::now();
-        let given = given_to_all(comm, values(&given)?, &lengths)?;
-        *exchange_s += exchanging.elapsed().as_secs_f64();
+        let given = clock.exchange(|| given_to_all(comm, values(&given)?, &lengths))?;
         let partials = match self.partials.is_empty() {
             true => self.partials(model, graph, true)?,
             false => std::mem::take(&mut self.partials),

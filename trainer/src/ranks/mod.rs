@@ -5,9 +5,11 @@
 //! process.rs      a process that is a rank, as torchrun, mpirun or srun starts it; rendezvous: how processes find each other
 //! hosts.rs        which ranks share a host
 //! comms.rs        the communicators of a rank
+//! clock.rs        seconds of exchanges
 //! traffic.rs      what ranks sent, by phase and route
 //! ```
 
+pub mod clock;
 pub mod comms;
 pub mod hosts;
 pub mod process;

@@ -8,14 +8,20 @@ use crate::autograd::device_values_of;
 use crate::model::Model;
 use crate::operator::Place;
 use crate::optimizer::{GradientNorm, Update};
+use crate::ranks::clock::{Clock, Counted};
 use crate::report::{LayerRows, StepReport, Work};
+use crate::residence::source::Loaded;
 use crate::sample::{Sampled, SampledLayer};
 
-/// What a rank computes, loads and receives of `sampled`, whose feature rows have `features` values.
-pub fn counted(sampled: &Sampled<'_>, model: &Model, features: usize) -> Work {
+/// What a rank computes, loads and receives of `batch`.
+pub fn counted(batch: &Loaded<'_>, model: &Model) -> StepReport {
+    let sampled = &batch.sampled;
     let [edges, rows_loaded, rows_exchanged] =
         [sampled.num_edges(), sampled.input.len(), sampled.rows_exchanged()].map(|count| count as u64);
-    Work { edges, rows_loaded, rows_exchanged, exchanged: exchanged(sampled, model, features), ..Work::default() }
+    let (rows_cached, rows_from_peers) = (batch.counted.own as u64, batch.counted.peer as u64);
+    let exchanged = exchanged(sampled, model, batch.features.dim());
+    let work = Work { edges, rows_loaded, rows_cached, rows_from_peers, rows_exchanged, exchanged, ..Work::default() };
+    StepReport { work, ..StepReport::default() }
 }
 
 /// What one forward pass brings from other ranks for each layer, from the seeds down, where any layer is split.
@@ -52,7 +58,7 @@ impl Launched {
         numbers: Option<&Tensor>,
         update: &Update,
         hits: Option<&DeviceHits>,
-        mut report: StepReport,
+        (mut report, clock): (StepReport, Clock<'_>),
     ) -> Result<Self> {
         let coming = match (place, &update.gradient_norm) {
             (Place::Device(gpu, device, _), GradientNorm::Squared(squared)) => {
@@ -73,15 +79,18 @@ impl Launched {
                 None
             }
         };
+        let Counted { exchange_s, wait_s, compute_s, sent } = clock.stop();
+        (report.timings.exchange_s, report.timings.wait_s, report.work.sent) = (exchange_s, wait_s, sent);
+        report.timings.compute_s = compute_s;
         Ok(Self { report, coming })
     }
 
-    /// So many more seconds went by until it was launched.
+    /// Adds `seconds` to the compute time.
     pub fn took(&mut self, seconds: f64) {
         self.report.timings.compute_s += seconds;
     }
 
-    /// Whether a GPU has yet to bring numbers: whoever launches the next mini-batch first does not wait for them.
+    /// True while loss and norm are still being copied from the GPU.
     pub fn is_coming(&self) -> bool {
         self.coming.is_some()
     }

@@ -11,6 +11,7 @@ use super::fixture::{
     store_partition,
 };
 use crate::RunOptions;
+use crate::batch::prepare;
 use crate::config::{ExchangeKind, ModelConfig, ModelKind, NormKind, Parallelism, TrainConfig};
 use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
@@ -19,13 +20,13 @@ use crate::model::{DropoutKey, Model};
 use crate::operator::Place;
 use crate::operator::to_rows;
 use crate::optimizer::Optimizer;
+use crate::ranks::clock::Clock;
 use crate::ranks::comms::Ranks;
-use crate::report::StepReport;
+use crate::ranks::traffic::Traffic;
 use crate::residence::source::FeatureSource;
 use crate::residence::source::load;
 use crate::residence::topology::DeviceRoom;
 use crate::residence::topology::Topology;
-use crate::batch::prepare;
 use crate::sample::{BatchSampler, sample};
 use crate::step::pass::forward;
 use crate::step::train_step;
@@ -271,8 +272,16 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             let source = FeatureSource::new(&job.features, &Place::host());
             let loaded = load(&source, sampled, &input, false, &Solo).unwrap();
             let solo: &dyn Communicator = &Solo;
-            let pass =
-                forward(&model, loaded, None, job.graph, dropout, solo.into(), &mut StepReport::default()).unwrap();
+            let pass = forward(
+                &model,
+                loaded,
+                None,
+                job.graph,
+                dropout,
+                solo.into(),
+                &mut Clock::start(solo.into(), Traffic::default()),
+            )
+            .unwrap();
             to_rows(pass.logits()).unwrap()
         };
         // Running statistics that are not the initial ones.

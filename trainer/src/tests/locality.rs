@@ -15,7 +15,8 @@ use crate::infer::{Chunk, LayerWise, Room, Team};
 use crate::job::{Artifacts, Job};
 use crate::model::{Input, Model};
 use crate::operator::{Place, to_rows};
-use crate::report::StepReport;
+use crate::ranks::clock::Clock;
+use crate::ranks::traffic::Traffic;
 use crate::residence::source::{FeatureSource, load};
 use crate::sample::{BatchSampler, sample};
 use crate::step::pass::forward;
@@ -83,8 +84,16 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
                 let sampled = sample(&mut sampler, mine, &config.fanouts, step, &job.frontiers, &Solo).unwrap();
                 let loaded = load(&source, sampled, &Input::new(&config.model), false, &Solo).unwrap();
                 let solo: &dyn Communicator = &Solo;
-                let pass =
-                    forward(&model, loaded, None, job.graph, None, solo.into(), &mut StepReport::default()).unwrap();
+                let pass = forward(
+                    &model,
+                    loaded,
+                    None,
+                    job.graph,
+                    None,
+                    solo.into(),
+                    &mut Clock::start(solo.into(), Traffic::default()),
+                )
+                .unwrap();
                 to_rows(pass.logits()).unwrap()
             };
             let (mut sum, mut squares) = (0f64, 0f64);

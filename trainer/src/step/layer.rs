@@ -1,0 +1,237 @@
+//! One layer of a pass: forward and backward, with what the tape keeps of it in between.
+//!
+//! torch's autograd works inside a layer. What a layer reads is a leaf tensor, and its backward is started on its own once the
+//! gradient of what it returned is complete.
+//!
+//! ```text
+//! forward    read ─▶ body ─▶ pre-activation ─▶ tail (norm, activation, residual ...) ─▶ rows
+//! backward   the same way back: tail, body, then the rows that were read
+//! ```
+//!
+//! Steps that a reader may skip: [`Layer::residual`] (rows that a residual adds), [`Layer::read_again`] (activation
+//! checkpointing), `moments.rs` (batch norm over ranks), and in `body` the bottom layer by columns (P3).
+
+use tch::Tensor;
+
+use super::pass::Pass;
+use crate::model::{Frontier, LayerEdges};
+use crate::operator::{Moments, Rows};
+use crate::ranks::clock::Clock;
+use crate::ranks::comms::Ranks;
+use crate::sample::SampledLayer;
+use crate::{Result, autograd};
+
+/// What the tape holds of a layer that was computed.
+pub(super) struct Taped {
+    /// Rows of the mixed frontier: a leaf, if these were not stored rows and are not to be computed again.
+    read: Option<Tensor>,
+    /// Pre-activation of the layer below, of the frontier's rows, where a residual added it: a leaf.
+    residual: Option<Tensor>,
+    /// Result of the body, unless it is to be computed again.
+    body: Option<Tensor>,
+    tail: Option<Tail>,
+}
+
+/// The part of a layer behind its pre-activation, where that stands apart.
+struct Tail {
+    /// What it reads: a leaf.
+    pre_activation: Tensor,
+    moments: Option<Moments>,
+    /// Result, unless it is to be computed again.
+    rows: Option<Tensor>,
+}
+
+/// Gradients that leave a layer downwards. Undefined ones are zero.
+pub(super) struct Below {
+    /// Rows that the layer read, whose gradient is known; `None` where these were stored rows.
+    pub read: Option<Tensor>,
+    /// Of the pre-activation below, by the residual.
+    pub of_residual: Tensor,
+}
+
+/// Layer `index` of `pass`, from the features upwards.
+pub(super) struct Layer<'p, 'a> {
+    pub pass: &'p Pass<'a>,
+    pub index: usize,
+}
+
+impl Layer<'_, '_> {
+    /// The layer as it was sampled.
+    pub fn sampled(&self) -> &SampledLayer {
+        let layers = &self.pass.batch.sampled.layers;
+        &layers[layers.len() - 1 - self.index]
+    }
+
+    /// Shape of its rows.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.sampled().frontier.len(), self.pass.model.width(self.index)]
+    }
+
+    /// Computes its rows from those that it reads, and what the tape keeps. Collective where batch norm is.
+    pub fn forward(&self, read: Option<Tensor>, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<(Tensor, Taped)> {
+        let model = self.pass.model;
+        let keep = !model.checkpoints_activations();
+        let residual = self.residual(comm)?;
+        let body = recorded(keep, || self.body(read.as_ref(), residual.as_ref()))?;
+        let mut rows = body.detach();
+        let mut tail = None;
+        if model.has_tail(self.index) {
+            let pre_activation = body.detach().set_requires_grad(true);
+            let moments = clock.exchange(|| self.moments(&pre_activation, comm))?;
+            let result = recorded(keep, || self.tail(&pre_activation, moments.as_ref()))?;
+            rows = result.detach();
+            tail = Some(Tail { pre_activation, moments, rows: keep.then_some(result) });
+        }
+        let read = read.filter(|_| keep || !self.follows_from_tape());
+        Ok((rows, Taped { read, residual, body: keep.then_some(body), tail }))
+    }
+
+    /// Brings the gradient of its rows to those that it read, and to the parameters. `of_pre_activation` is what the residual of the
+    /// layer above adds. Collective where batch norm is.
+    pub fn backward(
+        &self,
+        taped: Taped,
+        of_rows: Tensor,
+        of_pre_activation: Tensor,
+        comm: Ranks<'_>,
+        clock: &mut Clock<'_>,
+    ) -> Result<Below> {
+        let Taped { read, residual, body, tail } = taped;
+        let of_body = match &tail {
+            Some(tail) => {
+                let of_tail = self.tail_backward(tail, of_rows, comm, clock)?;
+                with_first(of_tail, of_pre_activation, self.shape())
+            }
+            None => of_rows,
+        };
+        let read = match read {
+            None => self.read_again()?,
+            read => read,
+        };
+        if of_body.defined() && self.shape()[0] > 0 {
+            let body = match body {
+                Some(body) => body,
+                None => self.body(read.as_ref(), residual.as_ref())?,
+            };
+            if body.requires_grad() {
+                autograd::backward(&body, &of_body)?;
+            }
+        }
+        let of_residual = match residual {
+            Some(residual) if self.sampled().exchange.is_in_order() => self.rows_backward(residual, comm)?,
+            residual => residual.map_or_else(Tensor::new, |residual| residual.grad()),
+        };
+        Ok(Below { read, of_residual })
+    }
+
+    /// From the gradient of `read`, the rows that the layer read or the first of them, to that of the rows below. Collective where
+    /// rows are exchanged.
+    pub fn rows_backward(&self, read: Tensor, comm: Ranks<'_>) -> Result<Tensor> {
+        let (layer, dim, kind) = (self.sampled(), read.size()[1] as usize, read.kind());
+        let gradient = read.grad();
+        drop(read);
+        if layer.exchange.is_identity() {
+            return Ok(gradient);
+        }
+        let (place, rows) = (self.pass.model.place(), layer.read.len());
+        let gradient = match gradient.defined() {
+            true => with_first(Tensor::new(), gradient, [rows, dim]),
+            false => Tensor::zeros([rows as i64, dim as i64], (kind, place.device())),
+        };
+        layer.exchange.backward_at(place, comm.group, gradient, dim)
+    }
+
+    fn body(&self, read: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
+        let (pass, layer) = (self.pass, self.sampled());
+        let on_gpu = pass.batch.sampled.there.as_ref().map(|there| there.graph);
+        let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone())
+            .with_drawn(layer.drawn.clone());
+        let rows = match read {
+            // P3 only: the bottom layer starts from sums over the columns of all ranks.
+            Some(sums) if self.index == 0 && pass.push_pull.is_some() => {
+                return pass.model.complete(&edges, sums, self.frontier(), pass.dropout);
+            }
+            Some(rows) => Rows::Hidden(rows),
+            None => Rows::Stored { features: pass.batch.features, vertices: layer.read.on_host()? },
+        };
+        pass.model.body(self.index, &edges, rows, residual, self.frontier(), pass.dropout)
+    }
+
+    fn tail(&self, pre_activation: &Tensor, moments: Option<&Moments>) -> Result<Tensor> {
+        self.pass.model.tail(self.index, pre_activation, moments, self.frontier(), self.pass.dropout)
+    }
+
+    /// From the gradient of the rows to that of the pre-activation. Collective where batch norm is.
+    fn tail_backward(&self, tail: &Tail, of_rows: Tensor, comm: Ranks<'_>, clock: &mut Clock<'_>) -> Result<Tensor> {
+        if of_rows.defined() && of_rows.size()[0] > 0 {
+            let rows = match &tail.rows {
+                Some(rows) => rows.shallow_clone(),
+                None => self.tail(&tail.pre_activation, tail.moments.as_ref())?,
+            };
+            autograd::backward(&rows, &of_rows)?;
+        }
+        let gradient = tail.pre_activation.grad();
+        let Some(moments) = &tail.moments else { return Ok(gradient) };
+        let gradient = if gradient.defined() { gradient } else { tail.pre_activation.detach().zeros_like() };
+        clock.exchange(|| moments.correct(self.pass.model.place(), &tail.pre_activation, &gradient, comm.all))
+    }
+
+    /// Vertices of its rows, with room for what the exchange above brings.
+    fn frontier(&self) -> Frontier {
+        let above = Layer { pass: self.pass, index: self.index + 1 };
+        let is_top = above.index == self.pass.model.num_layers();
+        let room = if is_top { 0 } else { above.sampled().exchange.rows_received() };
+        Frontier { vertices: self.sampled().frontier.clone(), room }
+    }
+
+    /// Pre-activation of the layer below, of the rows that this one computes, where a residual adds it: a leaf. Collective where ranks
+    /// share these rows.
+    fn residual(&self, comm: Ranks<'_>) -> Result<Option<Tensor>> {
+        let (layer, model) = (self.sampled(), self.pass.model);
+        let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| model.adds_sums(self.index)) else {
+            return Ok(None);
+        };
+        let mut rows = tail.pre_activation.detach();
+        if layer.exchange.is_in_order() {
+            rows = layer.exchange.forward_at(model.place(), comm.group, Some(rows), model.width(self.index - 1))?;
+        }
+        Ok(Some(rows.f_narrow(0, 0, layer.frontier.len() as i64)?.set_requires_grad(true)))
+    }
+
+    /// Whether the rows that it reads are what the tail below makes of a pre-activation that the tape holds.
+    fn follows_from_tape(&self) -> bool {
+        self.index > 0 && self.pass.model.has_tail(self.index - 1) && self.sampled().exchange.is_identity()
+    }
+
+    /// The rows that it read, computed again: a leaf. `None` where they were stored rows. The layer is off the tape already.
+    fn read_again(&self) -> Result<Option<Tensor>> {
+        let Some(Taped { tail: Some(tail), .. }) = self.pass.tape.last().filter(|_| self.follows_from_tape()) else {
+            return Ok(None);
+        };
+        let below = Layer { pass: self.pass, index: self.index - 1 };
+        let rows = recorded(false, || below.tail(&tail.pre_activation, tail.moments.as_ref()))?;
+        Ok(Some(rows.set_requires_grad(true)))
+    }
+}
+
+/// Runs `body` with or without torch's graph.
+fn recorded(keep: bool, body: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
+    if keep { body() } else { tch::no_grad(body) }
+}
+
+/// `total` with `part` added to its first rows; either may be undefined, which is zero. `shape` is that of the result.
+pub(super) fn with_first(total: Tensor, part: Tensor, shape: [usize; 2]) -> Tensor {
+    if !part.defined() {
+        return total;
+    }
+    let [rows, width] = shape.map(|dim| dim as i64);
+    if !total.defined() && part.size()[0] == rows {
+        return part;
+    }
+    let total = match total.defined() {
+        true => total,
+        false => Tensor::zeros([rows, width], (part.kind(), part.device())),
+    };
+    let _ = total.narrow(0, 0, part.size()[0]).g_add_(&part);
+    total
+}
