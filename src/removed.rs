@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 /// A subcommand with the words that are gone, none for the whole of it; and the remedy.
-const REMOVED: [(&str, &[&str], &str); 4] = [
+const REMOVED: &[(&str, &[&str], &str)] = &[
     ("bench", &["table3"], "`gsplit compare DATASET --rounds 3` has the same seconds by phase"),
     ("bench", &["sweep"], "`gsplit compare DATASET --over ranks=1,2,4` has a table for each value"),
     ("pack", &[], "`tar -I zstd -cf ds.tar.zst ds` packs a dataset with all that is in it"),
@@ -12,6 +12,7 @@ const REMOVED: [(&str, &[&str], &str); 4] = [
         &[],
         "`tar -xf ds.tar.zst` unpacks a dataset; one that gsplit pack made is unpacked by the version that made it",
     ),
+    ("train", &["--topology", "hot"], "without --topology the graph goes where it fits, else name `pinned`"),
 ];
 
 /// One line for the user whose command line, without the program, has what is gone.
@@ -20,7 +21,7 @@ pub fn answer(line: &[OsString]) -> Option<String> {
     let words: Vec<&str> = line.iter().flat_map(|word| word.to_str().unwrap_or_default().splitn(2, '=')).collect();
     let has = |gone: &[&str]| gone.is_empty() || words.windows(gone.len()).any(|words| words == gone);
     let subcommand = line.iter().find(|word| !word.as_encoded_bytes().starts_with(b"-"))?;
-    let (name, gone, remedy) = REMOVED.iter().find(|(name, gone, _)| *subcommand == **name && has(&gone))?;
+    let (name, gone, remedy) = REMOVED.iter().find(|(name, gone, _)| *subcommand == **name && has(gone))?;
     let gone = [&[*name], *gone].concat().join(" ");
     Some(format!("gsplit {gone} is no more: {remedy}"))
 }

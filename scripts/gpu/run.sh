@@ -155,7 +155,7 @@ train() {
 # Each place of the graph with each of the features, and torch's other allocator.
 places() {
     local single=(--parallelism single --device "$device") topology features names=()
-    for topology in $([ "$device" = cuda ] && echo device hot pinned) host; do
+    for topology in $([ "$device" = cuda ] && echo device pinned) host; do
         for features in memory mapped; do
             run "$topology-$features" 1 "${single[@]}" --topology "$topology" --load-features "$features" || return
             names+=("$topology-$features")

@@ -154,6 +154,5 @@ fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -
         resumed_after: done as u32,
         metric: run.job.metric,
         topology: run.topology.place(),
-        topology_share: run.topology.share(),
     }
 }

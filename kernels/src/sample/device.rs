@@ -11,7 +11,7 @@ use crate::error::KernelError;
 const THREADS: u32 = 256;
 
 /// A [`Graph`](super::Graph) that a GPU reads: in its memory, or in the host's, mapped ([`Gpu::map_host`]) and read over
-/// the bus. The in-edges of some vertices may lie in a [`DeviceTier`] beside, where they are read instead; others' may be missing then.
+/// the bus. Of some vertices' in-edges alone, those of a [`DeviceTier`], others may not be asked for.
 ///
 /// `indptr` ascends, as the reader of the file has checked. A row that does not, and sources that are no vertices, are
 /// errors of the layer that meets them.
@@ -19,8 +19,8 @@ const THREADS: u32 = 256;
 pub struct DeviceGraph<'a> {
     /// First in-edge of each vertex, and the number of edges at the end.
     pub(super) indptr: DeviceSlice<'a, u64>,
-    /// Source vertex of each edge, where those outside the tier are there.
-    indices: Option<DeviceSlice<'a, u32>>,
+    /// Source vertex of each edge, of the whole graph or of the tier.
+    indices: DeviceSlice<'a, u32>,
     num_edges: usize,
     tier: Option<&'a DeviceTier>,
 }
@@ -32,7 +32,7 @@ impl<'a> DeviceGraph<'a> {
     /// [`KernelError::Topology`] as [`Graph::new`](super::Graph::new) has it; what the GPU reports.
     pub fn new(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, indices: DeviceSlice<'a, u32>) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, indices.len())?;
-        Ok(Self { indptr, indices: Some(indices), num_edges: indices.len(), tier: None })
+        Ok(Self { indptr, indices, num_edges: indices.len(), tier: None })
     }
 
     /// The vertices of `tier` alone, of a graph with this `indptr`: a frontier that holds others is refused.
@@ -41,17 +41,8 @@ impl<'a> DeviceGraph<'a> {
     /// As [`DeviceGraph::new`]; [`KernelError::Length`] if the tier is of another graph.
     pub fn of_tier(gpu: &Gpu, indptr: DeviceSlice<'a, u64>, tier: &'a DeviceTier) -> Result<Self, GpuError> {
         check_ends(gpu, indptr, tier.num_edges)?;
-        Self { indptr, indices: None, num_edges: tier.num_edges, tier: None }.with_tier(tier)
-    }
-
-    /// The same graph, of which the vertices of `tier` are read there.
-    ///
-    /// # Errors
-    /// [`KernelError::Length`] if the tier is of another graph.
-    pub fn with_tier(self, tier: &'a DeviceTier) -> Result<Self, GpuError> {
-        KernelError::check_len("vertices of a tier's graph", self.num_vertices(), tier.num_vertices)?;
-        KernelError::check_len("edges of a tier's graph", self.num_edges, tier.num_edges)?;
-        Ok(Self { tier: Some(tier), ..self })
+        KernelError::check_len("vertices of a tier's graph", indptr.len() - 1, tier.num_vertices)?;
+        Ok(Self { indptr, indices: tier.indices.slice(), num_edges: tier.num_edges, tier: Some(tier) })
     }
 
     /// Number of vertices.
@@ -102,21 +93,17 @@ impl<'a> DeviceGraph<'a> {
 
     /// For a kernel of any number of blocks that reads the graph.
     pub(super) fn shape(&self, gpu: &Gpu, shape: Shape) -> Shape {
-        let indices = self.indices.map_or(0, |indices| indices.address());
-        gpu.beside_others(gpu.beside_others(shape, self.indptr.address()), indices)
+        gpu.beside_others(gpu.beside_others(shape, self.indptr.address()), self.indices.address())
     }
 
     /// As kernels take it; `ids` if they ask for the ids of edges.
     pub(super) fn argument(&self, ids: bool) -> Argument {
-        let of_tier = |tier: &DeviceTier| {
-            [tier.held.slice().address(), tier.indptr.slice().address(), tier.indices.slice().address()]
-        };
-        let [held, tier_indptr, tier_indices] = self.tier.map_or([0; 3], of_tier);
+        let of_tier = |tier: &DeviceTier| [tier.held.slice().address(), tier.indptr.slice().address()];
+        let [held, tier_indptr] = self.tier.map_or([0; 2], of_tier);
         // Two numbers of 32 bits, the first in the lower half.
         let numbers = self.num_vertices() as u64 | u64::from(ids) << 32;
-        let indices = self.indices.map_or(0, |indices| indices.address());
-        let (indptr, edges) = (self.indptr.address(), self.num_edges as u64);
-        [indptr, indices, held, tier_indptr, tier_indices, edges, numbers, 0].into()
+        let (indptr, indices, edges) = (self.indptr.address(), self.indices.address(), self.num_edges as u64);
+        [indptr, indices, held, tier_indptr, edges, numbers, 0, 0].into()
     }
 }
 

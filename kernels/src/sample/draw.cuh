@@ -1,7 +1,7 @@
 // What drawing kernels share: the graph, the edges that may not be drawn, and what becomes of an edge. A file that includes
 // this has its own copy.
 
-// The vertices of which a tier has the in-edges, 64 in a word, with how many of them come before.
+// The vertices of a tier, 64 in a word, with how many of them come before.
 struct alignas(16) Held {
     u64 vertices, before;
 };
@@ -9,17 +9,16 @@ struct alignas(16) Held {
 struct Graph {
     // Of the whole graph, wherever it is.
     const u64 *indptr;
-    // Null where only the tier is there.
+    // Of the whole graph too, or of a tier.
     const u32 *indices;
     // The tier's, null without one.
     const Held *held;
     const u64 *tier_indptr;
-    const u32 *tier_indices;
     u64 num_edges;
     u32 num_vertices;
     // Whether somebody asks for the ids of edges.
     u32 ids;
-    u64 unused;
+    u64 unused[2];
 };
 #define GRAPH const Graph graph
 
@@ -37,13 +36,11 @@ __device__ __forceinline__ InEdges in_edges(const Graph &graph, u32 vertex) {
     if (graph.held) {
         const Held word = graph.held[vertex / 64];
         const u64 bit = 1ull << (vertex % 64);
-        if (word.vertices & bit) {
-            const u64 at = word.before + __popcll(word.vertices & (bit - 1));
-            const u64 first = graph.tier_indptr[at];
-            const u32 degree = (u32)(graph.tier_indptr[at + 1] - first);
-            return {graph.tier_indices + first, graph.ids ? graph.indptr[vertex] : 0, degree, 0};
-        }
-        if (!graph.indices) return {nullptr, 0, 0, NOT_HELD};
+        if (!(word.vertices & bit)) return {nullptr, 0, 0, NOT_HELD};
+        const u64 at = word.before + __popcll(word.vertices & (bit - 1));
+        const u64 first = graph.tier_indptr[at];
+        const u32 degree = (u32)(graph.tier_indptr[at + 1] - first);
+        return {graph.indices + first, graph.ids ? graph.indptr[vertex] : 0, degree, 0};
     }
     const u64 start = graph.indptr[vertex], end = graph.indptr[(u64)vertex + 1];
     if (start > end || end > graph.num_edges) return {nullptr, 0, 0, TOPOLOGY};

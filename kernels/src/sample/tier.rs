@@ -1,11 +1,10 @@
 //! The in-edges of some vertices, in the memory of a GPU that has no room for those of all.
 //!
-//! Returns: what a [`DeviceGraph`](super::DeviceGraph) reads first: the vertices' sources one after another, ascending by vertex, and
+//! Returns: what a [`DeviceGraph`](super::DeviceGraph) reads: the vertices' sources one after another, ascending by vertex, and
 //! where those of each begin. Input: the graph on the host, and a bit for each vertex.
 //! Idea: a vertex is found by its rank among the chosen ones, which is a count in a word of 16 bytes for 64 vertices and the bits before
 //! its own. All these words take a quarter of a byte a vertex, which stays in the second-level cache of a GPU up to some 100 million
-//! vertices; a chosen vertex then costs what it costs in a whole graph, one read of a pair and one of each source, and any other one
-//! the same from wherever the rest is.
+//! vertices; a chosen vertex then costs what it costs in a whole graph, one read of a pair and one of each source.
 //! Cost: the host copies the sources together, pieces on all threads, and waits for each to be sent. On the GPU a quarter of a byte for
 //! every vertex of the graph, 8 bytes for a chosen one, 4 for each of its in-edges.
 //!

@@ -275,6 +275,4 @@ pub struct Summary {
     pub metric: Metric,
     /// Where mini-batches were sampled from: by GPUs, or by the host.
     pub topology: TopologyStorage,
-    /// The share of the sampled edges that GPUs were expected to find in their own memory, from 0 to 1.
-    pub topology_share: f64,
 }

@@ -114,7 +114,6 @@ fn is_needed(job: &Job<'_>, options: &RunOptions, caches: bool, gpus: &[(&Gpu, u
     match options.topology {
         _ if gpus.is_empty() => false,
         _ if caches && options.cache.is_none() => true,
-        TopologyStorage::Hot => true,
         TopologyStorage::Auto => is_large(),
         _ => false,
     }

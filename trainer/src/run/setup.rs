@@ -145,7 +145,7 @@ pub fn with_run<R>(
     notes.iter().chain(&config.exchange_note(options.layer.is_some())).for_each(|note| progress.note(note));
     check_size(config, job.features.dim(), job.outputs)?;
     let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
-    let topology = Topology::new((dataset, &job), &places, options, &room, progress)?;
+    let topology = Topology::new(&job, &places, options, &room, progress)?;
     let left = topology.left_of(&room);
     let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
     let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;

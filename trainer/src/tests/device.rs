@@ -25,15 +25,15 @@ use crate::{RunOptions, Summary};
 
 /// Loss and summed gradient of `batch` at the initial weights, each rank at a place of its own.
 pub fn at(place: &Place, dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
-    sampled_from((TopologyStorage::Auto, ENOUGH), place, dataset, config, batch)
+    sampled_from(TopologyStorage::Auto, place, dataset, config, batch)
 }
 
 /// DeviceRoom for all that a test brings to a GPU.
 const ENOUGH: u64 = 1 << 40;
 
-/// [`at`], with the graph in a place of its own, and so many bytes for it.
+/// [`at`], with the graph in a place of its own.
 fn sampled_from(
-    (topology, room): (TopologyStorage, u64),
+    topology: TopologyStorage,
     place: &Place,
     dataset: &Dataset,
     config: &TrainConfig,
@@ -43,8 +43,8 @@ fn sampled_from(
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let places = vec![place.clone(); config.num_ranks()];
-    let room = DeviceRoom::given(room, config.num_ranks());
-    let topology = Topology::new((dataset, &job), &places, &options, &room, &NoProgress).unwrap();
+    let room = DeviceRoom::given(ENOUGH, config.num_ranks());
+    let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
@@ -64,7 +64,7 @@ fn assert_same((loss, gradient): &(f64, Vec<f32>), (other, theirs): &(f64, Vec<f
 /// Each model with the graph in one of the places.
 #[test]
 fn differential_loss_and_gradient_are_those_of_the_host_for_every_model() {
-    models_compute_as_on_the_host(|order| &PLACES_OF_GRAPHS[order % 4..=order % 4]);
+    models_compute_as_on_the_host(|order| &PLACES_OF_GRAPHS[order % 2..=order % 2]);
 }
 
 #[test]
@@ -73,11 +73,9 @@ fn differential_loss_and_gradient_are_those_of_the_host_for_every_model_and_plac
     models_compute_as_on_the_host(|_| &PLACES_OF_GRAPHS);
 }
 
-/// With the bytes that a GPU has for it.
-const PLACES_OF_GRAPHS: [(TopologyStorage, u64); 4] =
-    [(TopologyStorage::Host, 0), (TopologyStorage::Pinned, 0), (TopologyStorage::Hot, 1500), (TopologyStorage::Hot, 0)];
+const PLACES_OF_GRAPHS: [TopologyStorage; 2] = [TopologyStorage::Host, TopologyStorage::Pinned];
 
-fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [(TopologyStorage, u64)]) {
+fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [TopologyStorage]) {
     let fixture = dataset(41, 200, 5);
     let train = fixture.dataset.split(Split::Train).unwrap();
     for (order, model) in (0..).zip(models()) {
@@ -85,10 +83,10 @@ fn models_compute_as_on_the_host(places: impl Fn(usize) -> &'static [(TopologySt
         let host = at(&Place::host(), &fixture.dataset, &config, &train[..30]);
         let device = at(&Place::under_test(order % 4), &fixture.dataset, &config, &train[..30]);
         assert_same(&host, &device, &format!("{model:?}"));
-        for &(topology, room) in places(order as usize) {
+        for &topology in places(order as usize) {
             let place = Place::under_test(order % 4);
-            let other = sampled_from((topology, room), &place, &fixture.dataset, &config, &train[..30]);
-            assert_eq!(other, device, "{model:?}, the graph in {topology:?}, {room} bytes");
+            let other = sampled_from(topology, &place, &fixture.dataset, &config, &train[..30]);
+            assert_eq!(other, device, "{model:?}, the graph in {topology:?}");
         }
         let again = changed(&config, |config| config.model.checkpoint_activations = true);
         let again = at(&Place::under_test(order % 4), &fixture.dataset, &again, &train[..30]);
@@ -128,11 +126,11 @@ fn ranks_share_a_gpu((kind, norm): (ModelKind, NormKind), ranks: &[usize], cuts:
             for &cut in cuts {
                 let partition = Some(store_partition(dataset, cut, ranks));
                 let split = TrainConfig { partition, ..with(Parallelism::Split, ranks) };
-                let sampled = |topology| sampled_from((topology, 4000), &place, dataset, &split, batch);
+                let sampled = |topology| sampled_from(topology, &place, dataset, &split, batch);
                 let found = sampled(TopologyStorage::Device);
                 assert_same(&host, &found, &format!("{kind:?}, split on {ranks}, {cut:?}"));
                 let other = match (cut, ranks) {
-                    (Cut::Random, 2) => &[TopologyStorage::Pinned, TopologyStorage::Hot, TopologyStorage::Part][..],
+                    (Cut::Random, 2) => &[TopologyStorage::Pinned, TopologyStorage::Part][..],
                     (Cut::Random, _) => &[TopologyStorage::Host, TopologyStorage::Part],
                     _ => &[TopologyStorage::Part],
                 };
@@ -280,7 +278,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let place = Place::emulated(2);
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
-    let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &NoProgress).unwrap();
+    let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
     let pinned = PinnedRows::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
@@ -320,7 +318,7 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         let place = Place::emulated(2);
         let gpu = place.gpu().unwrap();
         let (places, room) = ([place.clone()], DeviceRoom::given(ENOUGH, 1));
-        let topology = Topology::new((&fixture.dataset, &job), &places, &options, &room, &NoProgress).unwrap();
+        let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
         let source = FeatureSource::new(&job.features, &place);
         let mut sampler = topology.sampler(&job, &place, 0).unwrap();
         let step = Step { seed: 3, epoch: 1, step: 0 };
@@ -371,12 +369,7 @@ fn where_the_graph_is_sampled_from_changes_no_loss() {
         };
         let host = run(TopologyStorage::Host, 0);
         let of_split = (parallelism == Parallelism::Split).then_some((TopologyStorage::Part, 2));
-        let everywhere = [
-            (TopologyStorage::Device, 0),
-            (TopologyStorage::Device, 3),
-            (TopologyStorage::Pinned, 1),
-            (TopologyStorage::Hot, 1),
-        ];
+        let everywhere = [(TopologyStorage::Device, 0), (TopologyStorage::Device, 3), (TopologyStorage::Pinned, 1)];
         for (topology, prefetch) in everywhere.into_iter().chain(of_split) {
             let what = format!("{kind:?}, {parallelism}, {task:?}, {topology:?}, {prefetch} ahead");
             assert_eq!(run(topology, prefetch), host, "{what}");
@@ -408,7 +401,7 @@ fn the_graph_goes_where_there_is_room() {
     });
     let line = chosen.unwrap_err();
     assert!(line.contains("--topology part is for --parallelism split") && line.contains("auto"), "{line}");
-    for topology in [TopologyStorage::Device, TopologyStorage::Part, TopologyStorage::Hot, TopologyStorage::Pinned] {
+    for topology in [TopologyStorage::Device, TopologyStorage::Part, TopologyStorage::Pinned] {
         let (refused, _) = choose(RunOptions { topology, ..RunOptions::default() });
         let message = refused.unwrap_err();
         assert!(message.contains("is for --device cuda") && message.contains("--topology"), "{message}");

@@ -61,7 +61,7 @@ pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
     let (room, places) = (DeviceRoom::given(0, 1), vec![Place::host(); config.num_ranks()]);
-    let topology = Topology::new((dataset, &job), &places, &RunOptions::default(), &room, &NoProgress).unwrap();
+    let topology = Topology::new(&job, &places, &RunOptions::default(), &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         tch::set_num_threads(1);
         loss_and_gradient((&job, &topology), &Place::host(), batch, comm)

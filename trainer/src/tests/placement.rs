@@ -15,7 +15,8 @@ use crate::config::{FeatureNorm, ModelKind, Parallelism, TaskKind, TrainConfig};
 use crate::job::{Artifacts, Job};
 use crate::model::Input;
 use crate::operator::{Place, gather_features};
-use crate::residence::cache::{Caches, Counted, presample_like};
+use crate::residence::cache::hotness::presample_like;
+use crate::residence::cache::{Caches, Counted};
 use crate::residence::source::{FeatureSource, PinnedRows};
 use crate::{RowPlacement, RunOptions, Summary, train};
 

@@ -1,4 +1,4 @@
-//! Graphs of which a GPU holds some vertices' in-edges.
+//! Graphs of which a GPU holds some vertices' in-edges alone.
 
 use super::*;
 use crate::sample::DeviceTier;
@@ -17,9 +17,8 @@ fn compare_draws(both: &Both, graph: &DeviceGraph<'_>, seeds: &[u32], fanout: Fa
     let excluded = ExcludedEdges::new((0..edges).filter(|edge| edge % 3 != 1).collect());
     let left_out = DeviceExcludedEdges::new(gpu, &excluded).unwrap();
     let (host, draw) = (Draw::new(fanout), DeviceDraw::new(fanout));
-    // Layers that keep the edges' ids and such that do not.
     let plain = on_host(both.graph(), host);
-    both.compare_from(graph, &mut sampler, seeds, &[(&plain, draw), (&plain, draw)], what);
+    both.compare_from(graph, &mut sampler, seeds, &[(&plain, draw)], what);
     let fewer = on_host(both.graph(), host.without(&excluded));
     both.compare_from(graph, &mut sampler, seeds, &[(&fewer, draw.without(&left_out))], what);
 }
@@ -42,29 +41,22 @@ fn differential_every_draw_from_every_tier() {
         let edges: u64 = (0..n).filter(|&v| is_in(v as usize)).map(|v| both.graph().degree(v)).sum();
         assert_eq!(tier.num_chosen_edges() as u64, edges);
         assert_eq!(tier.num_bytes(), 3 * 16 + 8 * (tier.num_chosen() as u64 + 1) + 4 * edges);
-        let (starts, sources) = (gpu.map_host(&both.indptr).unwrap(), gpu.map_host(&both.indices).unwrap());
-        let graph = DeviceGraph::new(gpu, starts.slice(), sources.slice()).unwrap().with_tier(&tier).unwrap();
+        let starts = gpu.map_host(&both.indptr).unwrap();
         let seeds: Vec<u32> = (0..n).rev().collect();
         let fanout = [Fanout::Take(4), Fanout::Take(15), Fanout::All, Fanout::Take(40), Fanout::Take(20)][order];
-        compare_draws(&both, &graph, &seeds, fanout, &format!("tier {order}, {fanout}"));
-
-        // Without the others: what is in the tier alone.
         let part = DeviceGraph::of_tier(gpu, starts.slice(), &tier).unwrap();
         assert_eq!((part.num_vertices(), part.num_edges()), (n as usize, both.indices.len()));
         let own: Vec<u32> = seeds.iter().copied().filter(|&v| is_in(v as usize)).collect();
-        let host = on_host(both.graph(), Draw::new(fanout));
-        let mut sampler = DeviceSampler::new(gpu).unwrap();
-        both.compare_from(&part, &mut sampler, &own, &[(&host, DeviceDraw::new(fanout))], "a part");
+        compare_draws(&both, &part, &own, fanout, &format!("tier {order}, {fanout}"));
         // Degrees of all, also of vertices whose in-edges are elsewhere, and of what is no vertex.
         let asked: Vec<u32> = seeds.iter().copied().chain([n, u32::MAX]).collect();
         let expected: Vec<u64> = seeds.iter().map(|&v| both.graph().degree(v)).chain([0, 0]).collect();
         let asked = gpu.upload(&asked).unwrap();
-        for graph in [&graph, &part] {
-            assert_eq!(graph.degrees(gpu, asked.slice()).unwrap().to_vec().unwrap(), expected);
-        }
+        assert_eq!(part.degrees(gpu, asked.slice()).unwrap().to_vec().unwrap(), expected);
         let Some(&other) = seeds.iter().find(|&&v| !is_in(v as usize)) else { continue };
         for fanout in [Fanout::Take(3), Fanout::Take(40), Fanout::All] {
             let seeds: Vec<u32> = own.first().copied().into_iter().chain([other]).collect();
+            let mut sampler = DeviceSampler::new(gpu).unwrap();
             sampler.start(&part, gpu.upload(&seeds).unwrap().slice()).unwrap();
             let error = sampler.layer(&part, &DeviceDraw::new(fanout), &KEY, DeviceEdgeIds::Drop);
             let expected = KernelError::NotHeld { vertex: other };
@@ -77,22 +69,22 @@ fn differential_every_draw_from_every_tier() {
 fn differential_counts_and_hubs_of_a_tier() {
     let both = Both::new(2, hub());
     let gpu = &both.gpu;
-    let (starts, sources) = (gpu.map_host(&both.indptr).unwrap(), gpu.map_host(&both.indices).unwrap());
-    // The hub beside a vertex of one edge that is not in it, and the other way round.
-    for is_in in [|v: usize| v != 1, |v: usize| v == 1] {
-        let tier = DeviceTier::new(gpu, &both.graph(), &chosen(1000, is_in)).unwrap();
-        let graph = DeviceGraph::new(gpu, starts.slice(), sources.slice()).unwrap().with_tier(&tier).unwrap();
+    let starts = gpu.map_host(&both.indptr).unwrap();
+    // The hub, with a vertex of one edge and without.
+    for (other, seeds) in [(6, &[5, 0, 1][..]), (1, &[5, 0])] {
+        let tier = DeviceTier::new(gpu, &both.graph(), &chosen(1000, |v| v != other)).unwrap();
+        let graph = DeviceGraph::of_tier(gpu, starts.slice(), &tier).unwrap();
         let mut sampler = DeviceSampler::new(gpu).unwrap();
         for fanout in [Fanout::Take(300), Fanout::All] {
             let host = on_host(both.graph(), Draw::new(fanout));
-            both.compare_from(&graph, &mut sampler, &[5, 0, 1], &[(&host, DeviceDraw::new(fanout))], "hub");
+            both.compare_from(&graph, &mut sampler, seeds, &[(&host, DeviceDraw::new(fanout))], "hub");
         }
         let mut counted = DeviceCounters::new(gpu, 1000, both.indices.len()).unwrap();
         let mut expected = Counters::new(1000, both.indices.len());
         let (mut host, mut layer) = (Sampler::new(1), SampledCsc::default());
         for fanout in [Fanout::Take(20), Fanout::Take(90)] {
-            host.start(&[0, 1]);
-            sampler.start(&graph, gpu.upload(&[0, 1]).unwrap().slice()).unwrap();
+            host.start(&seeds[1..]);
+            sampler.start(&graph, gpu.upload(&seeds[1..]).unwrap().slice()).unwrap();
             host.layer(&both.graph(), &Draw::new(fanout), &KEY, EdgeIds::Count(&mut expected), &mut layer).unwrap();
             let ids = DeviceEdgeIds::Count(&mut counted);
             sampler.layer(&graph, &DeviceDraw::new(fanout), &KEY, ids).unwrap();
@@ -115,11 +107,9 @@ fn tiers_that_do_not_fit_are_refused() {
         assert!(matches!(error, GpuError::Input(KernelError::Topology { .. })), "{error}");
     }
     // Of another graph: other vertices, other edges.
-    let (starts, sources) = (gpu.upload(&[0u64, 1, 2]).unwrap(), gpu.upload(&[0u32, 7]).unwrap());
-    let graph = DeviceGraph::new(&gpu, starts.slice(), sources.slice()).unwrap();
+    let starts = gpu.upload(&[0u64, 1, 2]).unwrap();
     for (indptr, indices) in [(&[0u64, 2][..], &[0u32, 0][..]), (&[0, 0, 1], &[0])] {
         let tier = DeviceTier::new(&gpu, &Graph { indptr, indices, ..Graph::new(&[0], &[]).unwrap() }, &[1]).unwrap();
-        assert!(matches!(graph.with_tier(&tier), Err(GpuError::Input(KernelError::Length { .. }))));
         assert!(DeviceGraph::of_tier(&gpu, starts.slice(), &tier).is_err());
     }
     // A source that is no vertex.

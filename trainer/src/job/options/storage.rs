@@ -19,16 +19,13 @@ pub enum FeatureStorage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TopologyStorage {
-    /// The first that is possible: part under split, else device; then hot, pinned, host
+    /// The first that is possible: part under split, else device; then pinned, host
     #[default]
     Auto,
     /// The memory of each GPU, all of it
     Device,
     /// Under split, the in-edges of each rank's own vertices in its GPU's memory
     Part,
-    /// The in-edges that are read most in the memory of GPUs, as many as a dry run leaves room for; the others in
-    /// pinned host memory
-    Hot,
     /// Pinned host memory, which GPUs read over the bus
     Pinned,
     /// Host memory, sampled by the CPU

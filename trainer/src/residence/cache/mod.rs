@@ -25,7 +25,7 @@
 //! Cost: a pass over the vertices, or over the edges where these have to be counted; 4 bytes a cached row.
 
 mod counted;
-mod hotness;
+pub mod hotness;
 mod peers;
 mod reach;
 
@@ -44,7 +44,6 @@ use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
 pub use counted::Counted;
-pub use hotness::presample_like;
 use peers::{cliques, deal_to_cliques, peers};
 use reach::Sight;
 pub use reach::gathered;

@@ -1,23 +1,19 @@
 //! The graph brought to where GPUs read it: what is possible, what it takes, and the copies.
 
-use std::sync::Arc;
-
 use bytemuck::Pod;
 use gsplit_kernels::{DeviceTier, Gpu, GpuError, Graph, MappedHost};
+use gsplit_store::Progress;
 use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Dataset, Progress};
 
-use super::hotness::{Chosen, Reads};
 use super::{DeviceRoom, OnGpu, PinnedGraph, Topology};
 use crate::config::{ModelKind, TaskKind};
 use crate::job::Job;
-use crate::job::options::{RowPlacement, RunOptions, TopologyStorage};
+use crate::job::options::{RunOptions, TopologyStorage};
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
 /// What there is to bring.
 pub(super) struct Source<'s, 'a> {
-    pub dataset: &'s Dataset,
     pub job: &'s Job<'a>,
     /// Of the ranks of this process.
     pub places: &'s [Place],
@@ -49,8 +45,8 @@ impl<'a> Source<'_, 'a> {
     /// With no tiers.
     fn found(&self, place: TopologyStorage, pinned: PinnedGraph<'a>, gpus: Vec<OnGpu>) -> Topology<'a> {
         let ranks = self.places.len();
-        let (tiers, bytes) = (vec![None; ranks], vec![0; ranks]);
-        Topology { place, pinned, gpus, tiers, first: self.first, bytes, share: 0.0 }
+        let tiers = (0..ranks).map(|_| None).collect();
+        Topology { place, pinned, gpus, tiers, first: self.first, bytes: vec![0; ranks] }
     }
 
     /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
@@ -82,7 +78,7 @@ impl<'a> Source<'_, 'a> {
                 (TopologyStorage::Part, self.fits_each(|index| parts[index]))
             }
         };
-        for place in [first, TopologyStorage::Hot, TopologyStorage::Pinned] {
+        for place in [first, TopologyStorage::Pinned] {
             if place == first && !in_memory {
                 continue;
             }
@@ -107,7 +103,6 @@ impl<'a> Source<'_, 'a> {
         match place {
             TopologyStorage::Device => self.on_gpus(),
             TopologyStorage::Part => self.of_parts(),
-            TopologyStorage::Hot => self.hottest(),
             TopologyStorage::Pinned => self.pinned(),
             TopologyStorage::Auto | TopologyStorage::Host => Ok(self.on_host()),
         }
@@ -133,7 +128,6 @@ impl<'a> Source<'_, 'a> {
     fn on_gpus(&self) -> Result<Topology<'a>> {
         let mut found = self.found(TopologyStorage::Device, PinnedGraph::default(), self.each_gpu(true, true)?);
         found.bytes = (0..self.places.len()).map(|index| graph_bytes(self.job) / self.sharing(index)).collect();
-        found.share = 1.0;
         Ok(found)
     }
 
@@ -187,80 +181,27 @@ impl<'a> Source<'_, 'a> {
         for (index, place) in self.places.iter().enumerate() {
             let Some(gpu) = place.gpu() else { continue };
             let part = self.part(index);
-            let own = Chosen::all(&graph, |v| usize::from(owners[v as usize]) == part);
-            found.bytes[index] = own.bytes(&graph) + self.beside(index) + uploaded / self.sharing(index);
-            found.tiers[index] = Some(Arc::new(DeviceTier::new(gpu, &graph, &own.bits)?));
-        }
-        found.share = 1.0;
-        Ok(found)
-    }
-
-    /// The in-edges that are read most on each GPU, as far as there is room, and all of them in host memory; these alone where
-    /// there is room for none.
-    fn hottest(&self) -> Result<Topology<'a>> {
-        let (graph, reads) = (self.graph(), Reads::of(self.dataset, self.job, self.progress)?);
-        let mut pinned = self.pinned_graph()?;
-        let gpus = self.each_gpu(self.reads_indptr(), false)?;
-        if self.reads_indptr() {
-            pinned.indptr = None;
-        }
-        let mut found = self.found(TopologyStorage::Hot, pinned, gpus);
-        let (mut here, mut all, mut made) = (0.0, 0.0, Vec::<(&Gpu, Arc<DeviceTier>)>::new());
-        for (index, place) in self.places.iter().enumerate() {
-            let Some(gpu) = place.gpu() else { continue };
-            let part = self.part(index);
-            // Ranks that own nothing alone read the same.
-            let owners = self.job.frontiers.map_of_all();
-            let sharing = if owners.is_none() { self.sharing(index) } else { 1 };
-            let same = made.iter().find(|(other, _)| owners.is_none() && other.is_same_device(gpu));
-            let tier = match same {
-                Some((_, tier)) => tier.clone(),
-                None => {
-                    let is_own = |v: u32| owners.is_none_or(|owners| usize::from(owners[v as usize]) == part);
-                    let room = self.room_for_hot(index).saturating_mul(sharing);
-                    let chosen = Chosen::hottest(&graph, &reads, is_own, room);
-                    (here, all) = (here + chosen.reads[0], all + chosen.reads[1]);
-                    Arc::new(DeviceTier::new(gpu, &graph, &chosen.bits)?)
-                }
+            let owned = |owners: &[u16]| {
+                let is_own = |(v, &owner): (usize, &u16)| u64::from(usize::from(owner) == part) << v;
+                owners.iter().enumerate().map(is_own).sum()
             };
-            found.bytes[index] = tier.num_bytes() / sharing + self.beside(index);
-            made.push((gpu, tier.clone()));
+            let tier = DeviceTier::new(gpu, &graph, &owners.chunks(64).map(owned).collect::<Vec<_>>())?;
+            found.bytes[index] = tier.num_bytes() + self.beside(index) + uploaded / self.sharing(index);
             found.tiers[index] = Some(tier);
         }
-        found.share = if all > 0.0 { here / all } else { 0.0 };
-        if self.options.topology == TopologyStorage::Auto && made.iter().all(|(_, tier)| tier.num_chosen() == 0) {
-            // The driver pins no memory twice.
-            drop(found);
-            return self.pinned();
-        }
-        self.progress.note(&format!("in-edges on GPUs are chosen by {}", reads.by));
         Ok(found)
-    }
-
-    /// Bytes for the tier of a rank: what is left beside its cache, half of it where the cache is to take the rest.
-    fn room_for_hot(&self, index: usize) -> u64 {
-        let left =
-            self.room.of(index).saturating_sub(self.options.cache.unwrap_or(0)).saturating_sub(self.beside(index));
-        match (self.options.cache, &self.options.placement) {
-            (None, Some(placement)) if *placement != RowPlacement::Host => left / 2,
-            _ => left,
-        }
     }
 
     fn pinned(&self) -> Result<Topology<'a>> {
-        let owners = self.job.frontiers.map();
-        let gpu = self.places.iter().find_map(Place::gpu);
-        let owners = gpu.zip(owners).map(|(gpu, owners)| self.pin(gpu, owners)).transpose()?;
-        let pinned = PinnedGraph { owners, ..self.pinned_graph()? };
+        let mut pinned = PinnedGraph::default();
+        if let Some(gpu) = self.places.iter().find_map(Place::gpu) {
+            let Graph { indptr, indices, .. } = self.graph();
+            let owners = self.job.frontiers.map().map(|owners| self.pin(gpu, owners)).transpose()?;
+            pinned =
+                PinnedGraph { indptr: Some(self.pin(gpu, indptr)?), indices: Some(self.pin(gpu, indices)?), owners };
+        }
         let nothing = |(gpu, _): (&Gpu, u64)| OnGpu { gpu: gpu.clone(), indptr: None, indices: None, owners: None };
         Ok(self.found(TopologyStorage::Pinned, pinned, sharing(self.places).into_iter().map(nothing).collect()))
-    }
-
-    fn pinned_graph(&self) -> Result<PinnedGraph<'a>> {
-        let Some(gpu) = self.places.iter().find_map(Place::gpu) else { return Ok(PinnedGraph::default()) };
-        let Graph { indptr, indices, .. } = self.graph();
-        let (indptr, indices) = (self.pin(gpu, indptr)?, self.pin(gpu, indices)?);
-        Ok(PinnedGraph { indptr: Some(indptr), indices: Some(indices), owners: None })
     }
 
     /// Pinned where they lie, else in a copy, if at least as much memory is left.

@@ -6,29 +6,24 @@
 //! ```text
 //! device   a copy in the memory of each GPU, for all ranks that share it
 //! part     under split, where a rank samples its own vertices alone: their in-edges in its GPU's memory
-//! hot      the in-edges that are read most in the GPU's memory (`hotness.rs`), the others in host memory, pinned once for all and read
-//!          over the bus; under split each rank's own vertices alone are chosen from
-//! pinned   all of it in host memory
+//! pinned   all of it in host memory, pinned once for all and read over the bus
 //! host     the host samples
 //! ```
 //!
-//! By itself a run takes the first that is possible of part (split) or device (else), hot, pinned and host. One choice for all ranks
-//! of a process. Beside a part or the hot in-edges, `indptr` stays in pinned host memory, where layers that ask for the degrees of other
+//! By itself a run takes the first that is possible of part (split) or device (else), pinned and host. One choice for all ranks
+//! of a process. Beside a part, `indptr` stays in pinned host memory, where layers that ask for the degrees of other
 //! ranks' vertices (GCN) or draws that ask for the ids of edges (links) do not read it at every vertex; for these it is copied to the
 //! GPU. Most drivers pin no mapped file; then what is pinned is a copy in memory, if at least as much is left.
 //! Where nothing can be pinned the host samples.
 //! Cost: 8 bytes a vertex, 4 an edge, of the vertices that lie there; a quarter of a byte for every other vertex of the graph beside a
-//! part or hot in-edges; under a partition map 2 bytes for every vertex.
+//! part; under a partition map 2 bytes for every vertex.
 
 mod bring;
-mod hotness;
 mod room;
 
-use std::sync::Arc;
-
 use gsplit_kernels::{DeviceBuffer, DeviceGraph, DeviceSlice, DeviceTier, Gpu, MappedHost, Sampler};
+use gsplit_store::Progress;
 use gsplit_store::memory::shown;
-use gsplit_store::{Dataset, Progress};
 
 use crate::job::Job;
 use crate::job::options::{RunOptions, TopologyStorage};
@@ -48,13 +43,11 @@ pub struct Topology<'a> {
     /// What the ranks that share a GPU share there.
     gpus: Vec<OnGpu>,
     /// What each rank of this process has on its GPU of its own; none where it reads all elsewhere.
-    tiers: Vec<Option<Arc<DeviceTier>>>,
+    tiers: Vec<Option<DeviceTier>>,
     /// The first rank of this process.
     first: usize,
     /// Bytes of its GPU that each rank of this process takes.
     bytes: Vec<u64>,
-    /// Share of the sampled edges that GPUs are expected to find in their memory.
-    share: f64,
 }
 
 #[derive(Default)]
@@ -87,14 +80,14 @@ impl<'a> Topology<'a> {
     /// # Errors
     /// [`Error::Option`] where `--topology` asks for what is not possible.
     pub fn new(
-        (dataset, job): (&Dataset, &Job<'a>),
+        job: &Job<'a>,
         places: &[Place],
         options: &RunOptions,
         room: &DeviceRoom,
         progress: &dyn Progress,
     ) -> Result<Self> {
         let (asked, here) = (options.topology, options.ranks_here(places.len()));
-        let source = Source { dataset, job, places: &places[here.clone()], first: here.start, options, room, progress };
+        let source = Source { job, places: &places[here.clone()], first: here.start, options, room, progress };
         if source.places.iter().all(|place| place.gpu().is_none()) {
             return match asked {
                 TopologyStorage::Auto | TopologyStorage::Host => Ok(source.on_host()),
@@ -141,11 +134,6 @@ impl<'a> Topology<'a> {
         self.place
     }
 
-    /// The share of the sampled edges that GPUs are expected to find in their memory, from 0 to 1.
-    pub fn share(&self) -> f64 {
-        self.share
-    }
-
     /// Bytes that each rank of this process has left of `room`.
     pub fn left_of(&self, room: &DeviceRoom) -> Vec<u64> {
         self.bytes.iter().enumerate().map(|(index, bytes)| room.of(index).saturating_sub(*bytes)).collect()
@@ -167,12 +155,11 @@ impl<'a> Topology<'a> {
         let Some(there) = self.gpus.iter().find(|there| there.gpu.is_same_device(gpu)) else { return Ok(None) };
         let Some(indptr) = seen(there.indptr.as_ref(), self.pinned.indptr.as_ref(), gpu)? else { return Ok(None) };
         let owners = seen(there.owners.as_ref(), self.pinned.owners.as_ref(), gpu)?;
-        let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_deref());
-        let graph = match (seen(there.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?, tier) {
+        let tier = rank.checked_sub(self.first).and_then(|index| self.tiers.get(index)?.as_ref());
+        let graph = match (tier, seen(there.indices.as_ref(), self.pinned.indices.as_ref(), gpu)?) {
+            (Some(tier), _) => DeviceGraph::of_tier(gpu, indptr, tier)?,
+            (None, Some(indices)) => DeviceGraph::new(gpu, indptr, indices)?,
             (None, None) => return Ok(None),
-            (None, Some(tier)) => DeviceGraph::of_tier(gpu, indptr, tier)?,
-            (Some(indices), None) => DeviceGraph::new(gpu, indptr, indices)?,
-            (Some(indices), Some(tier)) => DeviceGraph::new(gpu, indptr, indices)?.with_tier(tier)?,
         };
         Ok(Some(OnDevice { graph, owners }))
     }
@@ -188,16 +175,6 @@ impl<'a> Topology<'a> {
             TopologyStorage::Part => {
                 format!(
                     "GPUs sample, each rank from the in-edges of its own vertices in its GPU's memory ({most} at most)"
-                )
-            }
-            TopologyStorage::Hot => {
-                let chosen: u64 =
-                    self.tiers.iter().flatten().map(|tier| tier.num_chosen_edges() as u64).max().unwrap_or(0);
-                format!(
-                    "GPUs sample, from the in-edges that are read most in their memory ({chosen} of {} edges, {most}) and the others in \
-                     host memory ({whole}); {:.1} % of the sampled edges are expected to be read on GPUs",
-                    source.job.graph.num_edges(),
-                    100.0 * self.share
                 )
             }
         })
