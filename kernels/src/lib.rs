@@ -1,5 +1,5 @@
 //! Computation on plain slices and on GPUs: sampling, splitting, gathering, aggregation, attention, counting, activations,
-//! norms, dropout masks, products in bf16, updates of parameters; and the communicators that join ranks.
+//! norms, dropout masks, and products in bf16; and the communicators that join ranks.
 //!
 //! Vertices are `u32`, edge indices `u64`. Every random number is a pure function of its key ([`StreamKey`]) and of
 //! the vertex it is drawn for, so no result depends on thread count, rank or order. There is one folder per
@@ -24,7 +24,6 @@ mod gather;
 mod group;
 mod machine;
 mod norm;
-mod optimizer;
 mod philox;
 mod prefetch;
 mod product;
@@ -70,7 +69,6 @@ pub use norm::{
     ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
     divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
 };
-pub use optimizer::{DeviceTensors, DeviceUpdate, UpdateRule, squared_norm_on_device};
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute};
 pub use prefetch::prefetch;
 pub use product::{MatrixView, has_amx, has_bf16, product_bf16};

@@ -30,7 +30,6 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
     &crate::norm::cuda::MODULE,
-    &crate::optimizer::cuda::MODULE,
     &crate::reduce::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::scan::cuda::MODULE,

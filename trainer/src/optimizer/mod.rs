@@ -2,8 +2,8 @@
 //!
 //! All parameters count as one flat vector: its gradients are summed over the ranks in one call, its norm is the norm that
 //! is clipped, and the optimizer's state is a few vectors like it. Formulas are those of torch's optimizers of the
-//! same names; they are written with tensor operations, because `tch` cannot save the state of its own, and on a GPU as one kernel
-//! (`device.rs`), for which the host does not wait. Every rank makes
+//! same names; they are written with tensor operations, because `tch` cannot save the state of its own. On a GPU the host waits for none of
+//! them, unless losses are scaled (`scale.rs`): then it reads the norm, and where that is not finite nothing is updated. Every rank makes
 //! the same update from the same bits, and no number depends on how many threads there are.
 //!
 //! With a staleness of d an update takes the gradient of the mini-batch d before: w(t+1) = w(t) − α ∇f(w(t−d)), as a pipeline of d
@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use gsplit_kernels::{Communicator, DeviceBuffer, DeviceTensors, device_all_reduce_sum};
+use gsplit_kernels::{Communicator, device_all_reduce_sum};
 use tch::{Kind, TchError, Tensor};
 
 use crate::config::{Dtype, OptimizerConfig, OptimizerKind, TrainConfig};
@@ -21,7 +21,6 @@ use crate::model::Parameters;
 use crate::operator::Place;
 use crate::{Result, autograd};
 
-mod device;
 mod rate;
 mod scale;
 
@@ -47,8 +46,6 @@ pub struct Optimizer {
     waiting: VecDeque<Tensor>,
     /// Where gradients are f16.
     scaling: Option<LossScale>,
-    /// The parameters on a GPU.
-    tensors: DeviceTensors,
 }
 
 /// What an update was like.
@@ -68,11 +65,34 @@ pub struct Update {
 pub enum GradientNorm {
     /// On the host.
     Here(f64),
-    /// Its square, on a GPU.
-    Squared(DeviceBuffer<f64>),
+    /// Its square, one f64 on a GPU.
+    Squared(Tensor),
 }
 
 impl GradientNorm {
+    /// That of `gradient`, at `place`.
+    fn of(place: &Place, gradient: &Tensor) -> Result<Self> {
+        Ok(match place {
+            Place::Host(_) => Self::Here(norm(autograd::values(gradient)?)),
+            Place::Device(..) => Self::Squared(gradient.f_to_kind(Kind::Double)?.f_square()?.f_sum(Kind::Double)?),
+        })
+    }
+
+    /// Lowers that of `gradient`, whose norm this is, to `most`.
+    fn clip(&self, gradient: &mut Tensor, most: f64) -> Result<()> {
+        match self {
+            Self::Here(norm) if *norm > most => drop(gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?),
+            Self::Here(_) => {}
+            Self::Squared(squared) => {
+                let mut norm = squared.f_sqrt()?;
+                let short = norm.f_le(most)?;
+                let mut factor = norm.f_add_scalar_(CLIP_EPSILON)?.f_reciprocal()?.f_mul_scalar_(most)?;
+                drop(gradient.f_mul_(&factor.f_masked_fill_(&short, 1.0)?)?);
+            }
+        }
+        Ok(())
+    }
+
     /// The norm. Waits for a GPU that computes it.
     ///
     /// # Errors
@@ -80,14 +100,9 @@ impl GradientNorm {
     pub fn on_host(&self) -> Result<f64> {
         match self {
             Self::Here(norm) => Ok(*norm),
-            Self::Squared(squared) => norm_of(squared),
+            Self::Squared(squared) => Ok(squared.f_double_value(&[])?.sqrt()),
         }
     }
-}
-
-/// The norm whose square is `squared`, in parts. Waits for it.
-fn norm_of(squared: &DeviceBuffer<f64>) -> Result<f64> {
-    Ok(squared.to_vec()?.iter().sum::<f64>().sqrt())
 }
 
 impl Optimizer {
@@ -106,7 +121,7 @@ impl Optimizer {
         let zeros = || Tensor::zeros([parameters.num_values() as i64], (Kind::Float, parameters.place().device()));
         let scaling = (parameters.place().row_dtype() == Dtype::F16).then(LossScale::default);
         let state = names.iter().map(|name| (*name, zeros())).collect();
-        Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling, tensors: DeviceTensors::default() })
+        Ok(Self { config, rate, state, steps: 0, waiting: VecDeque::new(), scaling })
     }
 
     /// What the loss of the next mini-batch is to be multiplied by.
@@ -141,13 +156,24 @@ impl Optimizer {
     /// # Errors
     /// [`Error::Overflow`](crate::Error::Overflow) where gradients in f16 are never finite.
     pub fn update(&mut self, parameters: &Parameters, comm: &dyn Communicator) -> Result<Update> {
-        let gradient = summed_gradient(parameters, comm)?;
-        if let Place::Device(gpu, device, ..) = parameters.place() {
-            return self.update_there((gpu, *device), parameters, gradient);
+        let mut gradient = summed_gradient(parameters, comm)?;
+        parameters.iter().try_for_each(|(_, tensor)| autograd::forget_gradient(tensor))?;
+        if self.scaling.is_some() {
+            let _ = gradient.f_mul_scalar_(1.0 / f64::from(self.loss_scale()))?;
         }
-        parameters.iter().for_each(|(_, tensor)| tensor.shallow_clone().zero_grad());
-        let gradient_norm = GradientNorm::Here(norm(autograd::values(&gradient)?));
+        let gradient_norm = GradientNorm::of(parameters.place(), &gradient)?;
         let learning_rate = self.rate.at(self.steps);
+        if let Some(scaling) = &mut self.scaling {
+            let finite = gradient_norm.on_host()?.is_finite();
+            scaling.follow(finite)?;
+            if !finite {
+                self.steps += 1;
+                return Ok(Update { gradient_norm, learning_rate, skipped: true });
+            }
+        }
+        if let Some(most) = self.config.clip_norm {
+            gradient_norm.clip(&mut gradient, most)?;
+        }
         self.waiting.push_back(gradient);
         if self.waiting.len() > self.config.staleness {
             self.apply_oldest(parameters)?;
@@ -167,14 +193,10 @@ impl Optimizer {
     }
 
     fn apply_oldest(&mut self, parameters: &Parameters) -> Result<()> {
-        let Some(mut gradient) = self.waiting.pop_front() else { return Ok(()) };
-        let norm = norm(autograd::values(&gradient)?);
+        let Some(gradient) = self.waiting.pop_front() else { return Ok(()) };
         let learning_rate = self.rate.at(self.steps);
         self.steps += 1;
         tch::no_grad(|| -> Result<(), TchError> {
-            if let Some(most) = self.config.clip_norm.filter(|&most| norm > most) {
-                let _ = gradient.f_mul_scalar_(most / (norm + CLIP_EPSILON))?;
-            }
             let change = self.change(parameters, gradient, learning_rate)?;
             subtract(parameters, &change)
         })?;
@@ -192,8 +214,9 @@ impl Optimizer {
         if let (Some(weights), false) = (&weights, decoupled) {
             let _ = gradient.f_add_(weights)?;
         }
+        let steps = self.steps - self.scaling.map_or(0, |scaling| scaling.skipped);
         let mut change = match &mut self.state[..] {
-            [(_, first), (_, second)] => adam(&self.config, self.steps, first, second, &gradient)?,
+            [(_, first), (_, second)] => adam(&self.config, steps, first, second, &gradient)?,
             [(_, momentum)] => sgd(&self.config, momentum, gradient)?,
             _ => gradient,
         };

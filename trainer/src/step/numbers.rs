@@ -47,7 +47,7 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
 #[must_use]
 pub struct Launched {
     report: StepReport,
-    /// Those of the loss, the squared norms of gradients, and hits in caches.
+    /// Those of the loss, the squared norm of the gradient, and hits in caches.
     coming: Option<LateBytes<3>>,
 }
 
@@ -64,10 +64,11 @@ impl Launched {
             (Place::Device(gpu, device, _), GradientNorm::Squared(squared)) => {
                 let nothing = gpu.alloc::<u8>(0)?;
                 let numbers = numbers.map(|numbers| place.bring(numbers)).transpose()?;
+                let squared = device_values_of::<f64>(*device, squared)?;
                 let numbers = numbers.as_ref().map(|numbers| device_values_of::<f64>(*device, numbers)).transpose()?;
                 Some(gpu.read_later([
                     numbers.map_or(nothing.slice(), |numbers| numbers.as_bytes()),
-                    squared.slice().as_bytes(),
+                    squared.as_bytes(),
                     hits.map_or(nothing.slice(), DeviceHits::bytes),
                 ])?)
             }
