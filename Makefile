@@ -1,6 +1,6 @@
 # `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help tools setup build man dist demo test test-all test-fakes test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-published bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
+.PHONY: help tools setup build man dist demo test test-all test-fakes test-mpi test-gpu gpu-bundle test-peers test-report test-faults test-python wheel bench-convert bench-partition bench-sampling bench-gather bench-loader bench-train bench-split bench-plan bench-plan-memory bench-plan-published bench-accuracy bench-gpu bench-scale reproduce fuzz lint clean
 
 # $(call need,program,how to install it): stops with one line where the program is missing.
 need = $(if $(shell command -v $(1) 2>/dev/null),,$(error $(1) is missing: $(2)))
@@ -122,6 +122,9 @@ bench-split: $(if $(GSPLIT),,build) ## time split parallelism beside data parall
 
 bench-plan: $(if $(GSPLIT),,build) ## train every system that plan ranks on five graphs, and compare (1 GB of disk, 4 GB of memory, 40 minutes)
 	@python3 bench/plan/run.py $(ARGS)
+
+bench-plan-memory: $(if $(GSPLIT),,build) ## compare the memory that plan predicts with what training takes (200 MB of disk, 4 GB of memory, 3 minutes)
+	@python3 bench/plan/memory.py
 
 bench-plan-published: $(if $(GSPLIT),,build) ## predict the papers' tables with plan, and write both into REPRODUCTION.md (4 GB of disk and memory, 40 minutes)
 	@python3 bench/plan/published.py $(ARGS)

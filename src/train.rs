@@ -9,7 +9,7 @@ use gsplit_store::{Dataset, Progress};
 use gsplit_trainer::operator::{Engine, Products};
 use gsplit_trainer::{
     CacheSummary, Device, Dtype, EpochReport, Error, FeatureStorage, GpuList, Parallelism, RowPlacement, RunOptions,
-    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, train,
+    Summary, TopologyStorage, TrainConfig, foreign_events, is_csv_log, is_json_log, most_values_held, train,
 };
 use serde_json::{Map, Value, json};
 
@@ -326,6 +326,7 @@ fn run_rank(mut args: Args, processes: Option<&Processes>, ui: &Ui) -> anyhow::R
     }
     let mut said = json!({
         "dataset": dataset.name(), "config": config, "summary": summary, "peak_rss_mb": peak_rss_mb(),
+        "matrices_mb": (4 * most_values_held()) as f64 / 1e6,
     });
     if let Some((_, tried)) = &chosen {
         said["auto"] = json!(tried);

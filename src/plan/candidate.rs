@@ -15,6 +15,9 @@ pub struct Candidate {
     pub ranks: usize,
     /// Mini-batches of an epoch.
     pub steps: usize,
+    /// Seeds of the largest of them over those of the mean one.
+    #[serde(skip)]
+    pub largest: f64,
     /// The options of `gsplit train` that run it.
     pub options: Vec<String>,
     #[serde(skip)]
@@ -81,6 +84,7 @@ impl Candidate {
             name: name.to_string(),
             ranks,
             steps,
+            largest: if parallelism.cooperates() { 1.0 } else { largest_over_mean(question, work) },
             options,
             way,
             servers: map.map_or(1, |(_, servers)| servers as usize),
@@ -111,6 +115,12 @@ impl Candidate {
             ..config.clone()
         }
     }
+}
+
+/// Seeds of a whole mini-batch over those of the mean one that was counted.
+fn largest_over_mean(question: &Question, work: &Work) -> f64 {
+    let seeds = work.layers.first().map_or(0.0, |layer| layer.vertices);
+    (question.batch_size as f64 / seeds).clamp(1.0, 2.0)
 }
 
 /// As the command line has it.

@@ -45,9 +45,11 @@
 //! that compute on devices of their own sample and load ahead: a mini-batch takes the longer of (sample, load) and (compute, exchange).
 //! Ranks on shared cores take their sum, since both need the cores.
 //!
-//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; 4 bytes for each value of rows that are read, made, and
-//! kept for backward with their gradients (R F twice, one mini-batch ahead; 3 V h); 16 a sampled edge, once where layers share them. On a
-//! GPU the rest is for the graph (8 a vertex, 4 an edge), where it fits, then for feature rows.
+//! Memory of a rank: 16 P for the parameters, their gradients and Adam's moments; the matrices of the largest mini-batch, as they are made and
+//! dropped (`held.rs`), the next one's feature rows with them; on a host also what the engine's pool keeps free beside them, and ranks'
+//! mailboxes; 4 bytes for each edge and id, of 3 mini-batches or of all that are made once, and 8 an edge for backward, once where layers
+//! share them. On a GPU the rest is for the graph (8 a vertex, 4 an edge), where it fits, then for feature rows. A host maps the graph
+//! and the rows that an epoch reads.
 //!
 //! Not modelled: norms, residuals, jumping knowledge, evaluation.
 
@@ -56,6 +58,7 @@ use gsplit_trainer::model::{Order, order_of};
 use gsplit_trainer::{Device, Dtype, ModelKind, Parallelism};
 use serde::Serialize;
 
+use super::held::{Batch, Layer, mailed, values};
 use super::profile::{Link, Profile};
 use super::shape::{Shape, products_of};
 
@@ -83,6 +86,8 @@ pub struct Way {
     pub ranks: usize,
     /// Mini-batches of an epoch.
     pub steps: usize,
+    /// Seeds of the largest mini-batch over those of the mean one: an epoch's last one is short.
+    pub largest: f64,
     /// Servers that the map was made for; where these are the hosts, what crosses between them is counted.
     pub servers: usize,
     /// Where feature rows lie.
@@ -125,6 +130,8 @@ pub struct Cost {
     pub seconds: f64,
     /// Bytes that a rank needs beside the graph and cached rows; the host's, where ranks share it.
     pub memory: f64,
+    /// Bytes of matrices at the largest moment.
+    pub matrices: f64,
 }
 
 impl Cost {
@@ -158,6 +165,8 @@ struct Model<'a> {
     profile: &'a Profile,
 }
 
+/// Mini-batches that are computed, wait and are made, where one is prepared ahead.
+const AHEAD: f64 = 3.0;
 /// Bytes that a GPU reads of the host's memory at least.
 const SECTOR: f64 = 32.0;
 
@@ -224,7 +233,8 @@ impl Model<'_> {
         }
         let gradients = 8.0 * shape.parameters * self.others();
         add(Phase::Exchange, "gradients", self.between(gradients, 2.0));
-        let mut cost = Cost { pieces, seconds: 0.0, memory: self.memory() };
+        let [memory, matrices] = self.memory();
+        let mut cost = Cost { pieces, seconds: 0.0, memory, matrices };
         let [ahead, here] = [[Phase::Sample, Phase::Load], [Phase::Compute, Phase::Exchange]]
             .map(|phases| phases.into_iter().map(|phase| cost.of(phase)).sum::<f64>());
         cost.seconds = if profile.shared { ahead + here } else { ahead.max(here) };
@@ -236,22 +246,13 @@ impl Model<'_> {
         let (shape, profile) = (self.shape, self.profile);
         let mut sums = [0.0; 3];
         for (layer, (work, &[width, made])) in self.work.layers.iter().zip(&shape.widths).enumerate() {
-            let (bottom, last) = (layer + 1 == shape.widths.len(), layer == 0);
-            let read = match self.work.layers.get(layer + 1) {
-                Some(below) => below.vertices,
-                None => self.work.rows_loaded,
-            } + work.rows_exchanged;
+            let bottom = layer + 1 == shape.widths.len();
+            let (read, order) = (self.read(layer), self.order(layer));
             let backwards = if bottom { 1.0 } else { 2.0 };
-            let counts =
-                [work.vertices, if shape.kind == ModelKind::Sage { work.vertices } else { 0.0 }, read, work.edges];
-            let order = order_of(counts.map(|count| count as usize), [width as usize, made as usize], !bottom);
             let first = |rows: f64, times: f64| 2.0 * rows * width * made * times * (1.0 + backwards);
             let of_edges = |width: f64, backwards: f64| self.value() * work.edges * width * (1.0 + backwards);
             let (operations, bytes) = match shape.kind {
-                ModelKind::Sgc => {
-                    let product = if last { first(work.vertices, 1.0) } else { 0.0 };
-                    (product, of_edges(width, 0.0))
-                }
+                ModelKind::Sgc if width == made => (0.0, of_edges(width, backwards - 1.0)),
                 ModelKind::Gat | ModelKind::Gatv2 => (first(read, products_of(shape.kind)), of_edges(made, 1.0) * 2.0),
                 ModelKind::SagePool => {
                     let pooled = 2.0 * read * width * width * (1.0 + backwards);
@@ -261,7 +262,7 @@ impl Model<'_> {
                     let second = 2.0 * work.vertices * made * made * 3.0;
                     (first(work.vertices, 1.0) + second, of_edges(width, backwards - 1.0))
                 }
-                ModelKind::Sage | ModelKind::Gcn | ModelKind::Resgcn => {
+                ModelKind::Sage | ModelKind::Gcn | ModelKind::Sgc | ModelKind::Resgcn => {
                     let own = if shape.kind == ModelKind::Sage { first(work.vertices, 1.0) } else { 0.0 };
                     match order {
                         Order::AggregateFirst => (own + first(work.vertices, 1.0), of_edges(width, backwards - 1.0)),
@@ -367,19 +368,68 @@ impl Model<'_> {
         network.map_or(peer, |network| peer.max(network.seconds(abroad / hosts, messages)))
     }
 
-    fn memory(&self) -> f64 {
-        let shape = self.shape;
-        // Of mini-batches that are made once, layers with the same edges share them.
-        let mut layers: Vec<&LayerWork> = self.work.layers.iter().collect();
-        layers.dedup_by(|a, b| self.is_made_once() && a == b);
-        let edges: f64 = layers.iter().map(|layer| layer.edges).sum();
-        let read = self.work.rows_loaded * shape.widths.last().map_or(0.0, |widths| widths[0]);
-        let made: f64 =
-            self.work.layers.iter().zip(&shape.widths).map(|(work, widths)| work.vertices * widths[1]).sum();
-        let received: f64 = self.split().map(|(layer, work)| work.rows_exchanged * shape.widths[layer][0]).sum();
-        let batch = self.value() * (2.0 * read + 3.0 * made + 2.0 * received) + 16.0 * edges;
+    /// Rows that a layer reads.
+    fn read(&self, layer: usize) -> f64 {
+        let below = self.work.layers.get(layer + 1).map_or(self.work.rows_loaded, |below| below.vertices);
+        below + self.work.layers[layer].rows_exchanged
+    }
+
+    /// Whether a layer aggregates before its product or after it.
+    fn order(&self, layer: usize) -> Order {
+        let (work, widths) = (&self.work.layers[layer], self.shape.widths[layer]);
+        let own = if self.shape.kind == ModelKind::Sage { work.vertices } else { 0.0 };
+        let counts = [work.vertices, own, self.read(layer), work.edges].map(|count| count as usize);
+        order_of(counts, widths.map(|width| width as usize), layer + 1 < self.shape.widths.len())
+    }
+
+    /// The matrices of a mini-batch, on one device or on all of a host.
+    fn batch(&self) -> Batch {
+        let layers = &self.work.layers;
+        let of = |layer: usize| Layer {
+            vertices: layers[layer].vertices,
+            edges: layers[layer].edges,
+            read: self.read(layer),
+            received: layers[layer].rows_exchanged,
+            widths: self.shape.widths[layer],
+            room: layer.checked_sub(1).map_or(0.0, |above| layers[above].rows_exchanged),
+            order: self.order(layer),
+        };
+        Batch {
+            layers: (0..layers.len()).map(of).collect(),
+            kind: self.shape.kind,
+            heads: self.shape.heads,
+            ranks: self.way.ranks,
+            sliced: self.way.parallelism.slices_columns(),
+            ahead: !self.keeps_rows() && self.way.steps > 1,
+        }
+    }
+
+    /// Bytes of a rank or of a host's ranks, and those of matrices at the largest moment among them.
+    fn memory(&self) -> [f64; 2] {
+        let batch = self.batch();
+        let share = |all: f64| self.way.largest * self.share(all, self.work.edge_imbalance);
+        let [most, kept] = values(&batch).map(|values| values as f64);
+        // Ranks that are threads pass what they send through the host's memory.
+        let matrices = match self.profile.shared {
+            true => 4.0 * share(kept + mailed(&batch)),
+            false => self.value() * share(most),
+        };
         let copies = if self.profile.shared { self.ranks_of_host() } else { 1.0 };
-        16.0 * shape.parameters * copies + self.share(batch, self.work.edge_imbalance)
+        let memory = 16.0 * self.shape.parameters * copies + matrices + share(self.edge_bytes());
+        [memory, self.value() * share(most)]
+    }
+
+    /// Bytes of edges and ids.
+    fn edge_bytes(&self) -> f64 {
+        // Of mini-batches that are made once, layers with the same edges share them.
+        let mut layers: Vec<(usize, &LayerWork)> = self.work.layers.iter().enumerate().collect();
+        layers.dedup_by(|(_, a), (_, b)| self.is_made_once() && a == b);
+        let by_target: f64 = layers.iter().map(|(at, work)| work.edges + 2.0 * work.vertices + self.read(*at)).sum();
+        // Backward has them by source too, but for features.
+        let above = layers.iter().filter(|(at, _)| at + 1 < self.shape.widths.len());
+        let by_source: f64 = above.map(|(at, work)| 2.0 * work.edges + self.read(*at)).sum();
+        let batches = if self.is_made_once() { self.way.steps as f64 } else { AHEAD };
+        4.0 * (batches * by_target + if self.is_made_once() { batches * by_source } else { by_source })
     }
 }
 

@@ -161,6 +161,7 @@ impl Found {
             split_layers: candidate.way.split_layers,
             sums: candidate.way.exchange != ExchangeKind::Rows,
             steps: candidate.steps,
+            largest: candidate.largest,
             servers: candidate.servers,
             ranks: candidate.ranks,
             sources,
@@ -172,7 +173,7 @@ impl Found {
         let unfit =
             (needed > room).then(|| format!("needs {}, there are {}", bytes(needed as u64), bytes(room as u64)));
         let (sources, far_graph, memory) = match profile.shared {
-            true => (whole, false, bare.memory),
+            true => (whole, false, bare.memory + self.mapped(candidate)),
             false => self.placed(candidate, (room - bare.memory).max(0.0), bare.memory, cache),
         };
         let cost = cost(&candidate.work, way(sources, far_graph), &self.shape, profile);
@@ -186,6 +187,13 @@ impl Found {
             cost,
         };
         (plan, unfit)
+    }
+
+    /// Bytes of the dataset's files that an epoch of `candidate` reads, which a host keeps mapped.
+    fn mapped(&self, candidate: &Candidate) -> f64 {
+        let vertices = self.hits.vertices();
+        let unread = (1.0 - candidate.work.rows_loaded / vertices).max(0.0).powi(candidate.steps as i32);
+        self.graph_bytes + vertices * (1.0 - unread) * self.row_bytes
     }
 
     /// Where the rows of `candidate` come from with `left` bytes of a GPU for the graph, if it fits, and rows; whether it does not; and

@@ -30,6 +30,7 @@ mod chart;
 mod cost;
 mod counting;
 mod found;
+mod held;
 mod measure;
 mod profile;
 mod question;

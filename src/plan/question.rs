@@ -108,7 +108,10 @@ impl Question {
             steps,
             candidates,
             left_out,
-            shape: Shape::new(model.kind, model.layers, [dim, model.hidden, outputs], model.dtype, stored),
+            shape: Shape {
+                heads: model.heads as f64,
+                ..Shape::new(model.kind, model.layers, [dim, model.hidden, outputs], model.dtype, stored)
+            },
             hits: Hits::of(presample.as_ref(), dataset.num_vertices()),
             graph_bytes: 8.0 * (dataset.num_vertices() + 1) as f64 + 4.0 * dataset.topology().num_edges() as f64,
             row_bytes: (dim * stored) as f64,

@@ -15,6 +15,8 @@ pub struct Shape {
     pub stored: f64,
     /// Number of parameters.
     pub parameters: f64,
+    /// Attention heads of hidden layers.
+    pub heads: f64,
 }
 
 impl Shape {
@@ -26,7 +28,8 @@ impl Shape {
         dtype: Dtype,
         stored: usize,
     ) -> Self {
-        let hidden = if kind == ModelKind::Sgc { features } else { hidden };
+        // The only product is where it makes rows narrower: at the bottom, or at the top.
+        let hidden = if kind == ModelKind::Sgc { features.min(outputs) } else { hidden };
         let width = |layer: usize| match layer {
             0 => outputs as f64,
             _ => hidden as f64,
@@ -39,7 +42,7 @@ impl Shape {
             ModelKind::Sgc => (features * outputs + outputs) as f64,
             _ => widths.iter().map(of_layer).sum(),
         };
-        Self { kind, widths, dtype, stored: stored as f64, parameters }
+        Self { kind, widths, dtype, stored: stored as f64, parameters, heads: 1.0 }
     }
 }
 

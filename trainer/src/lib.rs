@@ -63,6 +63,7 @@ mod task;
 mod tests;
 mod train;
 
+pub use autograd::{Pool, most_values_held};
 pub use config::{
     ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, ExchangeKind, FeatureNorm,
     JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,

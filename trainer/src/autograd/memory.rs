@@ -17,19 +17,45 @@ const SMALLEST: usize = 1 << 14;
 /// A piece may be this many times larger than needed.
 const WASTE: usize = 2;
 
-static POOL: Mutex<Pool> = Mutex::new(Pool { free: Vec::new(), in_use: 0, most: 0 });
+static POOL: Mutex<Pool<Pages>> = Mutex::new(Pool::new());
 
 /// Memory between uses. Lengths are numbers of values.
-struct Pool {
+///
+/// Its pieces are pages, or only their lengths: then it says how much memory matrices take that are made and dropped in some order.
+#[derive(Debug)]
+pub struct Pool<P> {
     /// In the order in which they came back.
-    free: Vec<Pages>,
+    free: Vec<P>,
     in_use: usize,
     /// The most that was ever in use.
     most: usize,
 }
 
-fn pool() -> MutexGuard<'static, Pool> {
+/// A piece of memory.
+pub trait Piece {
+    /// Its length.
+    fn num_values(&self) -> usize;
+}
+
+impl Piece for Pages {
+    fn num_values(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Piece for usize {
+    fn num_values(&self) -> usize {
+        *self
+    }
+}
+
+fn pool() -> MutexGuard<'static, Pool<Pages>> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The most values that matrices of this process had at once.
+pub fn most_values_held() -> usize {
+    pool().most
 }
 
 /// `f32` values to write to; what they hold at first is arbitrary.
@@ -100,29 +126,55 @@ fn size_class(len: usize) -> usize {
     len.checked_next_multiple_of(eighth).unwrap_or(len)
 }
 
-impl Pool {
+impl Pool<usize> {
+    /// The length of the piece that holds `len` values; 0 for so few that the allocator has them at hand.
+    pub fn take_or_make(&mut self, len: usize) -> usize {
+        if len < SMALLEST {
+            return 0;
+        }
+        let piece = self.take(len).unwrap_or_else(|| size_class(len));
+        self.lend(&piece);
+        piece
+    }
+}
+
+impl<P: Piece> Pool<P> {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self { free: Vec::new(), in_use: 0, most: 0 }
+    }
+
+    /// The most values that were ever in use.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Values in use and free.
+    pub fn kept(&self) -> usize {
+        self.in_use + self.free.iter().map(P::num_values).sum::<usize>()
+    }
+
     /// The smallest free piece that holds `len` values without waste.
-    fn take(&mut self, len: usize) -> Option<Pages> {
+    fn take(&mut self, len: usize) -> Option<P> {
         let fits = size_class(len)..size_class(len).saturating_mul(WASTE);
-        let fitting = self.free.iter().enumerate().filter(|(_, pages)| fits.contains(&pages.len()));
-        let best = fitting.min_by_key(|(_, pages)| pages.len()).map(|(at, _)| at);
+        let fitting = self.free.iter().enumerate().filter(|(_, piece)| fits.contains(&piece.num_values()));
+        let best = fitting.min_by_key(|(_, piece)| piece.num_values()).map(|(at, _)| at);
         best.map(|at| self.free.remove(at))
     }
 
-    fn lend(&mut self, pages: &Pages) {
-        self.in_use += pages.len();
+    fn lend(&mut self, piece: &P) {
+        self.in_use += piece.num_values();
         self.most = self.most.max(self.in_use);
     }
 
-    /// Keeps `pages`, and returns the pieces that are to go.
-    fn give_back(&mut self, pages: Pages) -> Vec<Pages> {
-        self.in_use = self.in_use.saturating_sub(pages.len());
-        self.free.push(pages);
-        let kept = self.in_use + self.free.iter().map(Pages::len).sum::<usize>();
-        let mut beyond = kept.saturating_sub(self.most + self.most / 4);
-        let gone = self.free.iter().take_while(|pages| {
+    /// Keeps `piece`, and returns the pieces that are to go.
+    pub fn give_back(&mut self, piece: P) -> Vec<P> {
+        self.in_use = self.in_use.saturating_sub(piece.num_values());
+        self.free.push(piece);
+        let mut beyond = self.kept().saturating_sub(self.most + self.most / 4);
+        let gone = self.free.iter().take_while(|piece| {
             let goes = beyond > 0;
-            beyond = beyond.saturating_sub(pages.len());
+            beyond = beyond.saturating_sub(piece.num_values());
             goes
         });
         let gone = gone.count();
@@ -130,11 +182,17 @@ impl Pool {
     }
 }
 
+impl<P: Piece> Default for Pool<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn piece(pool: &mut Pool, len: usize) -> Pages {
+    fn piece(pool: &mut Pool<Pages>, len: usize) -> Pages {
         let pages = pool.take(len).unwrap_or_else(|| Pages::zeroed(size_class(len)).unwrap());
         pool.lend(&pages);
         pages
@@ -142,8 +200,8 @@ mod tests {
 
     #[test]
     fn a_batch_of_about_the_same_size_makes_nothing_new() {
-        let mut pool = Pool { free: Vec::new(), in_use: 0, most: 0 };
-        let batch = |pool: &mut Pool, sizes: [usize; 4]| -> Vec<*const f32> {
+        let mut pool = Pool::new();
+        let batch = |pool: &mut Pool<Pages>, sizes: [usize; 4]| -> Vec<*const f32> {
             let pieces = sizes.map(|len| piece(pool, len));
             let places = pieces.iter().map(|pages| pages.as_slice().as_ptr()).collect();
             for (pages, len) in pieces.into_iter().zip(sizes) {
@@ -162,7 +220,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_follows_what_was_in_use() {
-        let mut pool = Pool { free: Vec::new(), in_use: 0, most: 0 };
+        let mut pool = Pool::new();
         for shift in 0..6 {
             let pages = piece(&mut pool, SMALLEST << shift);
             drop(pool.give_back(pages));

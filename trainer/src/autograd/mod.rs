@@ -19,7 +19,7 @@ mod tests;
 use tch::{TchError, Tensor};
 
 use crate::{Error, Result};
-pub use memory::Buffer;
+pub use memory::{Buffer, Pool, most_values_held};
 #[cfg(test)]
 pub use raw::rounds_to_tf32;
 pub use raw::{
