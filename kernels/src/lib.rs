@@ -66,8 +66,7 @@ pub use gather::{
 };
 pub use machine::{cache_folder, has_avx512, processor};
 pub use norm::{
-    ColumnNorm, DeviceColumnNorm, DeviceMoments, column_moments, column_moments_on_device, divide_by_row_sums,
-    divide_by_row_sums_on_device, layer_norm, layer_norm_backward, layer_norm_backward_on_device, layer_norm_on_device,
+    ColumnNorm, column_moments, divide_by_row_sums, divide_by_row_sums_on_device, layer_norm, layer_norm_backward,
 };
 pub use philox::{DRAWS_PER_ITEM, Draws, Stream, StreamKey, permute};
 pub use prefetch::prefetch;

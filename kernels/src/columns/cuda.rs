@@ -3,9 +3,7 @@
 //! Returns: the sums. Idea: `columns.cuh`. Cost: one read of what is summed; a launch for every power of 512
 //! rows (more rows where columns are few); the host does not wait.
 
-use bytemuck::Pod;
-
-use crate::cuda::{Argument, DeviceBuffer, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
+use crate::cuda::{Argument, DeviceSlice, DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
 
 pub(crate) static MODULE: Module = Module { name: "columns", source: include_str!("cuda.cu") };
@@ -14,20 +12,6 @@ pub(crate) static MODULE: Module = Module { name: "columns", source: include_str
 const THREADS: usize = 256;
 /// As in `columns.cuh`.
 const ROWS_PER_THREAD: usize = 64;
-
-/// A type that sums are taken in.
-pub(crate) trait DeviceSum: Pod {
-    /// The kernel that adds up values of it.
-    const KERNEL: &'static str;
-}
-
-impl DeviceSum for f32 {
-    const KERNEL: &'static str = "columns_f32";
-}
-
-impl DeviceSum for f64 {
-    const KERNEL: &'static str = "columns_f64";
-}
 
 /// Sums over `rows` rows of `dim` columns.
 #[derive(Clone, Copy, Debug)]
@@ -38,37 +22,24 @@ pub(crate) struct ColumnSums {
 
 impl ColumnSums {
     /// `out` becomes the sums of each column of `values`.
-    pub(crate) fn of<T: DeviceSum>(
+    pub(crate) fn of(
         &self,
         gpu: &Gpu,
-        values: DeviceSlice<'_, T>,
-        out: &mut DeviceSliceMut<'_, T>,
+        values: DeviceSlice<'_, f32>,
+        out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
-        self.run_into(gpu, Kernel { module: &MODULE, name: T::KERNEL }, 1, &[values.into()], out)
-    }
-
-    /// As [`ColumnSums::run_into`], in a new buffer.
-    pub(crate) fn run<T: DeviceSum>(
-        &self,
-        gpu: &Gpu,
-        kernel: Kernel,
-        sums: usize,
-        rest: &[Argument],
-    ) -> Result<DeviceBuffer<T>, GpuError> {
-        let mut out = gpu.alloc(sums * self.dim)?;
-        self.run_into(gpu, kernel, sums, rest, &mut out.slice_mut())?;
-        Ok(out)
+        self.run_into(gpu, Kernel { module: &MODULE, name: "columns_f32" }, 1, &[values.into()], out)
     }
 
     /// `out` becomes `sums` · `dim` sums, all columns of the first kind, then those of the next. `kernel` calls `sum_columns` with its
     /// first four arguments, `rest` are the others.
-    pub(crate) fn run_into<T: DeviceSum>(
+    pub(crate) fn run_into(
         &self,
         gpu: &Gpu,
         kernel: Kernel,
         sums: usize,
         rest: &[Argument],
-        out: &mut DeviceSliceMut<'_, T>,
+        out: &mut DeviceSliceMut<'_, f32>,
     ) -> Result<(), GpuError> {
         let Self { rows, dim } = *self;
         KernelError::check_len("sums of columns", sums * dim, out.len())?;
@@ -77,7 +48,7 @@ impl ColumnSums {
         }
         let tile = dim.next_power_of_two().min(32);
         let pieces = rows.div_ceil(THREADS / tile * ROWS_PER_THREAD);
-        let parts = if pieces > 1 { Some(gpu.alloc::<T>(pieces * sums * dim)?) } else { None };
+        let parts = if pieces > 1 { Some(gpu.alloc::<f32>(pieces * sums * dim)?) } else { None };
         let at = parts.as_ref().map_or(out.address(), |parts| parts.slice().address());
         let shape = Shape::per_item(pieces * dim.div_ceil(tile) * THREADS, THREADS as u32);
         let sizes = [(rows as u64).into(), (dim as u32).into(), (tile as u32).into(), at.into()];

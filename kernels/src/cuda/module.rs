@@ -29,7 +29,7 @@ pub(super) const MODULES: &[&Module] = &[
     &crate::gather::cached::MODULE,
     &crate::gather::cuda::MODULE,
     &crate::group::cuda::MODULE,
-    &crate::norm::cuda::MODULE,
+    &crate::norm::sums::MODULE,
     &crate::reduce::cuda::MODULE,
     &crate::sample::cuda::MODULE,
     &crate::scan::cuda::MODULE,

@@ -1,22 +1,18 @@
 //! Normalisation of the rows of a matrix: of each row by its own moments, or of each column by those of a whole mini-batch.
 //!
-//! Contract, on every device: matrices are row-major; x̂ = (x - mean) / √(variance + ε), y = scale · x̂ + shift. Sums over
+//! Contract: matrices are row-major; x̂ = (x - mean) / √(variance + ε), y = scale · x̂ + shift. Sums over
 //! rows are taken in f64, in pieces of fixed size, so no result depends on the number of threads. The moments of a
 //! mini-batch may be those of many ranks: [`column_moments`] returns sums, to be added up before they are divided, and
 //! a row that several ranks hold has a weight below 1 on each. Sources: Ba et al., "Layer Normalization", 2016; Ioffe
 //! and Szegedy, "Batch Normalization", ICML 2015.
 
 mod columns;
-pub(crate) mod cuda;
 mod rows;
-mod sums;
+pub(crate) mod sums;
 #[cfg(test)]
 mod tests;
 
 pub use columns::{ColumnNorm, column_moments};
-pub use cuda::{
-    DeviceColumnNorm, DeviceMoments, column_moments_on_device, layer_norm_backward_on_device, layer_norm_on_device,
-};
 pub use rows::{layer_norm, layer_norm_backward};
 pub use sums::{divide_by_row_sums, divide_by_row_sums_on_device};
 

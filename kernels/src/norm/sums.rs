@@ -7,10 +7,11 @@
 use rayon::prelude::*;
 
 use super::check;
-use super::cuda::MODULE;
-use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Kernel, Shape};
+use crate::cuda::{DeviceSliceMut, Gpu, GpuError, Kernel, Module, Shape};
 use crate::error::KernelError;
 use crate::simd::vectorised;
+
+pub(crate) static MODULE: Module = Module { name: "norm", source: include_str!("cuda.cu") };
 
 const LANES: usize = 32;
 /// Rows in one parallel task.

@@ -1,8 +1,6 @@
 //! Both norms against their formulas in f64, gradients against finite differences of the formulas, and any number of
 //! threads.
 
-mod device;
-
 use super::*;
 use crate::spmm::tests::{assert_close, on_any_threads, values, wide};
 

@@ -228,7 +228,7 @@ impl Model {
 
     /// Takes a mini-batch's moments of layer `index` into those that are used when not training.
     pub fn observe(&self, index: usize, moments: &Moments) -> Result<()> {
-        self.blocks[index].norm.observe(&self.place, moments)
+        self.blocks[index].norm.observe(moments)
     }
 
     /// The rows of layer `index`, counted from the features upwards, `[num_frontier, width]`, or the sums that its tail

@@ -66,15 +66,15 @@ impl Norm {
             Self::Layer { scale, shift } => layer_norm(place, rows, scale, shift, finish),
             Self::Batch { scale, shift, mean, variance } => match moments {
                 Some(moments) => standardise(place, rows, moments, scale, shift, finish),
-                None => standardise(place, rows, &Moments::running(mean, variance)?, scale, shift, finish),
+                None => standardise(place, rows, &Moments::running(place, mean, variance)?, scale, shift, finish),
             },
         }
     }
 
     /// Takes the moments of a mini-batch into the running ones.
-    pub fn observe(&self, place: &Place, moments: &Moments) -> Result<()> {
+    pub fn observe(&self, moments: &Moments) -> Result<()> {
         let Self::Batch { mean, variance, .. } = self else { return Ok(()) };
-        let statistics = moments.statistics(place)?;
+        let statistics = moments.statistics()?;
         tch::no_grad(|| {
             // A mini-batch that overflowed in f16 is left out, here too.
             let [means, variances] = statistics.each_ref().map(|new| new.isfinite().all());

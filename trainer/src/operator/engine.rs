@@ -96,6 +96,8 @@ impl Engine {
 pub fn set_torch_threads(threads: usize) {
     let threads = threads.max(1);
     try_threads(threads);
+    // The first question of a thread takes over what any other has set last: it comes before the thread's own number.
+    let _ = tch::get_num_threads();
     tch::set_num_threads(threads as i32);
 }
 

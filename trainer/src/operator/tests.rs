@@ -279,10 +279,10 @@ fn batch_norm_over_ranks(place: &Place) {
         let [a, b] = [&scale, &shift].map(|tensor| tensor.copy().set_requires_grad(true));
         let weights: Vec<f32> = mine.map(|row| if row == 12 { 0.5 } else { 1.0 }).collect();
         let moments = Moments::of(place, &rows, Some(Tensor::from_slice(&weights)), comm).unwrap();
-        assert_eq!(moments.num_rows(place), 21.0);
+        assert_eq!(moments.num_rows(), 21.0);
         let out = standardise(place, &rows, &moments, &a, &b, Finish::default()).unwrap();
         backward(&out, &upstream.narrow(0, start, count)).unwrap();
-        let of_rows = moments.correct(place, &rows, &rows.grad(), comm).unwrap();
+        let of_rows = moments.correct(&rows, &rows.grad(), comm).unwrap();
         [out.detach(), of_rows, a.grad(), b.grad()]
     });
     let leaf = |tensor: &Tensor| tensor.to_kind(Kind::Double).copy().set_requires_grad(true);
@@ -406,7 +406,9 @@ fn refuse(place: &Place) {
     };
     assert!(dropping(vec![1, 2], 0.5).contains("vertices of the targets"));
     assert!(dropping(vec![1, 2, 3], 1.0).contains("dropout"));
-    assert!(message(layer_norm(place, &rows, &bias, &random(1, [1, 3]).view([-1]), none())).contains("shift"));
+    let unlike = message(layer_norm(place, &rows, &bias, &random(1, [1, 3]).view([-1]), none()));
+    // Ours, or torch's.
+    assert!(unlike.contains("shift") || unlike.contains("same shape as normalized_shape"), "{unlike}");
     assert!(message(biased(place, &rows, Some(&random(1, [1, 3]).view([-1])), none())).contains("bias"));
     assert!(message(super::Rows::Hidden(&rows).first(6)).contains("6"));
 }

@@ -173,7 +173,7 @@ impl Layer<'_, '_> {
         let gradient = tail.pre_activation.grad();
         let Some(moments) = &tail.moments else { return Ok(gradient) };
         let gradient = if gradient.defined() { gradient } else { tail.pre_activation.detach().zeros_like() };
-        clock.exchange(|| moments.correct(self.pass.model.place(), &tail.pre_activation, &gradient, comm.all))
+        clock.exchange(|| moments.correct(&tail.pre_activation, &gradient, comm.all))
     }
 
     /// Vertices of its rows, with room for what the exchange above brings.

@@ -46,7 +46,7 @@ fn sampled_from(
     let room = DeviceRoom::given(ENOUGH, config.num_ranks());
     let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
-        tch::set_num_threads(1);
+        crate::operator::set_torch_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
     });
     let first = results.remove(0);

@@ -63,7 +63,7 @@ pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<
     let (room, places) = (DeviceRoom::given(0, 1), vec![Place::host(); config.num_ranks()]);
     let topology = Topology::new(&job, &places, &RunOptions::default(), &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
-        tch::set_num_threads(1);
+        crate::operator::set_torch_threads(1);
         loss_and_gradient((&job, &topology), &Place::host(), batch, comm)
     });
     let first = results.remove(0);

@@ -55,7 +55,7 @@ pub(super) fn one_step<T: Send>(
     let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
     pinned.fill(&caches, &gpus).unwrap();
     on_ranks(ranks, |comm| {
-        tch::set_num_threads(1);
+        crate::operator::set_torch_threads(1);
         let place = &places[comm.rank()];
         let gpu = place.gpu().unwrap();
         let source = FeatureSource::pinned(&job.features, place, &pinned, comm.rank()).unwrap();

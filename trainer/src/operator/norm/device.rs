@@ -1,160 +1,130 @@
-//! Layer norm and batch norm on a GPU.
+//! Layer norm and batch norm on a GPU, by torch's operations.
+//!
+//! Sums over the rows of a rank are taken in f32, of rows less their mean: so a large mean costs no bits. Over ranks they are added up
+//! in f64. The host waits for nothing.
 
-use std::sync::Arc;
+use gsplit_kernels::{Communicator, Gpu, device_all_reduce_sum};
+use tch::{Device, Kind, TchError, Tensor};
 
-use gsplit_kernels::{
-    Communicator, DeviceBuffer, DeviceColumnNorm, DeviceMoments, DeviceSlice, Gpu, column_moments_on_device,
-    device_all_reduce_sum, layer_norm_backward_on_device, layer_norm_on_device,
-};
-use tch::{Device, Kind, Tensor};
-
-use super::super::{Finish, filled_on, shape};
-use super::{Columns, EPSILON};
+use super::super::{Finish, finished, shape};
+use super::EPSILON;
 use crate::Result;
-use crate::autograd::{attach, device_values, device_values_mut};
-use crate::config::Dtype;
+use crate::autograd::device_values_mut_of;
 use crate::operator::Place;
 
-/// A GPU and torch's name for it.
-pub(super) type There<'a> = (&'a Gpu, Device);
-
 /// [`layer_norm`](super::layer_norm) of rows, scale and shift.
-pub(super) fn layer_norm((gpu, device): There<'_>, inputs: [&Tensor; 3], finish: Finish) -> Result<Tensor> {
-    let [x, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (rows, dim) = shape("rows to normalise", &x)?;
-    let mut moments = Tensor::f_empty([2 * rows as i64], (Kind::Float, device))?;
-    let normed = filled_on(device, &[rows, dim], |out| {
-        let [x, a, b] = [device_values(device, &x)?, device_values(device, &a)?, device_values(device, &b)?];
-        let moments = &mut device_values_mut(device, &mut moments)?;
-        Ok(layer_norm_on_device(gpu, x, [a, b], EPSILON as f32, moments, out)?)
-    })?;
-    let place = Place::Device(gpu.clone(), device, Dtype::F32);
-    let output = finish.apply(&place, normed, None)?;
-    let (result, gpu) = (output.shallow_clone(), gpu.clone());
-    attach(&inputs, &[&x, &a, &moments, &result], output, move |gradient| {
-        let [x, a, moments, y] = gradient.saved()?;
-        let given = finish.backward(&place, y, &gradient.output)?;
-        let mut of_parameters = None;
-        let of_rows = filled_on(device, &[rows, dim], |out| {
-            let [x, a] = [device_values(device, x)?, device_values(device, a)?];
-            let [moments, given] = [device_values(device, moments)?, device_values(device, &given)?];
-            of_parameters = Some(layer_norm_backward_on_device(&gpu, x, a, moments, given, out)?);
-            Ok(())
-        })?;
-        with_parameters((&gpu, device), of_rows, of_parameters)
-    })
+pub(super) fn layer_norm(place: &Place, [rows, scale, shift]: [&Tensor; 3], finish: Finish) -> Result<Tensor> {
+    let width = [scale.numel() as i64];
+    finished(place, &rows.f_layer_norm(width, Some(scale), Some(shift), EPSILON, false)?, finish)
 }
 
-/// The gradients of rows, scale and shift.
-fn with_parameters(
-    there: There<'_>,
-    of_rows: Tensor,
-    of_parameters: Option<[DeviceBuffer<f32>; 2]>,
-) -> Result<Vec<Option<Tensor>>> {
-    let tensor = |values: DeviceBuffer<f32>| tensor_of(there, &values).map(Some);
-    [Ok(Some(of_rows))].into_iter().chain(of_parameters.into_iter().flatten().map(tensor)).collect()
+/// Mean and variance of each column over the rows of all ranks.
+#[derive(Debug)]
+pub(super) struct DeviceMoments {
+    gpu: Gpu,
+    device: Device,
+    /// Number of rows, those that several ranks hold counted once, f64 `[1]`.
+    rows: Tensor,
+    /// f64 `[width]`.
+    mean: Tensor,
+    /// f64 `[width]`, divided by the number of rows.
+    variance: Tensor,
 }
 
-fn tensor_of((gpu, device): There<'_>, values: &DeviceBuffer<f32>) -> Result<Tensor> {
-    filled_on(device, &[values.len()], |out| Ok(out.copy_from(gpu, values.slice())?))
-}
-
-/// [`Moments::of`](super::Moments::of).
-pub(super) fn moments(
-    (gpu, device): There<'_>,
-    rows: &Tensor,
-    weights: Option<&Tensor>,
-    comm: &dyn Communicator,
-) -> Result<DeviceMoments> {
-    let x = rows.detach().contiguous();
-    let (_, dim) = shape("rows to normalise", &x)?;
-    let weights = weights.map(|weights| device_values(device, weights)).transpose()?;
-    let mut sums = column_moments_on_device(gpu, device_values(device, &x)?, weights, dim)?;
-    device_all_reduce_sum(comm, gpu, &mut sums.slice_mut())?;
-    Ok(DeviceMoments::new(gpu, sums, EPSILON)?)
-}
-
-/// [`Moments::statistics`](super::Moments::statistics).
-pub(super) fn statistics((gpu, device): There<'_>, moments: &DeviceMoments) -> Result<[Tensor; 2]> {
-    let [mean, variance] = moments.statistics();
-    let tensor =
-        |values: DeviceSlice<'_, f32>| filled_on(device, &[values.len()], |out| Ok(out.copy_from(gpu, values)?));
-    Ok([tensor(mean)?, tensor(variance)?])
-}
-
-/// [`Moments::correct`](super::Moments::correct) of rows and gradient, with weights.
-pub(super) fn correct(
-    (gpu, device): There<'_>,
-    moments: &DeviceMoments,
-    [rows, gradient]: [&Tensor; 2],
-    weights: Option<&Tensor>,
-    comm: &dyn Communicator,
-) -> Result<Tensor> {
-    let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
-    let (count, dim) = shape("rows to normalise", &x)?;
-    let (norm, weights) = (moments.norm(), weights.map(|weights| device_values(device, weights)).transpose()?);
-    let [x, direct] = [device_values(device, &x)?, device_values(device, &direct)?];
-    let mut means = norm.products(gpu, x, direct)?;
-    device_all_reduce_sum(comm, gpu, &mut means.slice_mut())?;
-    moments.divide(gpu, &mut means.slice_mut())?;
-    filled_on(device, &[count, dim], |out| {
-        out.copy_from(gpu, direct)?;
-        Ok(norm.correct(gpu, x, weights, means.slice(), out)?)
-    })
-}
-
-/// Mean and inverse deviation of each column.
-pub(super) enum Factors {
-    /// Of the mini-batch.
-    Found(Arc<DeviceMoments>),
-    /// Known to the host before.
-    Given { mean: DeviceBuffer<f32>, inverse: DeviceBuffer<f32> },
-}
-
-impl Factors {
-    pub(super) fn of(gpu: &Gpu, columns: &Columns) -> Result<Self> {
-        Ok(match columns {
-            Columns::There(moments) => Self::Found(moments.clone()),
-            Columns::Here(moments) => {
-                let (mean, inverse) = moments.factors();
-                Self::Given { mean: gpu.upload(&mean)?, inverse: gpu.upload(&inverse)? }
-            }
-        })
+impl DeviceMoments {
+    /// [`Moments::of`](super::Moments::of).
+    pub fn of(
+        (gpu, device): (&Gpu, Device),
+        rows: &Tensor,
+        weights: Option<&Tensor>,
+        comm: &dyn Communicator,
+    ) -> Result<Self> {
+        let (count, dim) = shape("rows to normalise", rows)?;
+        let mut sums = local_sums(&rows.detach(), count, weights)?;
+        device_all_reduce_sum(comm, gpu, &mut device_values_mut_of::<f64>(device, &mut sums)?)?;
+        let (rows, dim) = (sums.f_narrow(0, 0, 1)?, dim as i64);
+        let means = sums.f_narrow(0, 1, 2 * dim)?.f_div(&rows.f_clamp_min(1.0)?)?;
+        let mean = means.f_narrow(0, 0, dim)?;
+        let variance = means.f_narrow(0, dim, dim)?.f_sub(&mean.f_square()?)?.f_clamp_min(0.0)?;
+        Ok(Self { gpu: gpu.clone(), device, rows, mean, variance })
     }
 
-    fn norm(&self) -> DeviceColumnNorm<'_> {
-        match self {
-            Self::Found(moments) => moments.norm(),
-            Self::Given { mean, inverse } => DeviceColumnNorm { mean: mean.slice(), inverse: inverse.slice() },
-        }
+    /// [`Moments::running`](super::Moments::running).
+    pub fn running((gpu, device): (&Gpu, Device), mean: &Tensor, variance: &Tensor) -> Result<Self> {
+        let [mean, variance] = [mean.f_to_kind(Kind::Double)?, variance.f_to_kind(Kind::Double)?];
+        let rows = Tensor::f_zeros([1], (Kind::Double, device))?;
+        Ok(Self { gpu: gpu.clone(), device, rows, mean, variance })
+    }
+
+    /// [`Moments::statistics`](super::Moments::statistics).
+    pub fn statistics(&self) -> Result<[Tensor; 2]> {
+        // The variance of one row is 0.
+        let others = self.rows.f_sub_scalar(1.0)?.f_clamp_min(0.5)?;
+        let unbiased = self.variance.f_mul(&self.rows)?.f_div(&others)?;
+        Ok([self.mean.f_to_kind(Kind::Float)?, unbiased.f_to_kind(Kind::Float)?])
+    }
+
+    /// Number of rows.
+    #[cfg(test)]
+    pub fn num_rows(&self) -> f64 {
+        self.rows.double_value(&[0])
+    }
+
+    /// [`Moments::correct`](super::Moments::correct) of rows and gradient, with weights.
+    pub fn correct(
+        &self,
+        [rows, gradient]: [&Tensor; 2],
+        weights: Option<&Tensor>,
+        comm: &dyn Communicator,
+    ) -> Result<Tensor> {
+        let (rows, gradient, dim) = (rows.detach(), gradient.detach(), self.mean.numel() as i64);
+        let inverse = self.variance.f_add_scalar(EPSILON)?.f_rsqrt()?.f_to_kind(Kind::Float)?;
+        let normed = rows.f_sub(&self.mean.f_to_kind(Kind::Float)?)?.f_mul(&inverse)?;
+        let sums = [column_sums(&gradient)?, column_sums(&gradient.f_mul(&normed)?)?];
+        let mut sums = Tensor::f_cat(&sums, 0)?;
+        device_all_reduce_sum(comm, &self.gpu, &mut device_values_mut_of::<f64>(self.device, &mut sums)?)?;
+        let means = sums.f_div(&self.rows.f_clamp_min(1.0)?)?.f_to_kind(Kind::Float)?;
+        let spread = normed.f_mul(&means.f_narrow(0, dim, dim)?)?;
+        let change = weighted(spread.f_add(&means.f_narrow(0, 0, dim)?)?, weights)?;
+        Ok(gradient.f_sub(&change)?)
+    }
+
+    /// [`standardise`](super::standardise) of rows, scale and shift.
+    pub fn standardise(&self, place: &Place, [rows, scale, shift]: [&Tensor; 3], finish: Finish) -> Result<Tensor> {
+        let [mean, variance] = [self.mean.f_to_kind(Kind::Float)?, self.variance.f_to_kind(Kind::Float)?];
+        // As if not training: torch takes the moments for constants.
+        let columns = [scale, shift, &mean, &variance].map(Some);
+        let [scale, shift, mean, variance] = columns;
+        let normed = rows.f_batch_norm(scale, shift, mean, variance, false, 0.0, EPSILON, false)?;
+        finished(place, &normed, finish)
     }
 }
 
-/// [`standardise`](super::standardise) of rows, scale and shift.
-pub(super) fn standardise(
-    (gpu, device): There<'_>,
-    factors: Factors,
-    inputs: [&Tensor; 3],
-    finish: Finish,
-) -> Result<Tensor> {
-    let [x, a, b] = inputs.map(|tensor| tensor.detach().contiguous());
-    let (rows, dim) = shape("rows to normalise", &x)?;
-    let normed = filled_on(device, &[rows, dim], |out| {
-        let [x, a, b] = [device_values(device, &x)?, device_values(device, &a)?, device_values(device, &b)?];
-        Ok(factors.norm().forward(gpu, x, [a, b], out)?)
-    })?;
-    let place = Place::Device(gpu.clone(), device, Dtype::F32);
-    let output = finish.apply(&place, normed, None)?;
-    let (result, gpu) = (output.shallow_clone(), gpu.clone());
-    attach(&inputs, &[&x, &a, &result], output, move |gradient| {
-        let [x, a, y] = gradient.saved()?;
-        let given = finish.backward(&place, y, &gradient.output)?;
-        let mut of_parameters = None;
-        let of_rows = filled_on(device, &[rows, dim], |out| {
-            let [x, a] = [device_values(device, x)?, device_values(device, a)?];
-            of_parameters = Some(factors.norm().backward(&gpu, x, a, device_values(device, &given)?, out)?);
-            Ok(())
-        })?;
-        with_parameters((&gpu, device), of_rows, of_parameters)
-    })
+/// The number of rows, the sum of each column, and that of its squares, f64 `[1 + 2 · width]`.
+fn local_sums(rows: &Tensor, count: usize, weights: Option<&Tensor>) -> Result<Tensor, TchError> {
+    let centre = rows.f_sum_dim_intlist(&[0i64][..], false, Kind::Float)?.f_div_scalar(count.max(1) as f64)?;
+    let apart = rows.f_sub(&centre)?;
+    let total = match weights {
+        Some(weights) => weights.f_sum(Kind::Double)?.f_view([1])?,
+        None => Tensor::f_full([1], count as f64, (Kind::Double, rows.device()))?,
+    };
+    let given = weighted(apart.shallow_clone(), weights)?;
+    let (sum, squares, centre) =
+        (column_sums(&given)?, column_sums(&given.f_mul(&apart)?)?, centre.f_to_kind(Kind::Double)?);
+    let of_centre = total.f_mul(&centre)?;
+    let square = sum.f_mul_scalar(2.0)?.f_add(&of_centre)?.f_mul(&centre)?.f_add(&squares)?;
+    Tensor::f_cat(&[total, sum.f_add(&of_centre)?, square], 0)
+}
+
+/// The sum of each column, f64.
+fn column_sums(rows: &Tensor) -> Result<Tensor, TchError> {
+    rows.f_sum_dim_intlist(&[0i64][..], false, Kind::Float)?.f_to_kind(Kind::Double)
+}
+
+/// Each row times its weight.
+fn weighted(rows: Tensor, weights: Option<&Tensor>) -> Result<Tensor, TchError> {
+    match weights {
+        Some(weights) => rows.f_mul(&weights.f_unsqueeze(1)?),
+        None => Ok(rows),
+    }
 }

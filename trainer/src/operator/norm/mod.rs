@@ -2,23 +2,20 @@
 //!
 //! Batch norm needs the moments of all ranks' rows, and its gradient sums over all ranks' rows. No collective may run inside
 //! torch's backward pass, so it comes in parts: [`Moments::of`] and [`Moments::correct`] are collective and stand
-//! outside the graph, [`standardise`] is a node for which moments are constants.
+//! outside the graph, [`standardise`] is a node for which moments are constants. A GPU computes both by torch's operations.
 
 mod device;
 
-use std::sync::Arc;
-
 use gsplit_kernels::{
-    ColumnNorm, Communicator, DeviceMoments, column_moments, layer_norm as rows_norm,
-    layer_norm_backward as rows_norm_backward,
+    ColumnNorm, Communicator, column_moments, layer_norm as rows_norm, layer_norm_backward as rows_norm_backward,
 };
 use tch::Tensor;
 
 use super::{Finish, filled, filled_with_room, shape};
 use crate::Result;
 use crate::autograd::{Buffer, attach, values};
-use crate::operator::{Place, on_host};
-use device::Factors;
+use crate::operator::Place;
+use device::DeviceMoments;
 
 /// Added to variances, as in PyTorch.
 const EPSILON: f64 = 1e-5;
@@ -28,8 +25,8 @@ const EPSILON: f64 = 1e-5;
 /// # Errors
 /// [`Error::Kernel`](crate::Error::Kernel) if the shapes do not fit.
 pub fn layer_norm(place: &Place, input: &Tensor, scale: &Tensor, shift: &Tensor, finish: Finish) -> Result<Tensor> {
-    if let Place::Device(gpu, there, ..) = place {
-        return device::layer_norm((gpu, *there), [input, scale, shift], finish);
+    if place.gpu().is_some() {
+        return device::layer_norm(place, [input, scale, shift], finish);
     }
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
@@ -65,7 +62,7 @@ pub struct Moments {
 #[derive(Debug)]
 enum Columns {
     Here(HostMoments),
-    There(Arc<DeviceMoments>),
+    There(DeviceMoments),
 }
 
 #[derive(Debug)]
@@ -94,8 +91,8 @@ impl Moments {
     /// [`Error::Comm`](crate::Error::Comm), and [`Error::Kernel`](crate::Error::Kernel) if there is not a weight for every row.
     pub fn of(place: &Place, rows: &Tensor, weights: Option<Tensor>, comm: &dyn Communicator) -> Result<Self> {
         if let Place::Device(gpu, there, ..) = place {
-            let moments = device::moments((gpu, *there), rows, weights.as_ref(), comm)?;
-            return Ok(Self { columns: Columns::There(Arc::new(moments)), weights });
+            let moments = DeviceMoments::of((gpu, *there), rows, weights.as_ref(), comm)?;
+            return Ok(Self { columns: Columns::There(moments), weights });
         }
         let (_, dim) = shape("rows to normalise", rows)?;
         let given = weights.as_ref().map(values).transpose()?;
@@ -108,58 +105,54 @@ impl Moments {
         Ok(Self { columns: Columns::Here(HostMoments { rows, mean, variance }), weights })
     }
 
-    /// Moments that are known: `mean` and `variance`, f32 `[width]`.
+    /// Moments that are known: `mean` and `variance`, f32 `[width]` at `place`.
     ///
     /// # Errors
     /// [`Error::Torch`](crate::Error::Torch) unless they are dense f32 tensors.
-    pub fn running(mean: &Tensor, variance: &Tensor) -> Result<Self> {
-        let wide = |tensor: &Tensor| {
-            Ok::<_, crate::Error>(values(&on_host(tensor)?)?.iter().map(|&value| value.into()).collect())
+    pub fn running(place: &Place, mean: &Tensor, variance: &Tensor) -> Result<Self> {
+        let wide = |tensor: &Tensor| Ok::<_, crate::Error>(values(tensor)?.iter().map(|&value| value.into()).collect());
+        let columns = match place {
+            Place::Device(gpu, there, ..) => Columns::There(DeviceMoments::running((gpu, *there), mean, variance)?),
+            Place::Host(_) => Columns::Here(HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? }),
         };
-        let columns = HostMoments { rows: 0.0, mean: wide(mean)?, variance: wide(variance)? };
-        Ok(Self { columns: Columns::Here(columns), weights: None })
+        Ok(Self { columns, weights: None })
     }
 
-    /// What running statistics take in, f32 `[width]` each at `place`: means, and variances divided by one row less.
+    /// What running statistics take in, f32 `[width]` each where the rows are: means, and variances divided by one row less.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory).
-    pub fn statistics(&self, place: &Place) -> Result<[Tensor; 2]> {
-        match (&self.columns, place) {
-            (Columns::There(moments), Place::Device(gpu, there, ..)) => device::statistics((gpu, *there), moments),
-            (Columns::There(_), Place::Host(_)) => Err(elsewhere()),
-            (Columns::Here(HostMoments { rows, mean, variance }), _) => {
+    pub fn statistics(&self) -> Result<[Tensor; 2]> {
+        match &self.columns {
+            Columns::There(moments) => moments.statistics(),
+            Columns::Here(HostMoments { rows, mean, variance }) => {
                 let unbiased = if *rows > 1.0 { rows / (rows - 1.0) } else { 1.0 };
-                let narrow = |values: &[f64], factor: f64| -> Vec<f32> {
-                    values.iter().map(|value| (value * factor) as f32).collect()
+                let narrow = |values: &[f64], factor: f64| {
+                    Tensor::from_slice(&values.iter().map(|value| (value * factor) as f32).collect::<Vec<_>>())
                 };
-                Ok([place.upload(&narrow(mean, 1.0))?, place.upload(&narrow(variance, unbiased))?])
+                Ok([narrow(mean, 1.0), narrow(variance, unbiased)])
             }
         }
     }
 
     /// Number of rows, those that several ranks hold counted once.
     #[cfg(test)]
-    pub fn num_rows(&self, place: &Place) -> f64 {
-        match (&self.columns, place.gpu()) {
-            (Columns::Here(moments), _) => moments.rows,
-            (Columns::There(moments), Some(gpu)) => moments.num_rows(gpu).unwrap(),
-            (Columns::There(_), None) => panic!("moments on a GPU"),
+    pub fn num_rows(&self) -> f64 {
+        match &self.columns {
+            Columns::Here(moments) => moments.rows,
+            Columns::There(moments) => moments.num_rows(),
         }
     }
 
-    /// Turns the gradient, at `place`, of `rows` that [`standardise`] gave, f32 `[my rows, width]`, into the one that knows that the moments
+    /// Turns the gradient of `rows` that [`standardise`] gave, f32 `[my rows, width]`, into the one that knows that the moments
     /// are theirs. Collective.
     ///
     /// # Errors
     /// As [`Moments::of`].
-    pub fn correct(&self, place: &Place, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
-        let moments = match (&self.columns, place) {
-            (Columns::Here(moments), _) => moments,
-            (Columns::There(moments), Place::Device(gpu, there, ..)) => {
-                return device::correct((gpu, *there), moments, [rows, gradient], self.weights.as_ref(), comm);
-            }
-            (Columns::There(_), Place::Host(_)) => return Err(elsewhere()),
+    pub fn correct(&self, rows: &Tensor, gradient: &Tensor, comm: &dyn Communicator) -> Result<Tensor> {
+        let moments = match &self.columns {
+            Columns::Here(moments) => moments,
+            Columns::There(moments) => return moments.correct([rows, gradient], self.weights.as_ref(), comm),
         };
         let [x, direct] = [rows, gradient].map(|tensor| tensor.detach().contiguous());
         let (count, dim) = shape("rows to normalise", &x)?;
@@ -176,10 +169,6 @@ impl Moments {
     }
 }
 
-fn elsewhere() -> crate::Error {
-    crate::Error::Option("moments that a GPU has were asked for on the host".into())
-}
-
 /// `finish`(`scale` · x̂ + `shift`), f32 `[rows, width]`, with x̂ the columns normalised by `moments`, which are constants
 /// for its gradient: [`Moments::correct`] does the rest where they are the rows' own.
 ///
@@ -193,13 +182,9 @@ pub fn standardise(
     shift: &Tensor,
     finish: Finish,
 ) -> Result<Tensor> {
-    let moments = match (&moments.columns, place) {
-        (columns, Place::Device(gpu, there, ..)) => {
-            let factors = Factors::of(gpu, columns)?;
-            return device::standardise((gpu, *there), factors, [input, scale, shift], finish);
-        }
-        (Columns::Here(moments), Place::Host(_)) => moments,
-        (Columns::There(_), Place::Host(_)) => return Err(elsewhere()),
+    let moments = match &moments.columns {
+        Columns::Here(moments) => moments,
+        Columns::There(moments) => return moments.standardise(place, [input, scale, shift], finish),
     };
     let [x, a, b] = [input, scale, shift].map(|tensor| tensor.detach().contiguous());
     let (rows, dim) = shape("rows to normalise", &x)?;
