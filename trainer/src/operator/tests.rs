@@ -244,7 +244,7 @@ fn oracle_norms() {
             torchs(t[0].layer_norm([dim as i64], Some(&t[1]), Some(&t[2]), 1e-5, false))
         });
         let variance = of_columns(4) + 1.0;
-        let moments = Moments::running(&(of_columns(5) * 0.0), &variance).unwrap();
+        let moments = Moments::running(&place, &(of_columns(5) * 0.0), &variance).unwrap();
         compare(
             &format!("{what}, by columns"),
             &inputs,
