@@ -60,7 +60,7 @@ impl Record {
 
     /// The finished export at `out`, if it was made the same way and has all its bytes.
     pub fn finished(&self, out: &Path) -> Option<Exported> {
-        let text = gsplit_store::read_file(&out.join(Mark::EXPORT.file)).ok()?;
+        let text = gsplit_store::read_file(out.join(Mark::EXPORT.file)).ok()?;
         let found: Self = serde_json::from_slice(&text).ok()?;
         let Self { num_edges, left_out, bytes, .. } = found.clone();
         let is_same = found == Self { num_edges, left_out, bytes, ..self.clone() };
