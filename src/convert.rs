@@ -141,9 +141,10 @@ fn show(plan: &Plan, ui: &Ui) {
         let [memory, output, scratch] = [stage.memory, stage.output, stage.scratch].map(shown);
         ui.say(format_args!("  {:<24} {memory:>10} {output:>10} {scratch:>10} {:>8.1}", stage.name, stage.seconds));
     }
-    let [memory, budget, disk, free] = [plan.memory(), plan.memory_budget, plan.disk(), plan.disk_free].map(shown);
+    let [memory, budget, mapped, disk, free] =
+        [plan.memory(), plan.memory_budget, plan.mapped, plan.disk(), plan.disk_free].map(shown);
     ui.say(format_args!(
-        "peak memory {memory} of {budget}; on disk at most {disk} of {free} free; about {:.0} s",
+        "peak memory {memory} of {budget}, and {mapped} of mapped files; on disk at most {disk} of {free} free; about {:.0} s",
         plan.seconds()
     ));
 }

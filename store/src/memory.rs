@@ -55,6 +55,11 @@ pub fn resident() -> u64 {
     field(Path::new("/proc/self/status"), "RssAnon:").map_or(0, |kib| kib.saturating_mul(1024))
 }
 
+/// Bytes of mapped files, libraries among them, that are resident for this process.
+pub fn mapped() -> u64 {
+    field(Path::new("/proc/self/status"), "RssFile:").map_or(0, |kib| kib.saturating_mul(1024))
+}
+
 /// A memory control group: its folder, and the names of its version.
 struct ControlGroup {
     folder: PathBuf,

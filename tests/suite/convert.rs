@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{command, content, fails, ok};
+use crate::support::{command, content, fails, json, ok};
 
 /// Vertices of the medium input.
 const VERTICES: u32 = 150_000;
@@ -243,6 +243,22 @@ fn a_file_that_grows_too_large_is_one_line() {
     // What was finished is taken up once there is room.
     ok(folder, &CONVERT);
     ok(folder, &["verify", "ds"]);
+}
+
+#[test]
+fn a_plan_has_what_the_process_takes_mapped_files_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (n, degree) = (20_000, 39);
+    let edge = |v: u32| (1..=degree).map(move |step| format!("{} {}\n", v + 1, (v + step * step) % n + 1));
+    let head = format!("%%MatrixMarket matrix coordinate pattern general\n{n} {n} {}\n", n * degree);
+    fs::write(folder.join("edges.mtx"), head + &(0..n).flat_map(edge).collect::<String>()).unwrap();
+    let convert = ["convert", "edges.mtx", "--out", "ds", "--features", "fastrp:512", "--threads", "2"];
+    let plan = json(folder, &[&convert[..], &["--plan"]].concat());
+    let planned = plan["memory"].as_f64().unwrap() + plan["plan"]["mapped"].as_f64().unwrap();
+    let took = 1e6 * json(folder, &convert)["peak_rss_mb"].as_f64().unwrap();
+    // Batches of rows are planned with room to spare.
+    assert!((0.95..1.4).contains(&(planned / took)), "{planned} planned, {took} taken: {plan}");
 }
 
 #[test]

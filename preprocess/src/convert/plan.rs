@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gsplit_store::memory::resident;
+use gsplit_store::memory::{mapped, resident};
 use gsplit_store::{Progress, ROWS_PER_BATCH};
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use super::rows::{element_bytes, row_bytes};
 use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
-use crate::memory::{self, Memory};
+use crate::memory::Memory;
 use crate::read::plausible;
 use crate::read::raw::Ids;
 
@@ -57,6 +57,8 @@ pub struct Plan {
     pub num_edges: u64,
     /// The budget, in bytes.
     pub memory_budget: u64,
+    /// Bytes of mapped files that are resident at most, the program's own among them. They are the page cache's, and in no budget.
+    pub mapped: u64,
     /// The stages, in order.
     pub stages: Vec<PlannedStage>,
     /// Bytes free where the output goes.
@@ -109,12 +111,17 @@ pub(super) fn of(input: &Input, out: &Path, options: &ConvertOptions) -> Result<
         scratch: 0,
         seconds: 2.0 * node_bytes as f64 / DISK,
     };
+    let walked = match options.features {
+        Some(GeneratedFeatures::FastRp { .. }) => n.saturating_mul(8).saturating_add(edges.saturating_mul(4)),
+        _ => 0,
+    };
     let (disk, disk_free) = disk::room(out)?;
     Ok(Plan {
         format: input.format.to_string(),
         num_vertices: n,
         num_edges: edges,
         memory_budget: options.budget().total(),
+        mapped: mapped().saturating_add(walked),
         stages: vec![graph(input, options.budget(), estimate, edges), nodes, features(input, options, n, edges)],
         disk_free,
         disk,
@@ -155,18 +162,20 @@ fn features(input: &Input, options: &ConvertOptions, n: u64, edges: u64) -> Plan
         _ => 0,
     };
     let output = n.saturating_mul(dim).saturating_mul(options.feature_dtype.bytes() as u64);
-    let tables = match options.features {
-        Some(GeneratedFeatures::FastRp { .. }) => {
-            n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4))
-        }
-        _ => 0,
-    };
     // A batch of rows, as it is stored, and as it is written.
     let batch = 3 * n.clamp(4, ROWS_PER_BATCH as u64) * dim * 4;
+    let held = match options.features {
+        // Two matrices and the reversed graph; then one of them is written.
+        Some(GeneratedFeatures::FastRp { .. }) => {
+            let embedding = n.saturating_mul(8 * dim + 16).saturating_add(edges.saturating_mul(4));
+            embedding.max(n.saturating_mul(4 * dim).saturating_add(batch))
+        }
+        _ => batch,
+    };
     PlannedStage {
         key: super::features::STAGE,
         name: "features",
-        memory: if dim == 0 { 0 } else { tables.saturating_add(resident() + (16 << 20) + batch) },
+        memory: if dim == 0 { 0 } else { held.saturating_add(resident() + (16 << 20)) },
         output,
         scratch: if input.raw.node_ids.is_some() { read } else { 0 },
         seconds: (read as f64 + output as f64) / DISK,
@@ -240,6 +249,7 @@ mod tests {
             num_vertices: 1,
             num_edges: 1,
             memory_budget: 100,
+            mapped: 0,
             stages,
             disk_free: 1000,
             disk: "/somewhere".into(),
