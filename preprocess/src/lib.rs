@@ -1,7 +1,7 @@
 //! From raw graphs to dataset directories, and from datasets to pre-sample counters.
 //!
 //! ```text
-//! read (one file per raw format) ──▶ csc (sort, merge, symmetrise) ──▶ gsplit_store::DatasetWriter
+//! read (text, arrays, tables)     ──▶ csc (sort, merge, symmetrise) ──▶ gsplit_store::DatasetWriter
 //! generate (R-MAT, community)    ──▶        "                               "
 //! embed (features for graphs that come without)                            "
 //! presample (the training sampler, counted)                       ──▶ gsplit_store::Presample

@@ -142,6 +142,25 @@ fn rooms_do_not_import_each_other_in_circles() {
     }
 }
 
+/// Readers of arrays and of tables may read lines; text knows neither, they do not know each other, and no reader asks for the format.
+#[test]
+fn readers_share_text_alone() {
+    for (folder, others) in [("text", &["arrays", "table"][..]), ("arrays", &["table"]), ("table", &["arrays"])] {
+        let mut files = Vec::new();
+        rust_files(&root().join("preprocess/src/read").join(folder), &mut files);
+        assert!(files.len() > 5);
+        for path in files {
+            let text = fs::read_to_string(&path).unwrap();
+            let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+            let code = code.join("\n");
+            for other in others.iter().chain(&["detect"]) {
+                let imports = ["read", "super"].iter().any(|from| code.contains(&format!("{from}::{other}::")));
+                assert!(!imports, "{} imports {other}", path.display());
+            }
+        }
+    }
+}
+
 /// All of the product's source files.
 fn sources() -> Vec<PathBuf> {
     let mut files = Vec::new();

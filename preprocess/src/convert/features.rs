@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use super::ConvertOptions;
 use super::rows::{RowOrder, element_bytes, numbers};
 use crate::Result;
-use crate::read::field::check_feature;
 use crate::read::raw::{Column, Raw};
+use crate::read::text::field::check_feature;
 
 /// What the stage is called in the journal.
 pub const STAGE: &str = "features";

@@ -10,6 +10,7 @@ mod input;
 mod links;
 mod nodes;
 mod plan;
+mod random_split;
 mod rows;
 mod sources;
 #[cfg(test)]
@@ -23,12 +24,12 @@ use serde::Serialize;
 use crate::csc::{Build, BuildOptions};
 use crate::embed::GeneratedFeatures;
 use crate::memory::Memory;
-pub use crate::read::RandomSplit;
 use crate::read::raw::{Raw, ReadOptions};
 use crate::{Error, Result};
 pub use input::Format;
 use input::Input;
 pub use plan::{Plan, PlannedStage, plan};
+pub use random_split::RandomSplit;
 
 /// Options of every raw format.
 #[derive(Clone, Debug, Serialize, clap::Args)]

@@ -7,8 +7,8 @@ use gsplit_store::{DatasetWriter, Progress, Split};
 use super::ConvertOptions;
 use super::rows::{RowOrder, numbers};
 use crate::csc::IdMap;
-use crate::read::field::class;
 use crate::read::raw::{Column, Raw};
+use crate::read::text::field::class;
 use crate::{Error, Result};
 
 /// What the stage is called in the journal.

@@ -16,9 +16,9 @@ use super::rows::{element_bytes, row_bytes};
 use crate::csc::{EDGE_BYTES, num_threads, thread_bytes};
 use crate::edges::{self, Estimate};
 use crate::embed::GeneratedFeatures;
-use crate::memory::Memory;
-use crate::read::plausible;
+use crate::memory::{self, Memory};
 use crate::read::raw::Ids;
+use crate::read::raw::plausible;
 
 use crate::{Error, Result, disk};
 

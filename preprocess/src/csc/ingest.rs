@@ -11,8 +11,8 @@ use super::store::{EdgeStore, Stored};
 use super::weights::Weights;
 use super::{Build, Outcome};
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, row_bytes};
-use crate::read::plausible;
 use crate::read::raw::Ids;
+use crate::read::raw::plausible;
 use crate::{Error, Result};
 
 /// All edges, in buckets.

@@ -117,7 +117,8 @@ fn dicts_with_one_key_again_and_again() {
     for name in ["train.pt", "valid.pt", "test.pt"] {
         fs::copy(&path, links.join(name)).unwrap();
     }
-    let message = links::RawLinks::open(&links, Memory::default(), &NoProgress).err().unwrap().to_string();
+    let message =
+        arrays::folders::ogb::RawLinks::open(&links, Memory::default(), &NoProgress).err().unwrap().to_string();
     assert!(message.contains("a split of a: expected edge"), "{message}");
 }
 

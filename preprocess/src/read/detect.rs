@@ -29,12 +29,12 @@ use std::io::Read;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::field::unsigned;
-use super::text::TextStream;
-use super::{
-    graphbolt, graphsaint, igb, mag240m, mat, metis, mtx, npy, npz_graph, ogb, planetoid, pt, table, webgraph,
-};
+use super::arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
+use super::arrays::{mat, npy, npz, pt, webgraph};
+use super::table;
+use super::text::{self, TextStream, metis, mtx};
 use crate::edges::Piece;
+use crate::read::text::field::unsigned;
 use crate::{Error, Result};
 use gsplit_store::open_file;
 
@@ -175,7 +175,7 @@ impl Looked {
             Format::Planetoid => planetoid::recognises(path, head),
             Format::Graphbolt => graphbolt::recognises(path, head),
             Format::Npy => npy::recognises(path, head),
-            Format::Npz => npz_graph::recognises(path, head),
+            Format::Npz => npz::recognises(path, head),
             Format::Pt => pt::recognises(path, head),
             Format::Mat => mat::recognises(path, head),
             Format::Parquet => head.starts_with(b"PAR1") || self.only(table::Format::Parquet),
@@ -212,7 +212,7 @@ fn files_of_table(folder: &Path) -> Result<Vec<String>> {
     let (mut files, mut folders) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
         let entry = entry.map_err(Error::io(folder))?.path();
-        match super::text::name_of(&entry).starts_with(['.', '_']) {
+        match text::name_of(&entry).starts_with(['.', '_']) {
             true => {}
             false if entry.is_dir() => folders.push(entry),
             // Documents about the table are none of its parts.
@@ -272,8 +272,8 @@ fn numbers_first(line: &[u8]) -> usize {
 mod tests {
     use clap::ValueEnum;
 
-    use super::super::golden::{data, real};
     use super::*;
+    use crate::read::golden::{data, real};
 
     #[test]
     fn names_round_trip() {

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 
 use gsplit_store::NoProgress;
 
-use super::raw::{Column, Ids, Raw, ReadOptions};
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece, Seen};
+use crate::read::raw::{Column, Ids, Raw, ReadOptions};
 
 pub const EDGES: [(u64, u64); 10] = [(0, 1), (0, 2), (1, 2), (2, 0), (2, 3), (3, 3), (3, 4), (4, 5), (5, 4), (0, 1)];
 

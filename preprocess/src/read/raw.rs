@@ -7,8 +7,8 @@ use std::str::FromStr;
 use gsplit_store::Progress;
 use serde::{Serialize, Serializer};
 
-use super::links::RawLinks;
-use crate::edges::EdgeSource;
+use super::arrays::folders::ogb::RawLinks;
+use crate::edges::{EdgeColumn, EdgeSource};
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -93,6 +93,42 @@ pub trait Column: Send + Sync {
     fn error(&self, row: u64, column: usize, problem: &str) -> Error {
         let column = if self.width() == 1 { String::new() } else { format!(", column {column}") };
         Error::input(self.path(), format!("{}, row {row}{column}: {problem}", self.name()))
+    }
+}
+
+/// Refuses a number of vertices that only a damaged count or id explains, before memory and disk are taken for it.
+pub fn check_size(path: &Path, num_vertices: usize, num_edges: u64) -> Result<()> {
+    plausible(num_vertices as u64, num_edges).map_err(|problem| Error::input(path, problem))
+}
+
+/// What is wrong with so many vertices, if `borne_out` edges or ids are all that there are.
+pub fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
+    const ALWAYS_FINE: u64 = 1 << 26;
+    if num_vertices <= ALWAYS_FINE || num_vertices / 64 <= borne_out {
+        return Ok(());
+    }
+    Err(format!(
+        "{num_vertices} vertices and only {borne_out} edges: expected an edge for every 64 vertices; check the counts and ids"
+    ))
+}
+
+/// Whether the edge column `name` is wanted: without `--edge-columns` all are.
+pub fn keeps(options: &ReadOptions, name: &str) -> bool {
+    options.edge_columns.as_ref().is_none_or(|names| names.iter().any(|wanted| wanted == name))
+}
+
+/// Fails where `--edge-columns` names what is not among `columns`.
+pub fn check_wanted(path: &Path, options: &ReadOptions, columns: &[EdgeColumn]) -> Result<()> {
+    let has = |name: &String| columns.iter().any(|column| column.name == *name);
+    match options.edge_columns.iter().flatten().find(|&name| !has(name)) {
+        Some(name) => {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            let found = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+            let problem =
+                format!("--edge-columns {name}: {} has no such column of edges, found {found}", path.display());
+            Err(Error::Option(problem))
+        }
+        None => Ok(()),
     }
 }
 

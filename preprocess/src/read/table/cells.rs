@@ -12,7 +12,7 @@ use super::choice::{Field, IdKind};
 use super::names::Names;
 use super::rows;
 use crate::edges::ValueType;
-use crate::read::value::INEXACT;
+use crate::read::text::value::INEXACT;
 
 /// What is wrong in a row.
 pub type Cell<T> = Result<T, (usize, String)>;

@@ -12,8 +12,8 @@ use super::line::fields;
 use super::sheet::Sheet;
 use crate::edges::{Piece, ValueType};
 use crate::read::raw::Column;
+use crate::read::text::value::{is_missing, write_number};
 use crate::read::text::{TextStream, lines};
-use crate::read::value::{is_missing, write_number};
 use crate::{Error, Result};
 
 /// Rows of text handed over at a time.

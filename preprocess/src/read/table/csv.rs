@@ -8,9 +8,9 @@ use super::line::fields;
 use super::names::TextNames;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Estimate, Piece, ValueType, row_bytes};
-use crate::read::field::{shown, unsigned};
+use crate::read::text::field::{shown, unsigned};
+use crate::read::text::value::write_number;
 use crate::read::text::{TextStream, lines};
-use crate::read::value::write_number;
 use crate::{Error, Result};
 
 /// Lines are numbered through all files: the n-th file starts at n times this.

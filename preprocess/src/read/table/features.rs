@@ -12,9 +12,9 @@ use gsplit_store::Progress;
 
 use super::choice::Field;
 use super::rows::{Cell, Table};
-use crate::read::field::{real, shown};
 use crate::read::raw::{Column, Fill};
-use crate::read::value::{flag, integer};
+use crate::read::text::field::{real, shown};
+use crate::read::text::value::{flag, integer};
 use crate::{Error, Result};
 
 /// Most categories of a column.

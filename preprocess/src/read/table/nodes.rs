@@ -268,7 +268,7 @@ fn splits_by_name(
                 None if none.contains(name) => {}
                 None => {
                     let text = names.names.iter().find(|(hash, _)| hash == name).map_or("", |(_, text)| text.as_str());
-                    let shown = crate::read::field::shown(text.as_bytes());
+                    let shown = crate::read::text::field::shown(text.as_bytes());
                     let problem = format!("{shown}: expected train, valid, val, test or nothing");
                     return Err(columnar::at_row(limit.path, row, column, &problem));
                 }

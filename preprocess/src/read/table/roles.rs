@@ -11,7 +11,7 @@ use super::features::Seen;
 use super::rows::{Cell, Table};
 use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
 use crate::read::raw::{Categories, ReadOptions};
-use crate::read::value::integer;
+use crate::read::text::value::integer;
 use crate::{Error, Result};
 
 const ID_NAMES: [&str; 8] = ["id", "nodeid", "nid", "vertex", "vertexid", "node", "name", "originalid"];

@@ -13,10 +13,10 @@ use super::frames::{self, Frames};
 use super::line;
 use super::sheet::Sheet;
 use crate::edges::{EdgeColumn, EdgeSource, Piece, ValueType};
-use crate::read::field::shown;
 use crate::read::raw::Column;
+use crate::read::text::field::shown;
+use crate::read::text::value::is_missing;
 use crate::read::text::{lines, read_pieces};
-use crate::read::value::is_missing;
 use crate::{Error, Result};
 
 /// One cell of a table.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::choice::{Field, IdKind};
 use super::line::{delimiter, fields};
 use crate::edges::Piece;
-use crate::read::field::{real, shown};
+use crate::read::text::field::{real, shown};
+use crate::read::text::value::{Kind, widened};
 use crate::read::text::{TextStream, lines};
-use crate::read::value::{Kind, widened};
 use crate::{Error, Result};
 
 /// Rows that types are told from.

@@ -1,0 +1,486 @@
+//! A graph as arrays known by their names: the files of a folder (`edge_index.npy` or `.pt`), the members of an `.npz` archive
+//! (`edge_index`), or tensors in a `.pt` file.
+//!
+//! | what | names, one of |
+//! | --- | --- |
+//! | edges, (2, E) or (E, 2) | `edge_index`, `edges` |
+//! | edges, two arrays (E,) | `row` + `col`, `src` + `dst` |
+//! | edges, CSR: row u lists the targets of u -> v | `indptr` + `indices`, `csr_indptr` + `csr_indices`, `adj_indptr` + `adj_indices` |
+//! | edges, CSC: column v lists the sources of u -> v | `csc_indptr` + `csc_indices` |
+//! | features (n, d) | `feat`, `feats`, `features`, `node_feat`, `node_feats`, `node_features`, `x`, `attr_matrix` |
+//! | features, CSR | `attr_indptr` + `attr_indices` + `attr_data` + `attr_shape` |
+//! | labels (n,), or zeros and ones (n, classes) | `label`, `labels`, `node_label`, `node_labels`, `y` |
+//! | splits: ids | `train`, `train_idx`; `valid`, `val`, `valid_idx`, `val_idx`; `test`, `test_idx` |
+//! | splits: masks (n,), (n, k) or (k, n) | `train_mask(s)`; `val_mask(s)`, `valid_mask(s)`; `test_mask(s)` |
+//! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
+//! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
+//!
+//! Of several lists of edges the first in this order counts, and a note says so. Of anything else there may be one. Of k
+//! masks `--split` chooses one by its number from 0; without it the first counts, and a note says so. A split that is missing is empty. Weights become
+//! the edge column `weight`, edge features `feat`.
+//!
+//! Ids are positions: of the rows of features or labels where there are any, else of the rows of a CSR or CSC; without all
+//! of them there are as many vertices as the largest id says.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gsplit_store::Progress;
+
+use super::edges::{ArrayEdges, all_ones};
+use super::npz::Npz;
+use super::numbers::{Numbers, NumbersColumn};
+use super::pt;
+use super::sparse::SparseColumn;
+use crate::edges::EdgeSource;
+use crate::memory::Memory;
+use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_size, check_wanted, keeps};
+use crate::{Error, Result};
+
+/// Arrays by name.
+pub enum Catalog {
+    /// `NAME.npy` or `NAME.pt` in a folder.
+    Folder(PathBuf),
+    /// A member of an archive.
+    Archive(PathBuf, Npz),
+    /// In one file, by their names there.
+    Named(PathBuf, BTreeMap<String, Numbers>),
+}
+
+const INDEX: [&str; 2] = ["edge_index", "edges"];
+/// Names of two arrays that make edges together.
+const PAIRS: [([&str; 2], Kind); 6] = [
+    (["row", "col"], Kind::Coordinates),
+    (["src", "dst"], Kind::Coordinates),
+    (["indptr", "indices"], Kind::Csr),
+    (["csr_indptr", "csr_indices"], Kind::Csr),
+    (["csc_indptr", "csc_indices"], Kind::Csc),
+    // As Shchur et al. (2018) store their benchmark, and others after them.
+    (["adj_indptr", "adj_indices"], Kind::Csr),
+];
+const FEATURES: [&str; 8] =
+    ["feat", "feats", "features", "node_feat", "node_feats", "node_features", "x", "attr_matrix"];
+/// Names of the arrays of a sparse matrix of features.
+const SPARSE: [&str; 4] = ["attr_indptr", "attr_indices", "attr_data", "attr_shape"];
+const LABELS: [&str; 5] = ["label", "labels", "node_label", "node_labels", "y"];
+const WEIGHTS: [&str; 3] = ["edge_weight", "edge_weights", "weight"];
+const EDGE_FEATURES: [&str; 3] = ["edge_feat", "edge_feats", "edge_attr"];
+const SPLITS: [&[&str]; 3] = [
+    &["train", "train_idx", "train_mask", "train_masks"],
+    &["valid", "val", "valid_idx", "val_idx", "val_mask", "val_masks", "valid_mask", "valid_masks"],
+    &["test", "test_idx", "test_mask", "test_masks"],
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Coordinates,
+    Csr,
+    Csc,
+}
+
+impl Catalog {
+    /// The arrays at `path`: an archive, a file of tensors, or else a folder.
+    pub fn at(path: &Path, budget: Memory, progress: &dyn Progress) -> Result<Self> {
+        match path.extension() {
+            Some(extension) if extension == "npz" => Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?)),
+            Some(extension) if extension == "pt" => Ok(pt::tensors(path, budget, progress)?.0),
+            _ => Ok(Self::Folder(path.to_path_buf())),
+        }
+    }
+
+    /// The folder or the archive.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Folder(path) | Self::Archive(path, _) | Self::Named(path, _) => path,
+        }
+    }
+
+    /// The array called `name`, if there is one.
+    pub fn get(&mut self, name: &str, budget: Memory) -> Result<Option<Numbers>> {
+        match self {
+            Self::Folder(folder) => {
+                let Some(path) = file_of(folder, name) else { return Ok(None) };
+                if path.extension().is_some_and(|end| end == "pt") {
+                    pt::tensor(&path, name, budget)
+                } else {
+                    Numbers::open(&path)
+                }
+                .map(Some)
+            }
+            Self::Archive(_, archive) => archive.numbers(name),
+            Self::Named(_, arrays) => Ok(arrays.get(name).cloned()),
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Folder(folder) => file_of(folder, name).is_some(),
+            Self::Archive(_, archive) => archive.contains(name),
+            Self::Named(_, arrays) => arrays.contains_key(name),
+        }
+    }
+
+    /// The array that has one of the `names`, if there is one; fails where there are several.
+    fn only(&mut self, what: &str, names: &[&str], budget: Memory) -> Result<Option<(Numbers, String)>> {
+        let found: Vec<&str> = names.iter().copied().filter(|name| self.contains(name)).collect();
+        match found[..] {
+            [] => Ok(None),
+            [name] => Ok(self.get(name, budget)?.map(|numbers| (numbers, name.to_string()))),
+            [first, second, ..] => {
+                let problem = format!("{first} and {second} are both names of {what}: keep one of them");
+                Err(Error::input(self.path(), problem))
+            }
+        }
+    }
+
+    /// Names of the lists of edges, the first of each.
+    fn edge_lists(&self) -> Vec<&'static str> {
+        let single = INDEX.into_iter().filter(|name| self.contains(name));
+        let pairs = PAIRS.iter().filter(|(names, _)| names.iter().all(|name| self.contains(name)));
+        single.chain(pairs.map(|(names, _)| names[0])).collect()
+    }
+
+    /// Whether there is a list of edges.
+    pub fn has_edges(&self) -> bool {
+        !self.edge_lists().is_empty()
+    }
+
+    fn edges(&mut self, budget: Memory, progress: &dyn Progress) -> Result<ArrayEdges> {
+        let lists = self.edge_lists();
+        let Some(&first) = lists.first() else {
+            let problem = "expected edges in it: edge_index, row and col, or indptr and indices";
+            return Err(Error::input(self.path(), problem));
+        };
+        if let Some(second) = lists.get(1) {
+            progress.note(&format!("{}: edges are taken from {first}; {second} is not read", self.path().display()));
+        }
+        let missing = |path: &Path, name: &str| Error::input(path, format!("expected {name} in it"));
+        let mut open = |name: &str| self.get(name, budget)?.ok_or_else(|| missing(self.path(), name));
+        match PAIRS.iter().find(|(names, _)| names[0] == first) {
+            None => ArrayEdges::index(open(first)?),
+            Some(([first, second], kind)) => {
+                let (first, second) = (open(first)?, open(second)?);
+                match kind {
+                    Kind::Coordinates => ArrayEdges::coordinates(first, second),
+                    Kind::Csr => ArrayEdges::compressed(first, second, true),
+                    Kind::Csc => ArrayEdges::compressed(first, second, false),
+                }
+            }
+        }
+    }
+
+    /// The graph that all arrays make.
+    pub fn graph(self, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+        self.graph_of(None, options, progress)
+    }
+
+    /// The graph that all arrays make, of so many vertices if their number is stated.
+    pub fn graph_of(mut self, stated: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+        let budget = options.budget();
+        let mut edges = self.edges(budget, progress)?;
+        if let (Some(n), None) = (stated, edges.num_vertices()) {
+            check_size(self.path(), n as usize, edges.num_edges())?;
+            edges = edges.within(n);
+        }
+        let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
+        for (name, what, names) in values {
+            if let Some((numbers, _)) = self.only(what, names, budget)?
+                && keeps(options, name)
+            {
+                edges = edges.with_values(name, numbers)?;
+            }
+        }
+        if self.edge_lists().first() == Some(&"adj_indptr")
+            && keeps(options, "weight")
+            && let Some(data) = self.get("adj_data", budget)?
+            && !all_ones(&data)?
+        {
+            edges = edges.with_values("weight", data)?;
+        }
+        self.rest(edges, options, progress)
+    }
+
+    /// The graph of `edges` and the arrays that come with the vertices.
+    pub fn rest(mut self, mut edges: ArrayEdges, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+        check_wanted(self.path(), options, edges.columns())?;
+        let rows = self.rows(edges.num_vertices(), options, progress)?;
+        if let Some(n) = rows.num_vertices {
+            edges = edges.within(n);
+        }
+        let mut raw = Raw::of(edges, Ids::Dense(rows.num_vertices), self.files()?);
+        rows.attach(&mut raw);
+        Ok(raw)
+    }
+
+    /// Adds the arrays that come with the vertices to the edges of `raw`: row v is vertex v, or the v-th smallest id where
+    /// ids are compacted.
+    pub fn attach(mut self, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
+        let known = match raw.ids {
+            Ids::Dense(n) => n,
+            Ids::Sparse => None,
+        };
+        let rows = self.rows(known, options, progress)?;
+        if raw.ids == Ids::Dense(None) {
+            raw.ids = Ids::Dense(rows.num_vertices);
+        }
+        raw.files.extend(self.files()?);
+        rows.attach(raw);
+        Ok(())
+    }
+
+    /// Whether there is an array that comes with the vertices.
+    pub fn has_rows(&self) -> bool {
+        let mut names = FEATURES.iter().chain(&LABELS).chain(&SPARSE).chain(SPLITS.into_iter().flatten());
+        names.any(|name| self.contains(name))
+    }
+
+    fn rows(&mut self, num_vertices: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Rows> {
+        let budget = options.budget();
+        let features =
+            self.only("features", &FEATURES, budget)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
+        let features = features.transpose()?;
+        let labels = self.only("labels", &LABELS, budget)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
+        let labels = labels.transpose()?;
+        let stated = num_vertices.map(|n| (self.path(), n));
+        let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
+        let splits = self.splits(num_vertices, options, progress)?;
+        let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
+        let sparse = if dense.is_none() { self.sparse(num_vertices, budget)? } else { None };
+        Ok(Rows { num_vertices, features: dense.or(sparse), labels, splits })
+    }
+
+    /// Features in a sparse matrix.
+    fn sparse(&mut self, num_vertices: Option<u64>, budget: Memory) -> Result<Option<Box<dyn Column>>> {
+        let [Some(indptr), Some(indices), Some(data), Some(shape)] =
+            SPARSE.map(|name| self.get(name, budget).transpose())
+        else {
+            return Ok(None);
+        };
+        let column = SparseColumn::new(indptr?, indices?, data?, &few(&shape?)?)?;
+        match (column.num_rows(), num_vertices) {
+            (Some(rows), Some(n)) if rows != n => {
+                Err(Error::input(self.path(), format!("features have {rows} rows for {n} vertices: expected one each")))
+            }
+            _ => Ok(Some(Box::new(column))),
+        }
+    }
+
+    /// The splits: ids, or masks, of which the first counts where nothing else is chosen.
+    pub fn splits(
+        &mut self,
+        num_vertices: Option<u64>,
+        options: &ReadOptions,
+        progress: &dyn Progress,
+    ) -> Result<Option<[Vec<u64>; 3]>> {
+        let budget = options.budget();
+        let (mut splits, mut found, mut most) = (None, Vec::new(), 1);
+        for (at, names) in SPLITS.iter().enumerate() {
+            if let Some((numbers, name)) = self.only("one split", names, budget)? {
+                let masks = match numbers.is_bool() || name.contains("mask") {
+                    true => Some(Masks::of(&numbers, num_vertices)?),
+                    false => None,
+                };
+                most = most.max(masks.as_ref().map_or(1, |masks| masks.number));
+                found.push((at, numbers, masks));
+            }
+        }
+        let chosen = match options.split.as_deref().map(str::parse) {
+            Some(Ok(mask)) if mask < most => mask,
+            Some(_) if !found.is_empty() => {
+                let split = options.split.as_deref().unwrap_or_default();
+                let problem = format!("--split {split}: expected the number of a mask, below {most}");
+                return Err(Error::input(self.path(), problem));
+            }
+            None if most > 1 => {
+                let path = self.path().display();
+                progress.note(&format!(
+                    "note: {path}: has {most} masks for each split; --split 0 is taken, the last is --split {}",
+                    most - 1
+                ));
+                0
+            }
+            _ => 0,
+        };
+        for (at, numbers, masks) in found {
+            splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
+                // One for all.
+                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, budget)?,
+                Some(masks) => masks.vertices(&numbers, chosen, budget)?,
+                None => listed(&numbers, budget)?,
+            };
+        }
+        Ok(splits)
+    }
+
+    /// Every file that may be read: the archive, or the folder's files with known names.
+    fn files(&self) -> Result<Vec<PathBuf>> {
+        match self {
+            Self::Archive(path, _) | Self::Named(path, _) => Ok(vec![path.clone()]),
+            Self::Folder(folder) => Ok(known().filter_map(|name| file_of(folder, name)).collect()),
+        }
+    }
+}
+
+/// The file of the array `name` in `folder`.
+fn file_of(folder: &Path, name: &str) -> Option<PathBuf> {
+    [".npy", ".pt"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|path| path.exists())
+}
+
+/// All names of arrays.
+fn known() -> impl Iterator<Item = &'static str> {
+    let pairs = PAIRS.iter().flat_map(|(names, _)| names).chain(&["adj_data"]);
+    let known = INDEX.iter().chain(pairs).chain(&FEATURES).chain(&LABELS).chain(&WEIGHTS);
+    known.chain(&EDGE_FEATURES).chain(&SPARSE).chain(SPLITS.into_iter().flatten()).copied()
+}
+
+/// Whether an array called `name` is read.
+pub fn is_known(name: &str) -> bool {
+    known().any(|known| known == name)
+}
+
+/// Whether `name` is one of masks.
+pub fn is_mask(name: &str) -> bool {
+    name.contains("mask") && SPLITS.into_iter().flatten().any(|known| *known == name)
+}
+
+/// What comes with the vertices.
+struct Rows {
+    num_vertices: Option<u64>,
+    features: Option<Box<dyn Column>>,
+    labels: Option<NumbersColumn>,
+    splits: Option<[Vec<u64>; 3]>,
+}
+
+impl Rows {
+    fn attach(self, raw: &mut Raw) {
+        // What the input has itself stays where there is nothing else.
+        if let Some(column) = self.features {
+            raw.features = Some(column);
+        }
+        if let Some(column) = self.labels {
+            raw.labels = Some(Box::new(column));
+        }
+        raw.splits = self.splits.or(raw.splits.take());
+    }
+}
+
+/// The graph of `edges` in `files`, with features, labels and one further column, where they are there: what folders with fixed
+/// names hold.
+pub fn with_columns(
+    edges: ArrayEdges,
+    num_vertices: Option<u64>,
+    files: Vec<PathBuf>,
+    [features, labels, further]: [Option<NumbersColumn>; 3],
+) -> Raw {
+    let edges = match num_vertices {
+        Some(n) => edges.within(n),
+        None => edges,
+    };
+    let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
+    raw.columns = further.into_iter().map(|column| Box::new(column) as _).collect();
+    let features = features.map(|column| Box::new(column) as _);
+    Rows { num_vertices, features, labels, splits: None }.attach(&mut raw);
+    raw
+}
+
+/// The number of vertices that every column has rows for, and `known` states.
+pub fn agreed_rows<'a>(
+    known: Option<(&'a Path, u64)>,
+    columns: impl IntoIterator<Item = &'a NumbersColumn>,
+) -> Result<Option<u64>> {
+    let mut agreed = known;
+    for column in columns {
+        let Some(rows) = column.num_rows() else { continue };
+        match agreed {
+            Some((other, n)) if n != rows => {
+                let problem = format!("{} has {rows} rows for {n} vertices ({})", column.name(), other.display());
+                return Err(Error::input(column.path(), format!("{problem}: expected one each")));
+            }
+            _ => agreed = Some((column.path(), rows)),
+        }
+    }
+    Ok(agreed.map(|(_, n)| n))
+}
+
+/// The ids in an array (k,) or (k, 1).
+pub fn listed(numbers: &Numbers, budget: Memory) -> Result<Vec<u64>> {
+    if !matches!(numbers.shape(), [_] | [_, 1]) {
+        return Err(numbers.error(format!("shape {:?}: expected one dimension of ids", numbers.shape())));
+    }
+    numbers.check(budget, 8)?;
+    let mut ids = Vec::with_capacity(numbers.len() as usize);
+    for_steps(numbers, |first, bytes| {
+        let decoded = numbers.dtype().ids(bytes, &mut ids);
+        decoded.map_err(|(at, problem)| numbers.error(format!("entry {}: {problem}", first + at)))
+    })?;
+    Ok(ids)
+}
+
+/// The numbers of an array of a few: a shape, or a count.
+pub fn few(numbers: &Numbers) -> Result<Vec<u64>> {
+    const MOST: u64 = 16;
+    match numbers.len() {
+        0..=MOST => listed(numbers, Memory::default()),
+        found => Err(numbers.error(format!("{found} numbers: expected {MOST} at most"))),
+    }
+}
+
+/// Masks in one array.
+struct Masks {
+    num_vertices: u64,
+    number: u64,
+    /// Whether the masks of a vertex lie side by side.
+    by_row: bool,
+}
+
+impl Masks {
+    /// Those in `numbers`.
+    fn of(numbers: &Numbers, num_vertices: Option<u64>) -> Result<Self> {
+        let n = num_vertices.unwrap_or(numbers.shape().iter().copied().max().unwrap_or(0));
+        let (number, by_row) = match *numbers.shape() {
+            [length] if length == n => (1, true),
+            [rows, columns] if rows == n => (columns, !numbers.column_major()),
+            [rows, columns] if columns == n => (rows, numbers.column_major()),
+            ref shape => {
+                return Err(numbers.error(format!("shape {shape:?}: expected a mask of {n} vertices, or k of them")));
+            }
+        };
+        if !numbers.dtype().is_integer() {
+            return Err(numbers.error(format!("type {}: expected bools", numbers.dtype().descr())));
+        }
+        Ok(Self { num_vertices: n, number, by_row })
+    }
+
+    /// The positions where mask `chosen` is not zero.
+    fn vertices(&self, numbers: &Numbers, chosen: u64, budget: Memory) -> Result<Vec<u64>> {
+        // Of one mask; the list doubles as it grows.
+        numbers.check(budget, 24 / self.number.clamp(1, 24))?;
+        let (n, masks) = (self.num_vertices, self.number);
+        let size = numbers.dtype().bytes();
+        let mut vertices = Vec::new();
+        for_steps(numbers, |first, bytes| {
+            for (at, number) in (first..).zip(bytes.chunks_exact(size)) {
+                let (vertex, of) = if self.by_row { (at / masks, at % masks) } else { (at % n, at / n) };
+                if of == chosen && number.iter().any(|&byte| byte != 0) {
+                    vertices.push(vertex);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(vertices)
+    }
+}
+
+/// Calls `take` with all numbers in sequence, and the position of the first of each step.
+pub fn for_steps(numbers: &Numbers, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+    let mut reader = numbers.reader(0)?;
+    let (mut first, mut bytes) = (0, Vec::new());
+    while first < numbers.len() {
+        let count = (numbers.len() - first).min(1 << 16);
+        bytes.clear();
+        numbers.read_next(&mut *reader, count, &mut bytes)?;
+        take(first, &bytes)?;
+        first += count;
+    }
+    Ok(())
+}

@@ -1,0 +1,335 @@
+//! GraphSAINT's folders (Zeng et al., ICLR 2020), as of Flickr, Reddit, Yelp and Amazon.
+//!
+//! ```text
+//! DIR/adj_full.npz    adjacency matrix (n, n) of scipy.sparse.save_npz: entry (u, v) is an edge u -> v
+//! DIR/feats.npy       (n, d) floats, where there are any
+//! DIR/class_map.json  {"VERTEX": CLASS, ...}, or {"VERTEX": [0, 1, ...], ...} for several labels a vertex
+//! DIR/role.json       {"tr": [VERTEX, ...], "va": [...], "te": [...]}
+//! ```
+//! The matrix's values are not read: they are ones. `adj_train.npz` is not read: it holds those edges of `adj_full` that join
+//! training vertices. A vertex without an entry in `class_map.json` is unlabelled, or has none of several labels.
+//!
+//! `class_map.json` lists vertices in any order, so its column is put together in memory while it is handed over: 4 bytes a
+//! vertex, or a bit for each label.
+
+use std::fmt;
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use gsplit_store::{Progress, Unit, open_file};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+
+use crate::edges::EdgeSource;
+use crate::memory::Memory;
+use crate::read::arrays::catalog::agreed_rows;
+use crate::read::arrays::npz::Npz;
+use crate::read::arrays::npz::scipy_edges;
+use crate::read::arrays::numbers::{Numbers, NumbersColumn};
+use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_wanted};
+use crate::{Error, Result};
+
+/// Labels of a vertex at most.
+const MAX_LABELS: usize = 1 << 16;
+/// Rows handed over at a time.
+const ROWS: usize = 1 << 12;
+
+/// Whether `path` is a folder with `adj_full.npz`.
+pub fn recognises(path: &Path, _head: &[u8]) -> bool {
+    path.join("adj_full.npz").is_file()
+}
+
+/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
+pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Result<Raw> {
+    let adjacency = path.join("adj_full.npz");
+    let edges = scipy_edges(&mut Npz::open(&adjacency)?, &adjacency)?;
+    check_wanted(path, options, edges.columns())?;
+    // A coordinate matrix would state a number of vertices that no array bears out.
+    let Some(num_vertices) = edges.num_vertices().filter(|_| edges.is_compressed()) else {
+        return Err(Error::input(adjacency, "expected a matrix as csr: save matrix.tocsr()"));
+    };
+    let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), vec![adjacency.clone()]);
+    let features = path.join("feats.npy");
+    if features.exists() {
+        let column = NumbersColumn::new(Numbers::open(&features)?, "features")?;
+        agreed_rows(Some((&adjacency, num_vertices)), [&column])?;
+        raw.features = Some(Box::new(column));
+        raw.files.push(features);
+    }
+    let classes = path.join("class_map.json");
+    if classes.exists() {
+        raw.labels = Some(Box::new(ClassMap::open(&classes, num_vertices, options.budget())?));
+        raw.files.push(classes);
+    }
+    let role = path.join("role.json");
+    if role.exists() {
+        raw.splits = Some(read_role(&role)?);
+        raw.files.push(role);
+    }
+    Ok(raw)
+}
+
+#[derive(Deserialize)]
+struct Role {
+    tr: Vec<u64>,
+    va: Vec<u64>,
+    te: Vec<u64>,
+}
+
+fn read_role(path: &Path) -> Result<[Vec<u64>; 3]> {
+    let file = BufReader::new(open_file(path).map_err(Error::io(path))?);
+    let role: Role = serde_json::from_reader(file).map_err(|error| json_error(path, &error))?;
+    Ok([role.tr, role.va, role.te])
+}
+
+fn json_error(path: &Path, error: &serde_json::Error) -> Error {
+    match error.io_error_kind() {
+        Some(kind) => Error::io(path)(kind.into()),
+        None => Error::input(path, format!("{error}: expected JSON as GraphSAINT writes it")),
+    }
+}
+
+/// `class_map.json` as a column.
+struct ClassMap {
+    path: PathBuf,
+    num_vertices: u64,
+    /// Labels of a vertex; `None` for one class each.
+    labels: Option<usize>,
+    budget: Memory,
+}
+
+impl ClassMap {
+    /// Looks at the first entry.
+    fn open(path: &Path, num_vertices: u64, budget: Memory) -> Result<Self> {
+        let mut head = Vec::new();
+        let file = open_file(path).map_err(Error::io(path))?;
+        file.take(4 * MAX_LABELS as u64).read_to_end(&mut head).map_err(Error::io(path))?;
+        let value = head.iter().position(|&byte| byte == b':').map_or(&[][..], |at| head[at + 1..].trim_ascii_start());
+        let labels = match value.split_first() {
+            Some((b'[', list)) => {
+                let end = list.iter().position(|&byte| byte == b']');
+                let commas = end.map(|end| list[..end].iter().filter(|&&byte| byte == b',').count());
+                let too_many = || Error::input(path, format!("expected at most {MAX_LABELS} labels a vertex"));
+                Some(commas.ok_or_else(too_many)? + 1)
+            }
+            _ => None,
+        };
+        Ok(Self { path: path.to_path_buf(), num_vertices, labels, budget })
+    }
+
+    /// The entries in the order of the vertices.
+    fn entries(&self, progress: &dyn Progress) -> Result<Entries> {
+        let file = open_file(&self.path).map_err(Error::io(&self.path))?;
+        let stage = progress.stage("reading class_map.json", file.metadata().ok().map(|data| data.len()), Unit::Bytes);
+        let bits = self.labels.map_or(32, |width| width as u64);
+        let held = u128::from(self.num_vertices) * u128::from(bits) / 8;
+        let what = format!("labels of {} vertices", self.num_vertices);
+        self.budget.check(&self.path, what, held.try_into().unwrap_or(u64::MAX))?;
+        let empty = match self.labels {
+            None => Entries::Classes(vec![-1; self.num_vertices as usize]),
+            Some(width) => Entries::Bits { width, bits: vec![0; (self.num_vertices as usize * width).div_ceil(8)] },
+        };
+        let mut json = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 18, file));
+        let entries = Filler { entries: empty, num_vertices: self.num_vertices }.deserialize(&mut json);
+        let entries = entries.and_then(|entries| json.end().map(|()| entries));
+        drop(stage);
+        entries.map_err(|error| json_error(&self.path, &error))
+    }
+}
+
+impl Column for ClassMap {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn name(&self) -> &str {
+        "labels"
+    }
+
+    fn descr(&self) -> &'static str {
+        if self.labels.is_some() { "|u1" } else { "<i4" }
+    }
+
+    fn width(&self) -> usize {
+        self.labels.unwrap_or(1)
+    }
+
+    fn num_rows(&self) -> Option<u64> {
+        Some(self.num_vertices)
+    }
+
+    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        match self.entries(progress)? {
+            Entries::Classes(classes) => classes.chunks(ROWS).try_for_each(|some| {
+                let bytes: Vec<u8> = some.iter().flat_map(|class| class.to_le_bytes()).collect();
+                take(&bytes)
+            }),
+            Entries::Bits { width, bits } => {
+                let total = self.num_vertices as usize * width;
+                (0..total).step_by(ROWS * width).try_for_each(|first| {
+                    let some = first..(first + ROWS * width).min(total);
+                    let bytes: Vec<u8> = some.map(|at| bits[at / 8] >> (at % 8) & 1).collect();
+                    take(&bytes)
+                })
+            }
+        }
+    }
+}
+
+/// What the map says of every vertex.
+enum Entries {
+    Classes(Vec<i32>),
+    Bits { width: usize, bits: Vec<u8> },
+}
+
+/// Fills the entries while the map is parsed.
+struct Filler {
+    entries: Entries,
+    num_vertices: u64,
+}
+
+impl<'de> DeserializeSeed<'de> for Filler {
+    type Value = Entries;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Entries, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Filler {
+    type Value = Entries;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map from vertices to classes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Entries, A::Error> {
+        use serde::de::Error as _;
+        while let Some(key) = map.next_key::<String>()? {
+            let n = self.num_vertices;
+            let vertex: u64 = key.parse().ok().filter(|&vertex| vertex < n).ok_or_else(|| {
+                A::Error::custom(format!(
+                    "vertex {}: expected ids below {n}",
+                    crate::read::text::field::shown(key.as_bytes())
+                ))
+            })?;
+            match &mut self.entries {
+                Entries::Classes(classes) => {
+                    let class = map.next_value::<f64>()?;
+                    if f64::from(class as i32) != class || !(-1.0..2_147_483_647.0).contains(&class) {
+                        return Err(A::Error::custom(format!("vertex {vertex}: class {class}, expected one from 0")));
+                    }
+                    classes[vertex as usize] = class as i32;
+                }
+                Entries::Bits { width, bits } => {
+                    map.next_value_seed(Row { vertex, width: *width, bits })?;
+                }
+            }
+        }
+        Ok(self.entries)
+    }
+}
+
+/// The labels of one vertex.
+struct Row<'a> {
+    vertex: u64,
+    width: usize,
+    bits: &'a mut [u8],
+}
+
+impl<'de> DeserializeSeed<'de> for Row<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Row<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} zeros and ones for vertex {}", self.width, self.vertex)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut labels: A) -> Result<(), A::Error> {
+        use serde::de::Error as _;
+        let first = self.vertex as usize * self.width;
+        let mut found = 0;
+        while let Some(label) = labels.next_element::<f64>()? {
+            if found == self.width || (label != 0.0 && label != 1.0) {
+                let (vertex, width) = (self.vertex, self.width);
+                return Err(A::Error::custom(format!("vertex {vertex}: expected {width} zeros and ones")));
+            }
+            let at = first + found;
+            self.bits[at / 8] |= u8::from(label == 1.0) << (at % 8);
+            found += 1;
+        }
+        if found < self.width { Err(A::Error::invalid_length(found, &self)) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::NoProgress;
+
+    use super::*;
+    use crate::read::golden::{self, Part::*, *};
+
+    fn read(path: &Path) -> Result<Raw> {
+        open(path, &golden::options(), &NoProgress)
+    }
+
+    #[test]
+    fn golden_inputs() {
+        assert!(recognises(&data("graphsaint"), &[]) && !recognises(&data("npy"), &[]));
+        check(&read(&data("graphsaint")).unwrap(), &[Vertices, Features, Labels, Splits]);
+        let mut raw = read(&data("graphsaint-multi")).unwrap();
+        let labels = raw.labels.take().unwrap();
+        let expected: Vec<f64> = (0..6).flat_map(|v| [f64::from(v % 2), 1.0, f64::from(u8::from(v > 2))]).collect();
+        assert_eq!((labels.width(), labels.descr(), numbers(&*labels)), (3, "|u1", expected));
+        check(&raw, &[Vertices, Splits]);
+    }
+
+    #[test]
+    fn bad_json() {
+        let table: &[(&str, &str, &[&str])] = &[
+            ("class_map.json", "{\"6\": 0}", &["vertex `6`: expected ids below 6", "line 1"]),
+            ("class_map.json", "{\"x\": 0}", &["vertex `x`"]),
+            ("class_map.json", "{\"1\": 0.5}", &["vertex 1: class 0.5"]),
+            ("class_map.json", "{\"1\": -7}", &["class -7"]),
+            ("class_map.json", "{\"1\": 3000000000}", &["class 3000000000"]),
+            ("class_map.json", "{\"1\": \"cat\"}", &["invalid type", "expected JSON"]),
+            ("class_map.json", "{\"1\": [0, 1], \"2\": [0]}", &["2 zeros and ones for vertex 2"]),
+            ("class_map.json", "{\"1\": [0, 1], \"2\": [0, 1, 1]}", &["vertex 2: expected 2 zeros and ones"]),
+            ("class_map.json", "{\"1\": [0, 2]}", &["vertex 1: expected 2 zeros and ones"]),
+            ("class_map.json", "{\"1\": [0, 1], \"2\": 1}", &["invalid type"]),
+            ("class_map.json", "{\"1\": 0", &["EOF"]),
+            ("class_map.json", "[1]", &["a map from vertices to classes"]),
+            ("role.json", "{\"tr\": [0], \"va\": [1]}", &["missing field `te`"]),
+            ("role.json", "{\"tr\": [0], \"va\": [-1], \"te\": []}", &["-1"]),
+            ("feats.npy", "", &["feats.npy"]),
+            ("adj_full.npz", "PK", &["adj_full.npz"]),
+        ];
+        for (name, text, parts) in table {
+            let folder = copy("graphsaint");
+            std::fs::write(folder.path().join(name), text).unwrap();
+            let message = problem(read(folder.path()));
+            for part in [name].into_iter().chain(*parts) {
+                assert!(message.contains(part), "{text}: expected `{part}` in `{message}`");
+            }
+        }
+    }
+
+    #[test]
+    fn real_flickr() {
+        let Some(path) = real("flickr_graphsaint") else { return };
+        let raw = read(&path).unwrap();
+        assert_eq!(raw.ids, Ids::Dense(Some(89_250)));
+        assert_eq!(read_edges(&*raw.edges).unwrap().0.len(), 899_756);
+        assert_eq!(raw.splits.unwrap().map(|split| split.len()), [44_625, 22_312, 22_313]);
+        let labels = numbers(&*raw.labels.unwrap());
+        assert_eq!((labels.len(), labels.iter().copied().fold(0.0, f64::max)), (89_250, 6.0));
+        assert_eq!(labels[..4], [2.0, 6.0, 4.0, 2.0]);
+    }
+}

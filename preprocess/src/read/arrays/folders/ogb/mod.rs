@@ -1,0 +1,74 @@
+//! The folder that OGB unpacks: its files in the CSV or the binary layout, and its splits.
+//!
+//! ```text
+//! DIR/raw/{num-node-list,num-edge-list,edge}.csv.gz             always, in the CSV layout
+//! DIR/raw/{node-feat,node-label}.csv.gz                         where the graph has them
+//! DIR/raw/data.npz, DIR/raw/node-label.npz                      the binary layout
+//! DIR/split/NAME/{train,valid,test}.csv.gz                      splits of vertices
+//! DIR/split/NAME/{train,valid,test}.pt                          splits of links: see [`links`]
+//! ```
+//! Unpacked `.csv` files serve as well. Graphs of several types of vertices or edges are refused. Anything else in the folder is ignored.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::Progress;
+
+use crate::read::raw::{Ids, Raw, ReadOptions};
+use crate::{Error, Result};
+pub use links::RawLinks;
+
+mod csv;
+mod links;
+mod npz;
+mod splits;
+
+/// Files in `raw` of graphs of several types.
+pub const HETEROGENEOUS: [&str; 3] = ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
+
+/// Opens the folder `dir`, with its splits if they are wanted. Looks at the option `split`.
+pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn Progress) -> Result<Raw> {
+    std::fs::metadata(dir).map_err(Error::io(dir))?;
+    let raw = dir.join("raw");
+    let mut graph = if raw.join("data.npz").exists() {
+        npz::Files::find(&raw).open()?
+    } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
+        csv::Files::find(&raw)?.open(progress)?
+    } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
+        let problem = "a graph of several types of vertices or edges (as ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
+        return Err(Error::input(dir, problem));
+    } else {
+        let problem = "expected raw/edge.csv.gz or raw/data.npz in it: name the folder that OGB unpacks, as ogbn_arxiv";
+        return Err(Error::input(dir, problem));
+    };
+    let folder = splits::choose(&dir.join("split"), options.split.as_deref());
+    // With --random-split, of several splits none is chosen.
+    let folder = if with_splits { folder? } else { folder.ok().flatten() };
+    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, options.budget(), progress))?;
+    if let Some(links) = &graph.links {
+        graph.files.extend(links.files.clone());
+    } else if let Some(folder) = folder.filter(|_| with_splits) {
+        let files = splits::files(&folder)?;
+        let Ids::Dense(Some(num_vertices)) = graph.ids else { return Ok(graph) };
+        let read = splits::read(&files, num_vertices as usize, options.budget(), progress)?;
+        graph.splits = Some(read.map(|vertices| vertices.into_iter().map(u64::from).collect()));
+        graph.files.extend(files);
+    }
+    Ok(graph)
+}
+
+/// Where the table called `stem` may lie.
+fn candidates(folder: &Path, stem: &str) -> [PathBuf; 2] {
+    ["csv.gz", "csv"].map(|extension| folder.join(format!("{stem}.{extension}")))
+}
+
+/// The table called `stem`, gzip or plain, if there is one.
+pub fn find_optional(folder: &Path, stem: &str) -> Option<PathBuf> {
+    candidates(folder, stem).into_iter().find(|path| path.exists())
+}
+
+/// The table called `stem`; an error when there is none.
+pub fn find(folder: &Path, stem: &str) -> Result<PathBuf> {
+    let [usual, _] = candidates(folder, stem);
+    let missing = || Error::io(usual)(std::io::Error::from(std::io::ErrorKind::NotFound));
+    find_optional(folder, stem).ok_or_else(missing)
+}

@@ -1,0 +1,80 @@
+//! OGB's binary layout, as of ogbn-papers100M: `data.npz` with `edge_index` (2, m), `node_feat` (n, d),
+//! `num_nodes_list` and `num_edges_list`; `node-label.npz` with `node_label` (n) or (n, 1), NaN for unlabelled. A member
+//! `node_year` becomes a node column.
+
+use std::path::{Path, PathBuf};
+
+use crate::read::arrays::catalog::few;
+use crate::read::arrays::edges::ArrayEdges;
+use crate::read::arrays::npz::Npz;
+use crate::read::arrays::numbers::{Numbers, NumbersColumn};
+use crate::read::raw::{Column, Ids, Raw, check_size};
+use crate::{Error, Result};
+
+/// The archives of a graph.
+pub struct Files {
+    data: PathBuf,
+    labels: Option<PathBuf>,
+}
+
+impl Files {
+    /// The archives in the folder `raw`.
+    pub fn find(raw: &Path) -> Self {
+        Self { data: raw.join("data.npz"), labels: Some(raw.join("node-label.npz")).filter(|path| path.exists()) }
+    }
+
+    /// Reads the counts, and opens the arrays.
+    pub fn open(&self) -> Result<Raw> {
+        let mut data = Npz::open(&self.data)?;
+        let num_vertices = count(&wanted(&mut data, &self.data, "num_nodes_list")?, u32::MAX.into())?;
+        let num_edges = count(&wanted(&mut data, &self.data, "num_edges_list")?, i64::MAX as u64)?;
+        check_size(&self.data, num_vertices as usize, num_edges)?;
+        let index = wanted(&mut data, &self.data, "edge_index")?;
+        if *index.shape() != [2, num_edges] {
+            let problem = format!("expected shape [2, {num_edges}] after num_edges_list, found {:?}", index.shape());
+            return Err(index.error(problem));
+        }
+        let edges = ArrayEdges::index(index)?.within(num_vertices);
+        let mut files = vec![self.data.clone()];
+        let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), Vec::new());
+        if let Some(features) = data.numbers("node_feat")? {
+            raw.features = Some(column(features, "node_feat", num_vertices)?);
+        }
+        if let Some(years) = data.numbers("node_year")? {
+            raw.columns.push(column(years, "year", num_vertices)?);
+        }
+        if let Some(path) = &self.labels {
+            let mut archive = Npz::open(path)?;
+            raw.labels = Some(column(wanted(&mut archive, path, "node_label")?, "node_label", num_vertices)?);
+            files.push(path.clone());
+        }
+        raw.files = files;
+        Ok(raw)
+    }
+}
+
+fn wanted(archive: &mut Npz, path: &Path, name: &str) -> Result<Numbers> {
+    let missing = || Error::input(path, format!("has no member {name}: expected the binary layout of OGB"));
+    archive.numbers(name)?.ok_or_else(missing)
+}
+
+/// The one element of an array of counts, one a graph.
+fn count(numbers: &Numbers, at_most: u64) -> Result<u64> {
+    if numbers.shape().iter().any(|&length| length != 1) {
+        return Err(numbers.error(format!("expected one graph, found counts of shape {:?}", numbers.shape())));
+    }
+    match few(numbers)?[..] {
+        [only] if only <= at_most => Ok(only),
+        ref other => Err(numbers.error(format!("{other:?}, expected 0 to {at_most}"))),
+    }
+}
+
+/// Numbers of every vertex; fails unless there is a row for each.
+fn column(numbers: Numbers, name: &str, num_vertices: u64) -> Result<Box<dyn Column>> {
+    let (rows, _) = numbers.rows()?;
+    if rows != num_vertices {
+        let problem = format!("{rows} rows for {num_vertices} vertices (num_nodes_list): expected one each");
+        return Err(numbers.error(problem));
+    }
+    Ok(Box::new(NumbersColumn::new(numbers, name)?))
+}

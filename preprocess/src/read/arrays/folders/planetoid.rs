@@ -1,0 +1,258 @@
+//! Planetoid's files (Yang et al., ICML 2016), as of Cora, CiteSeer and PubMed: pickles that are read without running them.
+//!
+//! ```text
+//! DIR/ind.NAME.graph        {vertex: [neighbour, ...], ...}
+//! DIR/ind.NAME.allx, .tx    features (CSR) of the vertices from 0 on, and of those that test.index lists
+//! DIR/ind.NAME.ally, .ty    their classes, one-hot
+//! DIR/ind.NAME.y            as many rows as there are training vertices, from 0 on; the next 500 are for validation
+//! DIR/ind.NAME.test.index   a vertex a line
+//! ```
+//! Vertices without a row, which CiteSeer has, have no features and no class. `x` is a part of `allx`, and is not read. Graph
+//! and classes are held in memory, as their pickles are.
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::Progress;
+
+use crate::edges::{EdgeSource, Piece};
+use crate::memory::Memory;
+use crate::read::arrays::held::{Classes, Listed};
+use crate::read::arrays::numbers::Numbers;
+use crate::read::arrays::pickle::{Item, Pickled};
+use crate::read::arrays::sparse::{SparseColumn, floats};
+use crate::read::arrays::webgraph::with_extension;
+use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_size, check_wanted};
+use crate::read::text::field::vertex;
+use crate::read::text::{lines, read_pieces};
+use crate::{Error, Result};
+
+/// Vertices for validation.
+const VALID: u64 = 500;
+
+/// Whether `path` is a folder with `ind.NAME.graph`.
+pub fn recognises(path: &Path, _head: &[u8]) -> bool {
+    name_in(path).is_some()
+}
+
+/// The part of the files' names before their endings, `DIR/ind.NAME`.
+fn name_in(path: &Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let is_graph = |name: &[u8]| name.starts_with(b"ind.") && name.ends_with(b".graph");
+    let first = entries.filter(|name| is_graph(name.as_encoded_bytes())).min()?;
+    Some(path.join(first).with_extension(""))
+}
+
+/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
+pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
+    let file = |end: &str| with_extension(&name, end);
+    let budget = options.budget();
+    let edges = graph(&file("graph"), budget)?;
+    check_wanted(path, options, edges.columns())?;
+    let (all, tested) = (matrix(&file("allx"), budget)?, matrix(&file("tx"), budget)?);
+    let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
+    let test = test_index(&file("test.index"), found, progress)?;
+    // The order of the rows, the classes, and the values that these are read from.
+    budget.check(&file("allx"), "the order of its rows", (known + found).saturating_mul(40))?;
+    if found != test.len() as u64 || all.width() != tested.width() {
+        let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
+        let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: expected as many");
+        return Err(Error::input(file("tx"), problem));
+    }
+    let mut order: Vec<u64> = (0..known).chain(test.iter().copied()).collect();
+    let largest = order.iter().chain(&edges.sources).chain(&edges.targets).max();
+    let num_vertices = largest.map_or(0, |&largest| largest + 1);
+    check_size(&file("graph"), usize::try_from(num_vertices).unwrap_or(usize::MAX), edges.sources.len() as u64)?;
+    // CiteSeer has 15 of 3327.
+    if num_vertices > 2 * order.len() as u64 {
+        let problem =
+            format!("{num_vertices} vertices, {} of them with features: expected half of them at least", order.len());
+        return Err(Error::input(file("graph"), format!("{problem}; damaged?")));
+    }
+    let mut seen = vec![false; num_vertices as usize];
+    order.iter().for_each(|&vertex| seen[vertex as usize] = true);
+    let rows = order.len();
+    order.extend((0..num_vertices).filter(|&vertex| !seen[vertex as usize]));
+    let zeros = order.len() - rows;
+    let mut labels = classes(&file("ally"), budget)?;
+    labels.extend(classes(&file("ty"), budget)?);
+    if labels.len() != rows {
+        let problem =
+            format!("{} classes with those of ty, for {rows} rows of features: expected as many", labels.len());
+        return Err(Error::input(file("ally"), problem));
+    }
+    labels.resize(order.len(), -1);
+    let train = classes(&file("y"), budget)?.len() as u64;
+    let files = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"].map(file).to_vec();
+    let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), files);
+    raw.node_ids = Some(Box::new(Listed::new(order, Vec::new())));
+    raw.features = Some(Box::new(Stacked { parts: [all, tested], zeros }));
+    raw.labels = Some(Box::new(Classes { path: file("ally"), labels }));
+    raw.splits = Some([(0..train).collect(), (train..train + VALID).collect(), test]);
+    Ok(raw)
+}
+
+/// The edges of the dict of lists at `path`.
+fn graph(path: &Path, budget: Memory) -> Result<Listed> {
+    let pickled = Pickled::open(path, budget)?;
+    let wrong = |what: &str| Error::input(path, format!("found {what}: expected {{vertex: [vertex, ...], ...}}"));
+    let vertex = |item: Item<'_>| item.int().and_then(|id| u64::try_from(id).ok()).ok_or_else(|| wrong(item.what()));
+    let root = pickled.root();
+    let lists = root.pairs().ok_or_else(|| wrong(root.what()))?;
+    // A list may be meant many times, by its number: in a file of Planetoid's each stands for itself, a byte a neighbour at least.
+    let neighbours: u64 = lists.iter().map(|(_, list)| list.num_entries() as u64).sum();
+    if neighbours > pickled.len() {
+        let problem =
+            format!("{neighbours} neighbours in {} bytes: expected a list for each vertex; damaged?", pickled.len());
+        return Err(Error::input(path, problem));
+    }
+    budget.check(path, format!("its list of {neighbours} edges"), 32 * neighbours)?;
+    let (mut sources, mut targets) = (Vec::new(), Vec::new());
+    for (source, list) in lists {
+        let source = vertex(source)?;
+        for target in list.list().ok_or_else(|| wrong(list.what()))? {
+            targets.push(vertex(target)?);
+            sources.push(source);
+        }
+    }
+    Ok(Listed::new(sources, targets))
+}
+
+fn array(pickled: &Pickled, item: Option<Item<'_>>, name: &str) -> Result<Numbers> {
+    let found = item.map(|item| item.numbers(name)).transpose()?.flatten();
+    found.ok_or_else(|| Error::input(pickled.path(), format!("expected an array {name} in it")))
+}
+
+/// The CSR matrix at `path`.
+fn matrix(path: &Path, budget: Memory) -> Result<SparseColumn> {
+    let pickled = Pickled::open(path, budget)?;
+    let root = pickled.root();
+    let of = |name: &str| array(&pickled, root.get(name), name);
+    let shape = root.get("_shape").or(root.get("shape")).and_then(Item::list);
+    let shape: Option<Vec<u64>> =
+        shape.and_then(|all| all.into_iter().map(|item| item.int().and_then(|n| u64::try_from(n).ok())).collect());
+    let shape = shape.ok_or_else(|| Error::input(path, "expected a csr_matrix with its shape"))?;
+    SparseColumn::new(of("indptr")?, of("indices")?, of("data")?, &shape)
+}
+
+/// The class of every row of the one-hot array at `path`; -1 where none is 1.
+fn classes(path: &Path, budget: Memory) -> Result<Vec<i64>> {
+    let pickled = Pickled::open(path, budget)?;
+    let numbers = array(&pickled, Some(pickled.root()), "of classes")?;
+    let (_, width) = numbers.rows()?;
+    let values = floats(&numbers, budget)?;
+    let class = |row: &[f32]| row.iter().position(|&value| value == 1.0).map_or(-1, |class| class as i64);
+    Ok(values.chunks_exact(width.max(1)).map(class).collect())
+}
+
+/// The vertices that the file at `path` lists, one a line, and no more than a piece above `most`.
+fn test_index(path: &Path, most: u64, progress: &dyn Progress) -> Result<Vec<u64>> {
+    let parse = |piece: &Piece| {
+        let fields =
+            lines(piece).map(|(line, field)| (line, field.trim_ascii())).filter(|(_, field)| !field.is_empty());
+        fields
+            .map(|(line, field)| vertex(path, line, field, u32::MAX as usize).map(u64::from))
+            .collect::<Result<Vec<_>>>()
+    };
+    let mut all = Vec::new();
+    read_pieces(path, progress, parse, |vertices| {
+        all.extend(vertices);
+        match all.len() as u64 > most {
+            true => Err(Error::input(path, format!("more lines than the {most} rows of tx: expected as many"))),
+            false => Ok(()),
+        }
+    })?;
+    Ok(all)
+}
+
+/// Rows of one matrix after the other, and then rows of zeros.
+struct Stacked {
+    parts: [SparseColumn; 2],
+    zeros: usize,
+}
+
+impl Column for Stacked {
+    fn path(&self) -> &Path {
+        self.parts[0].path()
+    }
+
+    fn name(&self) -> &str {
+        "features"
+    }
+
+    fn descr(&self) -> &'static str {
+        "<f4"
+    }
+
+    fn width(&self) -> usize {
+        self.parts[0].width()
+    }
+
+    fn num_rows(&self) -> Option<u64> {
+        Some(self.parts.iter().filter_map(Column::num_rows).sum::<u64>() + self.zeros as u64)
+    }
+
+    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.parts.iter().try_for_each(|part| part.read(progress, take))?;
+        let zeros = vec![0; 4 * self.width()];
+        (0..self.zeros).try_for_each(|_| take(&zeros))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gsplit_store::NoProgress;
+
+    use super::*;
+    use crate::read::golden::{numbers, read_edges, real};
+
+    #[test]
+    fn real_citations() {
+        for (name, vertices, entries, features, classes, test, unknown) in
+            [("cora", 2708, 10_858, 1433, 7, 1000, 0), ("citeseer", 3327, 9464, 3703, 6, 1000, 15)]
+        {
+            let Some(path) = real(&format!("planetoid-{name}")) else { continue };
+            assert!(recognises(&path, &[]));
+            let raw = open(&path, &ReadOptions::default(), &NoProgress).unwrap();
+            assert_eq!(raw.ids, Ids::Dense(Some(vertices)));
+            let (edges, _) = read_edges(&*raw.edges).unwrap();
+            assert_eq!(edges.len(), entries, "{name}");
+            let (found, labels) = (raw.features.unwrap(), numbers(&*raw.labels.unwrap()));
+            assert_eq!((found.width(), found.num_rows()), (features, Some(vertices)));
+            assert!(numbers(&*found).iter().all(|&value| value == 0.0 || value == 1.0));
+            assert_eq!(labels.iter().filter(|&&label| label < 0.0).count(), unknown);
+            assert!(labels.iter().all(|&label| label < f64::from(classes)));
+            assert_eq!(raw.splits.unwrap().map(|split| split.len()), [20 * classes as usize, 500, test]);
+        }
+    }
+
+    #[test]
+    fn damaged_files_are_named() {
+        let Some(path) = real("planetoid-cora") else { return };
+        let ends = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"];
+        let copied = |folder: &tempfile::TempDir| {
+            ends.iter().for_each(|end| {
+                let name = format!("ind.cora.{end}");
+                std::fs::copy(path.join(&name), folder.path().join(name)).unwrap();
+            });
+        };
+        for end in ends {
+            for cut in [0, 100, 2000] {
+                let folder = tempfile::tempdir().unwrap();
+                copied(&folder);
+                let file = folder.path().join(format!("ind.cora.{end}"));
+                let bytes = std::fs::read(&file).unwrap();
+                std::fs::write(&file, &bytes[..cut]).unwrap();
+                let message = open(folder.path(), &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+                assert_eq!(message.lines().count(), 1, "{message}");
+                assert!(message.contains("ind.cora.") && !message.contains('\u{0}'), "{message}");
+            }
+        }
+        // A program that is no array.
+        let folder = tempfile::tempdir().unwrap();
+        copied(&folder);
+        std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.").unwrap();
+        let message = open(folder.path(), &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+        assert!(message.contains("ind.cora.y: posix.system, which this reader does not run"), "{message}");
+    }
+}

@@ -1,0 +1,459 @@
+//! Arrays of numbers where they lie: in a `.npy` file, in a file without a header, in a member of an `.npz` archive, or in a
+//! pickle.
+//!
+//! An array is opened by reading its header alone. The file's length must be what the header promises, so sizes can be
+//! trusted afterwards. Files are read anywhere, by any thread; members of archives from their start only, since they are
+//! mostly deflated, and their checksum is compared where they end.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use flate2::Crc;
+use flate2::bufread::{DeflateDecoder, ZlibDecoder};
+use gsplit_store::{NpyHeader, Progress, Unit, open_file};
+
+use crate::memory::Memory;
+use crate::read::raw::Column;
+use crate::read::text::name_of;
+use crate::{Error, Result};
+pub use dtype::Dtype;
+
+mod dtype;
+
+/// Bytes that a column hands over at a time, about.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// An array of numbers on disk.
+#[derive(Clone, Debug)]
+pub struct Numbers {
+    path: PathBuf,
+    /// The member of the archive.
+    member: Option<String>,
+    dtype: Dtype,
+    is_bool: bool,
+    shape: Vec<u64>,
+    column_major: bool,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+enum Place {
+    /// From byte `start` of the file on.
+    File { file: Arc<File>, start: u64 },
+    /// In an archive or a pickle: a span of what was packed.
+    Member { packed: Packed, span: Span },
+}
+
+/// Part of a member.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// Its first byte, inflated.
+    pub start: u64,
+    /// Whether bytes are written as the characters 0 to 255, in UTF-8.
+    pub latin1: bool,
+}
+
+/// How bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// As they are.
+    Stored,
+    /// By deflate.
+    Deflated,
+    /// By deflate, with a head and a checksum.
+    Zlib,
+}
+
+/// Where the bytes of an archive's member lie.
+#[derive(Clone, Debug)]
+pub struct Packed {
+    /// Its first byte in the archive.
+    pub start: u64,
+    /// Bytes in the archive.
+    pub packed_bytes: u64,
+    /// Bytes when inflated.
+    pub bytes: u64,
+    /// How they are packed.
+    pub packing: Packing,
+    /// CRC-32 of the inflated bytes, where it is known.
+    pub crc: Option<u32>,
+}
+
+impl Numbers {
+    /// The array in the `.npy` file at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        let mut file = open_file(path).map_err(Error::io(path))?;
+        let header = NpyHeader::read(&mut file).map_err(|problem| Error::input(path, problem))?;
+        let start = file.stream_position().map_err(Error::io(path))?;
+        let held = file.metadata().map_err(Error::io(path))?.len().saturating_sub(start);
+        let numbers = Self::described(path, None, header, Place::File { file: Arc::new(file), start })?;
+        numbers.holds(held)
+    }
+
+    /// Numbers of type `dtype` that are all there is in the file at `path`, in rows of `width`.
+    pub fn headerless(path: &Path, dtype: Dtype, width: u64) -> Result<Self> {
+        let file = open_file(path).map_err(Error::io(path))?;
+        let bytes = file.metadata().map_err(Error::io(path))?.len();
+        let row = width.max(1) * dtype.bytes() as u64;
+        if !bytes.is_multiple_of(row) {
+            let problem = format!("{bytes} bytes without a .npy header: expected rows of {width} {}", dtype.descr());
+            return Err(Error::input(path, problem));
+        }
+        let shape = if width == 1 { vec![bytes / row] } else { vec![bytes / row, width] };
+        let place = Place::File { file: Arc::new(file), start: 0 };
+        let path = path.to_path_buf();
+        Ok(Self { path, member: None, dtype, is_bool: false, shape, column_major: false, place })
+    }
+
+    /// The array in the member `name` of the archive at `path`.
+    pub fn in_archive(path: &Path, name: &str, packed: Packed) -> Result<Self> {
+        let mut counted = Counted { reader: packed.open(path, false)?, bytes: 0 };
+        let problem = |problem: String| Error::input(path, format!("{name}: {problem}"));
+        let header = NpyHeader::read(&mut counted).map_err(problem)?;
+        let (header_bytes, held) = (counted.bytes, packed.bytes.saturating_sub(counted.bytes));
+        let place = Place::Member { packed, span: Span { start: header_bytes, latin1: false } };
+        Self::described(path, Some(name.to_string()), header, place)?.holds(held)
+    }
+
+    /// The array `name` in a span of what is packed in the file at `path`, of a shape (with whether the first index runs fastest) that
+    /// the span was found to hold.
+    pub fn within(
+        path: &Path,
+        name: &str,
+        (packed, span): (Packed, Span),
+        dtype: Dtype,
+        (shape, column_major): (Vec<u64>, bool),
+    ) -> Self {
+        let (path, member, place) = (path.to_path_buf(), Some(name.to_string()), Place::Member { packed, span });
+        Self { path, member, dtype, is_bool: false, shape, column_major, place }
+    }
+
+    /// The first `count` of them, which are no fewer, in one dimension.
+    pub fn first(self, count: u64) -> Self {
+        Self { shape: vec![count], ..self }
+    }
+
+    fn described(path: &Path, member: Option<String>, header: NpyHeader, place: Place) -> Result<Self> {
+        let named = |problem: String| match &member {
+            Some(name) => Error::input(path, format!("{name}: {problem}")),
+            None => Error::input(path, problem),
+        };
+        let dtype = Dtype::from_descr(&header.descr).map_err(named)?;
+        let (shape, is_bool) = (header.shape, header.descr == "|b1");
+        let column_major = header.fortran_order && shape.iter().filter(|&&length| length > 1).count() > 1;
+        Ok(Self { path: path.to_path_buf(), member, dtype, is_bool, shape, column_major, place })
+    }
+
+    /// Fails unless the `held` bytes behind the header are what it promises.
+    fn holds(self, held: u64) -> Result<Self> {
+        let elements = self.shape.iter().try_fold(1u64, |product, &length| product.checked_mul(length));
+        if elements.and_then(|elements| elements.checked_mul(self.dtype.bytes() as u64)) == Some(held) {
+            return Ok(self);
+        }
+        let problem = format!(
+            "its header promises shape {:?} of {}, {held} bytes follow: truncated or damaged, fetch or write it again",
+            self.shape,
+            self.dtype.descr()
+        );
+        Err(self.error(problem))
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Type of the numbers.
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Whether they are bools.
+    pub fn is_bool(&self) -> bool {
+        self.is_bool
+    }
+
+    /// Length of each dimension.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Whether the first index runs fastest.
+    pub fn column_major(&self) -> bool {
+        self.column_major
+    }
+
+    /// How many numbers there are.
+    pub fn len(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// Fails where `budget` has not `bytes` left for each number.
+    pub fn check(&self, budget: Memory, bytes: u64) -> Result<()> {
+        let what = format!("an array of shape {:?}, held in memory,", self.shape);
+        budget
+            .refusal(self.len().saturating_mul(bytes))
+            .map_or(Ok(()), |problem| Err(self.error(format!("{what} {problem}"))))
+    }
+
+    /// Whether any part can be read at any time.
+    pub fn is_file(&self) -> bool {
+        matches!(self.place, Place::File { .. })
+    }
+
+    /// A problem with this array.
+    pub fn error(&self, problem: impl std::fmt::Display) -> Error {
+        match &self.member {
+            Some(name) => Error::input(&self.path, format!("{name}: {problem}")),
+            None => Error::input(&self.path, problem.to_string()),
+        }
+    }
+
+    /// Rows and numbers of a row, of an array of one or two dimensions stored row by row.
+    pub fn rows(&self) -> Result<(u64, usize)> {
+        let (rows, width) = match self.shape[..] {
+            [rows] => (rows, 1),
+            [rows, width] if self.column_major => {
+                let problem = format!("shape ({rows}, {width}) stored column by column, expected row by row");
+                return Err(self.error(format!("{problem}: save it again through np.ascontiguousarray")));
+            }
+            [rows, width] => (rows, width),
+            _ => return Err(self.error(format!("shape {:?}: expected one or two dimensions", self.shape))),
+        };
+        match i32::try_from(width) {
+            Ok(width @ 1..) => Ok((rows, width as usize)),
+            _ => Err(self.error(format!("rows of {width} numbers: expected 1 to {}", i32::MAX))),
+        }
+    }
+
+    /// Reads the numbers from number `skip` on, in sequence.
+    pub fn reader(&self, skip: u64) -> Result<Box<dyn Read + Send>> {
+        let skip = skip * self.dtype.bytes() as u64;
+        match &self.place {
+            Place::File { start, .. } => {
+                let mut file = open_file(&self.path).map_err(Error::io(&self.path))?;
+                file.seek(SeekFrom::Start(start + skip)).map_err(Error::io(&self.path))?;
+                Ok(Box::new(file))
+            }
+            Place::Member { packed, span } => {
+                let mut reader = packed.open(&self.path, true)?;
+                self.skip(&mut reader, span.start)?;
+                if span.latin1 {
+                    reader = Box::new(Latin1 { text: BufReader::new(reader) });
+                }
+                self.skip(&mut reader, skip)?;
+                Ok(reader)
+            }
+        }
+    }
+
+    fn skip(&self, reader: &mut dyn Read, bytes: u64) -> Result<()> {
+        let skipped = std::io::copy(&mut reader.take(bytes), &mut std::io::sink());
+        match skipped.map_err(|error| self.cannot_read(error))? {
+            skipped if skipped == bytes => Ok(()),
+            _ => Err(self.error("truncated or damaged: fetch or write it again")),
+        }
+    }
+
+    /// Appends the next `count` numbers of `reader`, of [`reader`](Self::reader), to `bytes`.
+    pub fn read_next(&self, reader: &mut dyn Read, count: u64, bytes: &mut Vec<u8>) -> Result<()> {
+        let wanted = count * self.dtype.bytes() as u64;
+        match reader.take(wanted).read_to_end(bytes) {
+            Ok(read) if read as u64 == wanted => Ok(()),
+            Ok(_) => {
+                Err(self.error("it became shorter while it was read: truncated or damaged, fetch or write it again"))
+            }
+            Err(error) => Err(self.cannot_read(error)),
+        }
+    }
+
+    /// Appends `count` numbers from number `first` on to `bytes`; of a file only.
+    pub fn read_at(&self, first: u64, count: usize, bytes: &mut Vec<u8>) -> Result<()> {
+        let Place::File { file, start } = &self.place else {
+            return Err(self.error("a member of an archive: expected a file of its own"));
+        };
+        let size = self.dtype.bytes();
+        let before = bytes.len();
+        bytes.resize(before + count * size, 0);
+        let at = start + first * size as u64;
+        file.read_exact_at(&mut bytes[before..], at).map_err(|error| self.cannot_read(error))
+    }
+
+    fn cannot_read(&self, error: std::io::Error) -> Error {
+        match error.raw_os_error() {
+            Some(_) => Error::io(&self.path)(error),
+            None => self.error(format!("truncated or damaged ({error}): fetch or write it again")),
+        }
+    }
+}
+
+impl Packed {
+    /// Whether so many bytes can be packed in so few: sizes are relied on. Deflate packs at most 1032 in one.
+    pub fn is_plausible(&self) -> bool {
+        match self.packing {
+            Packing::Stored => self.bytes <= self.packed_bytes,
+            Packing::Deflated | Packing::Zlib => self.bytes <= self.packed_bytes.saturating_mul(1032),
+        }
+    }
+
+    /// The inflated bytes, from the archive at `path`; `checked` also compares the checksum at their end.
+    pub fn open(&self, path: &Path, checked: bool) -> Result<Box<dyn Read + Send>> {
+        let mut file = open_file(path).map_err(Error::io(path))?;
+        file.seek(SeekFrom::Start(self.start)).map_err(Error::io(path))?;
+        let packed = BufReader::with_capacity(1 << 18, file.take(self.packed_bytes));
+        let inflated: Box<dyn Read + Send> = match self.packing {
+            Packing::Stored => Box::new(packed),
+            Packing::Deflated => Box::new(DeflateDecoder::new(packed)),
+            Packing::Zlib => Box::new(ZlibDecoder::new(packed)),
+        };
+        let expected = self.crc.filter(|_| checked);
+        let to_end = self.packing == Packing::Zlib;
+        Ok(Box::new(Checked { inflated, crc: Crc::new(), left: self.bytes, expected, to_end }))
+    }
+}
+
+/// A member's bytes, whose checksum is compared when the last one is read.
+struct Checked {
+    inflated: Box<dyn Read + Send>,
+    crc: Crc,
+    left: u64,
+    expected: Option<u32>,
+    /// Whether a checksum of its own follows, which is compared by reading on.
+    to_end: bool,
+}
+
+impl Read for Checked {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        use std::io::ErrorKind::{InvalidData, UnexpectedEof};
+        let wanted = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        if wanted == 0 {
+            return Ok(0);
+        }
+        let read = self.inflated.read(&mut buffer[..wanted])?;
+        if read == 0 {
+            return Err(std::io::Error::new(UnexpectedEof, "it ends early"));
+        }
+        self.left -= read as u64;
+        if self.to_end && self.left == 0 && self.inflated.read(&mut [0])? != 0 {
+            return Err(std::io::Error::new(InvalidData, "it is longer than it says"));
+        }
+        if let Some(expected) = self.expected {
+            self.crc.update(&buffer[..read]);
+            if self.left == 0 && self.crc.sum() != expected {
+                return Err(std::io::Error::new(InvalidData, "its checksum does not match"));
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// The bytes that the characters of a text in UTF-8 stand for.
+struct Latin1<R> {
+    text: BufReader<R>,
+}
+
+impl<R: Read> Read for Latin1<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let not_latin1 = || std::io::Error::new(std::io::ErrorKind::InvalidData, "characters that are no bytes");
+        let mut written = 0;
+        while written < buffer.len() {
+            let text = self.text.fill_buf()?;
+            let (byte, used) = match *text {
+                [] => break,
+                [byte @ 0..0x80, ..] => (byte, 1),
+                [lead @ (0xc2 | 0xc3), tail @ 0x80..0xc0, ..] => (lead << 6 | tail & 0x3f, 2),
+                // The rest of the character is in the next buffer.
+                [lead @ (0xc2 | 0xc3)] => {
+                    self.text.consume(1);
+                    let mut tail = [0];
+                    self.text.read_exact(&mut tail)?;
+                    let tail =
+                        tail.first().copied().filter(|tail| (0x80..0xc0).contains(tail)).ok_or_else(not_latin1)?;
+                    (lead << 6 | tail & 0x3f, 0)
+                }
+                _ => return Err(not_latin1()),
+            };
+            self.text.consume(used);
+            buffer[written] = byte;
+            written += 1;
+        }
+        Ok(written)
+    }
+}
+
+/// Counts what is read.
+struct Counted<R> {
+    reader: R,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.reader.read(buffer)?;
+        self.bytes += read as u64;
+        Ok(read)
+    }
+}
+
+/// Numbers of every vertex: an array of shape (n,) or (n, d).
+pub struct NumbersColumn {
+    numbers: Numbers,
+    name: String,
+    rows: u64,
+    width: usize,
+}
+
+impl NumbersColumn {
+    /// `numbers` as the column called `name`; fails for other shapes.
+    pub fn new(numbers: Numbers, name: &str) -> Result<Self> {
+        let (rows, width) = numbers.rows()?;
+        Ok(Self { numbers, name: name.to_string(), rows, width })
+    }
+}
+
+impl Column for NumbersColumn {
+    fn path(&self) -> &Path {
+        self.numbers.path()
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn descr(&self) -> &'static str {
+        self.numbers.dtype.descr()
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn num_rows(&self) -> Option<u64> {
+        Some(self.rows)
+    }
+
+    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let row_bytes = (self.width * self.numbers.dtype.bytes()) as u64;
+        let name = match &self.numbers.member {
+            Some(member) => format!("reading {}/{member}", name_of(self.path())),
+            None => format!("reading {}", name_of(self.path())),
+        };
+        let stage = progress.stage(&name, Some(self.rows * row_bytes), Unit::Bytes);
+        let rows_each = (STEP_BYTES / row_bytes).max(1);
+        let mut reader = self.numbers.reader(0)?;
+        let mut bytes = Vec::new();
+        let mut left = self.rows;
+        while left > 0 {
+            let rows = left.min(rows_each);
+            bytes.clear();
+            self.numbers.read_next(&mut *reader, rows * self.width as u64, &mut bytes)?;
+            take(&bytes)?;
+            stage.advance(bytes.len() as u64);
+            left -= rows;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,156 @@
+//! Feature rows that lie in a sparse matrix (CSR): what is not in it is zero.
+//!
+//! Rows are made some at a time; all three arrays are read once, in sequence.
+
+use std::path::Path;
+
+use gsplit_store::{Progress, Unit};
+
+use super::numbers::Numbers;
+use crate::edges::ValueType;
+use crate::memory::Memory;
+use crate::read::raw::Column;
+use crate::{Error, Result};
+
+/// Most numbers of a row.
+const MAX_WIDTH: u64 = 1 << 24;
+/// Bytes of rows made at a time, about.
+const BYTES_PER_TAKE: usize = 1 << 18;
+
+/// A sparse matrix with a row for every vertex.
+pub struct SparseColumn {
+    indptr: Numbers,
+    indices: Numbers,
+    data: Numbers,
+    num_rows: u64,
+    width: usize,
+}
+
+impl SparseColumn {
+    /// The matrix of these arrays and this shape; fails when they do not fit.
+    pub fn new(indptr: Numbers, indices: Numbers, data: Numbers, shape: &[u64]) -> Result<Self> {
+        let (num_rows, width) = match *shape {
+            [rows, width @ 1..=MAX_WIDTH] => (rows, width as usize),
+            ref other => {
+                let problem = format!("a shape of {other:?}: expected rows, and columns up to {MAX_WIDTH}");
+                return Err(indptr.error(problem));
+            }
+        };
+        if num_rows.checked_add(1) != Some(indptr.len()) {
+            let found = indptr.len();
+            return Err(indptr.error(format!("{found} numbers for {num_rows} rows: expected one more than rows")));
+        }
+        if indices.len() != data.len() {
+            let (found, entries) = (data.len(), indices.len());
+            return Err(data.error(format!("{found} numbers for {entries} entries: expected one each")));
+        }
+        Ok(Self { indptr, indices, data, num_rows, width })
+    }
+
+    /// Writes the entries of the rows that end at `bounds` where they belong among `rows`, which are zero.
+    fn scatter(&self, first_row: u64, bounds: &[u64], places: &[u64], values: &[f32], rows: &mut [f32]) -> Result<()> {
+        for (at, (ends, row)) in bounds.windows(2).zip(rows.chunks_exact_mut(self.width)).enumerate() {
+            let (from, to) = ((ends[0] - bounds[0]) as usize, (ends[1] - bounds[0]) as usize);
+            for (&place, &value) in places[from..to].iter().zip(&values[from..to]) {
+                let wrong = || {
+                    let (row, width) = (first_row + at as u64, self.width);
+                    self.indices.error(format!("row {row}: column {place}, expected columns below {width}"))
+                };
+                let cell = usize::try_from(place).ok().and_then(|place| row.get_mut(place)).ok_or_else(wrong)?;
+                *cell += value;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The numbers of `array` in `bytes`, in single precision.
+pub fn as_f32(array: &Numbers, bytes: &[u8]) -> Result<Vec<f32>> {
+    let mut wide = Vec::new();
+    array.dtype().values(bytes, &mut wide).map_err(|(_, problem)| array.error(problem))?;
+    Ok(match array.dtype().value_type() {
+        ValueType::F32 => wide.as_chunks().0.iter().map(|&chunk| f32::from_le_bytes(chunk)).collect(),
+        ValueType::F64 => wide.as_chunks().0.iter().map(|&chunk| f64::from_le_bytes(chunk) as f32).collect(),
+        ValueType::I64 => wide.as_chunks().0.iter().map(|&chunk| i64::from_le_bytes(chunk) as f32).collect(),
+    })
+}
+
+/// All of `numbers`, in single precision.
+pub fn floats(numbers: &Numbers, budget: Memory) -> Result<Vec<f32>> {
+    // The bytes, the same widened, and what becomes of them.
+    numbers.check(budget, 20)?;
+    let mut bytes = Vec::new();
+    numbers.read_next(&mut *numbers.reader(0)?, numbers.len(), &mut bytes)?;
+    as_f32(numbers, &bytes)
+}
+
+impl Column for SparseColumn {
+    fn path(&self) -> &Path {
+        self.indptr.path()
+    }
+
+    fn name(&self) -> &str {
+        "features"
+    }
+
+    fn descr(&self) -> &'static str {
+        "<f4"
+    }
+
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    fn num_rows(&self) -> Option<u64> {
+        Some(self.num_rows)
+    }
+
+    fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let stage = progress.stage("reading features", Some(self.num_rows), Unit::Items("rows"));
+        let (mut ends, mut columns, mut numbers) =
+            (self.indptr.reader(0)?, self.indices.reader(0)?, self.data.reader(0)?);
+        let ids = |array: &Numbers, bytes: &[u8], into: &mut Vec<u64>| {
+            array
+                .dtype()
+                .ids(bytes, into)
+                .map_err(|(at, problem)| -> Error { array.error(format!("entry {at}: {problem}")) })
+        };
+        let (mut bytes, mut bounds, mut places, mut rows) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        self.indptr.read_next(&mut *ends, 1, &mut bytes)?;
+        ids(&self.indptr, &bytes, &mut bounds)?;
+        let mut row = 0;
+        while row < self.num_rows {
+            let count = (self.num_rows - row).min((BYTES_PER_TAKE / (4 * self.width)).max(1) as u64);
+            bytes.clear();
+            self.indptr.read_next(&mut *ends, count, &mut bytes)?;
+            ids(&self.indptr, &bytes, &mut bounds)?;
+            let fits = |ends: &[u64]| ends[0] <= ends[1] && ends[1] - ends[0] <= self.width as u64;
+            let entries = self.indices.len();
+            let wrong = bounds.windows(2).position(|ends| !fits(ends) || ends[1] > entries);
+            if let Some(at) = wrong {
+                let (row, from, to) = (row + at as u64, bounds[at], bounds[at + 1]);
+                let problem = format!("row {row}: entries {from} to {to} of {entries}: truncated or damaged");
+                return Err(self.indptr.error(problem));
+            }
+            let entries = bounds[count as usize] - bounds[0];
+            bytes.clear();
+            self.indices.read_next(&mut *columns, entries, &mut bytes)?;
+            places.clear();
+            ids(&self.indices, &bytes, &mut places)?;
+            bytes.clear();
+            self.data.read_next(&mut *numbers, entries, &mut bytes)?;
+            let values = as_f32(&self.data, &bytes)?;
+            rows.clear();
+            rows.resize(count as usize * self.width, 0f32);
+            self.scatter(row, &bounds, &places, &values, &mut rows)?;
+            take(bytemuck::cast_slice(&rows))?;
+            bounds.drain(..count as usize);
+            row += count;
+            stage.advance(count);
+        }
+        match bounds[..] == [self.indices.len()] {
+            true => Ok(()),
+            false => Err(self.indptr.error(format!("ends at {bounds:?} of {} entries: damaged", self.indices.len()))),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! WebGraph's BVGraph, as the Laboratory for Web Algorithmics distributes graphs.
+//!
+//! ```text
+//! NAME.properties   lines KEY=VALUE: nodes, arcs, windowsize, minintervallength, zetak, maxrefcount, compressionflags
+//! NAME.graph        the records of nodes 0, 1, ..., bit after bit: see `bvgraph`
+//! NAME.offsets      where each record starts, and the last one ends: differences in gamma; may be absent
+//! ```
+//! The successors v of node u are the edges u -> v. Any of the files names the graph, NAME alone, or a folder with one such graph. Graphs that the Java
+//! implementation writes (big-endian, all codes but Golomb, skewed Golomb and nibbles) and the Rust one in big-endian are read.
+//!
+//! With offsets, handing out a piece reads no more of a record than its outdegree, and any thread decodes it: lists that the
+//! first records refer to lie at most `windowsize` times `maxrefcount` nodes before them. Without offsets, or without a bound
+//! on references, records are decoded as they are handed out, by one thread. In memory are the lists of a piece, or the one
+//! longest list.
+
+mod bvgraph;
+mod properties;
+mod records;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use gsplit_store::Progress;
+
+use crate::read::raw::{Ids, Raw, ReadOptions, check_wanted};
+use crate::{Error, Result};
+use properties::Properties;
+use records::Records;
+
+/// Nodes before a piece that are looked back at; above it, references have no bound to speak of.
+const MAX_LOOK_BACK: u64 = 1 << 16;
+
+/// Whether NAME.graph and NAME.properties are there, for NAME or one of the two at `path`, or in the folder there.
+pub fn recognises(path: &Path, _head: &[u8]) -> bool {
+    match path.is_dir() {
+        true => in_folder(path).is_ok_and(|graphs| !graphs.is_empty()),
+        false => is_graph(&base(path)),
+    }
+}
+
+fn is_graph(base: &Path) -> bool {
+    with_extension(base, "graph").is_file() && with_extension(base, "properties").is_file()
+}
+
+/// NAME of every graph in `folder`.
+fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut graphs = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(Error::io(folder))? {
+        let path = entry.map_err(Error::io(folder))?.path();
+        if path.extension().is_some_and(|extension| extension == "graph") && is_graph(&base(&path)) {
+            graphs.push(base(&path));
+        }
+    }
+    graphs.sort();
+    Ok(graphs)
+}
+
+/// NAME of the only graph in `folder`.
+fn only_in(folder: &Path) -> Result<PathBuf> {
+    let mut graphs = in_folder(folder)?;
+    let problem = match (graphs.pop(), &graphs[..]) {
+        (Some(only), []) => return Ok(only),
+        (None, _) => "no NAME.graph beside NAME.properties, expected those of a BVGraph".to_string(),
+        (Some(last), others) => {
+            let names: Vec<String> = others
+                .iter()
+                .chain([&last])
+                .map(|graph| with_extension(graph, "graph").display().to_string())
+                .collect();
+            format!("several BVGraphs: name one of {}", names.join(", "))
+        }
+    };
+    Err(Error::input(folder, problem))
+}
+
+/// NAME.properties, by whatever the graph is called.
+pub fn properties(path: &Path) -> PathBuf {
+    with_extension(&base(path), "properties")
+}
+
+/// Opens the graph at `path`. Looks at no options but refuses `edge_columns`: there are none.
+pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    check_wanted(path, options, &[])?;
+    let base = if path.is_dir() { only_in(path)? } else { base(path) };
+    let [properties, graph, offsets] = ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));
+    let properties_of = Properties::read(&properties)?;
+    let layout = properties_of.layout;
+    let bytes = std::fs::metadata(&graph).map_err(Error::io(&graph))?.len();
+    // Every outdegree takes a bit at least, so the number of nodes bounds what lists may claim.
+    if layout.num_nodes > bytes.saturating_mul(8) {
+        let problem =
+            format!("{bytes} bytes for the records of {} nodes: truncated, download it again", layout.num_nodes);
+        return Err(Error::input(graph, problem));
+    }
+    let mut files = vec![properties.clone(), graph.clone()];
+    let has_offsets = offsets.exists();
+    let look_back = (layout.window as u64).saturating_mul(properties_of.max_chain);
+    let parallel = has_offsets && look_back <= MAX_LOOK_BACK;
+    if parallel {
+        files.push(offsets.clone());
+    } else {
+        let why = if has_offsets { "references without a bound" } else { "no offsets" };
+        progress.note(&format!("{}: {why}, so one thread decodes it", graph.display()));
+    }
+    let offsets = parallel.then_some(offsets);
+    let num_nodes = layout.num_nodes;
+    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back, options.budget())?;
+    Ok(Raw::of(records, Ids::Dense(Some(num_nodes)), files))
+}
+
+/// NAME.
+fn base(path: &Path) -> PathBuf {
+    match path.extension().and_then(|extension| extension.to_str()) {
+        Some("graph" | "properties" | "offsets") => path.with_extension(""),
+        _ => path.to_path_buf(),
+    }
+}
+
+/// NAME.`extension`, whatever dots NAME has.
+pub(super) fn with_extension(base: &Path, extension: &str) -> PathBuf {
+    let mut name = base.as_os_str().to_os_string();
+    name.push(".");
+    name.push(extension);
+    name.into()
+}

@@ -1,0 +1,333 @@
+//! NAME.graph of a BVGraph as edges: handed out in pieces of records, or decoded as they are handed out.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::Properties;
+use super::bvgraph::{Bits, Code, Damaged, Layout, Scratch};
+use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Ending, Estimate, Piece, Seen};
+use crate::memory::{Memory, shown};
+use crate::{Error, Result};
+use gsplit_store::open_file;
+
+/// Nodes of a piece at most: many may have no successors.
+const NODES_PER_PIECE: u64 = 1 << 16;
+
+/// The records as edges.
+pub(super) struct Records {
+    graph: PathBuf,
+    file: File,
+    /// Of the graph.
+    bytes: u64,
+    properties: PathBuf,
+    num_arcs: u64,
+    layout: Layout,
+    /// The file of offsets, where pieces are decoded by any thread.
+    offsets: Option<PathBuf>,
+    /// Nodes before a piece that its lists may hang on.
+    look_back: u64,
+    walk: Mutex<Option<Walk>>,
+    bytes_done: AtomicU64,
+    budget: Memory,
+}
+
+/// A walk over the records.
+struct Walk {
+    graph: Bits<File>,
+    offsets: Option<Bits<File>>,
+    node: u64,
+    /// Starts of the records before `node` that may be looked back at, and of `node`'s.
+    starts: VecDeque<u64>,
+    /// The lists of the last nodes, where they are decoded here.
+    lists: Lists,
+}
+
+/// The lists of the last nodes: that of node u at u modulo their number.
+struct Lists {
+    lists: Vec<Option<(u64, Vec<u64>)>>,
+    /// Bytes that they hold, and bytes that they were granted.
+    held: u64,
+    granted: u64,
+    budget: Memory,
+}
+
+impl Lists {
+    fn new(window: usize, budget: Memory) -> Self {
+        Self { lists: (0..=window).map(|_| None).collect(), held: 0, granted: 0, budget }
+    }
+
+    fn get(&self, node: u64) -> Option<&[u64]> {
+        let slot = self.lists[(node % self.lists.len() as u64) as usize].as_ref();
+        slot.filter(|(of, _)| *of == node).map(|(_, list)| &list[..])
+    }
+
+    /// A list that is empty and may be used for `node`, with the memory of one that is out of reach.
+    fn vacate(&mut self, node: u64) -> Vec<u64> {
+        let slot = (node % self.lists.len() as u64) as usize;
+        let slot = self.lists[slot].take();
+        self.held -= slot.as_ref().map_or(0, |(_, list)| size_of_val(&list[..]) as u64);
+        let mut list = slot.map(|(_, list)| list).unwrap_or_default();
+        list.clear();
+        list
+    }
+
+    /// Keeps the list of `node`; fails where the budget has no room for it.
+    fn put(&mut self, node: u64, list: Vec<u64>) -> Result<(), AtNode> {
+        const STEP: u64 = 4 << 20;
+        let slot = (node % self.lists.len() as u64) as usize;
+        self.held += size_of_val(&list[..]) as u64;
+        self.held -= self.lists[slot].as_ref().map_or(0, |(_, old)| size_of_val(&old[..]) as u64);
+        self.lists[slot] = Some((node, list));
+        if self.held > self.granted {
+            let more = self.held - self.granted + STEP;
+            self.budget.refusal(self.held + more).map_or(Ok(()), |_| Err(AtNode(node, FULL)))?;
+            self.granted += more;
+        }
+        Ok(())
+    }
+}
+
+/// Why a piece cannot be handed out or decoded, at a node.
+struct AtNode(u64, Damaged);
+
+/// Refusal that is no damage: the budget has no room for the lists that records may refer to.
+const FULL: Damaged = "the lists that records may refer to";
+
+impl Records {
+    /// Those of the file `graph`, of `bytes`, as the file of properties has them. With `offsets` any thread decodes a piece, which
+    /// hangs on up to `look_back` nodes before it.
+    pub(super) fn new(
+        graph: PathBuf,
+        bytes: u64,
+        (properties, said): (PathBuf, Properties),
+        offsets: Option<PathBuf>,
+        look_back: u64,
+        budget: Memory,
+    ) -> Result<Self> {
+        let Properties { layout, num_arcs, .. } = said;
+        let file = open_file(&graph).map_err(Error::io(&graph))?;
+        let (walk, bytes_done) = (Mutex::new(None), AtomicU64::new(0));
+        Ok(Self { graph, file, bytes, properties, num_arcs, layout, offsets, look_back, walk, bytes_done, budget })
+    }
+
+    fn open_bits(&self, path: &Path) -> Result<Bits<File>> {
+        Ok(Bits::new(open_file(path).map_err(Error::io(path))?))
+    }
+
+    fn start(&self) -> Result<Walk> {
+        let offsets = self.offsets.as_ref().map(|path| self.open_bits(path)).transpose()?;
+        let lists = Lists::new(self.layout.window, self.budget);
+        Ok(Walk { graph: self.open_bits(&self.graph)?, offsets, node: 0, starts: VecDeque::new(), lists })
+    }
+
+    fn damaged(&self, AtNode(node, problem): AtNode) -> Error {
+        if problem == FULL {
+            let budget = shown(self.budget.total());
+            let problem = format!("record of node {node}: {FULL} take more than the budget of {budget} leaves");
+            return Error::input(&self.graph, format!("{problem}: pass a larger --memory"));
+        }
+        Error::input(&self.graph, format!("record of node {node}: {problem}: truncated or damaged, download it again"))
+    }
+
+    /// Hands out nodes whose records are decoded later: the starts of what they may hang on and of the first, and the end of the last.
+    fn hand_out(&self, walk: &mut Walk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
+        let Some(offsets) = &mut walk.offsets else { return Ok(()) };
+        let first = walk.node;
+        let mut next_start = |node: u64, last: u64| -> Result<u64, AtNode> {
+            let gap = offsets.number(Code::Gamma).map_err(|_| AtNode(node, "its offset is missing"))?;
+            last.checked_add(gap)
+                .filter(|start| start / 8 <= self.bytes)
+                .ok_or(AtNode(node, "its offset is off the file"))
+        };
+        if first == 0 {
+            walk.starts.push_back(next_start(0, 0)?);
+        }
+        let kept = walk.starts.len();
+        let mut edges = 0;
+        while walk.node < self.layout.num_nodes && walk.node - first < NODES_PER_PIECE && edges < EDGES_PER_PIECE as u64
+        {
+            let node = walk.node;
+            let start = *walk.starts.back().unwrap_or(&0);
+            walk.graph.skip_to(start).map_err(|problem| AtNode(node, problem))?;
+            edges += self.layout.outdegree(&mut walk.graph).map_err(|problem| AtNode(node, problem))?;
+            walk.starts.push_back(next_start(node + 1, start)?);
+            walk.node += 1;
+        }
+        // Starts before the piece, that of its first node, and the end of its last record.
+        walk.starts.iter().take(kept).chain(walk.starts.back()).for_each(|start| bytes.extend(start.to_le_bytes()));
+        let keep = usize::try_from(self.look_back).unwrap_or(usize::MAX).saturating_add(1);
+        let drop = walk.starts.len().saturating_sub(keep);
+        walk.starts.drain(..drop);
+        Ok(())
+    }
+
+    /// Decodes the next nodes: the outdegree of each, then its successors.
+    fn decode_next(&self, walk: &mut Walk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
+        let (first, mut edges, mut scratch) = (walk.node, 0, Scratch::default());
+        while walk.node < self.layout.num_nodes && walk.node - first < NODES_PER_PIECE && edges < EDGES_PER_PIECE {
+            let node = walk.node;
+            let Walk { graph, lists, .. } = walk;
+            let list = self.record(node, graph, lists, &mut scratch, &mut |_, _| Ok(()))?;
+            bytes.extend((list.len() as u64).to_le_bytes());
+            bytes.extend(list.iter().flat_map(|successor| successor.to_le_bytes()));
+            edges += list.len();
+            lists.put(node, list)?;
+            walk.node += 1;
+        }
+        Ok(())
+    }
+
+    /// The list of `node`, whose record is next in `bits`; `fetch` puts a list that is referred to into `lists`.
+    fn record(
+        &self,
+        node: u64,
+        bits: &mut Bits<impl std::io::Read>,
+        lists: &mut Lists,
+        scratch: &mut Scratch,
+        fetch: &mut dyn FnMut(u64, &mut Lists) -> Result<(), AtNode>,
+    ) -> Result<Vec<u64>, AtNode> {
+        let at_node = |problem| AtNode(node, problem);
+        let degree = self.layout.outdegree(bits).map_err(at_node)?;
+        if degree == 0 {
+            return Ok(lists.vacate(node));
+        }
+        let back = self.layout.reference(node, bits).map_err(at_node)?;
+        if back > 0 && lists.get(node - back).is_none() {
+            fetch(node - back, lists)?;
+        }
+        let mut list = lists.vacate(node);
+        let reference = match back {
+            0 => None,
+            _ => Some(lists.get(node - back).ok_or(AtNode(node, "a reference to a list that is not there"))?),
+        };
+        self.layout.rest((node, degree), reference, bits, scratch, &mut list).map_err(at_node)?;
+        Ok(list)
+    }
+
+    /// Decodes what [`hand_out`](Self::hand_out) said of the nodes from `first` to `end`.
+    fn decode(&self, (first, end): (u64, u64), table: &[u8], batch: &mut EdgeBatch) -> Result<()> {
+        let numbers: Vec<u64> = table.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number)).collect();
+        let [starts @ .., last] = &numbers[..] else { return Ok(()) };
+        let Some((&from, &start)) = starts.first().zip(starts.last()) else { return Ok(()) };
+        let mut bytes = vec![0; (last.div_ceil(8).min(self.bytes).saturating_sub(from / 8)) as usize];
+        self.file.read_exact_at(&mut bytes, from / 8).map_err(Error::io(&self.graph))?;
+        let oldest = first + 1 - starts.len() as u64;
+        let at = |start: u64, node: u64| {
+            let mut bits = Bits::new(bytes.get((start / 8 - from / 8) as usize..).unwrap_or(&[]));
+            bits.skip_to(start % 8).map_err(|problem| AtNode(node, problem))?;
+            Ok(bits)
+        };
+        let start_of = |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
+        let mut fetch = |node: u64, lists: &mut Lists| self.fetch(node, lists, &start_of, &at);
+        let mut decoded = || -> Result<(), AtNode> {
+            let (mut lists, mut scratch) = (Lists::new(self.layout.window, self.budget), Scratch::default());
+            let mut bits = at(start, first)?;
+            for node in first..end {
+                let list = self.record(node, &mut bits, &mut lists, &mut scratch, &mut fetch)?;
+                batch.sources.resize(batch.sources.len() + list.len(), node);
+                batch.targets.extend_from_slice(&list);
+                lists.put(node, list)?;
+            }
+            Ok(())
+        };
+        decoded().map_err(|at| self.damaged(at))
+    }
+
+    /// Puts the list of `node`, which precedes the piece, into `lists`, with what it hangs on elsewhere.
+    fn fetch<'a>(
+        &self,
+        node: u64,
+        lists: &mut Lists,
+        start_of: &dyn Fn(u64) -> Option<u64>,
+        at: &dyn Fn(u64, u64) -> Result<Bits<&'a [u8]>, AtNode>,
+    ) -> Result<(), AtNode> {
+        // From the node asked for to one without a reference, then back.
+        let mut chain = Vec::new();
+        let mut next = node;
+        loop {
+            let start = start_of(next).ok_or(AtNode(next, "more references in a chain than maxrefcount"))?;
+            let mut bits = at(start, next)?;
+            let degree = self.layout.outdegree(&mut bits).map_err(|problem| AtNode(next, problem))?;
+            let back = match degree {
+                0 => 0,
+                _ => self.layout.reference(next, &mut bits).map_err(|problem| AtNode(next, problem))?,
+            };
+            chain.push((next, degree, back, bits));
+            if back == 0 {
+                break;
+            }
+            next -= back;
+        }
+        let (mut list, mut scratch) = (Vec::new(), Scratch::default());
+        for (node, degree, back, mut bits) in chain.into_iter().rev() {
+            let mut own = Vec::new();
+            if degree > 0 {
+                let reference = (back > 0).then_some(&list[..]);
+                let rest = self.layout.rest((node, degree), reference, &mut bits, &mut scratch, &mut own);
+                rest.map_err(|problem| AtNode(node, problem))?;
+            }
+            list = own;
+        }
+        lists.put(node, list)
+    }
+}
+
+impl EdgeSource for Records {
+    fn rewind(&self) -> Result<()> {
+        *self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(self.start()?);
+        self.bytes_done.store(0, Relaxed);
+        Ok(())
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        let mut walk = self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let walk = match &mut *walk {
+            Some(walk) => walk,
+            none => none.insert(self.start()?),
+        };
+        piece.bytes.clear();
+        piece.start = walk.node;
+        let handed_out = match self.offsets {
+            Some(_) => self.hand_out(walk, &mut piece.bytes),
+            None => self.decode_next(walk, &mut piece.bytes),
+        };
+        handed_out.map_err(|at| self.damaged(at))?;
+        piece.end = walk.node;
+        self.bytes_done.store((walk.graph.position() / 8).min(self.bytes), Relaxed);
+        Ok(piece.end > piece.start)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        if self.offsets.is_some() {
+            return self.decode((piece.start, piece.end), &piece.bytes, batch);
+        }
+        let mut numbers = piece.bytes.as_chunks().0.iter().map(|&number| u64::from_le_bytes(number));
+        for node in piece.start..piece.end {
+            let degree = numbers.next().unwrap_or(0) as usize;
+            batch.sources.resize(batch.sources.len() + degree, node);
+            batch.targets.extend(numbers.by_ref().take(degree));
+        }
+        Ok(())
+    }
+
+    fn finish(&self, seen: &Seen) -> Result<Ending> {
+        if seen.edges != self.num_arcs {
+            let problem =
+                format!("promises {} arcs, the graph has {}: they do not belong together", self.num_arcs, seen.edges);
+            return Err(Error::input(&self.properties, problem));
+        }
+        Ok(Ending { num_vertices: Some(self.layout.num_nodes), ..Ending::default() })
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        Ok(Estimate { edges: self.num_arcs, vertices: self.layout.num_nodes, bytes: self.bytes })
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.bytes_done.load(Relaxed)
+    }
+}

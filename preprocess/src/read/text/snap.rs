@@ -1,0 +1,394 @@
+//! SNAP edge lists: one edge a line, `u v` for u -> v, so that u is an in-neighbour of v.
+//!
+//! Plain or compressed. Ids are unsigned 64-bit numbers separated by tabs, blanks or commas; further columns (weights, times)
+//! are ignored, unless `--edge-columns` names them: whole numbers are kept as i64, others as f64, by the first piece. `#` and `%` start comments; line ends may be CRLF. Ids are compacted in
+//! ascending order, unless `--keep-ids`.
+//!
+//! Two kinds of header are checked against the edges:
+//! * a comment `# Nodes: N Edges: M`: M lines must follow with N distinct ids;
+//! * a bare first line `n m`: taken for a header exactly when m lines follow and all their ids are below n, which is
+//!   then the number of vertices. Where it names two ids above all others, the smaller first, it is taken for a header
+//!   that lies.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::field::{leading_unsigned, shown, unsigned};
+use super::value::{Kind, widened, write_number};
+use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
+use crate::read::raw::{Ids, Raw, ReadOptions, check_size};
+use crate::read::text::{TextPieces, TextStream, lines};
+use crate::{Error, Result};
+
+/// Opens the edge list at `path`.
+pub fn open(path: &Path, options: &ReadOptions) -> Result<Raw> {
+    if path.is_dir() {
+        return Err(Error::input(
+            path,
+            "a folder, expected a file with a list of edges: leave --format out, and the folder is recognised",
+        ));
+    }
+    let edges = SnapEdges::open(path, options)?;
+    let ids = if options.keep_ids { Ids::Dense(None) } else { Ids::Sparse };
+    Ok(Raw::of(edges, ids, vec![path.to_path_buf()]))
+}
+
+/// An edge list on disk.
+struct SnapEdges {
+    path: PathBuf,
+    keep_ids: bool,
+    ignore_header: bool,
+    columns: Vec<EdgeColumn>,
+    head: Head,
+    estimate: Estimate,
+    text: TextPieces,
+    /// The first line with columns that are ignored.
+    more_columns: AtomicU64,
+}
+
+/// What the lines up to the first edge say.
+#[derive(Default)]
+struct Head {
+    header: Option<Header>,
+    /// The first line with an edge, and the edge.
+    first: Option<(u64, EdgeBatch)>,
+}
+
+/// What the comment `# Nodes: N Edges: M` promises.
+#[derive(Clone, Copy)]
+struct Header {
+    line: u64,
+    nodes: Option<u64>,
+    edges: Option<u64>,
+}
+
+/// No line has columns that are ignored.
+const NO_LINE: u64 = u64::MAX;
+
+impl SnapEdges {
+    fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+        let mut source = Self {
+            path: path.to_path_buf(),
+            keep_ids: options.keep_ids,
+            ignore_header: options.ignore_header,
+            columns: columns(path, options.edge_columns.as_deref().unwrap_or_default())?,
+            head: Head::default(),
+            estimate: Estimate::default(),
+            text: TextPieces::of(path),
+            more_columns: AtomicU64::new(NO_LINE),
+        };
+        source.read_head()?;
+        Ok(source)
+    }
+
+    /// Reads up to the first edge, and estimates sizes from the piece that has it.
+    fn read_head(&mut self) -> Result<()> {
+        let mut stream = TextStream::open(&self.path)?;
+        self.estimate.bytes = stream.len();
+        let mut piece = Piece::default();
+        while self.head.first.is_none() && stream.next(&mut piece)? {
+            for (number, line) in lines(&piece) {
+                let line = line.trim_ascii();
+                if is_edge(line) {
+                    let mut batch = EdgeBatch::default();
+                    self.edge(number, line, &mut batch)?;
+                    self.head.first = Some((number, batch));
+                    self.estimate(&piece, stream.text_len())?;
+                    break;
+                }
+                self.head.header = self.head.header.or_else(|| header(number, line));
+            }
+        }
+        // A weighted list has no bare header, nor has one that says how long it is.
+        if self.ignore_header
+            || self.head.header.is_some()
+            || !self.columns.is_empty()
+            || self.more_columns.load(Relaxed) != NO_LINE
+        {
+            self.head.first = None;
+        }
+        self.head.header = self.head.header.filter(|_| !self.ignore_header);
+        match self.head.header {
+            Some(Header { line, nodes: Some(nodes), .. }) if self.keep_ids && nodes > u32::MAX.into() => {
+                Err(Error::line(&self.path, line, format!("{nodes} vertices: at most {} are supported", u32::MAX)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn estimate(&mut self, piece: &Piece, text_len: u64) -> Result<()> {
+        let mut batch = EdgeBatch::default();
+        let from = memchr::memchr(b'\n', &piece.bytes).map_or(0, |end| end + 1);
+        self.edges(&piece.bytes, from, piece.start + 1, &mut batch)?;
+        let line_bytes = (piece.bytes.len() / batch.len().max(1)).max(1) as u64;
+        let promised = self.head.header;
+        self.estimate.edges = promised.and_then(|header| header.edges).unwrap_or(text_len / line_bytes).min(text_len);
+        let largest = batch.sources.iter().chain(&batch.targets).max().copied().unwrap_or(0);
+        let named = promised.and_then(|header| header.nodes).unwrap_or(0);
+        self.estimate.vertices = named.max(largest).saturating_add(1).min(1 << 32);
+        Ok(())
+    }
+
+    /// Appends the edges of `text` from byte `at` on; that is line `line`.
+    fn edges(&self, text: &[u8], mut at: usize, line: u64, batch: &mut EdgeBatch) -> Result<()> {
+        let first = at;
+        let plain = self.columns.is_empty();
+        let mut told = false;
+        while at < text.len() {
+            if plain && let Some((source, target, end)) = plain_edge(text, at) {
+                batch.push(source, target);
+                at = end;
+                continue;
+            }
+            let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |end| at + end);
+            let trimmed = text[at..end].trim_ascii();
+            if is_edge(trimmed) || trimmed.starts_with(b"%%MatrixMarket") {
+                let number = || line + memchr::memchr_iter(b'\n', &text[first..at]).count() as u64;
+                self.edge_or(trimmed, batch).map_err(|problem| self.explain(number(), problem))?;
+                // Counting lines for every one of them would take far longer than parsing.
+                if plain && !told && has_more_columns(trimmed) {
+                    told = true;
+                    self.more_columns.fetch_min(number(), Relaxed);
+                }
+            }
+            at = end + 1;
+        }
+        Ok(())
+    }
+
+    fn edge(&self, number: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<()> {
+        if self.columns.is_empty() && has_more_columns(line) {
+            self.more_columns.fetch_min(number, Relaxed);
+        }
+        self.edge_or(line, batch).map_err(|problem| self.explain(number, problem))
+    }
+
+    /// Appends the edge of one line. Says what is wrong otherwise.
+    fn edge_or(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
+        if line.starts_with(b"%%MatrixMarket") {
+            return Err("a Matrix Market file, expected an edge list: pass --format mtx".into());
+        }
+        let mut fields = fields(line);
+        let mut id = || {
+            let field = fields.next().ok_or("expected two vertex ids, found less: truncated or damaged?")?;
+            unsigned(field)
+                .ok_or_else(|| format!("expected a vertex id, a number from 0 to 2^64-1, found {}", shown(field)))
+        };
+        let (source, target) = (id()?, id()?);
+        for column in &self.columns {
+            let field = fields.next().ok_or_else(|| format!("expected a value of {}, found none", column.name))?;
+            let at = batch.values.len();
+            batch.values.resize(at + column.value.bytes(), 0);
+            write_number(field, column.value, &mut batch.values[at..])
+                .map_err(|problem| format!("column `{}`: {problem}", column.name))?;
+        }
+        batch.push(source, target);
+        Ok(())
+    }
+
+    fn explain(&self, number: u64, problem: String) -> Error {
+        let hint = if number == 1 && problem.contains("found `") {
+            "; start a line of column names with #, or pass --format csv"
+        } else {
+            ""
+        };
+        Error::line(&self.path, number, problem + hint)
+    }
+
+    fn check_edges(&self, header: Header, found: u64) -> Result<()> {
+        match header.edges {
+            Some(promised) if promised != found => Err(Error::line(
+                &self.path,
+                header.line,
+                format!(
+                    "the header promises {promised} edges, {found} follow: the file is truncated or damaged (download it again), \
+                     or pass --ignore-header"
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compares the number of nodes in the header with the ids. Returns it where ids are to be kept: where the user says so,
+    /// or where all are below it and some have no edges, which a list that is complete leaves open.
+    fn check_nodes(&self, header: Header, promised: u64, seen: &Seen) -> Result<Option<u64>> {
+        let found = seen.distinct.unwrap_or(promised);
+        let end = seen.largest.map_or(0, |largest| largest.saturating_add(1));
+        let isolated = found < promised && end <= promised;
+        if isolated && (self.keep_ids || header.edges.is_some()) {
+            return Ok(Some(promised));
+        }
+        if promised == found {
+            return Ok(self.keep_ids.then(|| promised.max(end)));
+        }
+        let remedy =
+            if isolated { "--keep-ids if the others have no edges, or --ignore-header" } else { "--ignore-header" };
+        let problem = format!(
+            "the header promises {promised} nodes, the edges name {found}: the file is truncated or damaged (download it again), \
+             or pass {remedy}"
+        );
+        Err(Error::line(&self.path, header.line, problem))
+    }
+
+    /// Decides what the first line is, which was left out so far.
+    fn bare_header(&self, number: u64, line: &EdgeBatch, seen: &Seen) -> Result<Ending> {
+        let (n, m, found) = (line.sources[0], line.targets[0], seen.edges);
+        let below = found > 0 && seen.largest.is_none_or(|largest| largest < n);
+        if m == found && below {
+            let place = format!("{}, line {number}", self.path.display());
+            let note = format!(
+                "note: {place}: taken for a header, {n} vertices and {m} edges; pass --ignore-header if it is an edge"
+            );
+            return Ok(Ending { num_vertices: Some(n), notes: vec![note], ..Ending::default() });
+        }
+        if below && n < m {
+            let problem = format!(
+                "looks like a header of {n} vertices and {m} edges, but {found} edges follow: the file is truncated or \
+                 damaged (download it again), or pass --ignore-header if this line is an edge"
+            );
+            return Err(Error::line(&self.path, number, problem));
+        }
+        let mut first = EdgeBatch::default();
+        first.push(n, m);
+        Ok(Ending { first, ..Ending::default() })
+    }
+}
+
+/// The columns called `names` behind the two ids, of the types that the first piece with edges shows.
+fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
+    let mut kinds = vec![Kind::Empty; names.len()];
+    let (mut stream, mut piece, mut found) = (TextStream::open(path)?, Piece::default(), names.is_empty());
+    while !found && stream.next(&mut piece)? {
+        for (_, line) in lines(&piece).filter(|(_, line)| is_edge(line.trim_ascii())) {
+            found = true;
+            kinds.iter_mut().zip(fields(line).skip(2)).for_each(|(kind, cell)| *kind = widened(*kind, cell));
+        }
+    }
+    let value = |kind: Kind| kind.value().unwrap_or(ValueType::F64);
+    Ok(names.iter().zip(kinds).map(|(name, kind)| EdgeColumn::of(name.clone(), value(kind), 1)).collect())
+}
+
+/// Whether a line is neither empty nor a comment.
+fn is_edge(line: &[u8]) -> bool {
+    !matches!(line.first(), None | Some(b'#' | b'%'))
+}
+
+/// Fields of a line.
+fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(is_separator).filter(|field| !field.is_empty())
+}
+
+/// Whether there is something behind the two ids.
+fn has_more_columns(line: &[u8]) -> bool {
+    fields(line).nth(2).is_some()
+}
+
+fn is_separator(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b',')
+}
+
+/// The edge at byte `at`, when its line is two numbers with one separator between them, and where the next line starts.
+fn plain_edge(text: &[u8], at: usize) -> Option<(u64, u64, usize)> {
+    let (source, digits) = leading_unsigned(&text[at..])?;
+    let at = at + digits;
+    if !is_separator(text.get(at)?) {
+        return None;
+    }
+    let (target, digits) = leading_unsigned(&text[at + 1..])?;
+    let end = at + 1 + digits;
+    match text.get(end..)? {
+        [b'\n', ..] => Some((source, target, end + 1)),
+        [b'\r', b'\n', ..] => Some((source, target, end + 2)),
+        _ => None,
+    }
+}
+
+impl EdgeSource for SnapEdges {
+    fn rewind(&self) -> Result<()> {
+        self.more_columns.store(NO_LINE, Relaxed);
+        self.text.rewind()
+    }
+
+    fn next(&self, piece: &mut Piece) -> Result<bool> {
+        self.text.next(piece)
+    }
+
+    fn parse(&self, piece: &mut Piece, batch: &mut EdgeBatch) -> Result<()> {
+        match &self.head.first {
+            Some((first, _)) if (piece.start..piece.end.max(piece.start + 1)).contains(first) => {
+                // The first edge waits for the end.
+                let skipped = (first - piece.start) as usize;
+                let from =
+                    memchr::memchr_iter(b'\n', &piece.bytes).nth(skipped).map_or(piece.bytes.len(), |end| end + 1);
+                self.edges(&piece.bytes, from, first + 1, batch)
+            }
+            _ => self.edges(&piece.bytes, 0, piece.start, batch),
+        }
+    }
+
+    fn finish(&self, seen: &Seen) -> Result<Ending> {
+        let mut ending = Ending::default();
+        if let Some(header) = self.head.header {
+            self.check_edges(header, seen.edges)?;
+            if let Some(promised) = header.nodes {
+                ending.num_vertices = self.check_nodes(header, promised, seen)?;
+                if !self.keep_ids && ending.num_vertices.is_some() {
+                    ending.notes.push(format!(
+                        "note: {}, line {}: {promised} nodes, of which some have no edges: ids are taken as they are",
+                        self.path.display(),
+                        header.line
+                    ));
+                }
+            }
+        }
+        if let Some((number, line)) = &self.head.first {
+            ending = self.bare_header(*number, line, seen)?;
+        }
+        if seen.edges == 0 && ending.first.is_empty() {
+            return Err(Error::input(&self.path, "no edges: expected lines of two vertex ids"));
+        }
+        if let Some(n) = ending.num_vertices {
+            check_size(&self.path, n as usize, seen.edges)?;
+        }
+        let line = self.more_columns.load(Relaxed);
+        if line != NO_LINE {
+            ending.notes.push(format!(
+                "note: {}, line {line}: more than two columns; those after the second are ignored: name them with \
+                 --edge-columns to keep them",
+                self.path.display()
+            ));
+        }
+        Ok(ending)
+    }
+
+    fn columns(&self) -> &[EdgeColumn] {
+        &self.columns
+    }
+
+    fn estimate(&self) -> Result<Estimate> {
+        Ok(self.estimate)
+    }
+
+    fn bytes_done(&self) -> u64 {
+        self.text.bytes_done()
+    }
+}
+
+/// Understands the comment `# Nodes: N Edges: M`, in this order or the other, either alone.
+fn header(line: u64, comment: &[u8]) -> Option<Header> {
+    let comment = std::str::from_utf8(comment).ok()?;
+    let mut words = comment.split([' ', '\t', '#', '%', ',']).filter(|word| !word.is_empty()).peekable();
+    let mut header = Header { line, nodes: None, edges: None };
+    while let Some(word) = words.next() {
+        let count = words.peek().and_then(|word| unsigned(word.as_bytes()));
+        match word.to_ascii_lowercase().as_str() {
+            "nodes:" => header.nodes = count,
+            "edges:" => header.edges = count,
+            _ => {}
+        }
+    }
+    (header.nodes.is_some() || header.edges.is_some()).then_some(header)
+}
+
+#[cfg(test)]
+mod tests;
