@@ -6,6 +6,8 @@ use std::ffi::OsString;
 const REMOVED: &[(&str, &[&str], &str)] = &[
     ("bench", &["table3"], "`gsplit compare DATASET --rounds 3` has the same seconds by phase"),
     ("bench", &["sweep"], "`gsplit compare DATASET --over ranks=1,2,4` has a table for each value"),
+    ("train", &["--exchange"], "rows alone cross between ranks: leave it out"),
+    ("run", &["--exchange"], "rows alone cross between ranks: leave it out"),
     ("pack", &[], "`tar -I zstd -cf ds.tar.zst ds` packs a dataset with all that is in it"),
     (
         "unpack",

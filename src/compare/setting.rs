@@ -6,7 +6,7 @@ use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_preprocess::presample::Options;
 use gsplit_store::{Dataset, PartitionMap, Presample};
-use gsplit_trainer::{Device, ExchangeKind, FeatureStorage, GpuList, ModelConfig, RowPlacement, TrainConfig};
+use gsplit_trainer::{Device, FeatureStorage, GpuList, ModelConfig, RowPlacement, TrainConfig};
 use serde_json::{Value, json};
 
 use super::prepare::{partitioned, presampled};
@@ -119,7 +119,7 @@ impl Setting {
         TrainConfig {
             parallelism,
             split_layers,
-            exchange: ExchangeKind::Rows,
+            exchange: None,
             ranks: Some(self.ranks),
             groups: if parallelism.splits() { self.groups } else { 1 },
             device: self.device,

@@ -1,8 +1,8 @@
-//! Something that could be run: a system with its map, number of ranks, split layers and exchange, and what it does in a mini-batch.
+//! Something that could be run: a system with its map, number of ranks and split layers, and what it does in a mini-batch.
 
 use clap::ValueEnum;
 use gsplit_partition::evaluate::Work;
-use gsplit_trainer::{Device, ExchangeKind, Parallelism, RowPlacement, TrainConfig};
+use gsplit_trainer::{Device, Parallelism, RowPlacement, TrainConfig};
 use serde::Serialize;
 
 use super::cost::Sources;
@@ -42,19 +42,11 @@ pub struct Candidate {
     pub work: Work,
 }
 
-/// Who computes what, and what crosses.
+/// Who computes what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub parallelism: Parallelism,
     pub split_layers: usize,
-    pub exchange: ExchangeKind,
-}
-
-impl Choice {
-    /// `split_layers` of rows, where `parallelism` splits layers.
-    pub fn rows(parallelism: Parallelism, split_layers: usize) -> Self {
-        Self { parallelism, split_layers, exchange: ExchangeKind::Rows }
-    }
 }
 
 impl Candidate {
@@ -67,13 +59,12 @@ impl Candidate {
         question: &Question,
         work: &Work,
     ) -> Self {
-        let Choice { parallelism, split_layers, exchange } = way;
+        let Choice { parallelism, split_layers } = way;
         let model = &question.model;
         let in_part = parallelism == Parallelism::Split && split_layers < model.layers;
         let mut options = vec![format!("--parallelism {parallelism}")];
         options.extend((ranks > 1).then(|| format!("--ranks {ranks}")));
         options.extend(in_part.then(|| format!("--split-layers {split_layers}")));
-        options.extend((exchange != ExchangeKind::Rows).then(|| format!("--exchange {}", name_of(exchange))));
         options.extend(map.map(|(key, _)| format!("--partition {key}")));
         options.extend((question.device == Device::Cuda).then(|| format!("--device cuda --placement {rows}")));
         options.push(format!("--model {} --layers {} --hidden {}", name_of(model.kind), model.layers, model.hidden));
@@ -105,11 +96,10 @@ impl Candidate {
 
     /// `config` with what this chooses.
     pub fn applied(&self, config: &TrainConfig) -> TrainConfig {
-        let Choice { parallelism, split_layers, exchange } = self.way;
+        let Choice { parallelism, split_layers } = self.way;
         TrainConfig {
             parallelism,
             split_layers: parallelism.splits().then_some(split_layers),
-            exchange,
             ranks: Some(self.ranks),
             partition: self.partition.clone(),
             ..config.clone()

@@ -1,7 +1,7 @@
 //! The cost model: seconds and memory of a mini-batch, from what is counted and what a machine can do. Every formula stands here.
 //!
 //! Of a mini-batch all ranks together compute `V` vertices and `E` edges of a layer that reads rows of `w` values and makes rows of `h`,
-//! receive `X` of the rows it reads (or partial sums of them), ask for these with `W` words of 4 bytes, and load `R` feature rows of `F`
+//! receive `X` of the rows it reads, ask for each of these with a word of 4 bytes, and load `R` feature rows of `F`
 //! values. N is the number of ranks, L that of layers. A rank does its share: 1 / N times what the busiest has over the mean; where ranks
 //! share the cores of a host, the host does what all of its ranks do.
 //!
@@ -9,8 +9,7 @@
 //! phase     piece            seconds                                        why
 //! sample    draws            E / sampled_edges
 //!           over the bus     32 E / bus                                     a sector a draw, where the graph is in the host's memory
-//!           sums             E / sampled_edges of split layers               --exchange auto: two passes over the edges that are drawn
-//!           ids              4 W / peer + 2 latency a split layer           their numbers, then which rows; of rows W is X
+//!           ids              4 X / peer + 2 latency a split layer           their numbers, then which rows
 //! load      rows             4 R F / rows, peer or bus                      each row is read once, wherever it lies; not on a CPU where the
 //!                                                                           bottom layer is not split: it reads them where they are stored
 //! compute   products         2 V w h k / dense, 2 k more backwards          a gradient for the weights, one for the rows (not of features)
@@ -80,8 +79,6 @@ pub struct Way {
     pub parallelism: Parallelism,
     /// The lowest layers whose rows are exchanged.
     pub split_layers: usize,
-    /// Whether partial sums may cross in place of rows.
-    pub sums: bool,
     /// Number of ranks, over all hosts.
     pub ranks: usize,
     /// Mini-batches of an epoch.
@@ -181,15 +178,11 @@ impl Model<'_> {
         if let Some(bus) = profile.bus.filter(|_| self.way.far_graph) {
             add(Phase::Sample, "drawing over the bus", SECTOR * drawn / bus.bytes);
         }
-        if self.way.sums {
-            let edges = self.split().map(|(_, layer)| layer.edges).sum();
-            add(Phase::Sample, "sums", self.share(edges, self.work.edge_imbalance) / profile.sampled_edges);
-        }
         let rounds = 2.0 * self.split().count() as f64;
         if !self.is_made_once() {
-            let words: f64 = self.split().map(|(_, layer)| layer.words).sum();
-            let abroad: f64 = self.split().map(|(_, layer)| layer.words_abroad).sum();
-            add(Phase::Sample, "ids", self.crossing([4.0 * words, 4.0 * abroad], rounds));
+            let rows: f64 = self.split().map(|(_, layer)| layer.rows_exchanged).sum();
+            let abroad: f64 = self.split().map(|(_, layer)| layer.rows_abroad).sum();
+            add(Phase::Sample, "ids", self.crossing([4.0 * rows, 4.0 * abroad], rounds));
         }
         let sliced = self.way.parallelism.slices_columns();
         if sliced {

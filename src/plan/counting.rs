@@ -3,7 +3,7 @@
 use gsplit_partition::evaluate::{self, Cooperative, LayerWork, Local, MapEvaluation, Work};
 use gsplit_partition::placement::{CacheSize, PlaceOptions, PlacementRule, row_bytes};
 use gsplit_store::{Dataset, PartitionMap, Presample, Readers, Split};
-use gsplit_trainer::{CooperativeConfig, Device, ExchangeKind, Parallelism, RowPlacement, next_draw_factor};
+use gsplit_trainer::{CooperativeConfig, Device, Parallelism, RowPlacement, next_draw_factor};
 
 use super::candidate::{Candidate, Choice};
 use super::cost::Sources;
@@ -69,7 +69,7 @@ impl Counting<'_> {
                 found.push(self.song_jiang((map, presample), cache, ui)?);
             }
         }
-        let alone = Choice::rows(Parallelism::Single, 0);
+        let alone = Choice { parallelism: Parallelism::Single, split_layers: 0 };
         let one = ("one rank", 1, self.steps);
         let one = Candidate::new(one, alone, &RowPlacement::Replicated, None, self.question, &one_rank(&evaluation));
         Ok((found, one))
@@ -107,16 +107,13 @@ impl Counting<'_> {
             true => &evaluated.split_layers[split_layers].work,
             false => &evaluated.data_work,
         };
-        let way = Choice::rows(parallelism, split_layers);
+        let way = Choice { parallelism, split_layers };
         let map = map.map(|map| (map.key(), evaluated.servers));
         let of = |name: &str, rows: &RowPlacement| self.candidate(name, way, rows, map, work);
         let problem = system.problem(self.question.device).map(str::to_string);
         let mut found = vec![Candidate { problem, ..of(system.name(), choices.rows()) }];
         match (system, self.question.device) {
-            (System::Gsplit, _) => {
-                found.extend(self.with_sums("GSplit", evaluated, layers));
-                found.extend(self.in_part(evaluated, 1..=layers - 1));
-            }
+            (System::Gsplit, _) => found.extend(self.in_part(evaluated, 1..=layers - 1)),
             (System::Dgl, Device::Cuda) => found.push(of("DGL, replicated", &RowPlacement::Replicated)),
             (System::Owned, Device::Cuda) => found.push(of("Owned, peer", &RowPlacement::Peer)),
             _ => {}
@@ -128,26 +125,12 @@ impl Counting<'_> {
     fn in_part(&self, map: &MapEvaluation, split_layers: std::ops::RangeInclusive<usize>) -> Vec<Candidate> {
         let of = |split_layers: usize| {
             let name = format!("split {split_layers} of {}", self.question.model.layers);
-            let rows = self.split(&name, map, Choice::rows(Parallelism::Split, split_layers));
-            std::iter::once(rows).chain(self.with_sums(&name, map, split_layers))
+            let way = Choice { parallelism: Parallelism::Split, split_layers };
+            let work = &map.split_layers[split_layers].work;
+            let map = (map.key.as_deref().unwrap_or_default(), map.servers);
+            self.candidate(&name, way, &RowPlacement::Partitioned, Some(map), work)
         };
-        split_layers.flat_map(of).collect()
-    }
-
-    /// The same with partial sums, where some layer may have them.
-    fn with_sums(&self, name: &str, map: &MapEvaluation, split_layers: usize) -> Option<Candidate> {
-        let work = &map.split_layers[split_layers];
-        let way = Choice { exchange: ExchangeKind::Auto, ..Choice::rows(Parallelism::Split, split_layers) };
-        let problem = self.question.problem_of_sums();
-        let made = || Candidate { problem, ..self.split(&format!("{name}, sums"), map, way) };
-        (self.question.model.kind.sums_sources() && work.with_sums != work.work).then(made)
-    }
-
-    fn split(&self, name: &str, map: &MapEvaluation, way: Choice) -> Candidate {
-        let work = &map.split_layers[way.split_layers];
-        let work = if way.exchange == ExchangeKind::Rows { &work.work } else { &work.with_sums };
-        let map = (map.key.as_deref().unwrap_or_default(), map.servers);
-        self.candidate(name, way, &RowPlacement::Partitioned, Some(map), work)
+        split_layers.map(of).collect()
     }
 
     /// Song and Jiang's placement, stored in the dataset where it has rows, with draws that prefer what a rank keeps. The
@@ -177,7 +160,7 @@ impl Counting<'_> {
         let bytes = (kept.shared.len() + kept.own.iter().map(Vec::len).max().unwrap_or(0)) as f64 * row_bytes as f64;
         let mut candidate = self.candidate(
             &format!("Song & Jiang, {cache}"),
-            Choice::rows(Parallelism::Data, 0),
+            Choice { parallelism: Parallelism::Data, split_layers: 0 },
             &RowPlacement::Stored(key),
             None,
             &work,
@@ -221,7 +204,7 @@ impl Counting<'_> {
             (_, true) => format!("{}, {batches} batches", system.name()),
             (_, false) => "full graph".to_string(),
         };
-        let way = Choice::rows(Parallelism::Cooperative, question.model.layers);
+        let way = Choice { parallelism: Parallelism::Cooperative, split_layers: question.model.layers };
         let of = (map.key(), map.num_servers() as u32);
         let rows = system.choices().rows().clone();
         let mut candidate = Candidate::new((&name, self.ranks, batches), way, &rows, Some(of), question, &work);

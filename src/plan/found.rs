@@ -2,7 +2,7 @@
 
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::Presample;
-use gsplit_trainer::{ExchangeKind, RowPlacement};
+use gsplit_trainer::RowPlacement;
 use serde::Serialize;
 
 use super::candidate::Candidate;
@@ -159,7 +159,6 @@ impl Found {
         let way = |sources, far_graph| Way {
             parallelism: candidate.way.parallelism,
             split_layers: candidate.way.split_layers,
-            sums: candidate.way.exchange != ExchangeKind::Rows,
             steps: candidate.steps,
             largest: candidate.largest,
             servers: candidate.servers,

@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use gsplit_kernels::schedule::Fanouts;
 use gsplit_partition::placement::CacheSize;
 use gsplit_store::{Dataset, PartitionMap, Split};
-use gsplit_trainer::{Device, ExchangeKind, ModelConfig, TrainConfig};
+use gsplit_trainer::{Device, ModelConfig};
 
 use super::counting::Counting;
 use super::found::{Found, Hits};
@@ -140,12 +140,5 @@ impl Question {
     /// Whether what `system` does is counted, though it cannot be run there yet or compared with the others.
     fn is_counted(&self, system: System) -> bool {
         system.stands_apart() || (self.device == Device::Cuda && system.choices().parallelism.slices_columns())
-    }
-
-    /// What would be wrong with sums in place of rows there.
-    pub fn problem_of_sums(&self) -> Option<String> {
-        let config = TrainConfig { device: self.device, ..self.setting(2).config(System::Gsplit, 1) };
-        let config = TrainConfig { exchange: ExchangeKind::Auto, ..config };
-        config.check().err().map(|error| error.to_string())
     }
 }

@@ -22,6 +22,8 @@ use gsplit::ui::usage;
 const RUN: &str = "run";
 /// What cannot stand in a file.
 const NOT_IN_FILES: [&str; 8] = ["dataset", "config", "print-config", "force", "help", "version", "json", "quiet"];
+/// Key at the top of older files with the value that says what is so without it, and the remedy for the others.
+const REMOVED: (&str, &str, &str) = ("exchange", "rows", "rows alone cross between ranks: leave it out");
 
 /// Where the options of `gsplit train` stand in a file.
 pub struct Places(BTreeMap<(String, String), Arg>);
@@ -109,6 +111,12 @@ impl ConfigFile {
             let at = key.span().start;
             let name = key.get_ref();
             let shown = |reason: String| complaint(at, &format!("{name}: {reason}"));
+            if (table, name.as_ref()) == ("", REMOVED.0) {
+                match value.get_ref().as_str() == Some(REMOVED.1) {
+                    true => continue,
+                    false => return Err(shown(REMOVED.2.to_string())),
+                }
+            }
             let arg = places.find(table, name).map_err(shown)?;
             let arguments = arguments(arg, value.get_ref()).map_err(shown)?;
             let flag = arg.get_long().unwrap_or_default().to_string();

@@ -9,7 +9,7 @@ use gsplit_trainer::{Device, Parallelism, TrainConfig};
 use super::Args;
 
 /// Options that are for several ranks, so that a run with one of them is split if it does not say what it is.
-const OF_SEVERAL_RANKS: [&str; 4] = ["partition", "groups", "split-layers", "exchange"];
+const OF_SEVERAL_RANKS: [&str; 3] = ["partition", "groups", "split-layers"];
 
 /// `command`, train's own, with its options under the headings of the configuration file.
 pub fn grouped(command: clap::Command) -> clap::Command {

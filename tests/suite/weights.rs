@@ -135,8 +135,7 @@ fn sums_take_weights_in_training_evaluation_and_inference() {
         let single = run(&["--parallelism", "single"]);
         let split = ["split", "--ranks", "3"];
         let in_part = [&split[..], &["--split-layers", "1"]].concat();
-        let sums = [&split[..], &["--exchange", "sums"]].concat();
-        for options in [&split[..], &in_part, &sums, &["owned", "--ranks", "3"], &["data", "--ranks", "2"]] {
+        for options in [&split[..], &in_part, &["owned", "--ranks", "3"], &["data", "--ranks", "2"]] {
             let other = run(&[&["--parallelism"], options].concat());
             let near = single.iter().zip(&other).all(|(a, b)| (a - b).abs() < 1e-5 * a.abs());
             assert!(near, "{task}, {model}, {options:?}: {single:?} {other:?}");

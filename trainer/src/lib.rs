@@ -65,12 +65,12 @@ mod train;
 
 pub use autograd::{Pool, most_values_held};
 pub use config::{
-    ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, ExchangeKind, FeatureNorm,
-    JumpingKnowledge, ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig,
-    ScheduleKind, ScorerKind, Sums, TaskConfig, TaskKind, TrainConfig,
+    ConfigOption, CooperativeConfig, Device, DrawConfig, DrawFactor, DrawKind, Dtype, FeatureNorm, JumpingKnowledge,
+    ModelConfig, ModelKind, NormKind, OptimizerConfig, OptimizerKind, Parallelism, ScheduleConfig, ScheduleKind,
+    ScorerKind, TaskConfig, TaskKind, TrainConfig,
 };
 pub use error::{Error, Result};
-pub use exchange::{Exchange, NO_VERTEX, Shuffled};
+pub use exchange::{Exchange, Shuffled};
 #[cfg(feature = "mpi")]
 pub use gsplit_kernels::MpiWorld;
 pub use infer::{InferConfig, InferSummary, Predict, Wanted, ids_beside, infer};

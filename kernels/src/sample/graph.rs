@@ -95,11 +95,6 @@ impl<'a> Graph<'a> {
         Ok(Self { factors: Some((factors, degrees)), ..self })
     }
 
-    /// Whether sampled edges have factors in sums, drawn with `fanout`.
-    pub fn has_factors(&self, fanout: Fanout) -> bool {
-        self.factors.is_some() || self.tells_correction(fanout)
-    }
-
     /// Whether draws by weight with `fanout` tell what corrects sums: where all are drawn there is nothing to correct.
     pub(super) fn tells_correction(&self, fanout: Fanout) -> bool {
         self.weights.is_some() && self.corrects && fanout != Fanout::All
@@ -206,7 +201,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|v| (drawn.degree(v), drawn.drawable(v))), [(2, 1), (0, 0), (1, 0)]);
         assert_eq!([0, 1, 2].map(|v| drawn.degree_with_loop(v)), [2.0, 1.0, 1.0]);
         assert!(graph.with_drawable(&drawable[1..]).is_err());
-        let told = |graph: Graph<'_>| [Fanout::Take(3), Fanout::All].map(|fanout| graph.has_factors(fanout));
+        let told = |graph: Graph<'_>| [Fanout::Take(3), Fanout::All].map(|fanout| graph.tells_correction(fanout));
         assert_eq!(
             [told(drawn), told(drawn.correcting()), told(graph.correcting())].concat(),
             [false, false, true, false, false, false]

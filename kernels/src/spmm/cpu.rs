@@ -87,18 +87,6 @@ impl Aggregation<'_> {
     /// # Errors
     /// As [`Aggregation::forward`].
     pub fn backward(&self, gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
-        self.backward_into(gradient, dim, out, false)
-    }
-
-    /// As [`Aggregation::backward`], added to what is in `out`: onto each row, one edge after the other.
-    ///
-    /// # Errors
-    /// As [`Aggregation::forward`].
-    pub fn backward_onto(&self, gradient: &[f32], dim: usize, out: &mut [f32]) -> Result<(), KernelError> {
-        self.backward_into(gradient, dim, out, true)
-    }
-
-    fn backward_into(&self, gradient: &[f32], dim: usize, out: &mut [f32], onto: bool) -> Result<(), KernelError> {
         let (edges, stride) = (self.edges, self.out_dim(dim));
         self.check()?;
         KernelError::check_matrix("gradient of aggregation", edges.num_targets(), stride, gradient.len())?;
@@ -114,12 +102,9 @@ impl Aggregation<'_> {
                 || {
                     let prefetch = Prefetch::new();
                     for (source, out) in sources.zip(out.values.chunks_exact_mut(dim)) {
-                        let own = self.beside_own && source < edges.num_targets();
-                        match (own, onto) {
-                            (true, true) => (&gradient[source * stride..][..dim]).add_to(1.0, out),
-                            (true, false) => out.copy_from_slice(&gradient[source * stride..][..dim]),
-                            (false, true) => {}
-                            (false, false) => out.fill(0.0),
+                        match self.beside_own && source < edges.num_targets() {
+                            true => out.copy_from_slice(&gradient[source * stride..][..dim]),
+                            false => out.fill(0.0),
                         }
                         for place in by_source.of(source) {
                             if let Some(&next) = by_source.targets.get(place + ahead(dim)) {

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::expectation::Expected;
 use super::schedule::{Measured, Record, Size};
-use super::split::{Crossing, SplitLayer};
+use super::split::SplitLayer;
 use super::volume::Counts;
 use super::{Candidate, Expectation, Setting, Spread, imbalance, ratio};
 use crate::Layout;
@@ -110,8 +110,6 @@ pub struct InPart {
     pub rows_exchanged: f64,
     /// The same by layer.
     pub work: Work,
-    /// The same with partial sums in place of rows, where a layer may have them and they are fewer (`--exchange auto`).
-    pub with_sums: Work,
 }
 
 /// Work of a mini-batch over all ranks by layer, as means.
@@ -138,10 +136,6 @@ pub struct LayerWork {
     pub rows_exchanged: f64,
     /// Those of them that come from another server, where the map has several.
     pub rows_abroad: f64,
-    /// Words of 4 bytes that ask for them.
-    pub words: f64,
-    /// Those of them that go to another server.
-    pub words_abroad: f64,
 }
 
 impl Work {
@@ -151,17 +145,11 @@ impl Work {
         let mean = |each: &dyn Fn(&Counts) -> u64| ratio(counts.clone().map(each).sum(), batches, 0.0);
         let over = |most: f64, all: f64| if all > 0.0 { most * f64::from(parts) / all } else { 1.0 };
         let layers = counts.clone().next().map_or(0, |first| first.layers.len());
-        let layer = |layer: usize| {
-            let [rows, abroad] =
-                [mean(&|counts| counts.layers[layer].exchanged), mean(&|counts| counts.layers[layer].abroad)];
-            LayerWork {
-                vertices: mean(&|counts| counts.layers[layer].vertices),
-                edges: mean(&|counts| counts.layers[layer].edges),
-                rows_exchanged: rows,
-                rows_abroad: abroad,
-                words: rows,
-                words_abroad: abroad,
-            }
+        let layer = |layer: usize| LayerWork {
+            vertices: mean(&|counts| counts.layers[layer].vertices),
+            edges: mean(&|counts| counts.layers[layer].edges),
+            rows_exchanged: mean(&|counts| counts.layers[layer].exchanged),
+            rows_abroad: mean(&|counts| counts.layers[layer].abroad),
         };
         Self {
             layers: (0..layers).map(layer).collect(),
@@ -169,30 +157,6 @@ impl Work {
             edge_imbalance: over(mean(&|counts| counts.most_edges), mean(&Counts::edges)),
             row_imbalance: over(mean(&|counts| counts.most_rows), mean(&|counts| counts.rows)),
         }
-    }
-
-    /// The same with `split_layers` layers split by candidate `i`, and sums in place of rows. A layer has sums where one rank computes each
-    /// of its vertices: in all split layers, but in the highest of them only where it computes the seeds.
-    fn with_sums(&self, records: &[Record], (i, split_layers): (usize, usize)) -> Self {
-        let first = self.layers.len() - split_layers;
-        let mean = |layer: usize, of: &dyn Fn(&Crossing) -> u64| {
-            ratio(
-                records.iter().map(|record| of(&record.split[i].layers[layer].fewest)).sum(),
-                records.len() as u64,
-                0.0,
-            )
-        };
-        let layer = |(layer, rows): (usize, &LayerWork)| match layer > first || (layer == 0 && first == 0) {
-            false => *rows,
-            true => LayerWork {
-                rows_exchanged: mean(layer, &|crossing| crossing.rows),
-                rows_abroad: mean(layer, &|crossing| crossing.rows_abroad),
-                words: mean(layer, &|crossing| crossing.words),
-                words_abroad: mean(layer, &|crossing| crossing.words_abroad),
-                ..*rows
-            },
-        };
-        Self { layers: self.layers.iter().enumerate().map(layer).collect(), ..self.clone() }
     }
 }
 
@@ -268,12 +232,10 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
         split_layers: (0..=setting.fanouts.len())
             .map(|layers| {
                 let mean_of = |of: &dyn Fn(&Counts) -> u64| mean(sum(&|record| of(&record.in_part[i][layers])));
-                let work = Work::of(records.iter().map(|record| &record.in_part[i][layers]), parts);
                 InPart {
                     volume: volume([mean_of(&|counts| counts.rows), mean_of(&Counts::edges)]),
                     rows_exchanged: mean_of(&Counts::exchanged),
-                    with_sums: work.with_sums(records, (i, layers)),
-                    work,
+                    work: Work::of(records.iter().map(|record| &record.in_part[i][layers]), parts),
                 }
             })
             .collect(),

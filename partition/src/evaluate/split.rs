@@ -3,7 +3,7 @@
 //! Returns: counts of one mini-batch. Idea: a vertex is computed by its owner at every layer that it is in, with all of its
 //! sampled in-edges, and its feature row is loaded by its owner. A layer's exchange moves the row of a source to every other
 //! rank that owns a destination of it, once: those ranks are collected as bits of a word, 64 parts at a time.
-//! Cost: O(edges) for every 64 parts, and a sort of the cross edges; 10 bytes a vertex of a layer's mixed frontier, 12 a cross edge.
+//! Cost: O(edges) for every 64 parts; 10 bytes a vertex of a layer's mixed frontier.
 
 use super::sample::{Layer, MiniBatch};
 use crate::Layout;
@@ -18,25 +18,10 @@ pub(super) struct SplitLayer {
     /// Rows that ranks receive from others: pairs of a vertex and a rank that reads but does not own it. At the last layer
     /// they are feature rows.
     pub exchanged: u64,
-    /// Where each pair of ranks sends partial sums if they are fewer than the rows (`--exchange auto`), what they receive.
-    pub fewest: Crossing,
     /// Most sampled edges of a part, each counted for the owner of its destination.
     pub max_edges: u64,
     /// Most vertices that a part computes.
     pub max_vertices: u64,
-}
-
-/// What ranks receive from others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Crossing {
-    /// Rows, or sums of rows.
-    pub rows: u64,
-    /// Words that ask for them: a source for each edge that is summed and a number of edges for each sum; a source for each row.
-    pub words: u64,
-    /// Of the rows, those that come from another server.
-    pub rows_abroad: u64,
-    /// Of the words, those that go to another server.
-    pub words_abroad: u64,
 }
 
 /// Counts of one mini-batch.
@@ -76,7 +61,6 @@ pub(super) fn split_parallel(batch: &MiniBatch, assignment: &[u16], layout: Layo
             cross,
             cross_servers,
             exchanged: rows_exchanged(layer, &owner, parts),
-            fewest: fewest(layer, &owner, layout),
             max_edges: heaviest(&edges),
             max_vertices: heaviest(&vertices),
         });
@@ -105,39 +89,6 @@ fn rows_exchanged(layer: &Layer, owner: &[u16], parts: u32) -> u64 {
         rows += readers.iter().map(|readers| u64::from(readers.count_ones())).sum::<u64>();
     }
     rows
-}
-
-/// What crosses where each pair of ranks has sums or rows, whichever are fewer, as training chooses them.
-fn fewest(layer: &Layer, owner: &[u16], layout: Layout) -> Crossing {
-    // Of each cross edge: reader, owner, source, and whether it is the target's first from that owner.
-    let mut edges: Vec<(u16, u16, u32, bool)> = Vec::new();
-    let mut last = vec![usize::MAX; layout.parts() as usize];
-    for (i, &mine) in owner[..layer.num_vertices()].iter().enumerate() {
-        for &u in layer.sources_of(i) {
-            let theirs = owner[u as usize];
-            if theirs != mine {
-                let first = std::mem::replace(&mut last[theirs as usize], i) != i;
-                edges.push((mine, theirs, u, first));
-            }
-        }
-    }
-    edges.sort_unstable();
-    let mut crossing = Crossing::default();
-    for pair in edges.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-        let sources = pair.chunk_by(|a, b| a.2 == b.2).count();
-        let targets = pair.iter().filter(|edge| edge.3).count();
-        let (rows, words) = match targets < sources {
-            true => (targets, targets + pair.len()),
-            false => (sources, sources),
-        };
-        crossing.rows += rows as u64;
-        crossing.words += words as u64;
-        if layout.server_of(pair[0].0) != layout.server_of(pair[0].1) {
-            crossing.rows_abroad += rows as u64;
-            crossing.words_abroad += words as u64;
-        }
-    }
-    crossing
 }
 
 fn add(sums: &mut [u64], more: &[u64]) {

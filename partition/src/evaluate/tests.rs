@@ -7,7 +7,7 @@ use gsplit_kernels::{Draw, EdgeIds, Expansion, Fanout, Graph, SampledCsc, Sample
 use gsplit_store::{Dataset, NoProgress, PartitionMap, Presample, Split};
 
 use super::schedule::{Size, measure};
-use super::split::{Crossing, SplitCounts, SplitLayer};
+use super::split::{SplitCounts, SplitLayer};
 use super::volume::{Counts, LayerCounts};
 use super::*;
 use crate::tests::{Fixture, communities, options, random_graph};
@@ -70,24 +70,9 @@ fn oracle_split(layers: &Sets, input: &BTreeSet<u32>, part: &[u16], layout: Layo
     let owner = |v: u32| part[v as usize];
     let of_layer = |(frontier, edges): &(BTreeSet<u32>, Vec<(u32, u32)>)| {
         let cross: Vec<_> = edges.iter().filter(|(u, v)| owner(*u) != owner(*v)).collect();
-        let server_of = |part: u16| u32::from(part) * layout.servers() / layout.parts();
-        let server = |v: u32| server_of(owner(v));
+        let server = |v: u32| u32::from(owner(v)) * layout.servers() / layout.parts();
         let exchanged: BTreeSet<_> = cross.iter().map(|(u, v)| (*u, owner(*v))).collect();
-        let mut fewest = Crossing::default();
-        let pairs: BTreeSet<_> = cross.iter().map(|(u, v)| (owner(*u), owner(*v))).collect();
-        for (from, to) in pairs {
-            let between: Vec<_> = cross.iter().filter(|(u, v)| (owner(*u), owner(*v)) == (from, to)).collect();
-            let sources = between.iter().map(|edge| edge.0).collect::<BTreeSet<u32>>().len() as u64;
-            let targets = between.iter().map(|edge| edge.1).collect::<BTreeSet<u32>>().len() as u64;
-            let words = if targets < sources { targets + between.len() as u64 } else { sources };
-            let abroad = u64::from(server_of(from) != server_of(to));
-            fewest.rows += targets.min(sources);
-            fewest.words += words;
-            fewest.rows_abroad += abroad * targets.min(sources);
-            fewest.words_abroad += abroad * words;
-        }
         SplitLayer {
-            fewest,
             cross: cross.len() as u64,
             cross_servers: edges.iter().filter(|(u, v)| server(*u) != server(*v)).count() as u64,
             exchanged: exchanged.len() as u64,

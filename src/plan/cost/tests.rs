@@ -30,8 +30,6 @@ fn work(exchanged: [f64; 2]) -> Work {
         edges,
         rows_exchanged,
         rows_abroad: rows_exchanged / 5.0,
-        words: rows_exchanged,
-        words_abroad: rows_exchanged / 5.0,
     };
     let layers = vec![layer(10.0, 40.0, exchanged[0]), layer(30.0, 60.0, exchanged[1])];
     Work { layers, rows_loaded: 50.0, edge_imbalance: 1.2, row_imbalance: 1.5 }
@@ -39,17 +37,7 @@ fn work(exchanged: [f64; 2]) -> Work {
 
 fn way(parallelism: Parallelism, split_layers: usize, ranks: usize) -> Way {
     let sources = Sources { own: 1.0, peers: 0.0, host: 0.0 };
-    Way {
-        parallelism,
-        split_layers,
-        sums: false,
-        ranks,
-        steps: 10,
-        largest: 1.0,
-        servers: 1,
-        sources,
-        far_graph: false,
-    }
+    Way { parallelism, split_layers, ranks, steps: 10, largest: 1.0, servers: 1, sources, far_graph: false }
 }
 
 fn shape() -> Shape {
@@ -147,20 +135,6 @@ fn what_is_made_once_is_neither_drawn_nor_asked_for() {
         [deep, drawn].map(|work| cost(&work, way(Parallelism::Cooperative, 3, 2), &three, &profile(true, 1)).memory);
     // Of 10 mini-batches: edges, where lists begin, whose they are, and which rows are read; a row more is read above, also by source.
     assert_eq!(drawn - deep, 10.0 * 4.0 * ((60.0 + 2.0 * 31.0 + 75.0) + 1.0 + 1.0));
-}
-
-#[test]
-fn sums_cross_in_place_of_rows_and_take_longer_to_ask_for() {
-    let (shape, rows) = (shape(), work([20.0, 25.0]));
-    let mut sums = rows.clone();
-    (sums.layers[0].rows_exchanged, sums.layers[0].words) = (12.0, 44.0);
-    let [rows, sums] = [(rows, false), (sums, true)].map(|(work, sums)| {
-        let way = Way { sums, ..way(Parallelism::Split, 2, 2) };
-        cost(&work, way, &shape, &profile(true, 1))
-    });
-    assert_eq!([piece(&rows, "sums"), piece(&sums, "sums")], [0.0, 0.1]);
-    assert_eq!([piece(&rows, "ids"), piece(&sums, "ids")], [4.0 * 45.0 / 4e3, 4.0 * 69.0 / 4e3]);
-    assert!((piece(&rows, "rows") - piece(&sums, "rows") - 4.0 * 8.0 * 8.0 * 2.0 / 4e3).abs() < 1e-12);
 }
 
 #[test]

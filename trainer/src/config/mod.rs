@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 mod cooperative;
 mod draw;
-mod exchange;
 mod model;
 mod optimizer;
 mod parallelism;
@@ -16,7 +15,6 @@ mod task;
 
 pub use cooperative::CooperativeConfig;
 pub use draw::{DrawConfig, DrawFactor, DrawKind};
-pub use exchange::{ExchangeKind, Sums};
 pub use model::{Dtype, FeatureNorm, JumpingKnowledge, ModelConfig, ModelKind, NormKind};
 pub use optimizer::{OptimizerConfig, OptimizerKind};
 pub use parallelism::Parallelism;
@@ -57,11 +55,10 @@ pub struct TrainConfig {
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub split_layers: Option<usize>,
-    /// With split, what crosses between ranks. Sums are for models that sum their sources' rows (sage, gcn, resgcn, sgc, gin) and
-    /// ranks on the CPU; with --split-layers, rows cross to the highest split layer. Losses are the same up to rounding
-    #[arg(long, value_enum, default_value = "rows")]
-    #[serde(default)]
-    pub exchange: ExchangeKind,
+    /// Choice of an older version, which only its checkpoints name: rows alone cross between ranks
+    #[arg(skip)]
+    #[serde(default, skip_serializing)]
+    pub exchange: Option<String>,
     /// Number of ranks [default: one for each GPU; on the CPU 1 for single, else 4]
     #[arg(long)]
     pub ranks: Option<usize>,
@@ -170,7 +167,6 @@ impl TrainConfig {
             )
         } else if let Some(problem) = (self.grouping_problem())
             .or_else(|| self.splitting_problem())
-            .or_else(|| self.exchange_problem())
             .or_else(|| self.columns_problem())
             .or_else(|| self.cooperative_problem())
         {
@@ -275,6 +271,9 @@ impl TrainConfig {
     /// which goes by the evaluations; parallelism and ranks would change the order of sums, so the resumed losses would
     /// no longer be exactly those of an uninterrupted run. (The partition map is compared by its content, elsewhere.)
     pub fn difference(&self, other: &Self) -> Option<String> {
+        if let Some(exchange) = other.exchange.as_ref().filter(|exchange| *exchange != "rows") {
+            return Some(format!("trained with --exchange {exchange}, and now rows alone cross between ranks"));
+        }
         let neutral = |config: &Self| {
             let effective = config.effective();
             let eval_every = if config.schedule.kind == ScheduleKind::Plateau { config.eval_every } else { 0 };

@@ -23,7 +23,7 @@ use gsplit_kernels::{
 };
 use tch::{Device, Tensor};
 
-use super::{Counts, Exchange, Product, Shuffle, Shuffled};
+use super::{Counts, Exchange, Shuffle, Shuffled};
 use crate::Result;
 use crate::autograd::device_values_mut_of;
 use crate::operator::Ids;
@@ -60,11 +60,10 @@ impl Shuffling {
     /// The shuffle, where the local frontier has `rows` vertices.
     pub fn of(self, rows: usize) -> Result<Shuffled> {
         let Self { send, receive, index: DeviceShuffle { mut read, source, asked } } = self;
-        let needed = receive.sum();
-        read.truncate(rows + needed);
+        read.truncate(rows + receive.sum());
         let [read, source, asked] = [read, source, asked].map(Ids::on_device);
-        let (frontier, product) = (read.first_on_device(rows)?, Product::Gather(asked));
-        let shuffle = Shuffle { rows, send, receive, needed, product, onto: OnceLock::new(), order: None };
+        let frontier = read.first_on_device(rows)?;
+        let shuffle = Shuffle { rows, send, receive, asked, onto: OnceLock::new(), order: None };
         Ok(Shuffled { frontier, read, source, exchange: Exchange::Shuffle(Box::new(shuffle)) })
     }
 }
@@ -90,9 +89,9 @@ impl Exchange {
     /// The positions, among so many rows, to which backward adds rows on the GPU, if that is not [prepared](Exchange::prepare).
     pub(crate) fn added_to(&self, gpu: &Gpu) -> Result<Option<(DeviceSlice<'_, u32>, usize)>> {
         let Self::Shuffle(shuffle) = self else { return Ok(None) };
-        match (&shuffle.product, shuffle.onto.get()) {
-            (Product::Gather(positions), None) => Ok(Some((positions.on_gpu(gpu)?, shuffle.rows))),
-            _ => Ok(None),
+        match shuffle.onto.get() {
+            None => Ok(Some((shuffle.asked.on_gpu(gpu)?, shuffle.rows))),
+            Some(_) => Ok(None),
         }
     }
 
@@ -133,9 +132,8 @@ impl Shuffle {
         dim: usize,
     ) -> Result<()> {
         let (own, mut received) = device_values_mut_of::<T>(device, read)?.split_at(self.rows * dim)?;
-        let asked = self.product.gathered()?;
-        let mut sent = gpu.alloc::<T>(asked.len() * dim)?;
-        gather_on_device(gpu, own.as_slice(), None, asked.on_gpu(gpu)?, dim, &mut sent.slice_mut())?;
+        let mut sent = gpu.alloc::<T>(self.asked.len() * dim)?;
+        gather_on_device(gpu, own.as_slice(), None, self.asked.on_gpu(gpu)?, dim, &mut sent.slice_mut())?;
         let [send, receive] = [&self.send, &self.receive].map(|counts| counts.elements(dim));
         Ok(device_all_to_all_v(comm, gpu, sent.slice(), &send, &mut received, &receive)?)
     }
@@ -148,14 +146,13 @@ impl Shuffle {
         dim: usize,
     ) -> Result<()> {
         let (mut own, others) = device_values_mut_of::<T>(device, gradient)?.split_at(self.rows * dim)?;
-        let asked = self.product.gathered()?;
-        let mut received = gpu.alloc::<T>(asked.len() * dim)?;
+        let mut received = gpu.alloc::<T>(self.asked.len() * dim)?;
         let [send, receive] = [&self.send, &self.receive].map(|counts| counts.elements(dim));
         device_all_to_all_v(comm, gpu, others.as_slice(), &receive, &mut received.slice_mut(), &send)?;
         let onto = match self.onto.get() {
             Some(onto) => onto,
             None => {
-                let made = DeviceScatter::new(gpu, asked.on_gpu(gpu)?, self.rows)?;
+                let made = DeviceScatter::new(gpu, self.asked.on_gpu(gpu)?, self.rows)?;
                 self.onto.get_or_init(|| made)
             }
         };

@@ -14,15 +14,14 @@
 //! A local frontier starts with the one above it, so the rows of a layer's own vertices are the first that it reads. Where ranks
 //! share the frontier above, it has vertices of other ranks, and rows are copied once more, in its order ([`Shuffled::in_order`]).
 //!
-//! What a rank sends is a small sparse product: `sent = P · rows`, and backwards `rows += Pᵀ · received`. Mostly each row of P has
-//! one edge, which makes it a gather. Where a layer adds up its sources' rows, a row of P may be a partial sum (`sums.rs`).
-//!
 //! It is built once, while sampling, and serves features, activations and gradients (GSplit, section 5). Sums are
 //! taken own rows first, then by rank, so they do not depend on timing.
+//!
+//! Why not partial sums, one row for each target and owner in place of its sources' rows: fewer bytes crossed, but no gain in time was
+//! told from noise (BENCHMARKS.md).
 
 mod device;
 mod order;
-mod sums;
 
 use std::sync::OnceLock;
 
@@ -34,14 +33,12 @@ use tch::Tensor;
 
 pub use device::Shuffling;
 use order::{rows_at, rows_onto};
-pub use sums::NO_VERTEX;
-use sums::PartialSums;
 
+use crate::Result;
 use crate::autograd::{Buffer, values_mut};
 use crate::operator::Ids;
 use crate::operator::Place;
 use crate::operator::with_rows_behind;
-use crate::{Error, Result};
 
 /// How the rows of a local frontier become those that the layer above reads.
 #[derive(Debug)]
@@ -57,37 +54,16 @@ pub enum Exchange {
 pub struct Shuffle {
     /// Rows of the local frontier.
     rows: usize,
-    /// Rows and sums that each rank asked for; none for this one.
+    /// Rows that each rank asked for; none for this one.
     send: Counts,
-    /// Rows and sums that each rank is asked for; none for this one.
+    /// Rows that each rank is asked for; none for this one.
     receive: Counts,
-    /// Distinct rows of other ranks that the layer above needs, summed or not.
-    needed: usize,
-    /// From the rows of the local frontier to what other ranks asked for, by asking rank.
-    product: Product,
+    /// Positions in the local frontier of the rows that others asked for, by asking rank.
+    asked: Ids,
     /// Where their gradients are added on a GPU.
     onto: OnceLock<DeviceScatter>,
     /// Which of the rows the layer above reads, if it reads them in another order.
     order: Option<Ids>,
-}
-
-/// What is sent, from the rows of the local frontier.
-#[derive(Debug)]
-enum Product {
-    /// The rows at these positions.
-    Gather(Ids),
-    /// Some rows, and sums of some.
-    Sums(Box<PartialSums>),
-}
-
-impl Product {
-    /// The positions of the rows that are sent, where none is a sum.
-    fn gathered(&self) -> Result<&Ids> {
-        match self {
-            Self::Gather(positions) => Ok(positions),
-            Self::Sums(_) => Err(Error::Option("partial sums are made on the host: leave --exchange out".into())),
-        }
-    }
 }
 
 /// A local frontier, and the exchange that brings its rows, and those of others, to the layer above.
@@ -95,8 +71,7 @@ impl Product {
 pub struct Shuffled {
     /// This rank's own vertices of the mixed frontier in their order, then those that only others need.
     pub frontier: Ids,
-    /// The vertex of each row that the layer above reads: the local frontier, then those whose rows are received;
-    /// [`NO_VERTEX`] of a sum.
+    /// The vertex of each row that the layer above reads: the local frontier, then those whose rows are received.
     pub read: Ids,
     /// For each vertex of the mixed frontier, its row among these.
     pub source: Ids,
@@ -151,19 +126,17 @@ struct Index {
 }
 
 impl Index {
-    /// From the positions in `mixed` of this rank's `own` vertices and of those whose rows are `received`, [`NO_VERTEX`] of a sum,
-    /// and the vertices that others `asked` for.
+    /// From the positions in `mixed` of this rank's `own` vertices and of those whose rows are `received`, and the vertices that
+    /// others `asked` for.
     fn new(mixed: &[u32], own: &[u32], received: &[u32], asked: &[u32]) -> Self {
-        let vertex = |&at: &u32| mixed.get(at as usize).copied().unwrap_or(NO_VERTEX);
+        let vertex = |&at: &u32| mixed[at as usize];
         let ours: Vec<u32> = own.iter().map(vertex).collect();
         let (frontier, mut positions) = unique(&[&ours, asked]);
         let asked = positions.split_off(ours.len());
         let mut source = vec![0u32; mixed.len()];
         let behind = frontier.len() as u32..;
         for (&position, row) in own.iter().zip(positions).chain(received.iter().zip(behind)) {
-            if let Some(source) = source.get_mut(position as usize) {
-                *source = row;
-            }
+            source[position as usize] = row;
         }
         let read = frontier.iter().copied().chain(received.iter().map(vertex)).collect();
         Self { frontier, read, source, asked }
@@ -184,8 +157,8 @@ impl Exchange {
         let send = Counts::without(all_to_all_counts(comm, &receive.0)?, me);
         let asked: Vec<u32> = all_to_all_v(comm, &needed, &receive.0, &send.0)?;
         let Index { frontier, read, source, asked } = Index::new(mixed, &own, &others, &asked);
-        let (rows, needed, product) = (frontier.len(), needed.len(), Product::Gather(asked.into()));
-        let shuffle = Shuffle { rows, send, receive, needed, product, onto: OnceLock::new(), order: None };
+        let (rows, asked) = (frontier.len(), asked.into());
+        let shuffle = Shuffle { rows, send, receive, asked, onto: OnceLock::new(), order: None };
         let exchange = Self::Shuffle(Box::new(shuffle));
         Ok(Shuffled { frontier: frontier.into(), read: read.into(), source: source.into(), exchange })
     }
@@ -203,15 +176,13 @@ impl Exchange {
     /// Gives what is on the GPU to another stream ([`DeviceBuffer::give_to`](gsplit_kernels::DeviceBuffer::give_to)).
     pub(crate) fn give_to(&self, gpu: &Gpu) {
         if let Self::Shuffle(shuffle) = self {
-            if let Product::Gather(positions) = &shuffle.product {
-                positions.give_to(gpu);
-            }
+            shuffle.asked.give_to(gpu);
             shuffle.onto.get().iter().for_each(|onto| onto.give_to(gpu));
             shuffle.order.iter().for_each(|order| order.give_to(gpu));
         }
     }
 
-    /// Rows and sums that come from other ranks in one `forward`.
+    /// Rows that come from other ranks in one `forward`.
     pub fn rows_received(&self) -> usize {
         match self {
             Self::Identity => 0,
@@ -219,25 +190,14 @@ impl Exchange {
         }
     }
 
-    /// Rows that would come if none were summed.
-    pub fn rows_needed(&self) -> usize {
-        match self {
-            Self::Identity => 0,
-            Self::Shuffle(shuffle) => shuffle.needed,
-        }
-    }
-
     /// Fills in the rows of other ranks. `rows` are those that the layer above reads, of `dim` values: first those of the local
     /// frontier. Collective.
     pub fn forward(&self, comm: &dyn Communicator, rows: &mut [f32], dim: usize) -> Result<()> {
         let Self::Shuffle(shuffle) = self else { return Ok(()) };
-        let Shuffle { rows: own, send, receive, product, .. } = &**shuffle;
+        let Shuffle { rows: own, send, receive, asked, .. } = &**shuffle;
         let (own, received) = rows.split_at_mut(own * dim);
         let mut sent = Buffer::new(send.sum() * dim)?;
-        match product {
-            Product::Gather(positions) => gather_f32(own, dim, positions.on_host()?, sent.as_mut_slice())?,
-            Product::Sums(sums) => sums.forward(own, dim, sent.as_mut_slice())?,
-        }
+        gather_f32(own, dim, asked.on_host()?, sent.as_mut_slice())?;
         Ok(all_to_all_into(comm, sent.as_slice(), &send.elements(dim), received, &receive.elements(dim))?)
     }
 
@@ -245,14 +205,11 @@ impl Exchange {
     /// to those of the local frontier, the first of `rows`. Collective.
     pub fn backward(&self, comm: &dyn Communicator, rows: &mut [f32], dim: usize) -> Result<()> {
         let Self::Shuffle(shuffle) = self else { return Ok(()) };
-        let Shuffle { rows: own, send, receive, product, .. } = &**shuffle;
+        let Shuffle { rows: own, send, receive, asked, .. } = &**shuffle;
         let (own, others) = rows.split_at_mut(own * dim);
         let mut received = Buffer::new(send.sum() * dim)?;
         all_to_all_into(comm, others, &receive.elements(dim), received.as_mut_slice(), &send.elements(dim))?;
-        match product {
-            Product::Gather(positions) => Ok(scatter_add_f32(own, dim, positions.on_host()?, received.as_slice())?),
-            Product::Sums(sums) => sums.backward(received.as_slice(), dim, own),
-        }
+        Ok(scatter_add_f32(own, dim, asked.on_host()?, received.as_slice())?)
     }
 
     /// The rows that the layer above reads, `[read, dim]`, from those of the local frontier, which stay where they are if there is room

@@ -145,7 +145,6 @@ impl<'a> Job<'a> {
         };
         let parts = artifacts.partition.as_ref().map(PartitionMap::assignment);
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
-        let frontiers = frontiers.with_sums(config.sums(options.layer.is_some())?);
         if let Some(links) = &artifacts.links {
             return Ok(Self {
                 config,

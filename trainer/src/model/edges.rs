@@ -9,16 +9,14 @@
 //! Edges may have factors: weights of the dataset's edges, what corrects draws that are not alike, or the product of both. Operators
 //! multiply rows by them ([`Edges::with_factors`]), so layers need not know of them.
 
-use std::iter::repeat_n;
 use std::sync::Arc;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{DeviceGraph, Graph, SampledCsc, Stream, symmetric, symmetric_on_device};
 use tch::Tensor;
 
-use crate::exchange::NO_VERTEX;
 use crate::operator::Ids;
-use crate::operator::{Dropout, Edges, Place, Reduce, column, filled_on};
+use crate::operator::{Dropout, Edges, Place, column, filled_on};
 use crate::{Result, autograd};
 
 /// The sampled edges of one layer, and the vertices at their ends.
@@ -28,8 +26,6 @@ pub struct LayerEdges<'a> {
     /// frontier.
     pub edges: Arc<Edges>,
     vertices: Ids,
-    /// How many were drawn for each row of the frontier, where sums of other rows stand among those of the mixed frontier.
-    drawn: Option<Arc<[u32]>>,
     graph: Graph<'a>,
     /// The graph as the GPU reads it, where it sampled the layer.
     there: Option<DeviceGraph<'a>>,
@@ -50,12 +46,7 @@ impl<'a> LayerEdges<'a> {
 
     /// As [`LayerEdges::new`], with edges that were made before, on a GPU if it reads the graph `there`.
     pub(crate) fn made(graph: Graph<'a>, there: Option<DeviceGraph<'a>>, edges: Arc<Edges>, vertices: Ids) -> Self {
-        Self { edges, vertices, drawn: None, graph, there, trained_at: None }
-    }
-
-    /// The same where `drawn` in-edges were drawn, if some rows of the mixed frontier are sums of others.
-    pub(crate) fn with_drawn(self, drawn: Option<Arc<[u32]>>) -> Self {
-        Self { drawn, ..self }
+        Self { edges, vertices, graph, there, trained_at: None }
     }
 
     /// The same in training, in the mini-batch `step`, for layer `index` from the features upwards.
@@ -75,25 +66,12 @@ impl<'a> LayerEdges<'a> {
         self.edges.place()
     }
 
-    /// The vertex of each row of the mixed frontier, [`NO_VERTEX`] of a sum. Where a GPU sampled them, they are copied when they are first asked for.
+    /// The vertex of each row of the mixed frontier. Where a GPU sampled them, they are copied when they are first asked for.
     ///
     /// # Errors
     /// [`Error::Gpu`](crate::Error::Gpu): what the GPU reports.
     pub fn vertices(&self) -> Result<&[u32]> {
         self.vertices.on_host()
-    }
-
-    /// How to aggregate the mean over the in-edges that were drawn, with the weights of the edges if it takes some, f32 `[edges]`.
-    ///
-    /// # Errors
-    /// [`Error::Option`](crate::Error::Option) beyond any memory.
-    pub fn mean(&self) -> Result<(Reduce, Option<Tensor>)> {
-        let Some(drawn) = &self.drawn else { return Ok((Reduce::Mean, None)) };
-        let edges = self.edges.on_host()?;
-        let of = |target: usize| repeat_n((drawn[target] as f32).recip(), edges.of(target).len());
-        let weights: Vec<f32> = (0..edges.num_targets()).flat_map(of).collect();
-        let count = weights.len() as i64;
-        Ok((Reduce::Sum, Some(self.place().bring(&autograd::adopt(weights, &[count])?)?)))
     }
 
     /// In-degrees of the frontier's rows in the graph, counted, not weighted, f32 `[num_frontier, 1]`: times a mean over the sampled
@@ -130,18 +108,8 @@ impl<'a> LayerEdges<'a> {
         }
         let (edges, vertices) = (self.edges.on_host()?, self.vertices()?);
         let degrees: Vec<u64> = vertices.iter().take(edges.num_targets()).map(|&v| self.graph.drawable(v)).collect();
-        // A sum has its rows' parts of the weights in it already.
-        let with_loop = |&v: &u32| if v == NO_VERTEX { 1.0 } else { self.graph.degree_with_loop(v) };
-        let of_sources: Vec<f32> = vertices.iter().map(with_loop).collect();
-        let (with_loops, mut weights) = symmetric(edges, &degrees, &of_sources, self.edges.factors())?;
-        if let Some(drawn) = &self.drawn {
-            for (target, &drawn) in drawn.iter().enumerate() {
-                // The loop stands for itself; the others were counted as they are here.
-                let edges = with_loops.of(target).start + 1..with_loops.of(target).end;
-                let factor = edges.len() as f32 / drawn.max(1) as f32;
-                weights[edges].iter_mut().for_each(|weight| *weight *= factor);
-            }
-        }
+        let of_sources: Vec<f32> = vertices.iter().map(|&v| self.graph.degree_with_loop(v)).collect();
+        let (with_loops, weights) = symmetric(edges, &degrees, &of_sources, self.edges.factors())?;
         let count = weights.len() as i64;
         let weights = self.place().bring(&autograd::adopt(weights, &[count])?)?;
         Ok((Arc::new(Edges::of_host(self.place(), with_loops)?), weights))

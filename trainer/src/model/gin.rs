@@ -14,7 +14,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Edges, Finish, Rows, aggregate, biased, linear};
+use crate::operator::{Edges, Finish, Reduce, Rows, aggregate, biased, linear};
 
 /// One GIN layer.
 pub struct Gin {
@@ -42,8 +42,7 @@ impl Gin {
     /// (1 + ε) · own row + sum of the neighbours' rows.
     fn combined(&self, edges: &LayerEdges<'_>, rows: Rows<'_>) -> Result<Tensor> {
         let (_, dim) = rows.shape()?;
-        let (reduce, weights) = edges.mean()?;
-        let beside = aggregate(&edges.edges, reduce, rows, weights.as_ref(), true)?;
+        let beside = aggregate(&edges.edges, Reduce::Mean, rows, None, true)?;
         let part = |start: usize| beside.f_narrow(1, start as i64, dim as i64);
         Ok(part(0)?.f_mul(&(&self.epsilon + 1.0))?.f_add(&part(dim)?.f_mul(&edges.degrees()?)?)?)
     }

@@ -13,7 +13,7 @@ use super::order::{Order, cheaper};
 use super::parameters::Named;
 use super::{ByColumns, Layer, LayerEdges};
 use crate::Result;
-use crate::operator::{Edges, Finish, Rows, aggregate, aggregate_for_product, biased, finished, linear};
+use crate::operator::{Edges, Finish, Reduce, Rows, aggregate, aggregate_for_product, biased, finished, linear};
 
 /// One GraphSAGE-mean layer.
 pub struct Sage {
@@ -45,11 +45,10 @@ impl Sage {
         bias: Option<&Tensor>,
         finish: Finish,
     ) -> Result<Tensor> {
-        let (reduce, weights) = edges.mean()?;
-        let (edges, weights) = (&edges.edges, weights.as_ref());
+        let edges = &edges.edges;
         match cheaper(edges, mixed, self.out, true)? {
             Order::AggregateFirst => {
-                let beside = aggregate_for_product(edges, reduce, mixed, weights, true)?;
+                let beside = aggregate_for_product(edges, Reduce::Mean, mixed, None, true)?;
                 let weight = Tensor::f_cat(&[weight_self, weight_neigh], 0)?;
                 linear(edges.place(), &beside, &weight, bias, finish)
             }
@@ -58,7 +57,8 @@ impl Sage {
                 let own = mixed.f_narrow(0, 0, edges.num_targets() as i64)?;
                 let own = linear(edges.place(), &own, weight_self, bias, Finish::default())?;
                 let neighbours = linear(edges.place(), &mixed, weight_neigh, None, Finish::rounding(edges.place()))?;
-                finished(edges.place(), &own.f_add(&aggregate(edges, reduce, &neighbours, weights, false)?)?, finish)
+                let mean = aggregate(edges, Reduce::Mean, &neighbours, None, false)?;
+                finished(edges.place(), &own.f_add(&mean)?, finish)
             }
         }
     }

@@ -36,19 +36,15 @@ impl Timings {
 /// What crossed between ranks for a layer in forward passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LayerRows {
-    /// Rows, and partial sums of rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Rows that would have crossed without sums.
-    pub rows_unsummed: u64,
-    /// Bytes of the rows and sums.
+    /// Their bytes.
     pub bytes: u64,
-    /// Bytes that would have crossed without sums.
-    pub bytes_unsummed: u64,
 }
 
 impl LayerRows {
-    fn each(&mut self) -> [&mut u64; 4] {
-        [&mut self.rows, &mut self.rows_unsummed, &mut self.bytes, &mut self.bytes_unsummed]
+    fn each(&mut self) -> [&mut u64; 2] {
+        [&mut self.rows, &mut self.bytes]
     }
 }
 
@@ -65,7 +61,7 @@ pub struct Work {
     /// Of those, the ones that were, or would have been, in the memory of other ranks' GPUs; the rest was in the host's.
     #[serde(default)]
     pub rows_from_peers: u64,
-    /// Rows, and partial sums of rows, that crossed from one rank to another in forward passes.
+    /// Rows that crossed from one rank to another in forward passes.
     pub rows_exchanged: u64,
     /// The same by layer, from the seeds down; the last are feature rows. Empty where nothing crosses by a partition map.
     #[serde(default)]

@@ -142,7 +142,7 @@ pub fn with_run<R>(
         ));
     }
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
-    notes.iter().chain(&config.exchange_note(options.layer.is_some())).for_each(|note| progress.note(note));
+    notes.iter().for_each(|note| progress.note(note));
     check_size(config, job.features.dim(), job.outputs)?;
     let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
     let topology = Topology::new(&job, &places, options, &room, progress)?;

@@ -1,6 +1,6 @@
 //! Who holds the rows of each frontier of a mini-batch.
 
-use crate::config::{Sums, TrainConfig};
+use crate::config::TrainConfig;
 
 /// Who holds a frontier's rows.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +17,12 @@ pub enum Ownership<'a> {
 #[derive(Clone, Debug)]
 pub struct Frontiers<'a> {
     owners: Vec<Ownership<'a>>,
-    sums: Option<Sums>,
 }
 
 impl<'a> Frontiers<'a> {
     /// The same for all frontiers of `layers` layers.
     pub fn all(ownership: Ownership<'a>, layers: usize) -> Self {
-        Self { owners: vec![ownership; layers + 1], sums: None }
+        Self { owners: vec![ownership; layers + 1] }
     }
 
     /// Seeds by `map`, and the lowest `split_layers` of `layers` layers read rows by it too; above, each rank has the rows
@@ -31,17 +30,7 @@ impl<'a> Frontiers<'a> {
     pub fn split_below(map: &'a [u16], layers: usize, split_layers: usize) -> Self {
         let by_map = |depth| depth == 0 || depth + split_layers > layers;
         let owner = |depth| if by_map(depth) { Ownership::Map(map) } else { Ownership::Mine };
-        Self { owners: (0..=layers).map(owner).collect(), sums: None }
-    }
-
-    /// The same, with partial sums in place of rows between ranks, if there are `sums`.
-    pub fn with_sums(self, sums: Option<Sums>) -> Self {
-        Self { sums, ..self }
-    }
-
-    /// The partial sums that cross to layer `depth`, if any do. Where ranks share the frontier that it computes only rows cross.
-    pub fn sums(&self, depth: usize) -> Option<Sums> {
-        self.sums.filter(|_| self.at(depth).map().is_some())
+        Self { owners: (0..=layers).map(owner).collect() }
     }
 
     /// Who holds frontier `depth`.

@@ -47,7 +47,7 @@ impl Split {
         }
         let Shuffled { frontier: below, read, exchange, .. } = shuffled;
         let edges = edges_of(place, layer, read.len(), fanout)?;
-        Ok((SampledLayer { frontier, replicated, edges, drawn: None, read, exchange: Arc::new(exchange) }, below))
+        Ok((SampledLayer { frontier, replicated, edges, read, exchange: Arc::new(exchange) }, below))
     }
 
     /// Numbers the sources for the rows that are read: those of `rows` for each vertex of the mixed frontier.
@@ -205,7 +205,7 @@ impl Making {
             let (read, exchange) = (mixed.first_on_device(end)?, Arc::new(Exchange::Identity));
             let edges = edges_of(place, layer, read.len(), fanout)?;
             let frontier = std::mem::replace(&mut self.frontier, read.clone());
-            self.made.push(SampledLayer { frontier, replicated, edges, drawn: None, read, exchange });
+            self.made.push(SampledLayer { frontier, replicated, edges, read, exchange });
         }
         Ok(())
     }

@@ -53,7 +53,6 @@ impl<'a> HostSampler<'a> {
         comm: &dyn Communicator,
     ) -> Result<(SampledLayer, Ids)> {
         let (replicated, next) = (frontiers.at(depth).map().is_none(), frontiers.at(depth + 1));
-        let mut drawn = None;
         let mut csc = SampledCsc::default();
         let mut draw = Draw::new(fanout);
         if let Some(near) = &self.near {
@@ -70,15 +69,7 @@ impl<'a> HostSampler<'a> {
             }
             Ownership::Map(part) => {
                 let (mixed, owner) = (self.sampler.mixed(), |v: u32| part[v as usize] as usize);
-                let mut shuffled = match frontiers.sums(depth) {
-                    None => Exchange::shuffle(comm, mixed, owner)?,
-                    Some(sums) => {
-                        let (shuffled, degrees) =
-                            Exchange::shuffle_sums(comm, (mixed, &mut csc), owner, (sums, self.graph, fanout))?;
-                        drawn = degrees;
-                        shuffled
-                    }
-                };
+                let mut shuffled = Exchange::shuffle(comm, mixed, owner)?;
                 if replicated {
                     shuffled = shuffled.in_order(Ids::from(mixed));
                 } else {
@@ -91,6 +82,6 @@ impl<'a> HostSampler<'a> {
         let edges = Edges::new(&self.place, csc.indptr, csc.local, read.len())?.with_factors(csc.factors)?;
         let edges = Arc::new(edges);
         let exchange = Arc::new(exchange);
-        Ok((SampledLayer { frontier, replicated, edges, drawn, read, exchange }, below))
+        Ok((SampledLayer { frontier, replicated, edges, read, exchange }, below))
     }
 }

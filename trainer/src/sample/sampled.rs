@@ -32,8 +32,6 @@ pub struct SampledLayer {
     pub replicated: bool,
     /// Sampled in-edges of the frontier, from positions in `read`, where they are computed with.
     pub edges: Arc<Edges>,
-    /// The numbers of in-edges that were drawn, where partial sums take the place of some.
-    pub drawn: Option<Arc<[u32]>>,
     /// The vertices whose rows this layer reads; starts with `frontier`. The mixed frontier, or what the exchange makes of it.
     pub read: Ids,
     /// Brings the rows that other ranks own.
@@ -57,14 +55,12 @@ impl Sampled<'_> {
         &self.layers[self.layers.len() - 1]
     }
 
-    /// Sampled edges over all layers, those in partial sums included.
+    /// Sampled edges over all layers.
     pub fn num_edges(&self) -> usize {
-        let drawn =
-            |layer: &SampledLayer| layer.drawn.as_ref().map(|drawn| drawn.iter().map(|&count| count as usize).sum());
-        self.layers.iter().map(|layer| drawn(layer).unwrap_or_else(|| layer.edges.num_edges())).sum()
+        self.layers.iter().map(|layer| layer.edges.num_edges()).sum()
     }
 
-    /// Rows and partial sums that come from other ranks in one forward pass, features included.
+    /// Rows that come from other ranks in one forward pass, features included.
     pub fn rows_exchanged(&self) -> usize {
         self.layers.iter().map(|layer| layer.exchange.rows_received()).sum()
     }

@@ -144,8 +144,7 @@ impl Layer<'_, '_> {
     fn body(&self, read: Option<&Tensor>, residual: Option<&Tensor>) -> Result<Tensor> {
         let (pass, layer) = (self.pass, self.sampled());
         let on_gpu = pass.batch.sampled.there.as_ref().map(|there| there.graph);
-        let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone())
-            .with_drawn(layer.drawn.clone());
+        let edges = LayerEdges::made(pass.graph, on_gpu, layer.edges.clone(), layer.read.clone());
         let rows = match read {
             // P3 only: the bottom layer starts from sums over the columns of all ranks.
             Some(sums) if self.index == 0 && pass.push_pull.is_some() => {

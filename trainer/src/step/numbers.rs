@@ -36,9 +36,8 @@ fn exchanged(sampled: &Sampled<'_>, model: &Model, features: usize) -> Vec<Layer
     };
     let layers = sampled.layers.iter().zip((0..sampled.layers.len()).rev());
     let of = |(layer, index): (&SampledLayer, usize)| {
-        let [rows, unsummed] = [layer.exchange.rows_received(), layer.exchange.rows_needed()].map(|rows| rows as u64);
-        let bytes = bytes_a_row(index) as u64;
-        LayerRows { rows, rows_unsummed: unsummed, bytes: rows * bytes, bytes_unsummed: unsummed * bytes }
+        let rows = layer.exchange.rows_received() as u64;
+        LayerRows { rows, bytes: rows * bytes_a_row(index) as u64 }
     };
     layers.map(of).collect()
 }

@@ -1,12 +1,10 @@
 //! Invariant 3: backward is the transpose of forward; and forward brings every row to where it is needed.
 
 use gsplit_gpu_sim::ByHost;
-use gsplit_kernels::{Communicator, DeviceOwners, Draws, Fanout, Graph, SampledCsc, Stream, StreamKey, unique};
+use gsplit_kernels::{Communicator, DeviceOwners, Draws, Stream, StreamKey};
 use tch::Kind;
 
 use super::fixture::{Cut, on_ranks};
-use crate::config::Sums;
-use crate::exchange::NO_VERTEX;
 use crate::operator::filled_with_room;
 use crate::operator::{Place, on_host};
 use crate::operator::{from_rows, to_rows};
@@ -198,95 +196,5 @@ fn differential_rounded_rows_move_as_those_of_f32() {
             }
             assert!(wide_bytes > 0, "nothing was sent");
         });
-    }
-}
-
-/// A layer of this rank: `targets` of its own vertices, each with up to 6 in-edges from any; positions are in the mixed frontier, which
-/// starts with the targets. Rank 1 has none.
-fn layer(seed: u64, rank: usize, part: &[u16]) -> (Vec<u32>, SampledCsc) {
-    let key = StreamKey { step: rank as u32, ..StreamKey::new(seed, Stream::Generate) };
-    let mut draws = Draws::new(&key, 1);
-    let mine = |v: &u32| part[*v as usize] as usize == rank && rank != 1;
-    let targets: Vec<u32> = (0..N as u32).filter(mine).filter(|_| draws.below(2) == 0).collect();
-    let (mut indptr, mut sources) = (vec![0], Vec::new());
-    for _ in &targets {
-        sources.extend((0..draws.below(7)).map(|_| draws.below(N as u32 / 2)).collect::<Vec<_>>());
-        indptr.push(sources.len() as u32);
-    }
-    let (mixed, positions) = unique(&[&targets, &sources]);
-    let layer = SampledCsc { indptr, local: positions[targets.len()..].to_vec(), ..SampledCsc::default() };
-    (mixed, layer)
-}
-
-/// Sums over the edges that are left are those over all, for each choice of rows and sums; and backward is the transpose of forward.
-#[test]
-fn oracle_partial_sums_are_what_the_targets_would_have_summed() {
-    let indptr: Vec<u64> = (0..=N as u64).map(|v| v * (v + 1) / 2).collect();
-    let indices = vec![0u32; indptr[N] as usize];
-    let plain = Graph::new(&indptr, &indices).unwrap();
-    let degrees: Vec<f32> = (0..N).map(|v| (v % 7) as f32 / 2.0).collect();
-    let ones = vec![1.0; indices.len()];
-    let weighted = plain.with_factors(&ones, &degrees).unwrap();
-    for (seed, ranks, cut) in
-        (0..4).flat_map(|s| [1, 2, 3, 5].into_iter().flat_map(move |k| Cut::ALL.map(|cut| (s, k, cut))))
-    {
-        let part = cut.assignment(N, ranks);
-        let choices = [(false, false), (true, false), (false, true), (true, true)];
-        for ((where_fewer, by_degree), graph) in choices.into_iter().flat_map(|each| [(each, plain), (each, weighted)])
-        {
-            let with = graph.factors().is_some();
-            let what = format!(
-                "seed {seed}, {ranks} ranks, {cut:?}, fewer {where_fewer}, by degree {by_degree}, weights {with}"
-            );
-            let products = on_ranks(ranks, |comm| {
-                let owner = |v: u32| part[v as usize] as usize;
-                let (mixed, mut whole) = layer(seed, comm.rank(), &part);
-                if with {
-                    whole.factors = (0..whole.num_edges()).map(|edge| (edge % 5) as f32 / 2.0).collect();
-                }
-                let mut left = whole.clone();
-                let sums = (Sums { where_fewer, by_degree }, graph, Fanout::Take(4));
-                let (shuffled, drawn) = Exchange::shuffle_sums(comm, (&mixed, &mut left), owner, sums).unwrap();
-                let Shuffled { frontier, read, source, exchange } = shuffled;
-                let [frontier, read, source] = [&frontier, &read, &source].map(|ids| ids.on_host().unwrap());
-                let rows = Exchange::shuffle(comm, &mixed, owner).unwrap().exchange.rows_received();
-                assert_eq!(exchange.rows_needed(), rows, "{what}");
-                assert!(!where_fewer || exchange.rows_received() <= rows, "{what}");
-                let degrees: Vec<u32> = whole.indptr.windows(2).map(|pair| pair[1] - pair[0]).collect();
-                assert!(drawn.is_none_or(|drawn| drawn[..] == degrees), "{what}");
-                assert!(read.starts_with(frontier) && read.starts_with(&mixed[..degrees.len()]), "{what}");
-                let row = |v: &u32| (0..DIM).map(|column| value(seed, *v, column)).collect::<Vec<_>>();
-                let x: Vec<f32> = frontier.iter().flat_map(row).collect();
-                let brought = forward(&exchange, comm, &x, read.len());
-                let factor = |v: u32| match by_degree && v != NO_VERTEX {
-                    true => graph.degree_with_loop(v).sqrt().recip(),
-                    false => 1.0,
-                };
-                assert_eq!(left.factors.len(), if with { left.num_edges() } else { 0 }, "{what}");
-                let of_edge = |layer: &SampledCsc, edge: usize| layer.factors.get(edge).copied().unwrap_or(1.0);
-                for target in 0..degrees.len() {
-                    let of = |layer: &SampledCsc| layer.indptr[target] as usize..layer.indptr[target + 1] as usize;
-                    for column in 0..DIM {
-                        let add = |sum: f32, edge: usize| {
-                            let v = mixed[whole.local[edge] as usize];
-                            sum + of_edge(&whole, edge) * factor(v) * value(seed, v, column)
-                        };
-                        let expected = of(&whole).fold(0.0, add);
-                        let row = |edge: usize| (source[left.local[edge] as usize] as usize, of_edge(&left, edge));
-                        let found = of(&left).map(row);
-                        let found: f32 =
-                            found.map(|(row, of_edge)| of_edge * factor(read[row]) * brought[row * DIM + column]).sum();
-                        assert!((found - expected).abs() < 1e-5, "{what}: {found}, expected {expected}");
-                    }
-                }
-                let (x, y) = (random(comm, seed, frontier.len(), 0), random(comm, seed, read.len(), 1));
-                let dot =
-                    |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
-                let left = dot(&forward(&exchange, comm, &x, read.len()), &y);
-                (left, dot(&x, &backward(&exchange, comm, &y, frontier.len())))
-            });
-            let (left, right) = products.iter().fold((0.0, 0.0), |sum, pair| (sum.0 + pair.0, sum.1 + pair.1));
-            assert!((left - right).abs() < 1e-4, "{what}: {left} against {right}");
-        }
     }
 }

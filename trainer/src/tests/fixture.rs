@@ -281,7 +281,7 @@ pub fn config(model: ModelKind, parallelism: Parallelism, ranks: usize) -> Train
         parallelism,
         ranks: Some(ranks),
         split_layers: None,
-        exchange: Default::default(),
+        exchange: None,
         groups: 1,
         device: Device::Cpu,
         draw_by: None,

@@ -7,8 +7,8 @@ use super::fixture::{changed, config};
 use crate::RunOptions;
 use crate::autograd::rounds_to_tf32;
 use crate::config::{
-    Device, DrawKind, Dtype, ExchangeKind, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism,
-    ScheduleConfig, TaskKind, TrainConfig,
+    Device, DrawKind, Dtype, FeatureNorm, ModelConfig, ModelKind, OptimizerConfig, Parallelism, ScheduleConfig,
+    TaskKind, TrainConfig,
 };
 use crate::operator::Products;
 use crate::residence::places::places;
@@ -90,50 +90,16 @@ fn split_layers_are_all_unless_said_and_split_alone_has_them() {
 }
 
 #[test]
-fn sums_cross_only_where_ranks_split_layers_that_sum() {
+fn checkpoints_of_runs_with_other_exchanges_are_not_resumed() {
     let plain = parse(&[]);
-    assert_eq!((plain.exchange, plain.sums(false).unwrap()), (ExchangeKind::Rows, None));
-    for model in ["sage", "gcn", "sgc", "gin", "resgcn"] {
-        for exchange in ["sums", "auto"] {
-            let config = parse(&["--exchange", exchange, "--model", model]);
-            config.check().unwrap();
-            let sums = config.sums(false).unwrap().unwrap();
-            assert_eq!(sums.where_fewer, exchange == "auto");
-            assert_eq!(sums.by_degree, model.ends_with("gcn") || model == "sgc");
-            assert_eq!(config.exchange_note(false), None);
-            assert!(plain.difference(&parse(&["--exchange", exchange])).unwrap().starts_with("--exchange is \"rows\""));
-        }
-    }
-    for model in ["sage-pool", "gat", "gatv2"] {
-        let auto = parse(&["--exchange", "auto", "--model", model]);
-        auto.check().unwrap();
-        assert_eq!(auto.sums(false).unwrap(), None);
-        assert!(auto.exchange_note(false).unwrap().contains("rows alone cross"));
-        let message = parse(&["--exchange", "sums", "--model", model]).check().unwrap_err().to_string();
-        assert!(message.contains("choose sage, gcn, resgcn, sgc or gin"), "{message}");
-    }
-    // A program's own layers may do anything with the rows.
-    assert_eq!(parse(&["--exchange", "auto"]).sums(true).unwrap(), None);
-    assert!(parse(&["--exchange", "auto"]).exchange_note(true).is_some());
-    assert!(parse(&["--exchange", "sums"]).sums(true).unwrap_err().to_string().contains("own layers"));
-    for (options, words) in [
-        (
-            ["--exchange", "sums", "--parallelism", "data"],
-            "--exchange sums is for --parallelism split or cooperative: under data",
-        ),
-        (
-            ["--exchange", "auto", "--parallelism", "owned"],
-            "--exchange auto is for --parallelism split or cooperative: under owned",
-        ),
-        (["--exchange", "sums", "--device", "cuda"], "--exchange sums: ranks on GPUs exchange rows alone"),
-        (["--exchange", "auto", "--device", "cuda"], "--exchange auto: ranks on GPUs exchange rows alone"),
-    ] {
-        let message = parse(&options).check().unwrap_err().to_string();
-        assert!(message.starts_with(words), "{message}");
-    }
-    let mut older = serde_json::to_value(&plain).unwrap();
-    assert!(older.as_object_mut().unwrap().remove("exchange").is_some());
-    assert_eq!(serde_json::from_value::<TrainConfig>(older).unwrap(), plain);
+    let with = |exchange: &str| {
+        let mut older = serde_json::to_value(&plain).unwrap();
+        assert!(older.as_object_mut().unwrap().insert("exchange".into(), exchange.into()).is_none());
+        plain.difference(&serde_json::from_value(older).unwrap())
+    };
+    assert_eq!(with("rows"), None);
+    let line = with("sums").unwrap();
+    assert!(line.starts_with("trained with --exchange sums, and now rows alone cross"), "{line}");
 }
 
 #[test]
@@ -222,8 +188,6 @@ fn every_parallelism_takes_the_options_that_make_sense() {
         ("--ranks", |config| config.ranks = Some(4), but(&[Single])),
         ("--groups", |config| config.groups = 2, vec![Split, Cooperative]),
         ("--split-layers", |config| config.split_layers = Some(1), vec![Split, Cooperative]),
-        ("--exchange sums", |config| config.exchange = ExchangeKind::Sums, vec![Split, Cooperative]),
-        ("--exchange auto", |config| config.exchange = ExchangeKind::Auto, vec![Split, Cooperative]),
         ("--batches", |config| config.cooperative.batches = Some(2), vec![Cooperative]),
         (
             "--expansion-hops",

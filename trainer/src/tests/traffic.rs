@@ -9,7 +9,7 @@ use gsplit_store::Split;
 use super::fixture::{Cut, changed, config, dataset, store_partition};
 use super::runs::run;
 use crate::RunOptions;
-use crate::config::{ExchangeKind, ModelKind, Parallelism, TrainConfig};
+use crate::config::{ModelKind, Parallelism, TrainConfig};
 use crate::operator::Place;
 use crate::ranks::traffic::{Phase, Traffic};
 use crate::report::LayerRows;
@@ -30,52 +30,21 @@ fn add(sum: &mut Sent, bytes: u64, messages: u64) {
     *sum = *sum + Sent { bytes, messages };
 }
 
-/// Rows and sums that cross from an owner to a reader, found among the edges of a layer that one rank draws: distinct sources, targets
-/// that have some, and edges.
-#[derive(Default)]
-struct Pair {
-    sources: BTreeSet<u32>,
-    targets: BTreeSet<u32>,
-    edges: u64,
-}
-
-impl Pair {
-    /// Rows or sums that cross, and words of ids for them.
-    fn sent(&self, exchange: ExchangeKind) -> [u64; 2] {
-        let [sources, targets] = [self.sources.len() as u64, self.targets.len() as u64];
-        // A sum of one row is that row.
-        match targets < self.edges && (exchange == ExchangeKind::Sums || targets < sources) {
-            true if exchange != ExchangeKind::Rows => [targets, targets + self.edges],
-            _ => [sources, sources],
-        }
-    }
-}
-
-/// Every row and sum that crosses, found among the edges of the mini-batches that one rank draws; of all that could cross `auto`
-/// sends the fewest.
+/// Every row that crosses, found among the edges of the mini-batches that one rank draws.
 #[test]
 fn oracle_split_sends_what_crosses() {
     let fixture = dataset(61, 300, 6);
     for cut in [Cut::Random, Cut::Ranges] {
-        let key = store_partition(&fixture.dataset, cut, RANKS);
-        let part = cut.assignment(300, RANKS);
-        let crossed = [ExchangeKind::Rows, ExchangeKind::Sums, ExchangeKind::Auto].map(|exchange| {
-            let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
-                (config.partition, config.epochs, config.eval_every) = (Some(key.clone()), 1, 0);
-                (config.exchange, config.fanouts) = (exchange, "4,3,6".parse().unwrap());
-            });
-            sends_what_crosses(&fixture, &config, &part)
+        let config = changed(&config(ModelKind::Sage, Parallelism::Split, RANKS), |config| {
+            config.partition = Some(store_partition(&fixture.dataset, cut, RANKS));
+            (config.epochs, config.eval_every, config.fanouts) = (1, 0, "4,3,6".parse().unwrap());
         });
-        let [rows, sums, auto] = crossed;
-        for depth in 0..3 {
-            assert!(auto[depth] <= rows[depth].min(sums[depth]), "{cut:?}: {rows:?}, {sums:?}, {auto:?}");
-        }
-        assert!(sums != rows && auto.iter().sum::<u64>() < rows.iter().sum::<u64>(), "{rows:?}, {sums:?}, {auto:?}");
+        sends_what_crosses(&fixture, &config, &cut.assignment(300, RANKS));
     }
 }
 
-/// Checks the traffic of `config`; returns what crosses for each layer.
-fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, part: &[u16]) -> [u64; 3] {
+/// Checks the traffic of `config`.
+fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, part: &[u16]) {
     let (found, parameters, exchanged) = sent(fixture, config);
     let topology = fixture.dataset.topology();
     let graph = gsplit_kernels::Graph::new(topology.indptr(), topology.indices()).unwrap();
@@ -84,7 +53,7 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, p
     let features = fixture.dataset.features().unwrap().dim() as u64;
     let [mut ids, mut rows, mut hidden, mut steps] =
         [Sent::default(), Sent::default(), Sent::default(), Sent::default()];
-    let (mut by_layer, mut unsummed) = ([0; 3], [0; 3]);
+    let mut by_layer = [0; 3];
     let others = (RANKS * (RANKS - 1)) as u64;
     for (step, batch) in (0..).zip(order.chunks(config.batch_size)) {
         let seeds = Seeds::of(batch, Ownership::Mine, 0, 1);
@@ -94,28 +63,21 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, p
         let sampled = sample(&mut sampler, seeds, &config.fanouts, step, &frontiers, &Solo).unwrap();
         for (depth, layer) in sampled.layers.iter().enumerate() {
             let (edges, read) = (layer.edges.on_host().unwrap(), layer.read.on_host().unwrap());
-            let mut pairs: BTreeMap<(u16, u16), Pair> = BTreeMap::new();
+            // By owner and reader, the distinct sources.
+            let mut pairs: BTreeMap<(u16, u16), BTreeSet<u32>> = BTreeMap::new();
             for (i, &v) in layer.frontier.on_host().unwrap().iter().enumerate() {
                 let reader = part[v as usize];
                 for u in edges.sources()[edges.of(i)].iter().map(|&u| read[u as usize]) {
                     if part[u as usize] != reader {
-                        let pair = pairs.entry((part[u as usize], reader)).or_default();
-                        (_, _, pair.edges) = (pair.sources.insert(u), pair.targets.insert(v), pair.edges + 1);
+                        pairs.entry((part[u as usize], reader)).or_default().insert(u);
                     }
                 }
             }
-            let whole = pairs.values().map(|pair| pair.sources.len() as u64).sum::<u64>();
-            let sent = pairs.values().map(|pair| pair.sent(config.exchange));
-            let [crossing, words] = sent.fold([0; 2], |sum, pair| [sum[0] + pair[0], sum[1] + pair[1]]);
-            if config.exchange == ExchangeKind::Auto {
-                let fewest = |pair: &Pair| pair.sources.len().min(pair.targets.len()) as u64;
-                assert_eq!(crossing, pairs.values().map(fewest).sum::<u64>());
-            }
-            (by_layer[depth], unsummed[depth]) = (by_layer[depth] + crossing, unsummed[depth] + whole);
+            let crossing = pairs.values().map(|sources| sources.len() as u64).sum::<u64>();
+            by_layer[depth] += crossing;
             let pairs = pairs.len() as u64;
-            // Each tells each other how many ids it will send, of rows and edges where there may be sums, then sends them.
-            let counts = if config.exchange == ExchangeKind::Rows { 8 } else { 16 };
-            add(&mut ids, counts * others + 4 * words, others + pairs);
+            // Each tells each other how many ids it will send, then sends them.
+            add(&mut ids, 8 * others + 4 * crossing, others + pairs);
             match depth {
                 2 => add(&mut rows, 4 * features * crossing, pairs),
                 _ => add(&mut hidden, 4 * config.model.hidden as u64 * crossing, pairs),
@@ -133,9 +95,7 @@ fn sends_what_crosses(fixture: &super::fixture::Fixture, config: &TrainConfig, p
     let all = [ids, rows, hidden, hidden, steps].iter().map(|sent| sent.bytes).sum::<u64>();
     assert_eq!(found.bytes(), all, "nothing else is sent, by no other route");
     assert_eq!(exchanged.iter().map(|layer| layer.rows).collect::<Vec<_>>(), by_layer);
-    assert_eq!(exchanged.iter().map(|layer| layer.rows_unsummed).collect::<Vec<_>>(), unsummed);
     assert_eq!(exchanged.iter().map(|layer| layer.bytes).sum::<u64>(), rows.bytes + hidden.bytes);
-    by_layer
 }
 
 /// Hybrid partitioning: ids and feature rows, each in one all-to-all a mini-batch, and nothing of the topology or of hidden layers.
