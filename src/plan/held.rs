@@ -194,6 +194,11 @@ pub fn values(batch: &Batch) -> [usize; 2] {
     while let Some(mut layer) = tape.pop() {
         let (mut of_layer, mut gradient) = (Vec::new(), Vec::new());
         while let Some((operator, returned, kept)) = layer.pop() {
+            if batch.sliced && tape.is_empty() && layer.len() == 1 {
+                // The layer itself is done: its columns follow.
+                held.drop(std::mem::take(&mut of_layer));
+                held.drop(std::mem::take(&mut given));
+            }
             // Features have no gradient, nor what is made of them without a parameter.
             let wanted = !tape.is_empty() || layer.iter().any(|(below, ..)| below.learns);
             let [of_read, aside] =
