@@ -214,7 +214,6 @@ fn map(setting: &Setting, candidate: &Candidate<'_>, records: &[Record], i: usiz
                 exchanged: total(&|layer| layer.exchanged),
                 max_edges: counts.max_edges,
                 max_vertices: counts.max_vertices,
-                ..SplitLayer::default()
             };
             (layer, record.size())
         }),
