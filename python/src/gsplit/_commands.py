@@ -86,10 +86,10 @@ def run_command(name: str, *words: _Input, behind: Sequence[str] = (), **options
     for option, value in options.items():
         arguments += _option(option, value)
     environment = {**os.environ, "GSPLIT_PROGRESS": "1"}
-    piped = subprocess.PIPE
+    piped, tail = subprocess.PIPE, ["--", *behind] if behind else []
     try:
         child = subprocess.Popen(  # noqa: S603
-            [*arguments, "--json", *(["--", *behind] if behind else [])], stdin=subprocess.DEVNULL, stdout=piped, stderr=piped, env=environment
+            [*arguments, "--json", *tail], stdin=subprocess.DEVNULL, stdout=piped, stderr=piped, env=environment
         )
     except OSError as error:
         raise CommandError(arguments, None, f"{arguments[0]}: cannot be started: {error.strerror}") from error
