@@ -13,24 +13,15 @@ pub use crate::read::detect::Format;
 use crate::read::raw::Raw;
 use crate::{Error, Result};
 
-/// Refuses options that would have no effect.
+/// Refuses options that would have no effect on what is in the input. Its format refused others before it was opened.
 fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<()> {
-    let read = &options.read;
-    let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
-    let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt | Format::Mat);
+    let of_node_table = options.read.node_table.first_given();
     let weighted = raw.edges.columns().iter().any(|column| column.name == "weight");
     let refused = [
-        ("--source-column", read.source_column.is_some() && !table, "is for tables of edges with named columns"),
-        ("--target-column", read.target_column.is_some() && !table, "is for tables of edges with named columns"),
         (
-            read.for_node_table().unwrap_or(""),
-            read.for_node_table().is_some() && raw.node_ids.is_none(),
+            of_node_table.unwrap_or(""),
+            of_node_table.is_some() && raw.node_ids.is_none(),
             "is for a table of vertices, as --nodes names one",
-        ),
-        (
-            "--split",
-            read.split.is_some() && !arrays && read.nodes.is_none(),
-            "chooses among the splits of ogb, npy, npz, pt and mat",
         ),
         ("--sum-weights", options.build.sum_weights && !weighted, "adds up edge weights, and the input has none"),
     ];
@@ -71,9 +62,8 @@ impl Input {
             }
         };
         let mut read = options.read.clone();
-        if options.features.is_some() && read.feature_columns.is_none() && read.encode.is_none() {
-            // Numbers of vertices are kept as columns where features are generated.
-            read.feature_columns = Some(vec!["none".into()]);
+        if options.features.is_some() {
+            read.node_table = read.node_table.beside_features();
         }
         let mut raw = read::open(path, format, &read, options.random_split.is_none(), progress)?;
         if let Some(nodes) = &read.nodes {

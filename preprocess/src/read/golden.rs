@@ -7,7 +7,7 @@ use gsplit_store::NoProgress;
 
 use crate::Result;
 use crate::edges::{EdgeBatch, EdgeSource, Piece, Seen};
-use crate::read::raw::{Column, Ids, Raw, ReadOptions};
+use crate::read::raw::{Column, Ids, Raw};
 
 pub const EDGES: [(u64, u64); 10] = [(0, 1), (0, 2), (1, 2), (2, 0), (2, 3), (3, 3), (3, 4), (4, 5), (5, 4), (0, 1)];
 
@@ -188,11 +188,6 @@ pub fn copy(name: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     copy_into(&data(name), folder.path());
     folder
-}
-
-/// Default options.
-pub fn options() -> ReadOptions {
-    ReadOptions::default()
 }
 
 /// A `.npy` file with header `descr`, `order` and `shape` before `data`.

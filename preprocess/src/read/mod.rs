@@ -6,7 +6,7 @@
 //! text      lines: edge lists, Matrix Market, METIS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, CSV with a header                           ──▶ text (CSV)
-//! raw       a graph, opened
+//! raw       a graph, opened          options     what the user gives, and the parts of it
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ use arrays::catalog::Catalog;
 use arrays::folders::{graphbolt, graphsaint, igb, mag240m, ogb, planetoid};
 use arrays::{mat, npy, npz, pt, webgraph};
 use detect::Format;
-use raw::{Raw, ReadOptions};
+use options::ReadOptions;
+use raw::Raw;
 use text::{metis, mtx, snap};
 
 mod arrays;
@@ -27,6 +28,7 @@ mod bombs;
 pub mod detect;
 #[cfg(test)]
 pub(crate) mod golden;
+pub mod options;
 pub mod raw;
 pub(crate) mod table;
 pub(crate) mod text;
@@ -47,31 +49,34 @@ pub fn open(
     with_splits: bool,
     progress: &dyn Progress,
 ) -> Result<Raw> {
+    options.check(format)?;
+    let (columns, memory) = (options.columns(), options.budget());
     match format {
-        Format::Ogb => ogb::open(path, options, with_splits, progress),
-        Format::Snap => snap::open(path, options),
-        Format::Csv => table::open_as(path, Some(table::Format::Csv), options, progress),
-        Format::Parquet | Format::Arrow => table::open(path, options, progress),
-        Format::Npy => npy::open(path, options, progress),
-        Format::Npz => npz::open(path, options, progress),
-        Format::Mat => mat::open(path, options, progress),
-        Format::Pt => pt::open(path, options, progress),
-        Format::Igb => igb::open(path, options, progress),
-        Format::Mag240m => mag240m::open(path, options, progress),
-        Format::Planetoid => planetoid::open(path, options, progress),
-        Format::Graphsaint => graphsaint::open(path, options, progress),
-        Format::Mtx => mtx::open(path, options, progress),
-        Format::Metis => metis::open(path, options, progress),
-        Format::Graphbolt => graphbolt::open(path, options, progress),
-        Format::Webgraph => webgraph::open(path, options, progress),
+        Format::Ogb => ogb::open(path, &options.ogb(with_splits), progress),
+        Format::Snap => snap::open(path, &options.edge_list()),
+        Format::Csv => table::open_as(path, Some(table::Format::Csv), &options.edge_table(), progress),
+        Format::Parquet | Format::Arrow => table::open(path, &options.edge_table(), progress),
+        Format::Npy => npy::open(path, &options.arrays(), progress),
+        Format::Npz => npz::open(path, &options.arrays(), progress),
+        Format::Mat => mat::open(path, &options.arrays(), progress),
+        Format::Pt => pt::open(path, &options.arrays(), progress),
+        Format::Igb => igb::open(path, columns, progress),
+        Format::Mag240m => mag240m::open(path, columns, progress),
+        Format::Planetoid => planetoid::open(path, columns, memory, progress),
+        Format::Graphsaint => graphsaint::open(path, columns, memory),
+        Format::Mtx => mtx::open(path, columns),
+        Format::Metis => metis::open(path, columns),
+        Format::Graphbolt => graphbolt::open(path, columns, memory, progress),
+        Format::Webgraph => webgraph::open(path, columns, memory, progress),
     }
 }
 
 /// Adds what `--nodes` names to the edges of `raw`: a table of vertices, or a folder or archive of arrays.
 pub fn attach_nodes(path: &Path, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
-    let catalog = Catalog::at(path, options.budget(), progress)?;
+    let memory = options.budget();
+    let catalog = Catalog::at(path, memory, progress)?;
     match catalog.has_rows() {
-        true => catalog.attach(raw, options, progress),
-        false => table::nodes(path, raw.edges.as_ref(), options, progress)?.attach(raw),
+        true => catalog.attach(raw, options.split.as_deref(), memory, progress),
+        false => table::nodes(path, raw.edges.as_ref(), &options.node_table, memory, progress)?.attach(raw),
     }
 }

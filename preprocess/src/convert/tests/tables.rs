@@ -10,7 +10,7 @@ use parquet::arrow::ArrowWriter;
 
 use super::bad_input::{Wrong, message};
 use super::*;
-use crate::read::raw::{Categories, Encode, Fill};
+use crate::read::options::{Categories, Encode, Fill, NodeTableOptions};
 
 const EDGES: &str = "src,dst\n10,20\n20,30\n30,10\n40,10\n";
 
@@ -55,7 +55,7 @@ const NODES: &str = "id,f0,f1,city,subject,split\n\
 fn numbers_become_features_and_strings_classes() {
     let input = folder(EDGES, NODES);
     let mut options = options_of(&input);
-    options.read.label_column = Some("subject".into());
+    options.read.node_table.label_column = Some("subject".into());
     let (_out, dataset, notes) = converted(&input, &options);
     // In the order of the vertices 10, 20, 30, 40; as precise as f32 is.
     assert_eq!(rows(&dataset), [vec![1.0, 16777216.0], vec![2.0, 1e-3], vec![3.0, -1.5], vec![4.0, 0.25]]);
@@ -81,9 +81,9 @@ fn categories_are_codes_or_one_hot() {
         ),
     ] {
         let mut options = options_of(&input);
-        options.read.feature_columns = names(&["f0"]);
-        options.read.label_column = Some("subject".into());
-        options.read.encode = Some(vec![Encode { column: "c*".into(), how }]);
+        options.read.node_table.feature_columns = names(&["f0"]);
+        options.read.node_table.label_column = Some("subject".into());
+        options.read.node_table.encode = Some(vec![Encode { column: "c*".into(), how }]);
         let (_out, dataset, _) = converted(&input, &options);
         assert_eq!(rows(&dataset), expected, "{how:?}");
         // What no option names stays as it is.
@@ -107,11 +107,11 @@ fn labels_are_found_by_name_or_as_the_only_few_strings() {
     ] {
         let input = folder(EDGES, &people(label, values));
         let mut options = options_of(&input);
-        options.read.feature_columns = names(&["none"]);
+        options.read.node_table.feature_columns = names(&["none"]);
         let (_out, dataset, _) = converted(&input, &options);
         assert_eq!(labels(&dataset), expected, "{label}");
         assert_eq!(dataset.manifest().class_names, classes, "{label}");
-        options.read.label_column = Some("none".into());
+        options.read.node_table.label_column = Some("none".into());
         assert_eq!(converted(&input, &options).1.manifest().num_classes, None);
     }
     let input = folder(EDGES, &people("job", ["x", "y", "x", "y"]));
@@ -164,14 +164,14 @@ fn missing_values_are_refused_or_filled() {
     let nodes = "id,f0,city\n10,1,x\n20,,y\n30,NaN,\n40,4,x\n";
     let input = folder(EDGES, nodes);
     let mut options = options_of(&input);
-    options.read.encode = Some(vec!["city=onehot".parse::<Encode>().unwrap()]);
+    options.read.node_table.encode = Some(vec!["city=onehot".parse::<Encode>().unwrap()]);
     let refused = message(&input.path().join("edges.csv"), &options);
     assert!(
         refused.contains("nodes.csv, line 3: column `f0`: has no value: pass --fill NUMBER or --fill mean"),
         "{refused}"
     );
     for (fill, filled) in [(Fill::Mean, 2.5), (Fill::Value(-3.0), -3.0)] {
-        options.read.fill = Some(fill);
+        options.read.node_table.fill = Some(fill);
         let (_out, dataset, _) = converted(&input, &options);
         let expected = [[1.0, 1.0, 0.0], [filled, 0.0, 1.0], [filled, 0.0, 0.0], [4.0, 1.0, 0.0]];
         assert_eq!(rows(&dataset), expected);
@@ -191,7 +191,7 @@ fn the_result_does_not_depend_on_threads_and_changed_options_are_noticed() {
     }
     let input = folder(&edges, &nodes);
     let mut options = options_of(&input);
-    options.read.fill = Some(Fill::Mean);
+    options.read.node_table.fill = Some(Fill::Mean);
     let files = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let (_out, dataset, _) = pool.install(|| converted(&input, &options));
@@ -203,7 +203,7 @@ fn the_result_does_not_depend_on_threads_and_changed_options_are_noticed() {
     assert_eq!(run(&options).unwrap().1, Outcome::Converted);
     assert_eq!(run(&options).unwrap().1, Outcome::Reused);
     let mut other = options.clone();
-    other.read.fill = Some(Fill::Value(0.0));
+    other.read.node_table.fill = Some(Fill::Value(0.0));
     let problem = run(&other).unwrap_err().to_string();
     assert!(problem.contains("made with --fill mean and is asked for with --fill 0"), "{problem}");
 }
@@ -227,15 +227,15 @@ fn parquet_and_arrow_give_what_text_gives() {
     writer.write(&batch).unwrap();
     writer.finish().unwrap();
     let mut options = options_of(&input);
-    options.read.encode = Some(vec!["town=onehot".parse().unwrap()]);
+    options.read.node_table.encode = Some(vec!["town=onehot".parse().unwrap()]);
     let refused = |options: &ConvertOptions| message(&input.path().join("edges.csv"), options);
     for name in ["nodes.parquet", "nodes.arrow"] {
         options.read.nodes = Some(input.path().join(name));
-        options.read.fill = None;
+        options.read.node_table.fill = None;
         let message = refused(&options);
         assert!(message.contains(&format!("{name}: row 1, column `height`: has no value: pass --fill")), "{message}");
     }
-    options.read.fill = Some(Fill::Mean);
+    options.read.node_table.fill = Some(Fill::Mean);
     let files = ["nodes.csv", "nodes.parquet", "nodes.arrow"].map(|name| {
         options.read.nodes = Some(input.path().join(name));
         let (_out, dataset, _) = converted(&input, &options);
@@ -303,33 +303,33 @@ fn bad_tables_and_options() {
     let set: &[Case<'_>] = &[
         (
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
-            |read| read.feature_columns = names(&["f?"]),
+            |read| read.node_table.feature_columns = names(&["f?"]),
             &["column `f0` holds no numbers", "--encode f0=onehot"],
         ),
         ("id,f0\n10,1\n20,2\n30,inf\n40,4\n", |_| {}, &["nodes.csv, line 4: column `f0`: `inf`: expected a finite"]),
         (
             "id,f0\n10,1\n20,2\n30,3\n40,4\n",
-            |read| read.feature_columns = names(&["g*"]),
+            |read| read.node_table.feature_columns = names(&["g*"]),
             &["nodes.csv", "no column `g*` for --feature-columns", "`id`, `f0`"],
         ),
         (
             "id,f0\n10,1\n20,2\n30,3\n40,4\n",
-            |read| read.label_column = Some("kind".into()),
+            |read| read.node_table.label_column = Some("kind".into()),
             &["no column `kind` for --label-column"],
         ),
         (
             "id,f0\n10,1\n20,2\n30,3\n40,4\n",
-            |read| read.split_column = Some("f0".into()),
+            |read| read.node_table.split_column = Some("f0".into()),
             &["column `f0`: expected the strings train"],
         ),
         (
             "id,f0\n10,1\n20,2\n30,3\n40,4\n",
-            |read| read.encode = Some(vec!["g=code".parse().unwrap()]),
+            |read| read.node_table.encode = Some(vec!["g=code".parse().unwrap()]),
             &["no column `g` of strings or numbers for --encode"],
         ),
         (
             "id,s\n10,dev\n20,train\n30,fold\n40,\n",
-            |read| read.split_column = Some("s".into()),
+            |read| read.node_table.split_column = Some("s".into()),
             &["row 2, column `s`: `fold`: expected train"],
         ),
         ("id,y\n10,0\n20,0.5\n30,1\n40,1\n", |_| {}, &["label 0.5"]),
@@ -342,7 +342,10 @@ fn bad_tables_and_options() {
         wrong.expect(nodes, &message(&input.path().join("edges.csv"), &options), parts);
     }
     let input = folder(EDGES, "id\n");
-    let read = ReadOptions { fill: Some(Fill::Mean), ..Default::default() };
+    let read = ReadOptions {
+        node_table: NodeTableOptions { fill: Some(Fill::Mean), ..Default::default() },
+        ..Default::default()
+    };
     let without = ConvertOptions { read, ..Default::default() };
     wrong.expect(
         "no --nodes",

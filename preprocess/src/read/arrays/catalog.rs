@@ -34,7 +34,8 @@ use super::pt;
 use super::sparse::SparseColumn;
 use crate::edges::EdgeSource;
 use crate::memory::Memory;
-use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_size, check_wanted, keeps};
+use crate::read::options::ArrayOptions;
+use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::{Error, Result};
 
 /// Arrays by name.
@@ -170,29 +171,29 @@ impl Catalog {
     }
 
     /// The graph that all arrays make.
-    pub fn graph(self, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+    pub fn graph(self, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
         self.graph_of(None, options, progress)
     }
 
     /// The graph that all arrays make, of so many vertices if their number is stated.
-    pub fn graph_of(mut self, stated: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-        let budget = options.budget();
-        let mut edges = self.edges(budget, progress)?;
+    pub fn graph_of(mut self, stated: Option<u64>, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+        let memory = options.memory;
+        let mut edges = self.edges(memory, progress)?;
         if let (Some(n), None) = (stated, edges.num_vertices()) {
             check_size(self.path(), n as usize, edges.num_edges())?;
             edges = edges.within(n);
         }
         let values = [("weight", "edge weights", &WEIGHTS[..]), ("feat", "edge features", &EDGE_FEATURES)];
         for (name, what, names) in values {
-            if let Some((numbers, _)) = self.only(what, names, budget)?
-                && keeps(options, name)
+            if let Some((numbers, _)) = self.only(what, names, memory)?
+                && options.columns.keeps(name)
             {
                 edges = edges.with_values(name, numbers)?;
             }
         }
         if self.edge_lists().first() == Some(&"adj_indptr")
-            && keeps(options, "weight")
-            && let Some(data) = self.get("adj_data", budget)?
+            && options.columns.keeps("weight")
+            && let Some(data) = self.get("adj_data", memory)?
             && !all_ones(&data)?
         {
             edges = edges.with_values("weight", data)?;
@@ -201,9 +202,9 @@ impl Catalog {
     }
 
     /// The graph of `edges` and the arrays that come with the vertices.
-    pub fn rest(mut self, mut edges: ArrayEdges, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-        check_wanted(self.path(), options, edges.columns())?;
-        let rows = self.rows(edges.num_vertices(), options, progress)?;
+    pub fn rest(mut self, mut edges: ArrayEdges, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+        options.columns.check(self.path(), edges.columns())?;
+        let rows = self.rows(edges.num_vertices(), options.split, options.memory, progress)?;
         if let Some(n) = rows.num_vertices {
             edges = edges.within(n);
         }
@@ -214,12 +215,12 @@ impl Catalog {
 
     /// Adds the arrays that come with the vertices to the edges of `raw`: row v is vertex v, or the v-th smallest id where
     /// ids are compacted.
-    pub fn attach(mut self, raw: &mut Raw, options: &ReadOptions, progress: &dyn Progress) -> Result<()> {
+    pub fn attach(mut self, raw: &mut Raw, split: Option<&str>, memory: Memory, progress: &dyn Progress) -> Result<()> {
         let known = match raw.ids {
             Ids::Dense(n) => n,
             Ids::Sparse => None,
         };
-        let rows = self.rows(known, options, progress)?;
+        let rows = self.rows(known, split, memory, progress)?;
         if raw.ids == Ids::Dense(None) {
             raw.ids = Ids::Dense(rows.num_vertices);
         }
@@ -234,18 +235,23 @@ impl Catalog {
         names.any(|name| self.contains(name))
     }
 
-    fn rows(&mut self, num_vertices: Option<u64>, options: &ReadOptions, progress: &dyn Progress) -> Result<Rows> {
-        let budget = options.budget();
+    fn rows(
+        &mut self,
+        num_vertices: Option<u64>,
+        split: Option<&str>,
+        memory: Memory,
+        progress: &dyn Progress,
+    ) -> Result<Rows> {
         let features =
-            self.only("features", &FEATURES, budget)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
+            self.only("features", &FEATURES, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
-        let labels = self.only("labels", &LABELS, budget)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
+        let labels = self.only("labels", &LABELS, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "labels"));
         let labels = labels.transpose()?;
         let stated = num_vertices.map(|n| (self.path(), n));
         let num_vertices = agreed_rows(stated, [&features, &labels].into_iter().flatten())?;
-        let splits = self.splits(num_vertices, options, progress)?;
+        let splits = self.splits(num_vertices, split, memory, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
-        let sparse = if dense.is_none() { self.sparse(num_vertices, budget)? } else { None };
+        let sparse = if dense.is_none() { self.sparse(num_vertices, memory)? } else { None };
         Ok(Rows { num_vertices, features: dense.or(sparse), labels, splits })
     }
 
@@ -269,13 +275,13 @@ impl Catalog {
     pub fn splits(
         &mut self,
         num_vertices: Option<u64>,
-        options: &ReadOptions,
+        split: Option<&str>,
+        memory: Memory,
         progress: &dyn Progress,
     ) -> Result<Option<[Vec<u64>; 3]>> {
-        let budget = options.budget();
         let (mut splits, mut found, mut most) = (None, Vec::new(), 1);
         for (at, names) in SPLITS.iter().enumerate() {
-            if let Some((numbers, name)) = self.only("one split", names, budget)? {
+            if let Some((numbers, name)) = self.only("one split", names, memory)? {
                 let masks = match numbers.is_bool() || name.contains("mask") {
                     true => Some(Masks::of(&numbers, num_vertices)?),
                     false => None,
@@ -284,10 +290,10 @@ impl Catalog {
                 found.push((at, numbers, masks));
             }
         }
-        let chosen = match options.split.as_deref().map(str::parse) {
+        let chosen = match split.map(str::parse) {
             Some(Ok(mask)) if mask < most => mask,
             Some(_) if !found.is_empty() => {
-                let split = options.split.as_deref().unwrap_or_default();
+                let split = split.unwrap_or_default();
                 let problem = format!("--split {split}: expected the number of a mask, below {most}");
                 return Err(Error::input(self.path(), problem));
             }
@@ -304,9 +310,9 @@ impl Catalog {
         for (at, numbers, masks) in found {
             splits.get_or_insert_with(<[Vec<u64>; 3]>::default)[at] = match masks {
                 // One for all.
-                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, budget)?,
-                Some(masks) => masks.vertices(&numbers, chosen, budget)?,
-                None => listed(&numbers, budget)?,
+                Some(masks) if masks.number == 1 => masks.vertices(&numbers, 0, memory)?,
+                Some(masks) => masks.vertices(&numbers, chosen, memory)?,
+                None => listed(&numbers, memory)?,
             };
         }
         Ok(splits)

@@ -26,7 +26,8 @@ use super::held::{Classes, Entry, Listed, Matrix};
 use super::numbers::Numbers;
 use super::sparse::floats;
 use crate::memory::Memory;
-use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_wanted, keeps};
+use crate::read::options::ArrayOptions;
+use crate::read::raw::{Column, Ids, Raw};
 use crate::{Error, Result};
 use variables::{Content, Variable, is_matlab, variables};
 
@@ -44,9 +45,9 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
     is_matlab(head) || (named && !head.is_empty())
 }
 
-/// Opens the file at `path`. Looks at the options `split` and `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-    let budget = options.budget();
+/// Opens the file at `path`.
+pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+    let budget = options.memory;
     let mut all = Variables { path, left: variables(path)? };
     let network = all.network()?;
     let n = network.shape[0];
@@ -54,7 +55,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
         Content::Sparse(arrays) => {
             let [rows, ends, values] = *arrays;
             let mut edges = ArrayEdges::compressed(ends, rows, false)?;
-            if keeps(options, "weight") && !all_ones(&values)? {
+            if options.columns.keeps("weight") && !all_ones(&values)? {
                 edges = edges.with_values("weight", values)?;
             }
             Raw::of(edges, Ids::Dense(Some(n)), vec![path.to_path_buf()])
@@ -72,7 +73,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
             Raw::of(edges, Ids::Dense(Some(n)), vec![path.to_path_buf()])
         }
     };
-    check_wanted(path, options, raw.edges.columns())?;
+    options.columns.check(path, raw.edges.columns())?;
     // Ends of rows, classes and their names.
     budget.check(path, format!("what is held of {n} vertices"), 48 * n)?;
     if let Some(features) = all.take(&FEATURES) {
@@ -152,7 +153,7 @@ impl Variables<'_> {
     }
 
     /// The splits that masks make.
-    fn masks(&mut self, n: u64, options: &ReadOptions, progress: &dyn Progress) -> Result<Option<[Vec<u64>; 3]>> {
+    fn masks(&mut self, n: u64, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Option<[Vec<u64>; 3]>> {
         let mut masks = BTreeMap::new();
         let (found, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.left)
             .into_iter()
@@ -164,7 +165,7 @@ impl Variables<'_> {
                 masks.insert(name, numbers);
             }
         }
-        Catalog::Named(self.path.to_path_buf(), masks).splits(Some(n), options, progress)
+        Catalog::Named(self.path.to_path_buf(), masks).splits(Some(n), options.split, options.memory, progress)
     }
 }
 

@@ -14,15 +14,16 @@ use super::catalog::Catalog;
 use super::edges::ArrayEdges;
 use super::numbers::Numbers;
 use crate::Result;
-use crate::read::raw::{Ids, Raw, ReadOptions};
+use crate::read::options::ArrayOptions;
+use crate::read::raw::{Ids, Raw};
 
 /// Whether `path` is a `.npy` file, or a folder with edges in such files.
 pub fn recognises(path: &Path, head: &[u8]) -> bool {
     head.starts_with(b"\x93NUMPY") || (path.is_dir() && Catalog::Folder(path.to_path_buf()).has_edges())
 }
 
-/// Opens the file or the folder at `path`. Looks at the options `split` and `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the file or the folder at `path`.
+pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
     if path.is_dir() {
         return Catalog::Folder(path.to_path_buf()).graph(options, progress);
     }
@@ -36,10 +37,11 @@ mod tests {
 
     use super::*;
     use crate::edges::{EDGES_PER_PIECE, EdgeColumn, ValueType};
-    use crate::read::golden::{self, Part::*, *};
+    use crate::read::golden::{Part::*, *};
+    use crate::read::options::ReadOptions;
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &golden::options(), &NoProgress)
+        open(path, &ArrayOptions::default(), &NoProgress)
     }
 
     #[test]
@@ -75,9 +77,9 @@ mod tests {
             }
         }
         let chosen = |name: &str| ReadOptions { edge_columns: Some(vec![name.into()]), ..Default::default() };
-        let raw = open(&data("npy"), &chosen("feat"), &NoProgress).unwrap();
+        let raw = open(&data("npy"), &chosen("feat").arrays(), &NoProgress).unwrap();
         assert_eq!(raw.edges.columns(), [column("feat", ValueType::I64, 2)]);
-        let message = problem(open(&data("npy"), &chosen("time"), &NoProgress));
+        let message = problem(open(&data("npy"), &chosen("time").arrays(), &NoProgress));
         assert!(message.contains("--edge-columns time") && message.contains("found none"), "{message}");
     }
 

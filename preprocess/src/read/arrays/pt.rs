@@ -13,7 +13,8 @@ use super::catalog::{self, Catalog};
 use super::numbers::Numbers;
 use super::pickle::{Item, Pickled};
 use crate::memory::Memory;
-use crate::read::raw::{Raw, ReadOptions};
+use crate::read::options::ArrayOptions;
+use crate::read::raw::Raw;
 use crate::read::text::some;
 use crate::{Error, Result};
 
@@ -23,9 +24,9 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
     named && (head.starts_with(b"PK\x03\x04") || head.starts_with(&[0x80]))
 }
 
-/// Opens the file at `path`. Looks at the options `split` and `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-    let (catalog, num_vertices) = tensors(path, options.budget(), progress)?;
+/// Opens the file at `path`.
+pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
+    let (catalog, num_vertices) = tensors(path, options.memory, progress)?;
     catalog.graph_of(num_vertices, options, progress)
 }
 
@@ -88,26 +89,27 @@ mod tests {
     use gsplit_store::{NoProgress, Notes};
 
     use super::*;
-    use crate::read::golden::{self, Part::*, *};
+    use crate::read::golden::{Part::*, *};
+    use crate::read::options::ReadOptions;
 
     #[test]
     fn golden_inputs() {
         for name in ["data", "legacy", "processed"] {
             let path = data(&format!("pt/{name}.pt"));
             assert!(recognises(&path, &std::fs::read(&path).unwrap()), "{name}");
-            let (options, notes) = (ReadOptions { split: Some("1".into()), ..Default::default() }, Notes::default());
+            let (options, notes) = (ArrayOptions { split: Some("1"), ..Default::default() }, Notes::default());
             check(&open(&path, &options, &notes).unwrap(), &[Vertices, Features, Labels, Splits]);
             assert!(notes.lines().join(" ").ends_with("not read: pos"), "{name}: {:?}", notes.lines());
             let notes = Notes::default();
             // One mask for the test split, two for the others, the first of which are empty.
-            let splits = open(&path, &golden::options(), &notes).unwrap().splits.unwrap();
+            let splits = open(&path, &ArrayOptions::default(), &notes).unwrap().splits.unwrap();
             assert_eq!(splits.map(|split| split.len()), [0, 0, 2]);
             assert!(notes.lines().join("\n").contains("--split 0 is taken, the last is --split 1"));
         }
-        check(&open(&data("pt/index.pt"), &golden::options(), &NoProgress).unwrap(), &[]);
-        let isolated = open(&data("pt/isolated.pt"), &golden::options(), &NoProgress).unwrap();
+        check(&open(&data("pt/index.pt"), &ArrayOptions::default(), &NoProgress).unwrap(), &[]);
+        let isolated = open(&data("pt/isolated.pt"), &ArrayOptions::default(), &NoProgress).unwrap();
         assert_eq!(isolated.ids, crate::read::raw::Ids::Dense(Some(8)));
-        let folder = Catalog::Folder(data("pt/folder")).graph(&golden::options(), &NoProgress).unwrap();
+        let folder = Catalog::Folder(data("pt/folder")).graph(&ArrayOptions::default(), &NoProgress).unwrap();
         check(&folder, &[Vertices, Features, Labels]);
         assert!(folder.files.iter().any(|file| file.ends_with("edge_index.pt")));
     }
@@ -118,14 +120,14 @@ mod tests {
             (tempfile::tempdir().unwrap(), ReadOptions { split: Some("1".into()), ..Default::default() });
         let edges = folder.path().join("edges.txt");
         std::fs::write(&edges, EDGES.map(|(u, v)| format!("{u} {v}\n")).concat()).unwrap();
-        let mut raw = crate::read::text::snap::open(&edges, &options).unwrap();
+        let mut raw = crate::read::text::snap::open(&edges, &options.edge_list()).unwrap();
         crate::read::attach_nodes(&data("pt/data.pt"), &mut raw, &options, &NoProgress).unwrap();
         assert_eq!((raw.features.unwrap().width(), raw.splits.unwrap()[0].len()), (3, 2));
     }
 
     #[test]
     fn what_is_no_graph_is_named() {
-        let told = |name: &str| problem(open(&data(name), &golden::options(), &NoProgress));
+        let told = |name: &str| problem(open(&data(name), &ArrayOptions::default(), &NoProgress));
         assert!(told("pt/several.pt").contains("several graphs: expected one; save the one to convert"));
         assert!(
             told("pt/folder/x.pt").contains("edge_index: shape [6, 3]: expected (2, E)"),
@@ -136,10 +138,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.pt");
         std::fs::write(&path, b"\x80\x02ctorch_sparse.tensor\nSparseTensor\n)\x81.").unwrap();
-        let message = problem(open(&path, &golden::options(), &NoProgress));
+        let message = problem(open(&path, &ArrayOptions::default(), &NoProgress));
         assert!(message.contains("torch_sparse.tensor.SparseTensor, which this reader does not run"), "{message}");
         std::fs::write(&path, b"\x80\x02K\x01.").unwrap();
-        let message = problem(open(&path, &golden::options(), &NoProgress));
+        let message = problem(open(&path, &ArrayOptions::default(), &NoProgress));
         assert!(message.contains("found an integer: expected a Data of PyG or a dict of tensors"), "{message}");
     }
 
@@ -151,10 +153,10 @@ mod tests {
             let good = std::fs::read(data(name)).unwrap();
             for at in (0..good.len()).step_by(3) {
                 std::fs::write(&path, &good[..at]).unwrap();
-                problem(open(&path, &golden::options(), &NoProgress));
+                problem(open(&path, &ArrayOptions::default(), &NoProgress));
                 let bytes = [&good[..at], &[good[at] ^ 1 << (at % 8)], &good[at + 1..]].concat();
                 std::fs::write(&path, &bytes).unwrap();
-                let Ok(raw) = open(&path, &golden::options(), &NoProgress) else { continue };
+                let Ok(raw) = open(&path, &ArrayOptions::default(), &NoProgress) else { continue };
                 let _ = read_edges(&*raw.edges);
                 raw.features.iter().chain(&raw.labels).for_each(|column| drop(read_column(&**column)));
             }

@@ -23,7 +23,9 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::read::raw::{Ids, Raw, ReadOptions, check_wanted};
+use crate::memory::Memory;
+use crate::read::options::WantedColumns;
+use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 use properties::Properties;
 use records::Records;
@@ -79,9 +81,9 @@ pub fn properties(path: &Path) -> PathBuf {
     with_extension(&base(path), "properties")
 }
 
-/// Opens the graph at `path`. Looks at no options but refuses `edge_columns`: there are none.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
-    check_wanted(path, options, &[])?;
+/// Opens the graph at `path`. There are no edge columns to keep.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
+    wanted.check(path, &[])?;
     let base = if path.is_dir() { only_in(path)? } else { base(path) };
     let [properties, graph, offsets] = ["properties", "graph", "offsets"].map(|end| with_extension(&base, end));
     let properties_of = Properties::read(&properties)?;
@@ -105,7 +107,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     }
     let offsets = parallel.then_some(offsets);
     let num_nodes = layout.num_nodes;
-    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back, options.budget())?;
+    let records = Records::new(graph, bytes, (properties, properties_of), offsets, look_back, memory)?;
     Ok(Raw::of(records, Ids::Dense(Some(num_nodes)), files))
 }
 

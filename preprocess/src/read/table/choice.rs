@@ -9,7 +9,7 @@ use std::path::Path;
 use gsplit_store::Progress;
 
 use crate::edges::{EdgeColumn, ValueType, WEIGHT};
-use crate::read::raw::ReadOptions;
+use crate::read::options::EdgeTableOptions;
 use crate::{Error, Result};
 
 /// What the ids of a column are.
@@ -113,9 +113,9 @@ const ENDS: [(&str, &str); 21] = [
 ];
 
 /// Chooses the columns of the table of edges at `path`.
-pub fn choose(path: &Path, fields: &[Field], options: &ReadOptions) -> Result<Choice> {
-    let source = named(path, fields, options.source_column.as_deref(), "--source-column")?;
-    let target = named(path, fields, options.target_column.as_deref(), "--target-column")?;
+pub fn choose(path: &Path, fields: &[Field], options: &EdgeTableOptions<'_>) -> Result<Choice> {
+    let source = named(path, fields, options.source_column, "--source-column")?;
+    let target = named(path, fields, options.target_column, "--target-column")?;
     let [source, target] = ends(fields, source, target).ok_or_else(|| {
         let problem = "expected two columns of integers or strings, the ends of an edge; name them with --source-column and --target-column";
         Error::input(path, format!("{problem}. There are {}", names(fields)))
@@ -183,8 +183,8 @@ fn ends(fields: &[Field], source: Option<usize>, target: Option<usize>) -> Optio
     }
 }
 
-fn values(path: &Path, fields: &[Field], ids: [usize; 2], options: &ReadOptions) -> Result<Vec<usize>> {
-    let Some(wanted) = &options.edge_columns else {
+fn values(path: &Path, fields: &[Field], ids: [usize; 2], options: &EdgeTableOptions<'_>) -> Result<Vec<usize>> {
+    let Some(wanted) = options.edge_columns else {
         let numeric = |&at: &usize| fields[at].value.is_some() && !ids.contains(&at);
         return Ok((0..fields.len()).filter(numeric).collect());
     };
@@ -253,6 +253,7 @@ pub fn check_distinct<'a>(path: &Path, names: impl Iterator<Item = &'a str>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::options::ReadOptions;
 
     fn fields(names: &[&str]) -> Vec<Field> {
         let field = |name: &&str| {
@@ -278,7 +279,7 @@ mod tests {
     }
 
     fn chosen(names: &[&str], options: &ReadOptions) -> Result<(Vec<usize>, Vec<usize>)> {
-        choose(Path::new("t"), &fields(names), options).map(|choice| (choice.ids.to_vec(), choice.values))
+        choose(Path::new("t"), &fields(names), &options.edge_table()).map(|choice| (choice.ids.to_vec(), choice.values))
     }
 
     #[test]

@@ -12,7 +12,8 @@ use gsplit_store::Progress;
 
 use super::choice::Field;
 use super::rows::{Cell, Table};
-use crate::read::raw::{Column, Fill};
+use crate::read::options::Fill;
+use crate::read::raw::Column;
 use crate::read::text::field::{real, shown};
 use crate::read::text::value::{flag, integer};
 use crate::{Error, Result};

@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::read::raw::{Ids, Raw, ReadOptions};
+use crate::read::options::EdgeTableOptions;
+use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 
 mod cells;
@@ -54,17 +55,20 @@ use sheet::Sheet;
 
 /// Opens the table of edges at `path`, a file or a folder of parts; or a folder of two tables, `edges` and, where there is
 /// one, `nodes`, each a file or a folder; or `NAME_edges.csv`, `NAME_target.csv` and `NAME_features.json` of MUSAE. `--nodes` is for the caller, and wins over the table in the folder.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, options: &EdgeTableOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
     open_as(path, None, options, progress)
 }
 
 /// As [`open`], where files are `unnamed` whose content and name say nothing.
-pub fn open_as(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+pub fn open_as(
+    path: &Path,
+    unnamed: Option<Format>,
+    options: &EdgeTableOptions<'_>,
+    progress: &dyn Progress,
+) -> Result<Raw> {
     let Some(edges) = member(path, &["edges"], false)? else { return open_edges(path, unnamed, options, progress) };
     let mut raw = open_edges(&edges, unnamed, options, progress)?;
-    if options.nodes.is_some() {
-        return Ok(raw);
-    }
+    let Some(of_nodes) = options.nodes else { return Ok(raw) };
     let lists = member(path, &["features"], true)?;
     let Some(table) = member(path, &["nodes", "target"], false)? else {
         return match lists {
@@ -74,11 +78,8 @@ pub fn open_as(path: &Path, unnamed: Option<Format>, options: &ReadOptions, prog
             }
         };
     };
-    let mut read = options.clone();
-    if lists.is_some() && read.feature_columns.is_none() && read.encode.is_none() {
-        read.feature_columns = Some(vec!["none".into()]);
-    }
-    nodes(&table, raw.edges.as_ref(), &read, progress)?.attach(&mut raw)?;
+    let of_nodes = if lists.is_some() { of_nodes.beside_features() } else { of_nodes.clone() };
+    nodes(&table, raw.edges.as_ref(), &of_nodes, options.memory, progress)?.attach(&mut raw)?;
     if let (Some(lists), Some(ids)) = (lists, &raw.node_ids) {
         if raw.features.is_some() {
             let problem = "--feature-columns and --encode: the features are those of";
@@ -121,7 +122,12 @@ fn member(path: &Path, names: &[&str], as_json: bool) -> Result<Option<PathBuf>>
     }
 }
 
-fn open_edges(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+fn open_edges(
+    path: &Path,
+    unnamed: Option<Format>,
+    options: &EdgeTableOptions<'_>,
+    progress: &dyn Progress,
+) -> Result<Raw> {
     let (files, format) = parts::parts(path, unnamed)?;
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
     if format == Format::Csv {
@@ -132,7 +138,7 @@ fn open_edges(path: &Path, unnamed: Option<Format>, options: &ReadOptions, progr
         let ids = ids_of(path, choice.kind, options)?;
         return Ok(Raw::of(Text::new(sheet, &choice.ids, &choice), ids, files));
     }
-    let parts = frames::open(&files, format, options.budget())?;
+    let parts = frames::open(&files, format, options.memory)?;
     let fields = without_index(columnar::fields(&parts)?);
     let choice = choose(path, &fields, options)?;
     say_choice(path, &fields, &choice, options, progress);
@@ -148,7 +154,7 @@ fn without_index(mut fields: Vec<Field>) -> Vec<Field> {
 }
 
 /// Ids of tables have gaps, unless they are to be kept.
-fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
+fn ids_of(path: &Path, kind: IdKind, options: &EdgeTableOptions<'_>) -> Result<Ids> {
     match (kind, options.keep_ids) {
         (IdKind::Text, true) => {
             let problem = "the ids are strings, which --keep-ids cannot keep: they become numbers, and nodes/original_id keeps the strings";
@@ -160,7 +166,7 @@ fn ids_of(path: &Path, kind: IdKind, options: &ReadOptions) -> Result<Ids> {
 }
 
 /// Tells the user which columns are the edges, and which were left out for what they hold.
-fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &ReadOptions, progress: &dyn Progress) {
+fn say_choice(path: &Path, fields: &[Field], choice: &Choice, options: &EdgeTableOptions<'_>, progress: &dyn Progress) {
     let [source, target] = choice.ids.map(|at| &fields[at].name);
     progress.note(&format!("{}: edges from `{source}` to `{target}`", path.display()));
     choice::note_index(path, fields, None, progress);

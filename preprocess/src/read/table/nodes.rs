@@ -29,7 +29,8 @@ use super::rows::Table;
 use super::sheet::Sheet;
 use crate::edges::{EdgeBatch, EdgeSource, Piece};
 use crate::memory::Memory;
-use crate::read::raw::{Categories, Column, Fill, Raw, ReadOptions};
+use crate::read::options::{Categories, Fill, NodeTableOptions};
+use crate::read::raw::{Column, Raw};
 use crate::{Error, Result};
 
 /// What a table of vertices holds.
@@ -82,12 +83,18 @@ const SPLIT_NAMES: [&[&str]; 3] =
 const NO_SPLIT: [&str; 5] = ["", "none", "None", "unlabeled", "unlabelled"];
 
 /// Opens the table of vertices at `path`, a file or a folder of parts, for a graph of these `edges`.
-pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progress: &dyn Progress) -> Result<NodeTable> {
+pub fn nodes(
+    path: &Path,
+    edges: &dyn EdgeSource,
+    options: &NodeTableOptions,
+    memory: Memory,
+    progress: &dyn Progress,
+) -> Result<NodeTable> {
     let (files, format) = parts::parts(path, None)?;
     let bytes = super::total_bytes(&files)?;
     let table = match format {
         Format::Csv => Table::Text(Sheet::open(path, &files)?),
-        _ => Table::Frames(frames::open(&files, format, options.budget())?, bytes),
+        _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
     };
     let fields = table.fields()?;
     let mut roles = roles::of(path, &fields, options)?;
@@ -98,7 +105,7 @@ pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progres
     roles.take_id(id);
     let kind = choice::id_kind(path, &fields[id])?;
     let source = |ids: &[usize], kind, masks: &[usize]| table.source(&fields, ids, kind, masks);
-    let limit = Limit { path, budget: options.budget() };
+    let limit = Limit { path, budget: memory };
     let splits = match (&roles.masks, roles.split) {
         ([None, None, None], None) => None,
         (_, Some(split)) => {
@@ -112,7 +119,7 @@ pub fn nodes(path: &Path, edges: &dyn EdgeSource, options: &ReadOptions, progres
     };
     let seen = survey(&table, &fields, &roles.to_survey(&fields, options), progress)?;
     roles.guess_label(&seen);
-    let (labels, class_names) = labels(path, &table, &fields, &roles, &seen, options)?;
+    let (labels, class_names) = labels(path, &table, &fields, &roles, &seen, options.fill)?;
     let features: Option<Box<dyn Column>> = match &roles.features {
         Features::None => None,
         Features::List(at) => Some(table.column(&fields, *at, "feat", false)),
@@ -145,7 +152,7 @@ fn labels(
     fields: &[Field],
     roles: &Roles,
     seen: &HashMap<usize, Seen>,
-    options: &ReadOptions,
+    fill: Option<Fill>,
 ) -> Result<(Option<Box<dyn Column>>, Option<Vec<String>>)> {
     let Some(at) = roles.label else { return Ok((None, None)) };
     let as_numbers = || Ok((Some(table.column(fields, at, "label", true)), None));
@@ -170,7 +177,7 @@ fn labels(
         return Err(Error::input(path, problem));
     }
     let places = Encoding::Class(Encoding::places(names.clone()));
-    let column = Encoded::new(at, field, places, options.fill, None);
+    let column = Encoded::new(at, field, places, fill, None);
     Ok((Some(Box::new(EncodedColumn::new(table, path, "label", vec![column]))), Some(names)))
 }
 

@@ -10,7 +10,7 @@ use super::choice::{self, Field, IdKind, matches};
 use super::features::Seen;
 use super::rows::{Cell, Table};
 use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
-use crate::read::raw::{Categories, ReadOptions};
+use crate::read::options::{Categories, Fill, NodeTableOptions};
 use crate::read::text::value::integer;
 use crate::{Error, Result};
 
@@ -57,7 +57,7 @@ pub enum Features {
 }
 
 /// Tells by the options and the names.
-pub fn of(path: &Path, fields: &[Field], options: &ReadOptions) -> Result<Roles> {
+pub fn of(path: &Path, fields: &[Field], options: &NodeTableOptions) -> Result<Roles> {
     let plain: Vec<String> = fields.iter().map(|field| choice::plain(&field.name)).collect();
     let find = |names: &[&str], suits: &dyn Fn(usize) -> bool| {
         names.iter().find_map(|name| (0..fields.len()).find(|&at| plain[at] == *name && suits(at)))
@@ -111,7 +111,13 @@ pub fn of(path: &Path, fields: &[Field], options: &ReadOptions) -> Result<Roles>
     Ok(roles)
 }
 
-fn features(path: &Path, fields: &[Field], plain: &[String], roles: &Roles, options: &ReadOptions) -> Result<Features> {
+fn features(
+    path: &Path,
+    fields: &[Field],
+    plain: &[String],
+    roles: &Roles,
+    options: &NodeTableOptions,
+) -> Result<Features> {
     let taken = roles.taken();
     let free: Vec<usize> = (0..fields.len()).filter(|at| !taken.contains(at) && !fields[*at].is_index()).collect();
     let mut encoded: HashMap<usize, Categories> = HashMap::new();
@@ -208,8 +214,8 @@ impl Roles {
     }
 
     /// The columns to look at before they are read, in ascending order; and whether their mean is asked for.
-    pub fn to_survey(&self, fields: &[Field], options: &ReadOptions) -> Vec<(usize, bool)> {
-        let mean = options.fill == Some(crate::read::raw::Fill::Mean);
+    pub fn to_survey(&self, fields: &[Field], options: &NodeTableOptions) -> Vec<(usize, bool)> {
+        let mean = options.fill == Some(Fill::Mean);
         let mut all: Vec<(usize, bool)> = self.candidates.iter().map(|&at| (at, false)).collect();
         all.extend(self.label.filter(|&at| !fields[at].list).map(|at| (at, false)));
         if let Features::Scalars(columns) = &self.features {

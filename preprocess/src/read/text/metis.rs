@@ -23,7 +23,8 @@ use gsplit_store::{Progress, Unit};
 
 use super::field::{shown, unsigned};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
-use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_wanted, keeps};
+use crate::read::options::WantedColumns;
+use crate::read::raw::{Column, Ids, Raw};
 use crate::read::text::name_of;
 use crate::read::text::{TextStream, lines};
 use crate::{Error, Result};
@@ -40,12 +41,12 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`. Looks at the option `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
     let header = Header::read(path)?;
     let weight = EdgeColumn { name: "weight".into(), value: ValueType::I64, width: 1 };
     let columns: Vec<EdgeColumn> =
-        header.edge_weights.then_some(weight).into_iter().filter(|column| keeps(options, &column.name)).collect();
-    check_wanted(path, options, &columns)?;
+        header.edge_weights.then_some(weight).into_iter().filter(|column| wanted.keeps(&column.name)).collect();
+    wanted.check(path, &columns)?;
     let lists = Lists {
         path: path.to_path_buf(),
         header,

@@ -14,12 +14,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gsplit_store::Progress;
-
 use super::field::{real, shown, unsigned};
 use super::value::integer;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
-use crate::read::raw::{Ids, Raw, ReadOptions, check_wanted, keeps};
+use crate::read::options::WantedColumns;
+use crate::read::raw::{Ids, Raw};
 use crate::read::text::{TextPieces, TextStream, lines};
 use crate::{Error, Result};
 
@@ -33,11 +32,11 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
 }
 
 /// Opens the file at `path`. Looks at the option `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Result<Raw> {
+pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
     let header = Header::read(path)?;
     let value = header.value.map(|value| EdgeColumn { name: "weight".into(), value, width: 1 });
-    let columns: Vec<EdgeColumn> = value.into_iter().filter(|column| keeps(options, &column.name)).collect();
-    check_wanted(path, options, &columns)?;
+    let columns: Vec<EdgeColumn> = value.into_iter().filter(|column| wanted.keeps(&column.name)).collect();
+    wanted.check(path, &columns)?;
     let num_vertices = header.num_vertices;
     let entries =
         Entries { path: path.to_path_buf(), header, columns, text: TextPieces::of(path), entries: AtomicU64::new(0) };
@@ -238,13 +237,13 @@ impl EdgeSource for Entries {
 
 #[cfg(test)]
 mod tests {
-    use gsplit_store::NoProgress;
 
     use super::*;
     use crate::read::golden::{self, Part::*, *};
+    use crate::read::options::ReadOptions;
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &golden::options(), &NoProgress)
+        open(path, WantedColumns::default())
     }
 
     fn text(text: &str) -> (tempfile::TempDir, PathBuf) {
@@ -274,7 +273,7 @@ mod tests {
         let (edges, values) = read_edges(&*read(&path).unwrap().edges).unwrap();
         assert_eq!((edges, values), (vec![(1, 0), (0, 1), (2, 0), (0, 2)], i64s(&[5, -5, -7, 7])));
         let none = ReadOptions { edge_columns: Some(vec![]), ..Default::default() };
-        let raw = open(&path, &none, &NoProgress).unwrap();
+        let raw = open(&path, none.columns()).unwrap();
         assert_eq!((raw.edges.columns().len(), read_edges(&*raw.edges).unwrap().1.len()), (0, 0));
     }
 

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use super::field::{leading_unsigned, shown, unsigned};
 use super::value::{Kind, widened, write_number};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
-use crate::read::raw::{Ids, Raw, ReadOptions, check_size};
+use crate::read::options::EdgeListOptions;
+use crate::read::raw::{Ids, Raw, check_size};
 use crate::read::text::{TextPieces, TextStream, lines};
 use crate::{Error, Result};
 
 /// Opens the edge list at `path`.
-pub fn open(path: &Path, options: &ReadOptions) -> Result<Raw> {
+pub fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Raw> {
     if path.is_dir() {
         return Err(Error::input(
             path,
@@ -66,12 +67,12 @@ struct Header {
 const NO_LINE: u64 = u64::MAX;
 
 impl SnapEdges {
-    fn open(path: &Path, options: &ReadOptions) -> Result<Self> {
+    fn open(path: &Path, options: &EdgeListOptions<'_>) -> Result<Self> {
         let mut source = Self {
             path: path.to_path_buf(),
             keep_ids: options.keep_ids,
             ignore_header: options.ignore_header,
-            columns: columns(path, options.edge_columns.as_deref().unwrap_or_default())?,
+            columns: columns(path, options.columns)?,
             head: Head::default(),
             estimate: Estimate::default(),
             text: TextPieces::of(path),

@@ -26,7 +26,8 @@ use crate::memory::Memory;
 use crate::read::arrays::catalog::{agreed_rows, for_steps, listed};
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::numbers::{Numbers, NumbersColumn};
-use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_wanted, keeps};
+use crate::read::options::WantedColumns;
+use crate::read::raw::{Column, Ids, Raw};
 use crate::read::text::field::{shown, unsigned};
 use crate::read::text::{TextPieces, lines};
 use crate::{Error, Result};
@@ -101,8 +102,8 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     path.join("metadata.yaml").is_file() || (path.ends_with("metadata.yaml") && path.is_file())
 }
 
-/// Opens the folder at `path`, or that of the `metadata.yaml` at `path`. Looks at the option `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder at `path`, or that of the `metadata.yaml` at `path`.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
     let document = if path.ends_with("metadata.yaml") { path.to_path_buf() } else { path.join("metadata.yaml") };
     let metadata = read_metadata(&document)?;
     let mut dataset = Dataset { document: document.clone(), files: vec![document] };
@@ -110,8 +111,8 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     let [edges] = &metadata.graph.edges[..] else { return Err(dataset.one_type("edges")) };
     let features = metadata.feature_data.unwrap_or_default();
     let mut raw = match edges.format.as_str() {
-        "csv" => dataset.csv_edges(edges, num_vertices, &features, options, progress)?,
-        _ => dataset.array_edges(edges, num_vertices, &features, options)?,
+        "csv" => dataset.csv_edges(edges, num_vertices, &features, wanted, progress)?,
+        _ => dataset.array_edges(edges, num_vertices, &features, wanted)?,
     };
     for feature in features.iter().filter(|feature| feature.domain == "node") {
         let name = match feature.name.as_str() {
@@ -128,7 +129,7 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
         }
     }
     if let Some(task) = metadata.tasks.unwrap_or_default().into_iter().next() {
-        dataset.task(task, num_vertices, options.budget(), &mut raw)?;
+        dataset.task(task, num_vertices, memory, &mut raw)?;
     }
     raw.files = dataset.files;
     Ok(raw)
@@ -178,12 +179,12 @@ impl Dataset {
         Numbers::open(&self.file(&stored.path))
     }
 
-    fn array_edges(&mut self, edges: &Stored, n: u64, features: &[Feature], options: &ReadOptions) -> Result<Raw> {
+    fn array_edges(&mut self, edges: &Stored, n: u64, features: &[Feature], wanted: WantedColumns<'_>) -> Result<Raw> {
         let mut edges = ArrayEdges::index(self.array(edges)?)?.within(n);
-        for feature in features.iter().filter(|feature| feature.domain == "edge" && keeps(options, &feature.name)) {
+        for feature in features.iter().filter(|feature| feature.domain == "edge" && wanted.keeps(&feature.name)) {
             edges = edges.with_values(&feature.name, self.array(&feature.stored)?)?;
         }
-        check_wanted(&self.document, options, edges.columns())?;
+        wanted.check(&self.document, edges.columns())?;
         Ok(Raw::of(edges, Ids::Dense(Some(n)), Vec::new()))
     }
 
@@ -192,10 +193,10 @@ impl Dataset {
         edges: &Stored,
         n: u64,
         features: &[Feature],
-        options: &ReadOptions,
+        wanted: WantedColumns<'_>,
         progress: &dyn Progress,
     ) -> Result<Raw> {
-        check_wanted(&self.document, options, &[])?;
+        wanted.check(&self.document, &[])?;
         for feature in features.iter().filter(|feature| feature.domain == "edge") {
             let (name, path) = (&feature.name, self.document.display());
             progress.note(&format!("{path}: edge feature {name} is not read: it needs edges with format: numpy"));

@@ -26,7 +26,8 @@ use crate::read::arrays::catalog::agreed_rows;
 use crate::read::arrays::npz::Npz;
 use crate::read::arrays::npz::scipy_edges;
 use crate::read::arrays::numbers::{Numbers, NumbersColumn};
-use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_wanted};
+use crate::read::options::WantedColumns;
+use crate::read::raw::{Column, Ids, Raw};
 use crate::{Error, Result};
 
 /// Labels of a vertex at most.
@@ -39,11 +40,11 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     path.join("adj_full.npz").is_file()
 }
 
-/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
-pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder at `path`. There are no edge columns to keep.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory) -> Result<Raw> {
     let adjacency = path.join("adj_full.npz");
     let edges = scipy_edges(&mut Npz::open(&adjacency)?, &adjacency)?;
-    check_wanted(path, options, edges.columns())?;
+    wanted.check(path, edges.columns())?;
     // A coordinate matrix would state a number of vertices that no array bears out.
     let Some(num_vertices) = edges.num_vertices().filter(|_| edges.is_compressed()) else {
         return Err(Error::input(adjacency, "expected a matrix as csr: save matrix.tocsr()"));
@@ -58,7 +59,7 @@ pub fn open(path: &Path, options: &ReadOptions, _progress: &dyn Progress) -> Res
     }
     let classes = path.join("class_map.json");
     if classes.exists() {
-        raw.labels = Some(Box::new(ClassMap::open(&classes, num_vertices, options.budget())?));
+        raw.labels = Some(Box::new(ClassMap::open(&classes, num_vertices, memory)?));
         raw.files.push(classes);
     }
     let role = path.join("role.json");
@@ -271,13 +272,12 @@ impl<'de> Visitor<'de> for Row<'_> {
 
 #[cfg(test)]
 mod tests {
-    use gsplit_store::NoProgress;
 
     use super::*;
-    use crate::read::golden::{self, Part::*, *};
+    use crate::read::golden::{Part::*, *};
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &golden::options(), &NoProgress)
+        open(path, WantedColumns::default(), Memory::default())
     }
 
     #[test]

@@ -24,7 +24,8 @@ use crate::edges::EdgeSource;
 use crate::read::arrays::catalog::{agreed_rows, with_columns};
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::numbers::{Dtype, Numbers, NumbersColumn};
-use crate::read::raw::{Raw, ReadOptions, check_wanted};
+use crate::read::options::WantedColumns;
+use crate::read::raw::Raw;
 use crate::{Error, Result};
 
 /// Features of a vertex, in files that do not say it.
@@ -35,12 +36,12 @@ pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     edges_in(&root(path)).is_file()
 }
 
-/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder at `path`. There are no edge columns to keep.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     let root = root(path);
     let edge_file = edges_in(&root);
     let edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
-    check_wanted(path, options, edges.columns())?;
+    wanted.check(path, edges.columns())?;
     let mut files = vec![edge_file];
     let mut column = |file: &str, name: &str, width: u64| -> Result<Option<NumbersColumn>> {
         let path = root.join("paper").join(file);
@@ -93,7 +94,7 @@ mod tests {
     use crate::read::golden::{self, Part::*, *};
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &golden::options(), &NoProgress)
+        open(path, WantedColumns::default(), &NoProgress)
     }
 
     #[test]
@@ -101,7 +102,7 @@ mod tests {
         for path in [data("igb"), data("igb/processed")] {
             assert!(recognises(&path, &[]));
             let notes = Notes::default();
-            let raw = open(&path, &golden::options(), &notes).unwrap();
+            let raw = open(&path, WantedColumns::default(), &notes).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.columns.len(), 1);
             assert_eq!((raw.columns[0].name(), golden::numbers(&*raw.columns[0])[3]), ("label_2K", 102.0));

@@ -17,19 +17,20 @@ use crate::edges::EdgeSource;
 use crate::read::arrays::catalog::{agreed_rows, with_columns};
 use crate::read::arrays::edges::ArrayEdges;
 use crate::read::arrays::numbers::{Numbers, NumbersColumn};
-use crate::read::raw::{Raw, ReadOptions, check_wanted};
+use crate::read::options::WantedColumns;
+use crate::read::raw::Raw;
 
 /// Whether `path` is a folder with MAG240M's citations.
 pub fn recognises(path: &Path, _head: &[u8]) -> bool {
     edges_in(&root(path)).is_file()
 }
 
-/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder at `path`. There are no edge columns to keep.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, progress: &dyn Progress) -> Result<Raw> {
     let root = root(path);
     let edge_file = edges_in(&root);
     let edges = ArrayEdges::index(Numbers::open(&edge_file)?)?;
-    check_wanted(path, options, edges.columns())?;
+    wanted.check(path, edges.columns())?;
     let mut files = vec![edge_file];
     let mut column = |file: &str, name: &str| -> Result<Option<NumbersColumn>> {
         let path = root.join("paper").join(file);
@@ -71,7 +72,7 @@ mod tests {
     use gsplit_store::Notes;
 
     use super::*;
-    use crate::read::golden::{self, Part::*, *};
+    use crate::read::golden::{Part::*, *};
 
     #[test]
     fn golden_input() {
@@ -80,7 +81,7 @@ mod tests {
         for path in [folder.path().to_path_buf(), folder.path().join("processed")] {
             assert!(recognises(&path, &[]) && !crate::read::arrays::folders::igb::recognises(&path, &[]));
             let notes = Notes::default();
-            let raw = open(&path, &golden::options(), &notes).unwrap();
+            let raw = open(&path, WantedColumns::default(), &notes).unwrap();
             check(&raw, &[Vertices, Features, Labels]);
             assert_eq!(raw.features.as_ref().unwrap().descr(), "<f2");
             assert_eq!((raw.columns[0].name(), raw.columns[0].descr()), ("year", "<i4"));
@@ -94,7 +95,7 @@ mod tests {
         let folder = copy("mag240m");
         let path = folder.path().join("processed/paper/node_year.npy");
         std::fs::write(&path, npy("<i8", false, "(2,)", &i64s(&[2010, 2011]))).unwrap();
-        let message = problem(open(folder.path(), &golden::options(), &NoProgress));
+        let message = problem(open(folder.path(), WantedColumns::default(), &NoProgress));
         assert!(message.contains("node_year.npy: year has 2 rows for 6 vertices"), "{message}");
     }
 }

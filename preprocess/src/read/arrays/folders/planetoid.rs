@@ -21,7 +21,8 @@ use crate::read::arrays::numbers::Numbers;
 use crate::read::arrays::pickle::{Item, Pickled};
 use crate::read::arrays::sparse::{SparseColumn, floats};
 use crate::read::arrays::webgraph::with_extension;
-use crate::read::raw::{Column, Ids, Raw, ReadOptions, check_size, check_wanted};
+use crate::read::options::WantedColumns;
+use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::read::text::field::vertex;
 use crate::read::text::{lines, read_pieces};
 use crate::{Error, Result};
@@ -42,18 +43,17 @@ fn name_in(path: &Path) -> Option<PathBuf> {
     Some(path.join(first).with_extension(""))
 }
 
-/// Opens the folder at `path`. Looks at no options but refuses `edge_columns`: there are none.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder at `path`. There are no edge columns to keep.
+pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory, progress: &dyn Progress) -> Result<Raw> {
     let name = name_in(path).ok_or_else(|| Error::input(path, "expected ind.NAME.graph in it"))?;
     let file = |end: &str| with_extension(&name, end);
-    let budget = options.budget();
-    let edges = graph(&file("graph"), budget)?;
-    check_wanted(path, options, edges.columns())?;
-    let (all, tested) = (matrix(&file("allx"), budget)?, matrix(&file("tx"), budget)?);
+    let edges = graph(&file("graph"), memory)?;
+    wanted.check(path, edges.columns())?;
+    let (all, tested) = (matrix(&file("allx"), memory)?, matrix(&file("tx"), memory)?);
     let (known, found) = (all.num_rows().unwrap_or(0), tested.num_rows().unwrap_or(0));
     let test = test_index(&file("test.index"), found, progress)?;
     // The order of the rows, the classes, and the values that these are read from.
-    budget.check(&file("allx"), "the order of its rows", (known + found).saturating_mul(40))?;
+    memory.check(&file("allx"), "the order of its rows", (known + found).saturating_mul(40))?;
     if found != test.len() as u64 || all.width() != tested.width() {
         let (rows, lines, widths) = (found, test.len(), [all.width(), tested.width()]);
         let problem = format!("{rows} rows for {lines} lines of test.index, of {widths:?} features: expected as many");
@@ -74,15 +74,15 @@ pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Resu
     let rows = order.len();
     order.extend((0..num_vertices).filter(|&vertex| !seen[vertex as usize]));
     let zeros = order.len() - rows;
-    let mut labels = classes(&file("ally"), budget)?;
-    labels.extend(classes(&file("ty"), budget)?);
+    let mut labels = classes(&file("ally"), memory)?;
+    labels.extend(classes(&file("ty"), memory)?);
     if labels.len() != rows {
         let problem =
             format!("{} classes with those of ty, for {rows} rows of features: expected as many", labels.len());
         return Err(Error::input(file("ally"), problem));
     }
     labels.resize(order.len(), -1);
-    let train = classes(&file("y"), budget)?.len() as u64;
+    let train = classes(&file("y"), memory)?.len() as u64;
     let files = ["graph", "allx", "tx", "ally", "ty", "y", "test.index"].map(file).to_vec();
     let mut raw = Raw::of(edges, Ids::Dense(Some(num_vertices)), files);
     raw.node_ids = Some(Box::new(Listed::new(order, Vec::new())));
@@ -213,7 +213,7 @@ mod tests {
         {
             let Some(path) = real(&format!("planetoid-{name}")) else { continue };
             assert!(recognises(&path, &[]));
-            let raw = open(&path, &ReadOptions::default(), &NoProgress).unwrap();
+            let raw = open(&path, WantedColumns::default(), Memory::default(), &NoProgress).unwrap();
             assert_eq!(raw.ids, Ids::Dense(Some(vertices)));
             let (edges, _) = read_edges(&*raw.edges).unwrap();
             assert_eq!(edges.len(), entries, "{name}");
@@ -243,7 +243,10 @@ mod tests {
                 let file = folder.path().join(format!("ind.cora.{end}"));
                 let bytes = std::fs::read(&file).unwrap();
                 std::fs::write(&file, &bytes[..cut]).unwrap();
-                let message = open(folder.path(), &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+                let message = open(folder.path(), WantedColumns::default(), Memory::default(), &NoProgress)
+                    .err()
+                    .unwrap()
+                    .to_string();
                 assert_eq!(message.lines().count(), 1, "{message}");
                 assert!(message.contains("ind.cora.") && !message.contains('\u{0}'), "{message}");
             }
@@ -252,7 +255,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         copied(&folder);
         std::fs::write(folder.path().join("ind.cora.y"), b"\x80\x02cposix\nsystem\nU\x02ls\x85R.").unwrap();
-        let message = open(folder.path(), &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+        let message =
+            open(folder.path(), WantedColumns::default(), Memory::default(), &NoProgress).err().unwrap().to_string();
         assert!(message.contains("ind.cora.y: posix.system, which this reader does not run"), "{message}");
     }
 }

@@ -1,28 +1,32 @@
 use gsplit_store::{NoProgress, Notes};
 
 use super::*;
-use crate::read::golden::{self, Part::*, *};
+use crate::read::golden::{Part::*, *};
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, &golden::options(), &NoProgress)
+    open(path, &ArrayOptions::default(), &NoProgress)
 }
 
 #[test]
 fn golden_inputs() {
     let (path, notes) = (data("mat/v7.mat"), Notes::default());
     assert!(recognises(&path, &std::fs::read(&path).unwrap()));
-    let raw = open(&path, &ReadOptions { split: Some("1".into()), ..Default::default() }, &notes).unwrap();
+    let raw = open(&path, &ArrayOptions { split: Some("1"), ..Default::default() }, &notes).unwrap();
     check(&raw, &[Vertices, Features, Labels, Splits]);
     assert_eq!(raw.class_names.unwrap(), ["1", "2", "3"]);
     let notes = notes.lines().join("\n");
     assert!(notes.contains("Label counts from 1 to 3; classes are numbered 0 to 2, and keep"), "{notes}");
     assert!(notes.contains("not read: title") && !notes.contains("masks"), "{notes}");
     let notes = Notes::default();
-    assert_eq!(open(&path, &golden::options(), &notes).unwrap().splits, Some(Default::default()), "mask 0 is empty");
+    assert_eq!(
+        open(&path, &ArrayOptions::default(), &notes).unwrap().splits,
+        Some(Default::default()),
+        "mask 0 is empty"
+    );
     assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split 0 is taken, the last is --split 1"));
 
     let (raw, notes) = (data("mat/v6.mat"), Notes::default());
-    let raw = open(&raw, &golden::options(), &notes).unwrap();
+    let raw = open(&raw, &ArrayOptions::default(), &notes).unwrap();
     check(&raw, &[Vertices, Features, Labels]);
     for (edge, weight) in std::iter::zip(&read_edges(&*raw.edges).unwrap().0, f64s(&read_edges(&*raw.edges).unwrap().1))
     {
@@ -36,7 +40,7 @@ fn golden_inputs() {
 #[test]
 fn dense_networks_and_sets_of_classes() {
     let notes = Notes::default();
-    let raw = open(&data("mat/dense.mat"), &golden::options(), &notes).unwrap();
+    let raw = open(&data("mat/dense.mat"), &ArrayOptions::default(), &notes).unwrap();
     let mut edges = read_edges(&*raw.edges).unwrap().0;
     edges.sort();
     let mut expected = EDGES[..9].to_vec();

@@ -13,7 +13,8 @@ use gsplit_store::Progress;
 
 use super::catalog::{Catalog, few};
 use super::edges::{ArrayEdges, all_ones};
-use crate::read::raw::{Raw, ReadOptions, keeps};
+use crate::read::options::ArrayOptions;
+use crate::read::raw::Raw;
 use crate::{Error, Result};
 pub use archive::Npz;
 
@@ -25,15 +26,15 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
     is_zip && path.extension().is_some_and(|extension| extension == "npz")
 }
 
-/// Opens the archive at `path`. Looks at the options `split` and `edge_columns`.
-pub fn open(path: &Path, options: &ReadOptions, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the archive at `path`.
+pub fn open(path: &Path, options: &ArrayOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
     let mut archive = Npz::open(path)?;
     if !(archive.contains("format") && archive.contains("shape") && archive.contains("data")) {
         return Catalog::Archive(path.to_path_buf(), archive).graph(options, progress);
     }
     let mut edges = scipy_edges(&mut archive, path)?;
     if let Some(data) = archive.numbers("data")?
-        && keeps(options, "weight")
+        && options.columns.keeps("weight")
         && !all_ones(&data)?
     {
         edges = edges.with_values("weight", data)?;
@@ -80,14 +81,14 @@ mod tests {
     use gsplit_store::NoProgress;
 
     use super::*;
-    use crate::read::golden::{self, Part::*, *};
+    use crate::read::golden::{Part::*, *};
 
     fn read(path: &Path) -> Result<Raw> {
-        open(path, &golden::options(), &NoProgress)
+        open(path, &ArrayOptions::default(), &NoProgress)
     }
 
-    fn with_split(split: &str) -> ReadOptions {
-        ReadOptions { split: Some(split.into()), ..Default::default() }
+    fn with_split(split: &str) -> ArrayOptions<'_> {
+        ArrayOptions { split: Some(split), ..Default::default() }
     }
 
     #[test]
@@ -96,7 +97,7 @@ mod tests {
         assert!(recognises(&path, &std::fs::read(&path).unwrap()));
         check(&open(&path, &with_split("1"), &NoProgress).unwrap(), &[Vertices, Features, Labels, Splits]);
         let notes = gsplit_store::Notes::default();
-        let first = open(&path, &golden::options(), &notes).unwrap();
+        let first = open(&path, &ArrayOptions::default(), &notes).unwrap();
         assert_eq!(first.splits, Some(Default::default()), "mask 0 is empty");
         assert!(notes.lines().join("\n").contains("has 2 masks for each split; --split 0 is taken"));
         let message = problem(open(&path, &with_split("2"), &NoProgress));

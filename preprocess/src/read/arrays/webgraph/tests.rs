@@ -4,10 +4,10 @@ use flate2::read::MultiGzDecoder;
 use gsplit_store::{NoProgress, Notes};
 
 use super::*;
-use crate::read::golden::{self, *};
+use crate::read::golden::*;
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, &golden::options(), &NoProgress)
+    open(path, WantedColumns::default(), Memory::default(), &NoProgress)
 }
 
 /// cnr-2000 in a folder of its own, with its offsets or without.
@@ -121,6 +121,6 @@ fn bad_properties() {
     }
     std::fs::write(&path, good.replace("maxrefcount=3", "maxrefcount=-1")).unwrap();
     let notes = Notes::default();
-    open(&path, &golden::options(), &notes).unwrap();
+    open(&path, WantedColumns::default(), Memory::default(), &notes).unwrap();
     assert!(notes.lines()[0].contains("references without a bound, so one thread"));
 }

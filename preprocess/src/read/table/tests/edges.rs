@@ -36,7 +36,7 @@ fn integers_and_values_come_from_every_writer() {
         ("file.arrow", &["weight", "time", "flag", "pair"]),
         ("lz4.feather", &["weight", "time", "flag", "pair"]),
     ] {
-        let raw = open(&fixture(name), &ReadOptions::default(), &NoProgress).unwrap();
+        let raw = open(&fixture(name), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
         let edges = raw.edges.as_ref();
         let found: Vec<&str> = edges.columns().iter().map(|column| column.name.as_str()).collect();
         assert_eq!(found, columns, "{name}");
@@ -54,7 +54,7 @@ fn integers_and_values_come_from_every_writer() {
 #[test]
 fn strings_are_hashed_and_named_once() {
     for name in ["names.parquet", "large.parquet", "names.arrows"] {
-        let raw = open(&fixture(name), &ReadOptions::default(), &NoProgress).unwrap();
+        let raw = open(&fixture(name), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
         assert!(raw.edges.has_string_ids() && raw.ids == Ids::Sparse);
         let batch = read(raw.edges.as_ref()).unwrap();
         let names = ["zero", "one", "two", "three", "four", "five"];
@@ -76,7 +76,7 @@ fn options_choose_columns() {
         ..ReadOptions::default()
     };
     for name in ["spark.parquet", "file.arrow"] {
-        let raw = open(&fixture(name), &options, &NoProgress).unwrap();
+        let raw = open(&fixture(name), &options.edge_table(), &NoProgress).unwrap();
         let batch = read(raw.edges.as_ref()).unwrap();
         assert_eq!((&batch.sources[..], &batch.targets[..]), (&TARGETS[..], &SOURCES[..]));
         assert_eq!(batch.values, expected_values(&["flag", "weight"]), "{name}");
@@ -87,7 +87,7 @@ fn options_choose_columns() {
 #[test]
 fn what_is_left_out_is_said_once() {
     let notes = Notes::default();
-    open(&fixture("spark.parquet"), &ReadOptions::default(), &notes).unwrap();
+    open(&fixture("spark.parquet"), &ReadOptions::default().edge_table(), &notes).unwrap();
     let notes = notes.lines();
     let endings = [
         "left out the columns year, which folder names hold",
@@ -111,13 +111,13 @@ fn bad_choices_are_named() {
         ("snappy.parquet", with(|o| o.edge_columns = Some(vec!["kind".into()])), "`kind`: expected numbers"),
         ("names.parquet", with(|o| o.keep_ids = true), "--keep-ids"),
     ] {
-        let message = open(&fixture(name), &options, &NoProgress).err().unwrap().to_string();
+        let message = open(&fixture(name), &options.edge_table(), &NoProgress).err().unwrap().to_string();
         assert!(message.contains(expected), "{message}");
     }
     // Found while reading: a negative id, and a null among integers.
     let options = with(|o| o.source_column = Some("time".into()));
     for name in ["snappy.parquet", "file.arrow"] {
-        let raw = open(&fixture(name), &options, &NoProgress).unwrap();
+        let raw = open(&fixture(name), &options.edge_table(), &NoProgress).unwrap();
         let message = read_once(raw.edges.as_ref()).unwrap_err().to_string();
         assert!(
             message.contains(name) && message.ends_with("row 0, column `time`: is -3: expected ids from 0"),

@@ -6,6 +6,8 @@ use gsplit_store::{NoProgress, Notes};
 
 use super::*;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Piece, ValueType};
+use crate::memory::Memory;
+use crate::read::options::{NodeTableOptions, ReadOptions};
 
 mod csv;
 mod damage;

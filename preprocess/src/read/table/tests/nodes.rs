@@ -8,9 +8,9 @@ use super::*;
 use crate::read::raw::Column;
 
 /// The table at `path`, for a graph whose ids are integers.
-fn nodes(path: &Path, options: &ReadOptions) -> Result<crate::read::table::nodes::NodeTable> {
-    let edges = open(&fixture("edges.csv"), &ReadOptions::default(), &NoProgress)?.edges;
-    super::nodes(path, edges.as_ref(), options, &NoProgress)
+fn nodes(path: &Path, options: &NodeTableOptions) -> Result<crate::read::table::nodes::NodeTable> {
+    let edges = open(&fixture("edges.csv"), &ReadOptions::default().edge_table(), &NoProgress)?.edges;
+    super::nodes(path, edges.as_ref(), options, Memory::default(), &NoProgress)
 }
 
 const ORDER: [u64; 6] = [4, 2, 0, 5, 1, 3];
@@ -37,7 +37,7 @@ const LABELS: [i64; 6] = [1, -1, 0, 0, 1, 2];
 #[test]
 fn every_writer_gives_the_same_vertices() {
     for name in ["nodes.parquet", "nodes.arrow", "nodes.tsv"] {
-        let table = nodes(&fixture(name), &ReadOptions::default()).unwrap();
+        let table = nodes(&fixture(name), &NodeTableOptions::default()).unwrap();
         let strings = table.ids.has_string_ids();
         assert_eq!(strings, name == "nodes.arrow");
         let names = ["zero", "one", "two", "three", "four", "five"];
@@ -80,7 +80,7 @@ fn every_writer_gives_the_same_vertices() {
 
 #[test]
 fn masks_lists_and_several_labels() {
-    let table = nodes(&fixture("masks.parquet"), &ReadOptions::default()).unwrap();
+    let table = nodes(&fixture("masks.parquet"), &NodeTableOptions::default()).unwrap();
     assert_eq!(read(table.ids.as_ref()).unwrap().sources, ORDER);
     assert_eq!(table.splits.unwrap(), [vec![0, 3], vec![1], vec![4, 5]]);
     let (features, labels) = (table.features.unwrap(), table.labels.unwrap());
@@ -96,13 +96,13 @@ fn masks_lists_and_several_labels() {
 
 #[test]
 fn a_folder_of_two_tables_is_a_graph() {
-    let raw = open(&fixture("graph"), &ReadOptions::default(), &NoProgress).unwrap();
+    let raw = open(&fixture("graph"), &ReadOptions::default().edge_table(), &NoProgress).unwrap();
     assert_eq!(read(raw.edges.as_ref()).unwrap().targets, TARGETS);
     assert_eq!(read(raw.node_ids.unwrap().as_ref()).unwrap().sources, ORDER);
     assert!(raw.features.is_some() && raw.labels.is_some() && raw.splits.is_some() && raw.columns.len() == 1);
     assert_eq!(raw.files.len(), 2);
     let other = ReadOptions { nodes: Some(fixture("nodes.tsv")), ..ReadOptions::default() };
-    assert!(open(&fixture("graph"), &other, &NoProgress).unwrap().node_ids.is_none());
+    assert!(open(&fixture("graph"), &other.edge_table(), &NoProgress).unwrap().node_ids.is_none());
 }
 
 #[test]
@@ -117,10 +117,10 @@ fn bad_tables_are_named() {
         ("id,a b,a/b\n1,2,3\n", None, "two columns become `a_b`"),
     ] {
         fs::write(&path, text).unwrap();
-        let options = ReadOptions {
+        let options = NodeTableOptions {
             id_column: options.map(Into::into),
             feature_columns: Some(vec!["none".into()]),
-            ..ReadOptions::default()
+            ..NodeTableOptions::default()
         };
         let message = nodes(&path, &options).err().unwrap().to_string();
         assert!(message.contains("nodes.csv") && message.contains(expected), "{message}");
@@ -129,6 +129,6 @@ fn bad_tables_are_named() {
     fs::create_dir(&graph).unwrap();
     fs::write(graph.join("edges.csv"), "src,dst\n1,2\n").unwrap();
     fs::write(graph.join("nodes.csv"), "id\na\n").unwrap();
-    let message = open(&graph, &ReadOptions::default(), &NoProgress).err().unwrap().to_string();
+    let message = open(&graph, &ReadOptions::default().edge_table(), &NoProgress).err().unwrap().to_string();
     assert!(message.contains("ids are strings, those of the edges integers"), "{message}");
 }

@@ -1,10 +1,8 @@
-use gsplit_store::NoProgress;
-
 use super::*;
-use crate::read::golden::{self, *};
+use crate::read::golden::*;
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, &golden::options(), &NoProgress)
+    open(path, WantedColumns::default())
 }
 
 /// The golden graph in both directions, without loops and repetitions.

@@ -5,6 +5,7 @@ use gsplit_store::{Dataset, Notes};
 use super::*;
 use crate::convert::{ConvertOptions, Format, convert};
 use crate::csc::BuildOptions;
+use crate::read::options::ReadOptions;
 
 struct Flags {
     keep_ids: bool,

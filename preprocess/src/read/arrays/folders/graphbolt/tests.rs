@@ -1,10 +1,10 @@
 use gsplit_store::NoProgress;
 
 use super::*;
-use crate::read::golden::{self, Part::*, *};
+use crate::read::golden::{Part::*, *};
 
 fn read(path: &Path) -> Result<Raw> {
-    open(path, &golden::options(), &NoProgress)
+    open(path, WantedColumns::default(), Memory::default(), &NoProgress)
 }
 
 #[test]

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use gsplit_store::Progress;
 
-use crate::read::raw::{Ids, Raw, ReadOptions};
+use crate::read::options::OgbOptions;
+use crate::read::raw::{Ids, Raw};
 use crate::{Error, Result};
 pub use links::RawLinks;
 
@@ -25,8 +26,8 @@ mod splits;
 /// Files in `raw` of graphs of several types.
 pub const HETEROGENEOUS: [&str; 3] = ["triplet-type-list.csv.gz", "num-node-dict.csv.gz", "edge_index_dict.npz"];
 
-/// Opens the folder `dir`, with its splits if they are wanted. Looks at the option `split`.
-pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn Progress) -> Result<Raw> {
+/// Opens the folder `dir`, with its splits if they are wanted.
+pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Result<Raw> {
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
     let mut graph = if raw.join("data.npz").exists() {
@@ -40,16 +41,16 @@ pub fn open(dir: &Path, options: &ReadOptions, with_splits: bool, progress: &dyn
         let problem = "expected raw/edge.csv.gz or raw/data.npz in it: name the folder that OGB unpacks, as ogbn_arxiv";
         return Err(Error::input(dir, problem));
     };
-    let folder = splits::choose(&dir.join("split"), options.split.as_deref());
+    let folder = splits::choose(&dir.join("split"), options.split);
     // With --random-split, of several splits none is chosen.
-    let folder = if with_splits { folder? } else { folder.ok().flatten() };
-    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, options.budget(), progress))?;
+    let folder = if options.with_splits { folder? } else { folder.ok().flatten() };
+    graph.links = folder.as_ref().map_or(Ok(None), |folder| RawLinks::open(folder, options.memory, progress))?;
     if let Some(links) = &graph.links {
         graph.files.extend(links.files.clone());
-    } else if let Some(folder) = folder.filter(|_| with_splits) {
+    } else if let Some(folder) = folder.filter(|_| options.with_splits) {
         let files = splits::files(&folder)?;
         let Ids::Dense(Some(num_vertices)) = graph.ids else { return Ok(graph) };
-        let read = splits::read(&files, num_vertices as usize, options.budget(), progress)?;
+        let read = splits::read(&files, num_vertices as usize, options.memory, progress)?;
         graph.splits = Some(read.map(|vertices| vertices.into_iter().map(u64::from).collect()));
         graph.files.extend(files);
     }

@@ -1,0 +1,342 @@
+//! Options of reading: all that a user may give, and the part of them that each reader is handed.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+
+use super::detect::Format;
+use crate::edges::EdgeColumn;
+use crate::memory::Memory;
+use crate::{Error, Result};
+
+/// Options of how the input is read. A reader is handed those that it understands.
+#[derive(Clone, Debug, Default, Serialize, clap::Args)]
+pub struct ReadOptions {
+    /// Which of several splits: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
+    #[arg(long, value_name = "NAME", conflicts_with = "random_split")]
+    pub split: Option<String>,
+    /// Keep vertex ids as they are: gaps become vertices without edges
+    #[arg(long)]
+    pub keep_ids: bool,
+    /// Edge lists: do not check the counts of a header `# Nodes: N Edges: M`, and take a first line `n m` for an edge
+    #[arg(long)]
+    pub ignore_header: bool,
+    /// Tables of edges: the column with the vertex that an edge comes from [default: src, source, from ... or the first]
+    #[arg(long, value_name = "COLUMN")]
+    pub source_column: Option<String>,
+    /// Tables of edges: the column with the vertex that an edge leads to [default: dst, target, to ... or the second]
+    #[arg(long, value_name = "COLUMN")]
+    pub target_column: Option<String>,
+    /// Numeric columns to keep with the edges: names of a table's columns, or new names for the third, fourth ...
+    /// column of an edge list, as weight,time. One called `weight` becomes the edge weight [default: those of a
+    /// table with a header; none of an edge list]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub edge_columns: Option<Vec<String>>,
+    /// What comes with the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
+    /// in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy, test.npy) whose row v is vertex v: the
+    /// v-th smallest id, or id v with --keep-ids
+    #[arg(long, value_name = "PATH")]
+    pub nodes: Option<PathBuf>,
+    /// Options of the table of vertices.
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub node_table: NodeTableOptions,
+    /// Most memory to take, as 4GiB, 512MiB or 50%; what does not fit waits on disk beside the output. The result does not
+    /// depend on it [default: half of the machine's]
+    #[arg(long, value_name = "SIZE")]
+    #[serde(skip)]
+    pub memory: Option<Memory>,
+}
+
+/// Options of a table of vertices.
+#[derive(Clone, Debug, Default, Serialize, clap::Args)]
+pub struct NodeTableOptions {
+    /// The table of vertices' column of ids [default: id, node_id, ... or the one that holds the ids of the edges]
+    #[arg(long, value_name = "COLUMN")]
+    pub id_column: Option<String>,
+    /// The table of vertices' column of classes, numbers or strings, or none [default: label, class, target or y, else the
+    /// only column of strings with few values]
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label_column: Option<String>,
+    /// The table of vertices' column that holds train, valid, test or nothing [default: split]
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_column: Option<String>,
+    /// The table of vertices' columns that become features, as 'f*,age', or none [default: a list called feat, features, x
+    /// ..., else all numbers that are not ids, labels or splits]
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub feature_columns: Option<Vec<String>>,
+    /// Columns of categories that become features too: city=onehot has a number for each of its values, city=code one number
+    /// in all, the place among its values in order
+    #[arg(long, value_name = "COLUMN=onehot|code,...", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encode: Option<Vec<Encode>>,
+    /// What stands for a missing number among features: a number, or mean. Missing categories become -1, or zeros where they
+    /// are one-hot [default: refused]
+    #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fill: Option<Fill>,
+}
+
+/// Options of an edge list.
+#[derive(Default)]
+pub struct EdgeListOptions<'a> {
+    /// Ids stay as they are.
+    pub keep_ids: bool,
+    /// The header is not checked, and a bare first line is an edge.
+    pub ignore_header: bool,
+    /// Names of the columns behind the two ids.
+    pub columns: &'a [String],
+}
+
+/// Options of a table of edges.
+pub struct EdgeTableOptions<'a> {
+    /// Name of the column of sources.
+    pub source_column: Option<&'a str>,
+    /// Name of the column of targets.
+    pub target_column: Option<&'a str>,
+    /// Names of the columns to keep.
+    pub edge_columns: Option<&'a [String]>,
+    /// Ids stay as they are.
+    pub keep_ids: bool,
+    /// Options of the table of vertices in the same folder. `None`: `--nodes` names another, which the caller reads.
+    pub nodes: Option<&'a NodeTableOptions>,
+    /// The budget.
+    pub memory: Memory,
+}
+
+/// Options of arrays that are known by their names.
+#[derive(Default)]
+pub struct ArrayOptions<'a> {
+    /// Edge columns to keep.
+    pub columns: WantedColumns<'a>,
+    /// The number of a mask, from 0.
+    pub split: Option<&'a str>,
+    /// The budget.
+    pub memory: Memory,
+}
+
+/// Options of OGB's folder.
+pub struct OgbOptions<'a> {
+    /// Name of the split below `split/`.
+    pub split: Option<&'a str>,
+    /// False: splits are drawn, so none of several has to be chosen.
+    pub with_splits: bool,
+    /// The budget.
+    pub memory: Memory,
+}
+
+/// Names of the edge columns to keep; without a list all are.
+#[derive(Clone, Copy, Default)]
+pub struct WantedColumns<'a>(Option<&'a [String]>);
+
+impl WantedColumns<'_> {
+    /// Whether the edge column `name` is kept.
+    pub fn keeps(self, name: &str) -> bool {
+        self.0.is_none_or(|names| names.iter().any(|wanted| wanted == name))
+    }
+
+    /// Fails where a name is not among `columns`.
+    pub fn check(self, path: &Path, columns: &[EdgeColumn]) -> Result<()> {
+        let has = |name: &String| columns.iter().any(|column| column.name == *name);
+        match self.0.into_iter().flatten().find(|&name| !has(name)) {
+            Some(name) => {
+                let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+                let found = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+                let problem =
+                    format!("--edge-columns {name}: {} has no such column of edges, found {found}", path.display());
+                Err(Error::Option(problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl ReadOptions {
+    /// The budget.
+    pub fn budget(&self) -> Memory {
+        self.memory.unwrap_or_default()
+    }
+
+    /// Fails where an option is given that no reader of `format` understands.
+    pub fn check(&self, format: Format) -> Result<()> {
+        let table = matches!(format, Format::Csv | Format::Parquet | Format::Arrow);
+        let arrays = matches!(format, Format::Ogb | Format::Npy | Format::Npz | Format::Pt | Format::Mat);
+        let named_columns = "is for tables of edges with named columns";
+        let refused = [
+            ("--source-column", self.source_column.is_some() && !table, named_columns),
+            ("--target-column", self.target_column.is_some() && !table, named_columns),
+            (
+                "--split",
+                self.split.is_some() && !arrays && self.nodes.is_none(),
+                "chooses among the splits of ogb, npy, npz, pt and mat",
+            ),
+        ];
+        match refused.into_iter().find(|(_, refused, _)| *refused) {
+            Some((option, _, why)) => Err(Error::Option(format!("{option} {why}; the input is {}", format.name()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The part for an edge list.
+    pub fn edge_list(&self) -> EdgeListOptions<'_> {
+        EdgeListOptions {
+            keep_ids: self.keep_ids,
+            ignore_header: self.ignore_header,
+            columns: self.edge_columns.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// The part for a table of edges.
+    pub fn edge_table(&self) -> EdgeTableOptions<'_> {
+        EdgeTableOptions {
+            source_column: self.source_column.as_deref(),
+            target_column: self.target_column.as_deref(),
+            edge_columns: self.edge_columns.as_deref(),
+            keep_ids: self.keep_ids,
+            nodes: if self.nodes.is_none() { Some(&self.node_table) } else { None },
+            memory: self.budget(),
+        }
+    }
+
+    /// The part for arrays by name.
+    pub fn arrays(&self) -> ArrayOptions<'_> {
+        ArrayOptions { columns: self.columns(), split: self.split.as_deref(), memory: self.budget() }
+    }
+
+    /// The part for OGB's folder.
+    pub fn ogb(&self, with_splits: bool) -> OgbOptions<'_> {
+        OgbOptions { split: self.split.as_deref(), with_splits, memory: self.budget() }
+    }
+
+    /// The part for inputs whose edge columns have fixed names.
+    pub fn columns(&self) -> WantedColumns<'_> {
+        WantedColumns(self.edge_columns.as_deref())
+    }
+}
+
+impl NodeTableOptions {
+    /// The first option given.
+    pub fn first_given(&self) -> Option<&'static str> {
+        let given = [
+            ("--id-column", self.id_column.is_some()),
+            ("--label-column", self.label_column.is_some()),
+            ("--split-column", self.split_column.is_some()),
+            ("--feature-columns", self.feature_columns.is_some()),
+            ("--encode", self.encode.is_some()),
+            ("--fill", self.fill.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+
+    /// The same options for a graph with other features: numbers stay columns, unless an option makes them features.
+    pub fn beside_features(&self) -> Self {
+        let mut options = self.clone();
+        if options.feature_columns.is_none() && options.encode.is_none() {
+            options.feature_columns = Some(vec!["none".into()]);
+        }
+        options
+    }
+}
+
+/// How categories become numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Categories {
+    /// One number: the place among the values in order.
+    Code,
+    /// A number for each value, one of which is 1.
+    OneHot,
+}
+
+/// A column of categories, and how it becomes features.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Encode {
+    /// Its name; `*` and `?` stand for any text and any character.
+    pub column: String,
+    /// How.
+    pub how: Categories,
+}
+
+impl FromStr for Encode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let how = |how| match how {
+            "code" => Some(Categories::Code),
+            "onehot" => Some(Categories::OneHot),
+            _ => None,
+        };
+        let parts = text.rsplit_once('=').and_then(|(column, name)| Some((column, how(name)?)));
+        match parts {
+            Some((column, how)) if !column.is_empty() => Ok(Self { column: column.into(), how }),
+            _ => Err(format!("`{text}`: expected COLUMN=onehot or COLUMN=code")),
+        }
+    }
+}
+
+impl Serialize for Encode {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let how = if self.how == Categories::Code { "code" } else { "onehot" };
+        serializer.collect_str(&format_args!("{}={how}", self.column))
+    }
+}
+
+/// What stands for a missing number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fill {
+    /// Always the same.
+    Value(f32),
+    /// The mean of its column.
+    Mean,
+}
+
+impl FromStr for Fill {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.parse::<f32>() {
+            _ if text == "mean" => Ok(Self::Mean),
+            Ok(value) if value.is_finite() => Ok(Self::Value(value)),
+            _ => Err(format!("`{text}`: expected a finite number, or mean")),
+        }
+    }
+}
+
+impl Serialize for Fill {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Value(value) => serializer.collect_str(value),
+            Self::Mean => serializer.serialize_str("mean"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_a_format_does_not_understand_are_refused() {
+        let text = || Some("x".to_string());
+        let source = ReadOptions { source_column: text(), ..Default::default() };
+        let target = ReadOptions { target_column: text(), ..Default::default() };
+        let split = ReadOptions { split: text(), ..Default::default() };
+        for format in Format::ALL.iter().copied() {
+            let refusal = |options: &ReadOptions| options.check(format).err().map(|error| error.to_string());
+            let table = [Format::Csv, Format::Parquet, Format::Arrow].contains(&format);
+            let splits = [Format::Ogb, Format::Npy, Format::Npz, Format::Pt, Format::Mat].contains(&format);
+            let named = |option: &str| {
+                (!table).then(|| format!("{option} is for tables of edges with named columns; the input is {format}"))
+            };
+            assert_eq!(refusal(&source), named("--source-column"));
+            assert_eq!(refusal(&target), named("--target-column"));
+            let choice = "--split chooses among the splits of ogb, npy, npz, pt and mat";
+            assert_eq!(refusal(&split), (!splits).then(|| format!("{choice}; the input is {format}")));
+            let beside = ReadOptions { nodes: Some("nodes".into()), ..split.clone() };
+            assert_eq!(refusal(&beside), None, "the split may be one of the arrays that --nodes names");
+        }
+    }
+}
