@@ -1,8 +1,23 @@
-//! Raw graphs, by what a file is. Every reader opens its input, checks what is small, and hands over a [`raw::Raw`] whose
-//! edges and columns are streamed later.
+//! Raw graphs, and the way of one through `convert`.
 //!
 //! ```text
-//! detect    the format of a path
+//! path ─▶ format      detect::detect        the first format that recognises the path or its first bytes
+//!      ─▶ options     ReadOptions::check    refuses what no reader of the format understands;
+//!                     edge_list, edge_table, arrays, ogb, columns: the part that the reader is handed
+//!      ─▶ Raw         open                  one `match`, a reader for each format: opens, checks what is small
+//!                     attach_nodes          adds what --nodes names
+//!      ─▶ edges       EdgeSource::next      cuts the next piece, in sequence
+//!                     EdgeSource::parse     makes edges of a piece, by any thread
+//!                     EdgeSource::finish    compares what was read with what headers promised
+//!         rows        Column::read          hands over the rows of a column, some at a time
+//!      ─▶ builder     csc::Build::run       sorts and merges the edges: topology and edge columns
+//!                     convert::nodes, convert::features    bring rows into the order of the vertices (convert::rows)
+//!      ─▶ dataset     gsplit_store::DatasetWriter
+//! ```
+//! `convert::Input::open` takes the first three steps, `convert::write` the others. Readers hold little: edges and rows stay in
+//! the file until they are asked for.
+//!
+//! ```text
 //! text      lines: edge lists, Matrix Market, METIS
 //! arrays    binary files: arrays by name, folders of datasets, BVGraph  ──▶ text (a few files of folders)
 //! table     Parquet, Arrow, CSV with a header                           ──▶ text (CSV)
