@@ -1,4 +1,4 @@
-//! What can go wrong in preparation, each as one line with its remedy.
+//! Errors of preparation, each one line with its remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub enum Error {
     /// The sampler refused.
     #[error(transparent)]
     Kernel(#[from] gsplit_kernels::KernelError),
-    /// What a GPU cannot do, and what to do.
+    /// The GPU cannot do it. The text says why, and what to do.
     #[error("--device cuda: {0}")]
     Gpu(String),
     /// The operating system refused to read the raw input.
@@ -23,7 +23,7 @@ pub enum Error {
     Io {
         /// The file or directory concerned.
         path: PathBuf,
-        /// What the system said; part of the message, so not a `source` that would be said twice.
+        /// The system's error. It is part of the message; as a `source` it would be said twice.
         cause: std::io::Error,
     },
     /// The raw input is not what its format or its own header promises.

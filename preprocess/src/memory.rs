@@ -27,7 +27,7 @@ impl Memory {
         self.0
     }
 
-    /// What is left of it for data, in bytes, next to what the process holds already.
+    /// Bytes left for data, beside those that the process holds already.
     pub fn left(self) -> u64 {
         self.0.saturating_sub(resident()).max(LEAST / 4)
     }

@@ -11,7 +11,7 @@ use crate::Result;
 use crate::read::raw::{Column, Raw};
 use crate::read::text::field::check_feature;
 
-/// What the stage is called in the journal.
+/// Name of the stage in the journal.
 pub const STAGE: &str = "features";
 
 /// Writes the features.

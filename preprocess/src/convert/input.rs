@@ -33,11 +33,11 @@ fn check_options(format: Format, raw: &Raw, options: &ConvertOptions) -> Result<
 
 /// An opened input.
 pub struct Input {
-    /// What the user named.
+    /// The path that the user named.
     path: PathBuf,
-    /// What it is.
+    /// Its format.
     pub format: Format,
-    /// What is in it.
+    /// The opened graph.
     pub raw: Raw,
 }
 
@@ -124,8 +124,8 @@ impl Input {
         })
     }
 
-    /// What decides the bytes of the dataset at `out`, which is what `provenance` says. What an earlier run left is gone on
-    /// with where it is of the same; else the user is told why not.
+    /// Identity of the dataset at `out`: all that decides its bytes, as `provenance` says. Where an unfinished run left the same
+    /// identity, that one is returned, so that it is resumed; else the user is told the difference.
     pub fn identity(&self, out: &Path, provenance: &mut Provenance, progress: &dyn Progress) -> Result<Value> {
         let left = DatasetWriter::left(out).and_then(|left| serde_json::from_value(left).ok());
         if let Some(left) = left {

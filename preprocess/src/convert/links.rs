@@ -1,4 +1,4 @@
-//! Of the second stage: the split of links, where the input has one.
+//! Part of the second stage: the split of links, where the input has one.
 
 use gsplit_store::{DatasetWriter, LinkNegatives, Progress};
 

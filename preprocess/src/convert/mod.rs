@@ -42,7 +42,7 @@ pub struct ConvertOptions {
     #[command(flatten)]
     #[serde(flatten)]
     pub read: ReadOptions,
-    /// What happens to the edges.
+    /// Options of the CSC build.
     #[command(flatten)]
     #[serde(flatten)]
     pub build: BuildOptions,
@@ -82,7 +82,7 @@ impl ConvertOptions {
     }
 }
 
-/// What [`convert`] did.
+/// Result of [`convert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The dataset was made.
@@ -148,7 +148,7 @@ fn write(
     Ok(())
 }
 
-/// What the first stage is called in the journal.
+/// Name of the first stage in the journal.
 const GRAPH: &str = "graph";
 
 /// The first stage: topology, edge columns and original ids.

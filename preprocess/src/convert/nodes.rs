@@ -11,7 +11,7 @@ use crate::read::raw::{Column, Raw};
 use crate::read::text::field::class;
 use crate::{Error, Result};
 
-/// What the stage is called in the journal.
+/// Name of the stage in the journal.
 pub const STAGE: &str = "nodes";
 
 /// Writes them.

@@ -1,4 +1,4 @@
-//! What a conversion will take, told before it begins: `--plan`.
+//! Plan of a conversion, told before it begins: memory, disk and time (`--plan`).
 //!
 //! Memory and disk follow from the sizes of the input, which are estimated where no header states them; times from rates
 //! measured on one machine, so they are orders of magnitude. A conversion that the disk cannot hold is refused before
@@ -32,9 +32,9 @@ const DISK: f64 = 500e6;
 /// One stage of a conversion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlannedStage {
-    /// What it is called in the journal of a conversion.
+    /// Name in the journal of a conversion.
     pub key: &'static str,
-    /// What is done.
+    /// Name for the user.
     pub name: &'static str,
     /// Peak memory, in bytes.
     pub memory: u64,
@@ -46,10 +46,10 @@ pub struct PlannedStage {
     pub seconds: f64,
 }
 
-/// What a conversion will take.
+/// Plan of a conversion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What was found.
+    /// Name of the format.
     pub format: String,
     /// Number of vertices, about.
     pub num_vertices: u64,
@@ -63,7 +63,7 @@ pub struct Plan {
     pub stages: Vec<PlannedStage>,
     /// Bytes free where the output goes.
     pub disk_free: u64,
-    /// Where that is.
+    /// The folder on that disk.
     pub disk: PathBuf,
 }
 

@@ -17,7 +17,7 @@ use crate::{Error, Result};
 /// Bytes read back at a time.
 const AT_A_TIME: usize = 1 << 20;
 
-/// Which vertex every row of the node columns is.
+/// The vertex of every row of the node columns.
 pub enum RowOrder {
     /// Row v is vertex v.
     Vertices,

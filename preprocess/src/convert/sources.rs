@@ -17,12 +17,12 @@ use serde_json::Value;
 
 use crate::{Error, Result};
 
-/// What decides the bytes of a dataset, as its writer records it.
+/// The identity of a dataset: all that decides its bytes, as its writer records it.
 pub fn as_identity(provenance: &Provenance) -> Result<Value> {
     serde_json::to_value(provenance).map_err(|error| Error::Option(format!("the options cannot be recorded: {error}")))
 }
 
-/// What differs between how a dataset `was` made and how it would be made `now`, from `files`: the first difference, as a
+/// The first difference between how a dataset `was` made and how it would be made `now` from `files`, as a
 /// clause. `None` when there is none: then, and for what precedes a difference, `now` has the checksums.
 pub fn difference(files: &[PathBuf], was: &Provenance, now: &mut Provenance) -> Result<Option<String>> {
     if was.command != now.command {

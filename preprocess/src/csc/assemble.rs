@@ -15,7 +15,7 @@ use crate::{Error, Result};
 /// Edges sorted between two hand-overs to the writer, for each thread.
 const EDGES_PER_WAVE: u64 = 1 << 20;
 
-/// Where the lists go.
+/// Writers that take the lists.
 pub struct Sink {
     /// Vertices and their in-neighbours.
     pub topology: TopologyWriter,
@@ -139,11 +139,11 @@ fn sort_wave(stored: &Stored, wave: &[Parts], rules: &Rules<'_>) -> Result<Vec<(
     wave.par_iter().map(sort).collect()
 }
 
-/// Which buckets are sorted together.
+/// Buckets that are sorted together, in waves.
 struct Plan {
     waves: Vec<Vec<Parts>>,
     cost: Cost,
-    /// What a wave may cost.
+    /// Bytes that a wave may take.
     share: u64,
 }
 

@@ -25,9 +25,9 @@ pub struct Lists {
     pub values: Vec<u8>,
 }
 
-/// What the buckets of one build have in common.
+/// Rules that the buckets of one build have in common.
 pub struct Rules<'a> {
-    /// What becomes of duplicates.
+    /// Options of the build: what becomes of duplicates.
     pub options: BuildOptions,
     /// Bits of a target within its bucket.
     pub shift: u32,
@@ -37,7 +37,7 @@ pub struct Rules<'a> {
     pub ranks: Option<&'a Ranks>,
     /// Bytes of one edge's values.
     pub value_bytes: usize,
-    /// What becomes of the values of duplicates.
+    /// Merge of the values of duplicates.
     pub merge: ColumnMerge,
 }
 

@@ -14,11 +14,11 @@ pub const LARGEST_SHIFT: u32 = 16;
 /// Edges in buckets.
 #[derive(Debug)]
 pub struct Chunk {
-    /// Which piece of the input this was: smaller ones come first.
+    /// Number of the piece of the input: smaller ones come first.
     pub number: u64,
     /// Non-empty buckets, ascending, and where each ends.
     pub ends: Vec<(u32, u32)>,
-    /// Where each edge comes from.
+    /// Source of each edge.
     pub sources: Vec<u32>,
     /// The low bits of where each leads.
     pub targets: Vec<u16>,

@@ -5,10 +5,10 @@ use gsplit_store::DatasetWriter;
 use crate::Result;
 use crate::edges::{EdgeColumn, ValueType, WEIGHT, row_bytes};
 
-/// What becomes of the values of edges that are merged: the first edge's are kept, but for sums that were asked for.
+/// Merge of the values of duplicate edges: the first edge's are kept, but for sums that were asked for.
 #[derive(Clone, Debug, Default)]
 pub struct ColumnMerge {
-    /// Where the values lie that are added up, and their types.
+    /// Places of the values that are added up, and their types.
     sums: Vec<(usize, ValueType)>,
 }
 

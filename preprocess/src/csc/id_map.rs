@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::table::Table;
 use crate::Result;
 
-/// Which vertex an id of the input is.
+/// Map from ids of the input to vertices.
 pub enum IdMap {
     /// Ids are vertices.
     Same,
@@ -17,7 +17,7 @@ pub enum IdMap {
 }
 
 impl IdMap {
-    /// Of the vertices in `dataset`, whose graph is written.
+    /// The map of the vertices in `dataset`, whose graph is written.
     pub fn of(dataset: &DatasetWriter) -> Result<Self> {
         if let Some(ids) = dataset.original_ids()? {
             return Ok(Self::Compacted(Table::ascending(ids.to_vec())));

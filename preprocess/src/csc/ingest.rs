@@ -46,7 +46,7 @@ impl Ingested {
 /// sort into all of them at once.
 const BUCKETS: u64 = 1024;
 const SMALLEST_SHIFT: u32 = 8;
-/// What a bitmap of ids may always take, in bytes.
+/// Bytes that a bitmap of ids may always take.
 const LEAST_PRESENCE: u64 = 4 << 20;
 
 /// Memory that a thread takes for the piece and the chunk under way, in bytes.
@@ -59,13 +59,13 @@ pub fn bucket_shift(vertices: u64) -> u32 {
     (vertices.max(1) / BUCKETS).max(1).ilog2().saturating_add(1).clamp(SMALLEST_SHIFT, LARGEST_SHIFT)
 }
 
-/// What the threads share.
+/// State that the threads share.
 struct Shared {
     store: EdgeStore,
     /// Whether ids are to be compacted.
     sparse: bool,
     presence: Option<Presence>,
-    /// What the presence may take, in bytes.
+    /// Bytes that the presence may take.
     presence_limit: u64,
     /// Ids that are not compacted were too scattered to be counted.
     lost_count: AtomicBool,

@@ -52,7 +52,7 @@ use crate::memory::Memory;
 use crate::read::raw::Ids;
 use crate::{Error, Result};
 
-/// What happens to the edges on the way.
+/// Options of what happens to the edges on the way.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, PartialEq, clap::Args)]
 pub struct BuildOptions {
     /// Add the reverse of every edge, then merge duplicates
@@ -64,7 +64,7 @@ pub struct BuildOptions {
     /// Keep edges that occur several times, instead of merging them into the first
     #[arg(long)]
     pub keep_duplicates: bool,
-    /// Where edges are merged, add up their weights, instead of keeping the first one's
+    /// Add up the weights of merged edges, instead of keeping the first one's
     #[arg(long, conflicts_with = "keep_duplicates")]
     pub sum_weights: bool,
 }
@@ -73,11 +73,11 @@ pub struct BuildOptions {
 pub struct Build<'a> {
     /// Its edges.
     pub source: &'a dyn EdgeSource,
-    /// What their ids are.
+    /// Kind of their ids.
     pub ids: Ids,
     /// Further ids that are vertices, with or without edges.
     pub node_ids: Option<&'a dyn EdgeSource>,
-    /// What happens to the edges.
+    /// Options of what happens to the edges.
     pub options: BuildOptions,
     /// The budget.
     pub memory: Memory,
@@ -85,7 +85,7 @@ pub struct Build<'a> {
     pub scratch: PathBuf,
 }
 
-/// What was built.
+/// Counts of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Built {
     /// `n`.

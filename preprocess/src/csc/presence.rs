@@ -1,4 +1,4 @@
-//! Which ids occur, for ids below 2^32, and their ranks.
+//! Set of the ids that occur, for ids below 2^32, and their ranks.
 //!
 //! Returns: the number of distinct ids, and the rank of each among them, so that order is preserved.
 //! Idea: a bitmap in segments that are allocated when their first id occurs, and running counts.

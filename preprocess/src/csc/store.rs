@@ -1,4 +1,4 @@
-//! Where bucketed edges wait until all are read: in memory, and beyond their share of it in runs on disk.
+//! Store of bucketed edges until all are read: in memory, and beyond their share of it in runs on disk.
 //!
 //! A run is what was in memory when that became too much, rewritten bucket after bucket: `sources` (u32), `targets` (u16)
 //! and values of the first bucket, then of the next. It is written in one sweep and read back in few large reads, so that
@@ -100,7 +100,7 @@ impl EdgeStore {
         }
     }
 
-    /// What was added.
+    /// The edges that were added.
     pub fn finish(self) -> Stored {
         let mut memory = self.memory.into_inner().unwrap_or_else(PoisonError::into_inner);
         memory.chunks.sort_unstable_by_key(|chunk| chunk.number);
@@ -191,7 +191,7 @@ fn parts_of(chunks: &[Chunk], base: usize) -> impl Iterator<Item = (u32, InChunk
 /// The edges of one bucket, or some of them, in the order of the input.
 #[derive(Debug, Default)]
 pub struct BucketEdges {
-    /// Where each comes from.
+    /// Source of each.
     pub sources: Vec<u32>,
     /// The low bits of where each leads.
     pub targets: Vec<u16>,
@@ -208,7 +208,7 @@ impl BucketEdges {
     }
 }
 
-/// Where the edges of one bucket lie.
+/// Places of the edges of one bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     /// The bucket.

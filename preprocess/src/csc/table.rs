@@ -9,13 +9,13 @@ pub struct Table {
     keys: Vec<u64>,
     /// Vertex of each key; `None` where it is the key's position.
     vertices: Option<Vec<u32>>,
-    /// Where the keys with given high bits start; one entry more than there are high bits.
+    /// Starts of the keys with given high bits; one entry more than there are high bits.
     starts: Vec<u32>,
     shift: u32,
 }
 
 impl Table {
-    /// Of `keys` that ascend and are distinct, fewer than 2^32: vertex v is the v-th.
+    /// A table of `keys` that ascend and are distinct, fewer than 2^32: vertex v is the v-th.
     pub fn ascending(keys: Vec<u64>) -> Self {
         let largest = keys.last().copied().unwrap_or(0);
         let index_bits = keys.len().max(2).ilog2();
@@ -30,7 +30,7 @@ impl Table {
         Self { keys, vertices: None, starts, shift }
     }
 
-    /// Of distinct keys and their vertices, in any order.
+    /// A table of distinct keys and their vertices, in any order.
     pub fn of(mut pairs: Vec<(u64, u32)>) -> Self {
         pairs.sort_unstable();
         let (keys, vertices) = pairs.into_iter().unzip();

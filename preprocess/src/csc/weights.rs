@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::edges::{EdgeBatch, EdgeColumn, ValueType, WEIGHT, row_bytes};
 use crate::{Error, Result};
 
-/// Where the weight of an edge is among its values.
+/// Place of an edge's weight among its values.
 pub struct Weights {
     /// Bytes from the weight's first to its last among those of an edge's columns.
     bytes: Range<usize>,

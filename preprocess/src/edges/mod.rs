@@ -14,20 +14,20 @@ pub const TEXT_PER_PIECE: usize = 1 << 20;
 /// A part of the input under way, with buffers that are used again for the next one.
 #[derive(Debug, Default)]
 pub struct Piece {
-    /// Where it starts, in units of the reader: a line, an edge, a row group.
+    /// Start, in units of the reader: a line, an edge, a row group.
     pub start: u64,
-    /// Where it ends, in the same units; the start where the reader does not know.
+    /// End, in the same units; the start where the reader does not know.
     pub end: u64,
-    /// What was read of it in sequence, if anything.
+    /// Bytes that were read in sequence, if any.
     pub bytes: Vec<u8>,
 }
 
 /// Edges in the order of the input, by the ids of the input.
 #[derive(Debug, Default, PartialEq)]
 pub struct EdgeBatch {
-    /// Where each comes from.
+    /// Source of each.
     pub sources: Vec<u64>,
-    /// Where each leads: this vertex aggregates from the source.
+    /// Target of each: this vertex aggregates from the source.
     pub targets: Vec<u64>,
     /// Values of each in the columns of [`EdgeSource::columns`]: edge after edge, little-endian,
     /// [`row_bytes`] each.
@@ -110,7 +110,7 @@ pub fn row_bytes(columns: &[EdgeColumn]) -> usize {
     columns.iter().map(|column| column.value.bytes() * column.width).sum()
 }
 
-/// What was seen of the edges when all pieces are read.
+/// Counts of the edges when all pieces are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Number of edges.
@@ -121,7 +121,7 @@ pub struct Seen {
     pub distinct: Option<u64>,
 }
 
-/// What is known of the edges before they are read. Sizes may be off; they are for plans, never for trust.
+/// Estimate of the edges before they are read. Sizes may be off; they are for plans, never for trust.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// Number of edges, about.
@@ -132,14 +132,14 @@ pub struct Estimate {
     pub bytes: u64,
 }
 
-/// What is decided when all edges are read.
+/// Decisions that are taken when all edges are read.
 #[derive(Debug, Default, PartialEq)]
 pub struct Ending {
     /// Edges that only now turn out to be edges: they precede all others.
     pub first: EdgeBatch,
     /// The number of vertices, when the input states it.
     pub num_vertices: Option<u64>,
-    /// What the user should know.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -176,7 +176,7 @@ pub trait EdgeSource: Send + Sync {
         false
     }
 
-    /// What can be told from sizes and headers, or a sample.
+    /// Estimates from sizes and headers, or a sample.
     fn estimate(&self) -> Result<Estimate>;
 
     /// Bytes of the input that lie behind the pieces handed out so far, for progress: at most [`Estimate::bytes`] in all.

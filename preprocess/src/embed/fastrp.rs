@@ -136,7 +136,7 @@ fn average_neighbours(graph: &Undirected<'_>, from: &[f32], to: &mut [f32], dim:
     });
 }
 
-/// What to multiply `row` with to get length 1; 0 for a row of zeros.
+/// Factor that gives `row` length 1; 0 for a row of zeros.
 fn inverse_length(row: &[f32]) -> f32 {
     let length = row.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 { 1.0 / length } else { 0.0 }

@@ -80,7 +80,7 @@ fn say(source: &Source<'_>, m: u64, edges: u64, progress: &dyn Progress) {
     progress.note(&format!("note: METIS graphs are undirected: the {m} edges of {name} are {edges} pairs of vertices"));
 }
 
-/// Where each vertex's out-neighbours start when they are sorted by vertex: `n + 1` offsets.
+/// Offsets, `n + 1` of them, of each vertex's out-neighbours when they are sorted by vertex.
 fn out_starts(source: &Source<'_>, progress: &dyn Progress) -> Result<Vec<u64>> {
     let (n, m) = (source.topology().num_vertices(), source.topology().num_edges());
     let stage = progress.stage("counting out-edges", Some(m as u64), Unit::Items("edges"));

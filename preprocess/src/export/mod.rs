@@ -46,7 +46,7 @@ mod tests;
 use output::{Record, Target};
 use source::Source;
 
-/// What to write.
+/// Format to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
 pub enum ExportFormat {
     /// The raw dataset of DGL's GraphBolt: metadata.yaml and arrays, for dgl.graphbolt.OnDiskDataset
@@ -112,7 +112,7 @@ pub struct ExportOptions {
     pub force: bool,
 }
 
-/// What was written.
+/// Counts of an export.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exported {
     /// The file or folder.
@@ -164,11 +164,11 @@ pub fn export(
     target.finish(record, written.num_edges, left_out)
 }
 
-/// What a format's writer did.
+/// Result of a format's writer.
 struct Written {
     /// Edges written.
     num_edges: u64,
-    /// Those of [`Source::parts`] that are in the output.
+    /// Names, among [`Source::parts`], of the parts in the output.
     holds: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Where an export is written: beside its final place, which it takes in one step when it is whole.
+//! Target of an export: it is written beside its final place, which it takes in one step when it is whole.
 //!
 //! A folder is a [`Staging`] directory with `gsplit-export.json` in it ([`Record`]), by which `--force` knows what it may replace,
 //! and the same command that it has nothing to do. A single file is staged in the same way, and has no such record.
@@ -31,7 +31,7 @@ pub(super) struct Record {
     original_ids: bool,
     tool_version: String,
     num_vertices: u64,
-    /// Of the export; the rest too is known when it is written.
+    /// Edges in the export; known, as are the fields below, when it is written.
     num_edges: u64,
     left_out: Vec<String>,
     /// Bytes of the files beside this one.
@@ -39,7 +39,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// That of an export of `dataset` which is yet to be written.
+    /// The record of an export of `dataset` that is yet to be written.
     pub fn new(dataset: &Dataset, format: ExportFormat, options: &ExportOptions) -> Result<Self> {
         let map = options.partition.as_deref().map(|key| PartitionMap::open(dataset, key)).transpose()?;
         Ok(Self {
@@ -92,12 +92,12 @@ impl Target {
         Ok(Self { out: out.to_path_buf(), format, staging: Staging::begin(target, force)? })
     }
 
-    /// Where the user will find it.
+    /// Final place.
     pub fn out(&self) -> &Path {
         &self.out
     }
 
-    /// Where to write the file `name` of a folder; folders on the way are made.
+    /// Path to write the file `name` of a folder to; makes folders on the way.
     pub fn path(&self, name: &str) -> Result<PathBuf> {
         let path = self.staging.path(name);
         if let Some(folder) = path.parent() {
@@ -106,7 +106,7 @@ impl Target {
         Ok(path)
     }
 
-    /// Where to write the only file.
+    /// Path to write the only file to.
     pub fn file(&self) -> PathBuf {
         self.staging.file()
     }

@@ -1,4 +1,4 @@
-//! What a dataset holds, opened once for an export.
+//! Contents of a dataset, opened once for an export.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -124,7 +124,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Where a file of the dataset lies.
+    /// Path of a file of the dataset.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dataset.path().join(name)
     }

@@ -22,7 +22,7 @@ use crate::memory::{self, Memory};
 use crate::read::raw::Ids;
 use crate::{Error, Result, disk};
 
-/// What random numbers of the stream [`Stream::Generate`] are for; the key's step.
+/// Purpose of random numbers of the stream [`Stream::Generate`]: the key's step.
 #[derive(Clone, Copy)]
 #[repr(u32)]
 enum Purpose {
@@ -39,7 +39,7 @@ impl Purpose {
     }
 }
 
-/// What every generated graph is made with.
+/// Options of every generated graph.
 #[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
 pub struct GraphOptions {
     /// Number of vertices

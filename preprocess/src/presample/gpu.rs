@@ -19,7 +19,7 @@ use crate::{Error, Result};
 /// Share of the free memory that is kept for mini-batches.
 const KEPT: u64 = 4;
 
-/// Where the GPU reads the graph.
+/// Memory that the GPU reads the graph from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Topology {
     OnDevice,
@@ -27,7 +27,7 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// What fits on `gpu`.
+    /// The memory of `gpu`, where the graph fits in it; else the host's.
     pub(super) fn choose(gpu: &Gpu, graph: &Graph<'_>) -> Result<Self> {
         let (free, total) = gpu.memory()?;
         let (vertices, edges) = (graph.num_vertices(), graph.num_edges());
@@ -96,7 +96,7 @@ fn count_from(
 }
 
 impl From<GpuError> for Error {
-    /// What an input is refused for is said as on the CPU.
+    /// Keeps the CPU's message where an input is refused.
     fn from(error: GpuError) -> Self {
         match error {
             GpuError::Input(error) => Self::Kernel(error),

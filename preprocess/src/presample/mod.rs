@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::{Error, Result};
 use gpu::Topology;
 
-/// Which mini-batches are sampled.
+/// Options of the mini-batches to sample.
 #[derive(Clone, Debug, PartialEq, clap::Args)]
 pub struct Options {
     /// In-neighbours sampled for a vertex at each layer, from the seeds downwards; `all` takes every one
@@ -42,7 +42,7 @@ pub struct Options {
     /// [default: all alike]
     #[arg(long, value_name = "COLUMN")]
     pub draw_by: Option<String>,
-    /// What training will learn, and so what mini-batches are made of: training vertices, or the ends of edges and of pairs that are none
+    /// Task of the training, which decides what mini-batches are made of: training vertices, or the ends of edges and of pairs that are none
     #[arg(long, value_enum, default_value_t = Task::Node)]
     pub task: Task,
     /// Pairs that are drawn as no edges for each edge of a mini-batch, with --task link
@@ -50,7 +50,7 @@ pub struct Options {
     pub negatives: u32,
 }
 
-/// What training learns.
+/// Task of a training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Task {
     /// Labels of vertices

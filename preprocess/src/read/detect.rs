@@ -1,4 +1,4 @@
-//! Which format a path holds.
+//! Detects the format of a path.
 //!
 //! Asked in this order, the most particular first; the first that says yes counts.
 //!
@@ -58,12 +58,12 @@ macro_rules! formats {
             /// All formats, in the order in which they are asked.
             pub const ALL: &[Self] = &[$(Self::$format),*];
 
-            /// What it is called on the command line.
+            /// Name on the command line.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$format => $name),* }
             }
 
-            /// What it is, in a few words.
+            /// Description in a few words.
             pub fn what(self) -> &'static str {
                 match self { $(Self::$format => $what),* }
             }
@@ -127,7 +127,7 @@ pub fn detect(path: &Path) -> Result<Format> {
     Err(Error::input(path, format!("{problem}: name the format with --format, one of {names}")))
 }
 
-/// What is seen of a path without reading much.
+/// First look at a path, without reading much.
 struct Looked {
     /// First bytes of a file, inflated where it is compressed text.
     head: Vec<u8>,

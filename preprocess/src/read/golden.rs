@@ -118,7 +118,7 @@ pub fn f64s(values: &[u8]) -> Vec<f64> {
     values.as_chunks().0.iter().map(|&value| f64::from_le_bytes(value)).collect()
 }
 
-/// What a golden input may hold beside its edges.
+/// Part that a golden input may hold beside its edges.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Part {
     /// The number of vertices.
@@ -158,7 +158,7 @@ pub fn check(raw: &Raw, parts: &[Part]) {
     assert!(!raw.files.is_empty() && raw.files.iter().all(|path| path.is_file()), "{:?}", raw.files);
 }
 
-/// What is wrong with the input, found at opening it or at reading all of it.
+/// Message of the error, found at opening the input or at reading all of it.
 pub fn problem(opened: Result<Raw>) -> String {
     let read = opened.and_then(|raw| {
         read_edges(&*raw.edges)?;

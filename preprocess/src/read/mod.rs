@@ -48,7 +48,7 @@ pub mod raw;
 pub(crate) mod table;
 pub(crate) mod text;
 
-/// What the user names by `path`: itself, or the properties of a BVGraph, whose own name is no file's.
+/// The input that `path` names: itself, or the properties of a BVGraph, whose own name is no file's.
 pub fn named(path: &Path) -> PathBuf {
     match path.exists() {
         false if webgraph::recognises(path, &[]) => webgraph::properties(path),

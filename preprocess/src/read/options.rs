@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Options of how the input is read. A reader is handed those that it understands.
 #[derive(Clone, Debug, Default, Serialize, clap::Args)]
 pub struct ReadOptions {
-    /// Which of several splits: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
+    /// Split to take, where there are several: its name below DIR/split of an OGB folder, or the number of a mask from 0 in arrays
     #[arg(long, value_name = "NAME", conflicts_with = "random_split")]
     pub split: Option<String>,
     /// Keep vertex ids as they are: gaps become vertices without edges
@@ -33,7 +33,7 @@ pub struct ReadOptions {
     /// table with a header; none of an edge list]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub edge_columns: Option<Vec<String>>,
-    /// What comes with the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
+    /// Data of the vertices: a table (CSV, Parquet or Arrow, or a folder of its parts) with an id column; or arrays
     /// in a folder or an .npz archive (feat.npy, label.npy, train.npy, valid.npy, test.npy) whose row v is vertex v: the
     /// v-th smallest id, or id v with --keep-ids
     #[arg(long, value_name = "PATH")]
@@ -74,7 +74,7 @@ pub struct NodeTableOptions {
     #[arg(long, value_name = "COLUMN=onehot|code,...", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encode: Option<Vec<Encode>>,
-    /// What stands for a missing number among features: a number, or mean. Missing categories become -1, or zeros where they
+    /// Number to take for a missing one among features, or mean. Missing categories become -1, or zeros where they
     /// are one-hot [default: refused]
     #[arg(long, value_name = "NUMBER|mean", allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -284,7 +284,7 @@ impl Serialize for Encode {
     }
 }
 
-/// What stands for a missing number.
+/// Replacement of a missing number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     /// Always the same.

@@ -1,4 +1,4 @@
-//! What a reader makes of its input: everything found and checked that is small, everything large still where it lies.
+//! Result of a reader: what is small is found and checked, what is large still lies in the input.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::{Error, Result};
 pub struct Raw {
     /// The edges.
     pub edges: Box<dyn EdgeSource>,
-    /// What the ids of the input are.
+    /// Kind of the input's ids.
     pub ids: Ids,
     /// The id of every row of the node columns, where a table lists its vertices in an order of its own. Its batches have
     /// sources only. `None`: row v is vertex v, or the v-th smallest id where ids are compacted.
@@ -32,11 +32,11 @@ pub struct Raw {
     pub links: Option<RawLinks>,
     /// Every file that is read.
     pub files: Vec<PathBuf>,
-    /// What was counted so far.
+    /// Counts so far.
     pub facts: BTreeMap<String, u64>,
 }
 
-/// What the ids of the input are.
+/// Kind of an input's ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
     /// The vertices themselves, from 0. The number of vertices where the input states it; else it is the largest id and
@@ -98,7 +98,7 @@ pub fn check_size(path: &Path, num_vertices: usize, num_edges: u64) -> Result<()
     plausible(num_vertices as u64, num_edges).map_err(|problem| Error::input(path, problem))
 }
 
-/// What is wrong with so many vertices, if `borne_out` edges or ids are all that there are.
+/// Fails where so many vertices cannot be, if `borne_out` edges or ids are all that there are.
 pub fn plausible(num_vertices: u64, borne_out: u64) -> Result<(), String> {
     const ALWAYS_FINE: u64 = 1 << 26;
     if num_vertices <= ALWAYS_FINE || num_vertices / 64 <= borne_out {

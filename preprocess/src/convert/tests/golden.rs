@@ -19,13 +19,13 @@ fn assert_sound(dataset: &Dataset) {
     assert!(problems.is_empty(), "{problems:?}");
 }
 
-/// What an input holds beside its edges.
+/// Contents of an input beside its edges.
 struct Holds {
     /// Features: `Some(3)` are those of `make.py`, wider ones start with the same whole numbers.
     features: Option<usize>,
     labels: bool,
     splits: bool,
-    /// Which of several splits is taken.
+    /// Name of the split to take, where there are several.
     split: Option<&'static str>,
     /// Names of node columns, in order.
     columns: &'static [&'static str],

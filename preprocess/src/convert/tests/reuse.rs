@@ -1,4 +1,4 @@
-//! What is there already: reused, refused or replaced.
+//! Datasets that are there already: reused, refused or replaced.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime};

@@ -40,7 +40,7 @@ fn labels(dataset: &Dataset) -> Vec<i32> {
     dataset.labels().unwrap().to_vec()
 }
 
-/// What a conversion makes, and the notes it says on the way.
+/// The dataset of a conversion, and the notes it says on the way.
 fn converted(folder: &TempDir, options: &ConvertOptions) -> (TempDir, Dataset, String) {
     let (out, notes) = (tempfile::tempdir().unwrap(), Notes::default());
     let edges = folder.path().join("edges.csv");

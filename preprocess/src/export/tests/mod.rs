@@ -14,7 +14,7 @@ mod refused;
 mod tables;
 mod texts;
 
-/// What a test dataset has beyond its graph.
+/// Contents of a test dataset beyond its graph.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Bare,

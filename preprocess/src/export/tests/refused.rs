@@ -1,4 +1,4 @@
-//! What is refused, and what a refused export leaves behind: nothing.
+//! Exports that are refused; they leave nothing behind.
 
 use std::io::{Seek, SeekFrom, Write};
 

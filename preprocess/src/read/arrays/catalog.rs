@@ -15,7 +15,7 @@
 //! | edge weights (E,) | `edge_weight`, `edge_weights`, `weight`; `adj_data` unless all are one |
 //! | edge features (E, d) | `edge_feat`, `edge_feats`, `edge_attr` |
 //!
-//! Of several lists of edges the first in this order counts, and a note says so. Of anything else there may be one. Of k
+//! The first list of edges in this order counts; a note says so where there are several. Other arrays may be there once. Of k
 //! masks `--split` chooses one by its number from 0; without it the first counts, and a note says so. A split that is missing is empty. Weights become
 //! the edge column `weight`, edge features `feat`.
 //!
@@ -349,7 +349,7 @@ pub fn is_mask(name: &str) -> bool {
     name.contains("mask") && SPLITS.into_iter().flatten().any(|known| *known == name)
 }
 
-/// What comes with the vertices.
+/// Arrays that come with the vertices.
 struct Rows {
     num_vertices: Option<u64>,
     features: Option<Box<dyn Column>>,
@@ -440,7 +440,7 @@ struct Masks {
 }
 
 impl Masks {
-    /// Those in `numbers`.
+    /// The masks in `numbers`.
     fn of(numbers: &Numbers, num_vertices: Option<u64>) -> Result<Self> {
         let n = num_vertices.unwrap_or(numbers.shape().iter().copied().max().unwrap_or(0));
         let (number, by_row) = match *numbers.shape() {

@@ -56,7 +56,7 @@ struct Lane {
     /// The number of the first edge.
     first: u64,
     per_edge: usize,
-    /// What the numbers are, for messages.
+    /// Name of the numbers in messages.
     role: &'static str,
     reader: Mutex<Option<Box<dyn Read + Send>>>,
 }
@@ -91,7 +91,7 @@ impl Lane {
         self.numbers.read_at(self.first + edges.start * self.per_edge as u64, count, bytes)
     }
 
-    /// What is wrong with number `at` of the edges from `first_edge` on.
+    /// An error that names number `at` of the edges from `first_edge` on.
     fn error(&self, first_edge: u64, at: u64, problem: &str) -> Error {
         let edge = first_edge + at / self.per_edge as u64;
         let role = match (self.role, at % self.per_edge as u64) {

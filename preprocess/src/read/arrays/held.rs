@@ -96,7 +96,7 @@ pub struct Matrix {
     path: PathBuf,
     name: &'static str,
     width: usize,
-    /// Where the entries of each row end, behind a zero.
+    /// Ends of each row's entries, behind a zero.
     ends: Vec<usize>,
     /// Empty where all values are there.
     places: Vec<u32>,

@@ -106,7 +106,7 @@ fn plain(variable: &Variable) -> String {
     variable.name.rsplit('.').next().unwrap_or_default().to_lowercase()
 }
 
-/// What it is, for people.
+/// Description for messages.
 fn described(variable: &Variable) -> String {
     let shape = variable.shape.iter().map(u64::to_string).collect::<Vec<_>>().join(" x ");
     let what = match &variable.content {

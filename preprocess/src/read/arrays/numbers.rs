@@ -61,13 +61,13 @@ pub struct Span {
 pub enum Packing {
     /// As they are.
     Stored,
-    /// By deflate.
+    /// Deflate.
     Deflated,
-    /// By deflate, with a head and a checksum.
+    /// Deflate, with a head and a checksum.
     Zlib,
 }
 
-/// Where the bytes of an archive's member lie.
+/// Place of the bytes of an archive's member.
 #[derive(Clone, Debug)]
 pub struct Packed {
     /// Its first byte in the archive.

@@ -14,7 +14,7 @@ use super::rows;
 use crate::edges::ValueType;
 use crate::read::text::value::INEXACT;
 
-/// What is wrong in a row.
+/// A value, or the row that is wrong and the problem.
 pub type Cell<T> = Result<T, (usize, String)>;
 
 /// A number as it is stored in an edge column.
@@ -187,7 +187,7 @@ pub fn list_of(column: &DataType) -> Option<(&DataType, Option<usize>)> {
     }
 }
 
-/// What a column of type `column` can be for edges; `width` is that of lists.
+/// The field that a column of type `column` makes for edges; `width` is that of lists.
 pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
     let text = |value: &DataType| matches!(value, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
     let id = match column {
@@ -304,7 +304,7 @@ pub fn scatter(
     })
 }
 
-/// What takes the rows of an array.
+/// Function that takes the rows of an array.
 type TakeRow<'a> = dyn FnMut(usize, &ArrayRef, Option<usize>) -> Cell<()> + 'a;
 
 /// Calls `take` with every row of `array`: its number, the array that holds its `width` items, and where they start in it,

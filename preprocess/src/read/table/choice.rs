@@ -1,4 +1,4 @@
-//! Which columns of a table are ids and which are values.
+//! Chooses the columns of a table that are ids, and those that are values.
 //!
 //! Ids: those that the options name; else a pair of names that is used for the ends of an edge, whatever its case and
 //! punctuation; else the first columns that can be ids. Values: those that `--edge-columns` names, else all further
@@ -12,7 +12,7 @@ use crate::edges::{EdgeColumn, ValueType, WEIGHT};
 use crate::read::options::EdgeTableOptions;
 use crate::{Error, Result};
 
-/// What the ids of a column are.
+/// Kind of ids in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
     /// Integers.
@@ -26,7 +26,7 @@ pub enum IdKind {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What its ids are, if it can hold ids.
+    /// Kind of its ids, if it can hold ids.
     pub id: Option<IdKind>,
     /// Type of its values and how many there are in a row, if these are numbers.
     pub value: Option<(ValueType, usize)>,
@@ -79,7 +79,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
 pub struct Choice {
     /// Source, and target.
     pub ids: [usize; 2],
-    /// What ids are.
+    /// Kind of the ids.
     pub kind: IdKind,
     /// Places of the values.
     pub values: Vec<usize>,
@@ -138,7 +138,7 @@ pub fn choose(path: &Path, fields: &[Field], options: &EdgeTableOptions<'_>) -> 
     Ok(Choice { ids: [source, target], kind, values, columns })
 }
 
-/// What the ids in `field` are; an error when it cannot hold any.
+/// Kind of the ids in `field`; an error when it cannot hold any.
 pub fn id_kind(path: &Path, field: &Field) -> Result<IdKind> {
     let problem = || format!("column `{}`: expected integers or strings, for ids", field.name);
     field.id.ok_or_else(|| Error::input(path, problem()))

@@ -41,7 +41,7 @@ struct Part {
     frames: Arc<dyn Frames>,
     /// The columns to read, ascending.
     read: Vec<usize>,
-    /// Where among them ids and values lie.
+    /// Places of the ids among the columns to read.
     ids: Vec<usize>,
     values: Vec<usize>,
 }
@@ -225,7 +225,7 @@ pub fn unique_names(names: &mut Vec<(u64, String)>) {
     names.dedup();
 }
 
-/// What the columns of a table can be, by the first of its parts; lists by their first rows.
+/// The fields of a table, by the first of its parts; lists by their first rows.
 pub fn fields(parts: &[Arc<dyn Frames>]) -> Result<Vec<Field>> {
     let Some(first) = parts.first() else { return Ok(Vec::new()) };
     let columns = first.schema().fields().iter().enumerate();

@@ -20,7 +20,7 @@ const LINES_PER_FILE: u64 = 1 << 40;
 pub struct Text {
     sheet: Sheet,
     kind: IdKind,
-    /// What becomes of every column.
+    /// Role of every column.
     roles: Vec<Role>,
     num_ids: usize,
     columns: Vec<EdgeColumn>,

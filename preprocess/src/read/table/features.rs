@@ -25,10 +25,10 @@ pub const MOST_ONE_HOT: usize = 1 << 10;
 /// Bytes handed over at a time, about.
 const BYTES_PER_TAKE: usize = 1 << 18;
 
-/// What a feature has to be.
+/// Expected kind of number, for messages.
 const FINITE: &str = "expected a finite 32-bit number";
 
-/// What the values of a column are, by one pass over them.
+/// Statistics of a column's values, by one pass over them.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The distinct values; of numbers, in their shortest form.
@@ -129,7 +129,7 @@ fn key(cell: Cell<'_>, is_number: bool) -> Cow<'_, str> {
     }
 }
 
-/// What the cells of a column become.
+/// Encoding of a column's cells.
 #[derive(Clone, Debug)]
 pub enum Encoding {
     /// The number itself.
@@ -165,9 +165,9 @@ pub struct Encoded {
     pub name: String,
     /// Whether it holds numbers.
     pub is_number: bool,
-    /// What its cells become.
+    /// Encoding of its cells.
     pub encoding: Encoding,
-    /// What stands for a missing value, `None` where there may be none.
+    /// Replacement of a missing value, `None` where a missing value is refused.
     pub fill: Option<f32>,
 }
 

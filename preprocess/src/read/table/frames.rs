@@ -22,7 +22,7 @@ pub type Take<'a> = &'a mut dyn FnMut(u64, &RecordBatch) -> Result<()>;
 
 /// A file of typed columns.
 pub trait Frames: Send + Sync {
-    /// Where it lies.
+    /// The file.
     fn path(&self) -> &Path;
 
     /// Its columns.
@@ -111,7 +111,7 @@ fn wide<T: Copy + std::ops::Sub<Output = T> + TryInto<usize>>(ends: &[T]) -> usi
     (ends[1] - ends[0]).try_into().unwrap_or(0)
 }
 
-/// Where the column `name` lies in `part`.
+/// Place of the column `name` in `part`.
 pub fn place(part: &dyn Frames, name: &str) -> Result<usize> {
     let missing = || Error::input(part.path(), format!("has no column `{name}`, which the first part has"));
     part.schema().fields().iter().position(|field| field.name() == name).ok_or_else(missing)

@@ -25,7 +25,7 @@ use crate::{Error, Result};
 const ROWS_PER_BATCH: u64 = 1 << 14;
 /// Record batches that stay decoded.
 const KEPT: usize = 2;
-/// What a compressed buffer may claim to become: no more than this many times its length, and these bytes.
+/// Largest claim of a compressed buffer: no more than this many times its length, and these bytes.
 const MOST_COMPRESSED: u64 = 1 << 16;
 const LARGEST_BUFFER: u64 = 1 << 35;
 
@@ -41,7 +41,7 @@ pub struct IpcFile {
     recent: Mutex<VecDeque<Recent>>,
 }
 
-/// Where a message lies in the file: its metadata, and its buffers.
+/// Place of a message in the file: its metadata, and its buffers.
 #[derive(Clone, Debug)]
 struct Place {
     metadata: Range<usize>,

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-/// What may stand between fields, the likeliest first.
+/// Possible delimiters of fields, the likeliest first.
 const DELIMITERS: [u8; 4] = *b",\t;|";
 
 /// Calls `take` with the place and the bytes of every field of `line`, until it returns false. Blanks count as one
@@ -62,7 +62,7 @@ fn unquote(text: &[u8]) -> Result<(Cow<'_, [u8]>, &[u8]), String> {
     }
 }
 
-/// What stands between the fields of a header line: of comma, tab, semicolon and bar the one that comes most often outside of
+/// Delimiter of a header line: among comma, tab, semicolon and bar the one that comes most often outside of
 /// quotes, else a blank.
 pub fn delimiter(header: &[u8]) -> u8 {
     let mut counts = [0; DELIMITERS.len()];

@@ -30,11 +30,11 @@ pub struct MultiHot {
     width: usize,
 }
 
-/// What the object holds.
+/// Contents of the object.
 #[derive(Default)]
 struct Lists {
     vertices: HashMap<String, u32>,
-    /// Where every list ends among the features.
+    /// Ends of the lists among the features.
     ends: Vec<usize>,
     features: Vec<u32>,
 }

@@ -33,7 +33,7 @@ use crate::read::options::{Categories, Fill, NodeTableOptions};
 use crate::read::raw::{Column, Raw};
 use crate::{Error, Result};
 
-/// What a table of vertices holds.
+/// Contents of a table of vertices.
 pub struct NodeTable {
     /// The id of every row: batches have sources only.
     pub ids: Box<dyn EdgeSource>,
@@ -181,7 +181,7 @@ fn labels(
     Ok((Some(Box::new(EncodedColumn::new(table, path, "label", vec![column]))), Some(names)))
 }
 
-/// What becomes of the feature column at `at`.
+/// Encodes the feature column at `at`.
 fn encoded(
     path: &Path,
     fields: &[Field],

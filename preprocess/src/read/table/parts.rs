@@ -57,7 +57,7 @@ pub fn format_of(path: &Path) -> Result<Option<Format>> {
     }
 }
 
-/// What the ending of a file's name says.
+/// Format by the ending of a file's name.
 pub fn by_name(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let name = [".gz", ".zst", ".bz2"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);

@@ -1,4 +1,4 @@
-//! What the columns of a table of vertices are: ids, labels, splits, features.
+//! Roles of the columns of a table of vertices: ids, labels, splits, features.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -26,7 +26,7 @@ const FEW: usize = 256;
 /// Ids of edges that the ids of vertices are told by.
 const SAMPLE: usize = 256;
 
-/// What the columns are, by their places.
+/// Roles of the columns, by their places.
 #[derive(Debug)]
 pub struct Roles {
     /// Ids; found by [`find_ids`] where no name says which.

@@ -93,7 +93,7 @@ impl Sheet {
         }
     }
 
-    /// What the columns can be for edges.
+    /// The fields that the columns make for edges.
     pub fn fields(&self) -> Vec<Field> {
         let field = |(name, kind): &(String, Kind)| {
             let id = match kind {

@@ -12,7 +12,7 @@
 //! being u -> v, and the entries of all lines must be 2 M. Edge weights become the edge column `weight`, vertex weights the
 //! node column `vertex_weight` (of NCON numbers), sizes `vertex_size`.
 //!
-//! Which vertex a line is hangs on the comments before it, so lines are counted while pieces are handed out.
+//! The vertex of a line depends on the comments before it, so lines are counted while pieces are handed out.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

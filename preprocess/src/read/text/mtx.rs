@@ -43,7 +43,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
     Ok(Raw::of(entries, Ids::Dense(Some(num_vertices)), vec![path.to_path_buf()]))
 }
 
-/// What stands before the entries.
+/// Lines before the entries.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     /// Type of the entries' values, `None` for a pattern.
@@ -119,7 +119,7 @@ impl Header {
     }
 }
 
-/// What stands between blanks.
+/// Fields between blanks.
 fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty())
 }

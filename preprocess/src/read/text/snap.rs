@@ -47,7 +47,7 @@ struct SnapEdges {
     more_columns: AtomicU64,
 }
 
-/// What the lines up to the first edge say.
+/// Lines up to the first edge.
 #[derive(Default)]
 struct Head {
     header: Option<Header>,
@@ -55,7 +55,7 @@ struct Head {
     first: Option<(u64, EdgeBatch)>,
 }
 
-/// What the comment `# Nodes: N Edges: M` promises.
+/// Counts in the comment `# Nodes: N Edges: M`.
 #[derive(Clone, Copy)]
 struct Header {
     line: u64,

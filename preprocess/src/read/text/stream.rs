@@ -52,7 +52,7 @@ impl Compression {
         }
     }
 
-    /// What the name of the file at `path` promises.
+    /// The compression that the name of the file at `path` promises.
     fn promised(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()? {
             "gz" => Some(Self::Gzip),
@@ -167,7 +167,7 @@ pub struct TextPieces {
 }
 
 impl TextPieces {
-    /// Of the file at `path`, which is not opened yet.
+    /// Pieces of the file at `path`, which is not opened yet.
     pub fn of(path: &Path) -> Self {
         Self { path: path.to_path_buf(), stream: Mutex::new(None), bytes_done: AtomicU64::new(0) }
     }

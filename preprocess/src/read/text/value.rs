@@ -6,7 +6,7 @@
 use super::field::{real, shown, unsigned};
 use crate::edges::ValueType;
 
-/// What stands for no value, besides nothing.
+/// Words for no value, besides nothing.
 const MISSING: [&[u8]; 6] = [b"NA", b"null", b"NULL", b"None", b"NaN", b"nan"];
 
 /// Contents of a column's cells.

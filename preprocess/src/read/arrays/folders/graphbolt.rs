@@ -163,7 +163,7 @@ impl Dataset {
         Error::input(&self.document, format!("graph.{what}: expected exactly one type of {what} (a homogeneous graph)"))
     }
 
-    /// Where `path` of the document lies.
+    /// Full path of `path` in the document.
     fn file(&mut self, path: &Path) -> PathBuf {
         let path = self.document.parent().unwrap_or(Path::new("")).join(path);
         self.files.push(path.clone());

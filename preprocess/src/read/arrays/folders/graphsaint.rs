@@ -177,7 +177,7 @@ impl Column for ClassMap {
     }
 }
 
-/// What the map says of every vertex.
+/// Entries of the map, one a vertex.
 enum Entries {
     Classes(Vec<i32>),
     Bits { width: usize, bits: Vec<u8> },

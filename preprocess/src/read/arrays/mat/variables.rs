@@ -45,11 +45,11 @@ pub struct Variable {
     pub name: String,
     /// Rows and columns; more in an array of more dimensions.
     pub shape: Vec<u64>,
-    /// What it holds.
+    /// Its contents.
     pub content: Content,
 }
 
-/// What a variable holds.
+/// Contents of a variable.
 pub enum Content {
     /// Numbers, the first index runs fastest.
     Dense(Numbers),
@@ -138,7 +138,7 @@ fn inflated(path: &Path, packed: Packed) -> Result<Packed> {
 /// A part of a matrix.
 struct Element {
     kind: u32,
-    /// Where its data are in the matrix of the top, and how many bytes.
+    /// First byte of its data in the matrix at the top, and their number.
     start: u64,
     bytes: u64,
     /// The data if they were wanted; else the last bytes of them.

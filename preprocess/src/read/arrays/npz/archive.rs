@@ -37,7 +37,7 @@ impl Npz {
         Numbers::in_archive(&self.path, name, packed).map(Some)
     }
 
-    /// Where the member called `file` lies.
+    /// Place of the member called `file`.
     pub fn packed(&mut self, file: &str) -> Result<Packed> {
         let member = self.archive.by_name(file).map_err(|error| damaged(&self.path, error))?;
         let name = file.strip_suffix(".npy").unwrap_or(file);

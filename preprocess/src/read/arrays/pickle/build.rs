@@ -55,7 +55,7 @@ pub struct Array {
     pub bytes: Bytes,
 }
 
-/// Where the elements of an array are.
+/// Place of an array's elements.
 #[derive(Clone, Debug)]
 pub enum Bytes {
     /// In the pickle.
@@ -124,7 +124,7 @@ pub fn storage(heap: &Heap, id: u32) -> Result<Node, String> {
     Ok(Node::Storage { key: *key, descr, len })
 }
 
-/// What `function` makes of `arguments`.
+/// Result of `function` for `arguments`.
 pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> {
     let Node::Global(function) = heap.node(function) else {
         return Err(format!("a call of {}", heap.node(function).what()));
@@ -169,7 +169,7 @@ pub fn new(heap: &Heap, class: u32, arguments: u32) -> Result<Node, String> {
     }
 }
 
-/// What `object` becomes by its `state`.
+/// Result of giving `object` its `state`.
 pub fn fill(heap: &Heap, object: u32, state: u32) -> Result<Node, String> {
     if let (Node::Unfilled, Node::Dict(pairs)) = (heap.node(object), heap.node(state)) {
         return Ok(Node::Dict(pairs.clone()));

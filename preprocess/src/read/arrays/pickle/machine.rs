@@ -50,7 +50,7 @@ pub enum Node {
 /// Bytes of the pickle.
 #[derive(Clone, Debug)]
 pub struct Raw {
-    /// Where they start.
+    /// First byte.
     pub start: u64,
     /// Characters, where they are text in UTF-8; else bytes.
     pub chars: u64,
@@ -63,7 +63,7 @@ pub struct Raw {
 }
 
 impl Node {
-    /// What it is, for people.
+    /// Description for messages.
     pub fn what(&self) -> &'static str {
         match self {
             Self::None => "None",
@@ -456,7 +456,7 @@ impl<R: Read> Run<'_, R> {
         self.stack.get(floor..).and_then(<[u32]>::last).copied().ok_or_else(empty)
     }
 
-    /// What was pushed since the last mark, which goes.
+    /// Takes the values pushed since the last mark, and the mark.
     fn marked(&mut self) -> Result<Vec<u32>, String> {
         let mark = self.marks.pop().filter(|&mark| mark <= self.stack.len()).ok_or_else(empty)?;
         Ok(self.stack.split_off(mark))

@@ -53,7 +53,7 @@ pub struct Pickled {
     path: PathBuf,
     heap: Heap,
     root: u32,
-    /// Where the bytes of the pickle lie.
+    /// Place of the pickle's bytes.
     pickle: Packed,
     storages: Storages,
 }
@@ -92,7 +92,7 @@ impl<'a> Item<'a> {
         self.file.heap.node(self.at)
     }
 
-    /// What it is, for people.
+    /// Description for messages.
     pub fn what(self) -> &'static str {
         self.node().what()
     }

@@ -48,7 +48,7 @@ pub enum Code {
     Zeta(u32),
 }
 
-/// What a graph's properties say of its records.
+/// Layout of a graph's records, by its properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Number of nodes.

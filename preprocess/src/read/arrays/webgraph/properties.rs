@@ -10,7 +10,7 @@ use gsplit_store::read_file;
 /// Longest properties accepted.
 const MAX_PROPERTIES: u64 = 1 << 20;
 
-/// What NAME.properties says.
+/// Contents of NAME.properties.
 pub(super) struct Properties {
     pub layout: Layout,
     pub num_arcs: u64,

@@ -21,7 +21,7 @@ const NODES_PER_PIECE: u64 = 1 << 16;
 pub(super) struct Records {
     graph: PathBuf,
     file: File,
-    /// Of the graph.
+    /// Length of the graph's file.
     bytes: u64,
     properties: PathBuf,
     num_arcs: u64,
@@ -98,8 +98,8 @@ struct AtNode(u64, Damaged);
 const FULL: Damaged = "the lists that records may refer to";
 
 impl Records {
-    /// Those of the file `graph`, of `bytes`, as the file of properties has them. With `offsets` any thread decodes a piece, which
-    /// hangs on up to `look_back` nodes before it.
+    /// Opens the records in the file `graph`, of `bytes`, as the properties describe them. With `offsets` any thread decodes a
+    /// piece, which needs up to `look_back` nodes before it.
     pub(super) fn new(
         graph: PathBuf,
         bytes: u64,

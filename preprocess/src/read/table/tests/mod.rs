@@ -15,7 +15,7 @@ mod edges;
 mod large;
 mod nodes;
 
-/// Where the fixtures lie.
+/// Path of a fixture.
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/tables").join(name)
 }

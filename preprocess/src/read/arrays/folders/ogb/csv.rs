@@ -88,7 +88,7 @@ fn count(path: &Path, what: &str, at_most: u64, progress: &dyn Progress) -> Resu
 /// The table of edges: lines `source,target`.
 struct CsvEdges {
     path: PathBuf,
-    /// Where the number of edges stands.
+    /// The file with the number of edges.
     num_edges_path: PathBuf,
     num_vertices: u64,
     num_edges: u64,
@@ -189,7 +189,7 @@ impl EdgeSource for CsvEdges {
     }
 }
 
-/// What a table of vertices holds.
+/// Kind of numbers in a table of vertices.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     /// Empty lines are nothing.

@@ -44,7 +44,7 @@ pub type LinkList = (LinkFile, IdRows);
 
 /// A split of links, opened.
 pub struct RawLinks {
-    /// What it is in short.
+    /// Summary of the split.
     pub info: LinkInfo,
     /// Its files.
     pub lists: Vec<LinkList>,
@@ -73,7 +73,7 @@ pub struct Part {
     rows: u64,
 }
 
-/// What holds the arrays of a split by name.
+/// Container of a split's arrays, by name.
 enum Table {
     Pickle(Pickled, Option<&'static str>),
     Archive(PathBuf, Npz),

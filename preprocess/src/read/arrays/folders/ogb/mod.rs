@@ -57,7 +57,7 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
     Ok(graph)
 }
 
-/// Where the table called `stem` may lie.
+/// Paths where the table called `stem` may lie.
 fn candidates(folder: &Path, stem: &str) -> [PathBuf; 2] {
     ["csv.gz", "csv"].map(|extension| folder.join(format!("{stem}.{extension}")))
 }
