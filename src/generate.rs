@@ -22,9 +22,9 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Kind {
     /// R-MAT with the parameters of Graph500: the skewed degrees of social networks, no labels
-    Rmat(Target<rmat::Options>),
+    Rmat(Target<rmat::RmatOptions>),
     /// Communities with power-law degrees: labels, and features that tell little without the neighbours'
-    Community(Target<community::Options>),
+    Community(Target<community::CommunityOptions>),
 }
 
 #[derive(clap::Args)]

@@ -21,7 +21,7 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
     }
     let (n, scratch) = (writer.num_vertices(), writer.scratch());
     let order = RowOrder::of(raw, writer)?;
-    let rows = Rows { order: &order, n, scratch: &scratch, progress };
+    let rows = OrderedRows { order: &order, n, scratch: &scratch, progress };
     let mut labelled = None;
     match &raw.labels {
         Some(column) if column.width() == 1 => labelled = Some(write_labels(column.as_ref(), &rows, writer)?),
@@ -58,21 +58,21 @@ pub fn write(raw: &Raw, options: &ConvertOptions, writer: &mut DatasetWriter, pr
 }
 
 /// How rows are read.
-struct Rows<'a> {
+struct OrderedRows<'a> {
     order: &'a RowOrder,
     n: u64,
     scratch: &'a Path,
     progress: &'a dyn Progress,
 }
 
-impl Rows<'_> {
+impl OrderedRows<'_> {
     fn read(&self, column: &dyn Column, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
         self.order.read(column, self.n, self.scratch, self.progress, take)
     }
 }
 
 /// Writes one class a vertex. Returns whether each is labelled, as a class or -1: 4 bytes a vertex.
-fn write_labels(column: &dyn Column, rows: &Rows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
+fn write_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<Vec<i32>> {
     let mut labels: Vec<i32> = Vec::new();
     rows.read(column, &mut |bytes| {
         for number in numbers(column.descr(), bytes) {
@@ -88,7 +88,7 @@ fn write_labels(column: &dyn Column, rows: &Rows<'_>, writer: &mut DatasetWriter
 }
 
 /// Writes a set of classes a vertex: bit c of its row.
-fn write_multi_labels(column: &dyn Column, rows: &Rows<'_>, writer: &mut DatasetWriter) -> Result<()> {
+fn write_multi_labels(column: &dyn Column, rows: &OrderedRows<'_>, writer: &mut DatasetWriter) -> Result<()> {
     let width = column.width();
     let classes = u32::try_from(width).map_err(|_| column.error(0, 0, "too many classes"))?;
     let mut out = writer.multi_label_writer(classes)?;

@@ -50,7 +50,7 @@ pub fn assemble(
     let total = buckets.iter().map(|bucket| bucket.edges).sum();
     let stage = progress.stage("building the graph", Some(total), Unit::Items("edges"));
     // One wave is sorted, one is handed over, one is written.
-    let plan = Plan::new(buckets, rules, memory / 3);
+    let plan = SortPlan::new(buckets, rules, memory / 3);
     std::thread::scope(|scope| {
         let (sender, receiver) = sync_channel::<Work>(0);
         let writer = scope.spawn(move || {
@@ -140,7 +140,7 @@ fn sort_wave(stored: &Stored, wave: &[Parts], rules: &Rules<'_>) -> Result<Vec<(
 }
 
 /// Buckets that are sorted together, in waves.
-struct Plan {
+struct SortPlan {
     waves: Vec<Vec<Parts>>,
     cost: Cost,
     /// Bytes that a wave may take.
@@ -159,7 +159,7 @@ impl Cost {
     }
 }
 
-impl Plan {
+impl SortPlan {
     /// Whether the bucket can be sorted as a whole.
     fn fits(&self, parts: &Parts) -> bool {
         self.cost.of(parts) <= self.share && parts.edges <= u64::from(u32::MAX / 2)

@@ -59,11 +59,11 @@ impl ValueType {
 
 /// One open file for every column.
 pub struct ColumnWriters {
-    columns: Vec<Column>,
+    columns: Vec<OpenColumn>,
     row_bytes: usize,
 }
 
-struct Column {
+struct OpenColumn {
     name: String,
     at: usize,
     bytes: usize,
@@ -80,7 +80,7 @@ impl ColumnWriters {
             let bytes = column.value.bytes() * column.width;
             let writer = dataset.edge_column_writer(&column.name, column.value.descr(), column.width)?;
             at += bytes;
-            Ok(Column { name: column.name.clone(), at: at - bytes, bytes, writer, room: Vec::new() })
+            Ok(OpenColumn { name: column.name.clone(), at: at - bytes, bytes, writer, room: Vec::new() })
         };
         let columns_ = columns.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Self { columns: columns_, row_bytes: row_bytes(columns) })

@@ -3,7 +3,7 @@
 use gsplit_store::{DatasetWriter, Names};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::table::Table;
+use super::table::IdTable;
 use crate::Result;
 
 /// Map from ids of the input to vertices.
@@ -11,20 +11,20 @@ pub enum IdMap {
     /// Ids are vertices.
     Same,
     /// Ids were numbers and were compacted: 8 to 13 bytes a vertex.
-    Compacted(Table),
+    Compacted(IdTable),
     /// Ids were strings, known by their hashes: 16 to 25 bytes a vertex.
-    Named(Table, Names),
+    Named(IdTable, Names),
 }
 
 impl IdMap {
     /// The map of the vertices in `dataset`, whose graph is written.
     pub fn of(dataset: &DatasetWriter) -> Result<Self> {
         if let Some(ids) = dataset.original_ids()? {
-            return Ok(Self::Compacted(Table::ascending(ids.to_vec())));
+            return Ok(Self::Compacted(IdTable::ascending(ids.to_vec())));
         }
         if let Some(names) = dataset.original_names()? {
             let pairs = names.iter().zip(0..).map(|(name, vertex)| Ok((xxh3_64(name?.as_bytes()), vertex)));
-            let table = Table::of(pairs.collect::<Result<_>>()?);
+            let table = IdTable::of(pairs.collect::<Result<_>>()?);
             return Ok(Self::Named(table, names));
         }
         Ok(Self::Same)

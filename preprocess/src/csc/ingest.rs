@@ -8,8 +8,8 @@ use super::chunk::{Bucketer, LARGEST_SHIFT};
 use super::pieces::{for_each_batch, for_each_parallel};
 use super::presence::{Presence, Ranks};
 use super::store::{EdgeStore, Stored};
-use super::weights::Weights;
-use super::{Build, Outcome};
+use super::weights::WeightPlace;
+use super::{Attempt, Build};
 use crate::edges::{EDGES_PER_PIECE, EdgeBatch, EdgeSource, Piece, Seen, row_bytes};
 use crate::read::raw::Ids;
 use crate::read::raw::plausible;
@@ -73,7 +73,7 @@ struct Shared {
     limit: u64,
     edges: AtomicU64,
     loops: AtomicU64,
-    weights: Option<Weights>,
+    weights: Option<WeightPlace>,
     weights_missing: AtomicU64,
     /// Largest id and one.
     end: AtomicU64,
@@ -117,9 +117,9 @@ fn sampled_end(source: &dyn EdgeSource) -> Result<u64> {
     Ok(end)
 }
 
-/// Reads `build.source`. [`Outcome::TooSparse`] when ids are to be compacted and are too large or too scattered for a
+/// Reads `build.source`. [`Attempt::TooSparse`] when ids are to be compacted and are too large or too scattered for a
 /// bitmap.
-pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Outcome<Ingested>> {
+pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result<Attempt<Ingested>> {
     let vertices = match build.ids {
         Ids::Dense(Some(n)) => n,
         _ => build.source.estimate()?.vertices.max(sampled_end(build.source)?),
@@ -140,7 +140,7 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
         },
         edges: AtomicU64::new(0),
         loops: AtomicU64::new(0),
-        weights: Weights::of(build.source.columns()),
+        weights: WeightPlace::of(build.source.columns()),
         weights_missing: AtomicU64::new(0),
         end: AtomicU64::new(0),
     };
@@ -150,8 +150,8 @@ pub fn ingest(build: &Build<'_>, memory: u64, progress: &dyn Progress) -> Result
             shared.take(number, batch, bucketer)
         });
     match read.and_then(|()| shared.finish(build, shift, progress)) {
-        Ok(ingested) => Ok(Outcome::Done(ingested)),
-        Err(Stop::TooSparse) => Ok(Outcome::TooSparse),
+        Ok(ingested) => Ok(Attempt::Done(ingested)),
+        Err(Stop::TooSparse) => Ok(Attempt::TooSparse),
         Err(Stop::Failed(error)) => Err(error),
     }
 }

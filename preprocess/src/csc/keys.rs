@@ -16,7 +16,7 @@ use rayon::prelude::*;
 use super::Build;
 use super::ingest::num_threads;
 use super::pieces::{for_each_batch, for_each_parallel, lock};
-use super::table::Table;
+use super::table::IdTable;
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, row_bytes};
 use crate::memory::shown;
 use crate::{Error, Result};
@@ -26,7 +26,7 @@ const FIRST_MERGE: usize = 1 << 20;
 
 /// The distinct ids of a graph.
 pub struct Keys {
-    table: Table,
+    table: IdTable,
     /// The string of every vertex.
     names: Option<Vec<String>>,
     ending: Ending,
@@ -167,12 +167,12 @@ impl Found {
             return Err(Error::Graph(problem));
         }
         if !strings {
-            return Ok(Keys { table: Table::ascending(self.ids), names: None, ending });
+            return Ok(Keys { table: IdTable::ascending(self.ids), names: None, ending });
         }
         let mut names = self.names;
         names.par_sort_unstable_by(|a, b| a.1.cmp(&b.1));
         let pairs: Vec<(u64, u32)> = names.iter().zip(0..).map(|((hash, _), vertex)| (*hash, vertex)).collect();
-        let table = Table::of(pairs);
+        let table = IdTable::of(pairs);
         if table.keys() != self.ids {
             return Err(Error::Graph("the input changed while it was read: run it again".into()));
         }

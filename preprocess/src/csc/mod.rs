@@ -105,7 +105,7 @@ pub struct Built {
 }
 
 /// A result, or the need for another way.
-enum Outcome<T> {
+enum Attempt<T> {
     Done(T),
     /// Ids are too large or too scattered for a bitmap.
     TooSparse,
@@ -118,11 +118,11 @@ impl Build<'_> {
             return self.run_by_keys(dataset, progress);
         }
         match ingest::ingest(self, self.memory.left(), progress)? {
-            Outcome::Done(ingested) => {
+            Attempt::Done(ingested) => {
                 ingested.check_size()?;
                 self.write_within(ingested, None, self.memory.left(), dataset, progress)
             }
-            Outcome::TooSparse => self.run_by_keys(dataset, progress),
+            Attempt::TooSparse => self.run_by_keys(dataset, progress),
         }
     }
 
@@ -145,8 +145,8 @@ impl Build<'_> {
             ..*self
         };
         match ingest::ingest(&dense, self.memory.left(), progress)? {
-            Outcome::Done(ingested) => self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress),
-            Outcome::TooSparse => Err(Error::Graph("the input changed while it was read: run it again".into())),
+            Attempt::Done(ingested) => self.write_within(ingested, Some(&keys), self.memory.left(), dataset, progress),
+            Attempt::TooSparse => Err(Error::Graph("the input changed while it was read: run it again".into())),
         }
     }
 

@@ -215,11 +215,11 @@ pub struct Parts {
     pub bucket: u32,
     /// Number of its edges.
     pub edges: u64,
-    parts: Vec<Part>,
+    parts: Vec<BucketPart>,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum BucketPart {
     Run { offset: u64, edges: u64 },
     Chunk(InChunk),
 }
@@ -229,16 +229,16 @@ impl Stored {
     pub fn buckets(&self) -> Vec<Parts> {
         // Chunk 0 is the beginning of the input that was told last.
         let (first, later) = self.chunks.split_at(usize::from(self.chunks.first().is_some_and(|c| c.number == 0)));
-        let in_memory = |(bucket, part)| (bucket, Part::Chunk(part));
+        let in_memory = |(bucket, part)| (bucket, BucketPart::Chunk(part));
         let on_disk = self.runs.iter().flatten();
-        let on_disk = on_disk.map(|&(bucket, offset, edges)| (bucket, Part::Run { offset, edges }));
+        let on_disk = on_disk.map(|&(bucket, offset, edges)| (bucket, BucketPart::Run { offset, edges }));
         let later = parts_of(later, first.len()).map(in_memory);
-        let mut found: Vec<(u32, Part)> = parts_of(first, 0).map(in_memory).chain(on_disk).chain(later).collect();
+        let mut found: Vec<(u32, BucketPart)> = parts_of(first, 0).map(in_memory).chain(on_disk).chain(later).collect();
         found.sort_by_key(|(bucket, _)| *bucket);
         let buckets = found.chunk_by(|a, b| a.0 == b.0).map(|parts| {
             let bucket = parts[0].0;
-            let parts: Vec<Part> = parts.iter().map(|(_, part)| part.clone()).collect();
-            Parts { bucket, edges: parts.iter().map(Part::edges).sum(), parts }
+            let parts: Vec<BucketPart> = parts.iter().map(|(_, part)| part.clone()).collect();
+            Parts { bucket, edges: parts.iter().map(BucketPart::edges).sum(), parts }
         });
         buckets.collect()
     }
@@ -256,11 +256,11 @@ impl Stored {
         let row = EDGE_BYTES + width as u64;
         for part in &parts.parts {
             match *part {
-                Part::Chunk(part) => {
+                BucketPart::Chunk(part) => {
                     let chunk = &self.chunks[part.chunk];
                     take(&chunk.sources[part.range()], &chunk.targets[part.range()], part.values(chunk, width))?;
                 }
-                Part::Run { offset, edges } => {
+                BucketPart::Run { offset, edges } => {
                     let mut done = 0;
                     while done < edges {
                         let count = (edges - done).min(at_most.max(1) as u64);
@@ -307,7 +307,7 @@ impl Stored {
     }
 }
 
-impl Part {
+impl BucketPart {
     fn edges(&self) -> u64 {
         match self {
             Self::Run { edges, .. } => *edges,

@@ -5,7 +5,7 @@
 
 /// Ids and the vertex of each.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct IdTable {
     keys: Vec<u64>,
     /// Vertex of each key; `None` where it is the key's position.
     vertices: Option<Vec<u32>>,
@@ -14,7 +14,7 @@ pub struct Table {
     shift: u32,
 }
 
-impl Table {
+impl IdTable {
     /// A table of `keys` that ascend and are distinct, fewer than 2^32: vertex v is the v-th.
     pub fn ascending(keys: Vec<u64>) -> Self {
         let largest = keys.last().copied().unwrap_or(0);
@@ -65,14 +65,14 @@ mod tests {
             (0..1000u64).map(|i| i * i * i).collect(),
             vec![1, 2, 3, u64::MAX - 1, u64::MAX],
         ] {
-            let table = Table::ascending(keys.clone());
+            let table = IdTable::ascending(keys.clone());
             assert!(keys.iter().enumerate().all(|(at, &key)| table.find(key) == Some(at as u32)));
             let others = keys.iter().flat_map(|key| [key.wrapping_add(1), key.wrapping_sub(1), key ^ (1 << 40)]);
             for other in others.filter(|other| !keys.contains(other)) {
                 assert_eq!(table.find(other), None, "{other}");
             }
             let pairs = keys.iter().enumerate().map(|(at, &key)| (key, 7 * at as u32)).rev().collect();
-            let table = Table::of(pairs);
+            let table = IdTable::of(pairs);
             assert!(keys.iter().enumerate().all(|(at, &key)| table.find(key) == Some(7 * at as u32)));
         }
     }

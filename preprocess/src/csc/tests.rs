@@ -12,7 +12,7 @@ use crate::edges::{EdgeBatch, EdgeColumn, Ending, Estimate, Piece, Seen, ValueTy
 
 /// Edges in memory, a few a piece.
 #[derive(Clone, Default)]
-struct Listed {
+struct EdgesInMemory {
     edges: Vec<(u64, u64)>,
     /// Whether each edge has the values `weight` (its number) and `feat` (its number twice).
     values: bool,
@@ -21,22 +21,22 @@ struct Listed {
     first: Option<(u64, u64)>,
 }
 
-struct Source<'a> {
-    listed: &'a Listed,
+struct SourceInMemory<'a> {
+    listed: &'a EdgesInMemory,
     columns: Vec<EdgeColumn>,
     next: AtomicUsize,
 }
 
-fn source(listed: &Listed) -> Source<'_> {
+fn source(listed: &EdgesInMemory) -> SourceInMemory<'_> {
     let column = |name: &str, value, width| EdgeColumn { name: name.into(), value, width };
     let columns = match listed.values {
         true => vec![column("weight", ValueType::F32, 1), column("feat", ValueType::I64, 2)],
         false => Vec::new(),
     };
-    Source { listed, columns, next: AtomicUsize::new(0) }
+    SourceInMemory { listed, columns, next: AtomicUsize::new(0) }
 }
 
-impl Listed {
+impl EdgesInMemory {
     fn append(&self, edge: (u64, u64), number: usize, batch: &mut EdgeBatch) {
         let mut id = |id: u64| match self.strings {
             true => {
@@ -57,7 +57,7 @@ impl Listed {
     }
 }
 
-impl EdgeSource for Source<'_> {
+impl EdgeSource for SourceInMemory<'_> {
     fn rewind(&self) -> Result<()> {
         self.next.store(0, Relaxed);
         Ok(())
@@ -110,7 +110,7 @@ struct Expected {
 }
 
 /// The definition, edge by edge.
-fn oracle(listed: &Listed, ids: Ids, options: BuildOptions) -> Expected {
+fn oracle(listed: &EdgesInMemory, ids: Ids, options: BuildOptions) -> Expected {
     let all: Vec<((u64, u64), f32)> = listed
         .first
         .into_iter()
@@ -156,7 +156,7 @@ fn oracle(listed: &Listed, ids: Ids, options: BuildOptions) -> Expected {
     Expected { names: names.into_iter().map(|pair| pair.1).collect(), lists }
 }
 
-fn built(listed: &Listed, ids: Ids, options: BuildOptions, memory: Option<u64>) -> (Expected, Built) {
+fn built(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option<u64>) -> (Expected, Built) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("ds");
     let mut writer = DatasetWriter::begin(&out, false).unwrap();
@@ -172,7 +172,7 @@ fn built(listed: &Listed, ids: Ids, options: BuildOptions, memory: Option<u64>) 
     let built = match memory {
         None => build.run(&mut writer, &NoProgress).unwrap(),
         Some(memory) => {
-            let Outcome::Done(ingested) = ingest::ingest(&build, memory, &NoProgress).unwrap() else {
+            let Attempt::Done(ingested) = ingest::ingest(&build, memory, &NoProgress).unwrap() else {
                 panic!("too sparse")
             };
             assert!(memory > 10_000 || !ingested.stored.runs.is_empty(), "expected runs on disk");
@@ -192,7 +192,7 @@ fn built(listed: &Listed, ids: Ids, options: BuildOptions, memory: Option<u64>) 
     (read_back(&dataset, listed), built)
 }
 
-fn read_back(dataset: &Dataset, listed: &Listed) -> Expected {
+fn read_back(dataset: &Dataset, listed: &EdgesInMemory) -> Expected {
     let n = dataset.num_vertices();
     let names = match (dataset.original_ids().unwrap(), dataset.original_names().unwrap()) {
         (Some(ids), _) => ids.iter().map(u64::to_string).collect(),
@@ -237,7 +237,7 @@ fn random_edges(seed: u64, count: u32, ids: u32, spread: u64) -> Vec<(u64, u64)>
     (0..count).map(edge).collect()
 }
 
-fn compare(listed: &Listed, ids: Ids, options: BuildOptions, memory: Option<u64>, what: &str) {
+fn compare(listed: &EdgesInMemory, ids: Ids, options: BuildOptions, memory: Option<u64>, what: &str) {
     let (found, built) = built(listed, ids, options, memory);
     let mut expected = oracle(listed, ids, options);
     if !listed.values {
@@ -263,7 +263,7 @@ fn oracle_every_option_and_kind_of_id() {
         ] {
             for values in [false, true] {
                 let edges = random_edges(spread, 400, 64, spread);
-                let listed = Listed { edges, values, strings, per_piece: 30, first: None };
+                let listed = EdgesInMemory { edges, values, strings, per_piece: 30, first: None };
                 compare(&listed, ids, options, None, &format!("spread {spread}, strings {strings}"));
             }
         }
@@ -276,7 +276,7 @@ fn oracle_edges_wait_on_disk_and_hubs_do_not_fit() {
         for values in [false, true] {
             for (ids, spread) in [(Ids::Dense(None), 1), (Ids::Sparse, 7)] {
                 let edges = random_edges(5, 30_000, 3000, spread);
-                let listed = Listed { edges, values, strings: false, per_piece: 700, first: Some((spread, 0)) };
+                let listed = EdgesInMemory { edges, values, strings: false, per_piece: 700, first: Some((spread, 0)) };
                 compare(&listed, ids, options, Some(10_000), "spilled");
             }
         }
@@ -288,7 +288,7 @@ fn parallel_edges_beyond_memory_are_counted() {
     let mut edges = vec![(7, 3); 200_000];
     edges.extend(random_edges(1, 5000, 500, 1));
     for keep_duplicates in [false, true] {
-        let listed = Listed { edges: edges.clone(), per_piece: 5000, ..Listed::default() };
+        let listed = EdgesInMemory { edges: edges.clone(), per_piece: 5000, ..EdgesInMemory::default() };
         let options = BuildOptions { keep_duplicates, ..BuildOptions::default() };
         compare(&listed, Ids::Dense(None), options, Some(10_000), "parallel edges");
     }
@@ -297,7 +297,7 @@ fn parallel_edges_beyond_memory_are_counted() {
 #[test]
 fn threads_and_budgets_change_nothing() {
     let edges = random_edges(9, 20_000, 2000, 5);
-    let listed = Listed { edges, values: true, strings: false, per_piece: 100, first: None };
+    let listed = EdgesInMemory { edges, values: true, strings: false, per_piece: 100, first: None };
     let options = BuildOptions { symmetrise: true, ..BuildOptions::default() };
     let run = |threads, memory| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -313,7 +313,7 @@ fn threads_and_budgets_change_nothing() {
 
 #[test]
 fn graphs_without_edges_or_vertices() {
-    let none = Listed { per_piece: 1, ..Listed::default() };
+    let none = EdgesInMemory { per_piece: 1, ..EdgesInMemory::default() };
     for (ids, n) in [(Ids::Dense(Some(0)), 0), (Ids::Dense(Some(3)), 3), (Ids::Dense(None), 0), (Ids::Sparse, 0)] {
         let (found, made) = built(&none, ids, BuildOptions::default(), None);
         assert_eq!((found.lists, made.num_vertices), (vec![Vec::new(); n], n as u64));
@@ -324,7 +324,7 @@ fn graphs_without_edges_or_vertices() {
 fn ids_out_of_range_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let run = |edges: Vec<(u64, u64)>, ids| {
-        let listed = Listed { edges, per_piece: 2, ..Listed::default() };
+        let listed = EdgesInMemory { edges, per_piece: 2, ..EdgesInMemory::default() };
         let mut writer = DatasetWriter::begin(&folder.path().join("ds"), false).unwrap();
         let edges = source(&listed);
         let scratch = writer.scratch();

@@ -6,7 +6,7 @@ use crate::edges::{EdgeBatch, EdgeColumn, ValueType, WEIGHT, row_bytes};
 use crate::{Error, Result};
 
 /// Place of an edge's weight among its values.
-pub struct Weights {
+pub struct WeightPlace {
     /// Bytes from the weight's first to its last among those of an edge's columns.
     bytes: Range<usize>,
     /// Bytes of all columns.
@@ -15,7 +15,7 @@ pub struct Weights {
     read: (usize, fn(&[u8]) -> f64),
 }
 
-impl Weights {
+impl WeightPlace {
     /// `None` where edges have no weights, or integers.
     pub fn of(columns: &[EdgeColumn]) -> Option<Self> {
         let at = columns.iter().position(|column| column.name == WEIGHT)?;

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use super::arrays::{mask_name, write_features, write_labels, write_mask};
 use super::edges::for_each_edge;
-use super::output::{Sink, Target};
+use super::output::{SyncedFile, Target};
 use super::source::Source;
 use super::text::{CHUNK, push_int, write_lines, write_pieces};
 use super::{ExportOptions, Written};
@@ -85,7 +85,7 @@ fn write_edges(
     let mut names = Vec::new();
     for (i, chunk) in chunks.iter().enumerate() {
         let name = format!("edges/{EDGES}-{i}.txt");
-        let mut sink = Sink::create(target.path(&name)?)?;
+        let mut sink = SyncedFile::create(target.path(&name)?)?;
         let pieces = chunk.clone().step_by(CHUNK).map(|start| start..chunk.end.min(start + CHUNK));
         write_pieces(&mut sink, pieces, false, &*stage, |range, text| {
             source.check(range.clone())?;
@@ -183,7 +183,7 @@ fn write_rows(column: &ColumnFile, path: &std::path::Path, range: Range<usize>) 
 fn write_partition(partition: &PartitionMap, target: &Target, progress: &dyn Progress) -> Result<()> {
     let assignment = partition.assignment();
     let stage = progress.stage("writing the parts", Some(assignment.len() as u64), Unit::Items("vertices"));
-    let mut sink = Sink::create(target.path(&format!("partition/{NODES}.txt"))?)?;
+    let mut sink = SyncedFile::create(target.path(&format!("partition/{NODES}.txt"))?)?;
     write_lines(&mut sink, assignment.len(), false, &*stage, |range, text| {
         for &part in &assignment[range] {
             push_int(text, part);

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 use super::Written;
 use super::edges::{for_each_edge, pieces};
-use super::output::{Sink, Target};
+use super::output::{SyncedFile, Target};
 use super::source::{Source, WEIGHT, Weights};
 use super::text::{push_int, write_pieces};
 use crate::memory::Memory;
@@ -47,7 +47,7 @@ pub(super) fn write(
     let entry = if weights.is_some() { 12 } else { 4 };
     let ranges = cut(&starts, memory.map_or(MEMORY, Memory::total) / entry);
 
-    let mut sink = Sink::create(target.file())?;
+    let mut sink = SyncedFile::create(target.file())?;
     sink.push(&[b' '; HEADER])?;
     let neighbours = AtomicU64::new(0);
     let stage = progress.stage("writing neighbours", Some(n as u64), Unit::Items("vertices"));

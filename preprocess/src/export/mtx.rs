@@ -8,7 +8,7 @@ use gsplit_store::{Progress, Unit};
 
 use super::Written;
 use super::edges::for_each_edge;
-use super::output::{Sink, Target};
+use super::output::{SyncedFile, Target};
 use super::source::{Source, WEIGHT, Weights};
 use super::text::{push_float, push_int, write_lines};
 use crate::Result;
@@ -23,7 +23,7 @@ pub(super) fn write(source: &Source<'_>, target: &mut Target, progress: &dyn Pro
         Some(Weights::I64(_)) => "integer",
         Some(_) => "real",
     };
-    let mut sink = Sink::create(target.file())?;
+    let mut sink = SyncedFile::create(target.file())?;
     let name = source.one_line_name();
     sink.push(format!("%%MatrixMarket matrix coordinate {field} general\n").as_bytes())?;
     sink.push(format!("% {name}: row = source, column = target of an edge\n{n} {n} {m}\n").as_bytes())?;

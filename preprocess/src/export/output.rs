@@ -148,12 +148,12 @@ fn weigh(folder: &Path) -> Result<(u64, u64)> {
 }
 
 /// A file that is written from its start to its end, then fsynced.
-pub(super) struct Sink {
+pub(super) struct SyncedFile {
     path: PathBuf,
     out: BufWriter<File>,
 }
 
-impl Sink {
+impl SyncedFile {
     /// Creates the file.
     pub fn create(path: PathBuf) -> Result<Self> {
         let file = File::create(&path).map_err(Error::io(&path))?;

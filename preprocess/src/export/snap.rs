@@ -6,7 +6,7 @@
 use gsplit_store::{Progress, Unit};
 
 use super::edges::for_each_edge;
-use super::output::{Sink, Target};
+use super::output::{SyncedFile, Target};
 use super::source::{Original, Source};
 use super::text::{compress, push_int, write_lines};
 use super::{ExportOptions, Written};
@@ -23,7 +23,7 @@ pub(super) fn write(
     let (n, m) = (topology.num_vertices(), topology.num_edges());
     let gzip = target.out().extension().is_some_and(|extension| extension == "gz");
     let original = if options.original_ids { Some(source.wanted_original()?) } else { None };
-    let mut sink = Sink::create(target.file())?;
+    let mut sink = SyncedFile::create(target.file())?;
     let name = source.one_line_name();
     let head = format!("# Directed graph: {name}\n# Nodes: {n} Edges: {m}\n# FromNodeId\tToNodeId\n");
     sink.push(&if gzip { compress(head.as_bytes())? } else { head.into_bytes() })?;

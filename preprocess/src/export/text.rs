@@ -12,7 +12,7 @@ use gsplit_store::Stage;
 use rayon::prelude::*;
 
 use super::edges::pieces;
-use super::output::Sink;
+use super::output::SyncedFile;
 use crate::{Error, Result};
 
 /// Lines of a chunk.
@@ -32,7 +32,7 @@ pub(super) fn push_float(text: &mut Vec<u8>, value: impl zmij::Float) {
 
 /// Formats the lines `0..total` by chunks and appends them to `sink`. `format` appends the lines of a range.
 pub(super) fn write_lines(
-    sink: &mut Sink,
+    sink: &mut SyncedFile,
     total: usize,
     gzip: bool,
     stage: &dyn Stage,
@@ -43,7 +43,7 @@ pub(super) fn write_lines(
 
 /// [`write_lines`] for given ranges. With `gzip` every chunk is a gzip member of its own: readers see one text.
 pub(super) fn write_pieces(
-    sink: &mut Sink,
+    sink: &mut SyncedFile,
     mut ranges: impl Iterator<Item = Range<usize>>,
     gzip: bool,
     stage: &dyn Stage,

@@ -27,7 +27,7 @@ const MAX_CLASSES: u32 = 1 << 16;
 
 /// Options of `generate community`.
 #[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
-pub struct Options {
+pub struct CommunityOptions {
     /// The graph.
     #[command(flatten)]
     #[serde(flatten)]
@@ -55,7 +55,7 @@ pub struct Options {
     pub random_split: RandomSplit,
 }
 
-impl Options {
+impl CommunityOptions {
     pub(super) fn check(&self) -> Result<()> {
         let limit = self.graph.vertices.min(MAX_CLASSES);
         let problems = [
@@ -131,7 +131,7 @@ pub(super) struct Planted {
 
 impl Planted {
     /// The model; the options have passed their check.
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: &CommunityOptions) -> Self {
         let GraphOptions { vertices, edges, seed, .. } = options.graph;
         let power = 1.0 - 1.0 / (options.exponent - 1.0);
         let mean_degree = (2.0 * edges as f64 / f64::from(vertices)).max(1.0);

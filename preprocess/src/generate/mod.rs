@@ -78,9 +78,9 @@ pub struct GraphOptions {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Generator {
     /// R-MAT: skewed degrees, no labels.
-    Rmat(rmat::Options),
+    Rmat(rmat::RmatOptions),
     /// Degree-corrected planted partition: communities as labels, features that need the neighbours.
-    Community(community::Options),
+    Community(community::CommunityOptions),
 }
 
 impl Generator {

@@ -13,7 +13,7 @@ use crate::convert::RandomSplit;
 
 /// Options of `generate rmat`.
 #[derive(Clone, Debug, PartialEq, Serialize, clap::Args)]
-pub struct Options {
+pub struct RmatOptions {
     /// The graph.
     #[command(flatten)]
     #[serde(flatten)]
@@ -39,7 +39,7 @@ pub(super) struct Rmat {
 
 impl Rmat {
     /// The model; there is at least one vertex.
-    pub(super) fn new(options: &Options) -> Self {
+    pub(super) fn new(options: &RmatOptions) -> Self {
         let GraphOptions { vertices, seed, .. } = options.graph;
         Self { vertices, levels: u32::BITS - (vertices - 1).leading_zeros(), seed }
     }

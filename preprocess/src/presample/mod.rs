@@ -103,7 +103,7 @@ impl Options {
 
 /// A finished pre-sampling.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct Presampled {
     /// The stored counters.
     pub presample: Presample,
     /// Seconds spent sampling; `None` when a finished pre-sampling was there and is reused.
@@ -120,7 +120,7 @@ pub fn presample(
     force: bool,
     gpu: Option<&Gpu>,
     progress: &dyn Progress,
-) -> Result<Outcome> {
+) -> Result<Presampled> {
     options.check()?;
     let on_host = [("--draw-by", options.draw_by.is_some()), ("--task link", options.task == Task::Link)];
     if let (Some((option, _)), Some(_)) = (on_host.into_iter().find(|(_, given)| *given), gpu) {
@@ -129,7 +129,7 @@ pub fn presample(
     let key = key.map_or_else(|| Ok(options.default_key()), artifact_key)?;
     if let Some(presample) = finished(dataset, options, &key, force)? {
         staging::tidy(&Presample::target(dataset, &key));
-        return Ok(Outcome { presample, seconds: None });
+        return Ok(Presampled { presample, seconds: None });
     }
     // What stands in the way of writing is better known before the work is done.
     drop(Staging::begin(Presample::target(dataset, &key), force)?);
@@ -137,7 +137,7 @@ pub fn presample(
     let (counters, num_batches) = count(dataset, options, gpu, progress)?;
     let seconds = started.elapsed().as_secs_f64();
     let presample = Presample::save(dataset, &key, options.config(), num_batches, &counters, force)?;
-    Ok(Outcome { presample, seconds: Some(seconds) })
+    Ok(Presampled { presample, seconds: Some(seconds) })
 }
 
 fn finished(dataset: &Dataset, options: &Options, key: &str, force: bool) -> Result<Option<Presample>> {

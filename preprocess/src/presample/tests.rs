@@ -13,14 +13,14 @@ use crate::generate::{Generator, generate, rmat};
 fn dataset(out: &Path, seed: u64, directed: bool, split: &str) -> Dataset {
     use clap::Parser;
     #[derive(Parser)]
-    struct Line {
+    struct RmatCommand {
         #[command(flatten)]
-        options: rmat::Options,
+        options: rmat::RmatOptions,
     }
     let (seed, split) = (seed.to_string(), format!("--random-split={split}"));
     let mut line = vec!["", "--vertices=700", "--edges=6000", "--seed", &seed, &split];
     line.extend(directed.then_some("--directed"));
-    let options = Line::try_parse_from(line).unwrap().options;
+    let options = RmatCommand::try_parse_from(line).unwrap().options;
     generate(&Generator::Rmat(options), out, false, &NoProgress).unwrap().0
 }
 

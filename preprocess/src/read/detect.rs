@@ -178,9 +178,9 @@ impl Looked {
             Format::Npz => npz::recognises(path, head),
             Format::Pt => pt::recognises(path, head),
             Format::Mat => mat::recognises(path, head),
-            Format::Parquet => head.starts_with(b"PAR1") || self.only(table::Format::Parquet),
+            Format::Parquet => head.starts_with(b"PAR1") || self.only(table::TableFormat::Parquet),
             Format::Arrow => {
-                let arrow = table::Format::Arrow;
+                let arrow = table::TableFormat::Arrow;
                 head.starts_with(b"ARROW1") || self.called(arrow) || self.only(arrow)
             }
             Format::Mtx => mtx::recognises(path, head),
@@ -188,7 +188,7 @@ impl Looked {
             Format::Metis => metis::recognises(path, head),
             Format::Csv => {
                 let edges = |name: &String| name.ends_with("_edges.csv");
-                let csv = table::Format::Csv;
+                let csv = table::TableFormat::Csv;
                 (self.called(csv) && has_header(head)) || self.only(csv) || self.files.iter().any(edges)
             }
             Format::Snap => first_data_line(head).is_some_and(|line| numbers_first(line) >= 2),
@@ -196,12 +196,12 @@ impl Looked {
     }
 
     /// Whether it is a file whose name is that of such a table.
-    fn called(&self, format: table::Format) -> bool {
+    fn called(&self, format: table::TableFormat) -> bool {
         !self.head.is_empty() && table::by_name(Path::new(&self.name)) == Some(format)
     }
 
     /// Whether it is a folder of nothing but such tables, or of folders the first of which holds such a table.
-    fn only(&self, format: table::Format) -> bool {
+    fn only(&self, format: table::TableFormat) -> bool {
         !self.files.is_empty() && self.files.iter().all(|name| table::by_name(Path::new(name)) == Some(format))
     }
 }

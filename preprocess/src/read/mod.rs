@@ -69,7 +69,7 @@ pub fn open(
     match format {
         Format::Ogb => ogb::open(path, &options.ogb(with_splits), progress),
         Format::Snap => snap::open(path, &options.edge_list()),
-        Format::Csv => table::open_as(path, Some(table::Format::Csv), &options.edge_table(), progress),
+        Format::Csv => table::open_as(path, Some(table::TableFormat::Csv), &options.edge_table(), progress),
         Format::Parquet | Format::Arrow => table::open(path, &options.edge_table(), progress),
         Format::Npy => npy::open(path, &options.arrays(), progress),
         Format::Npz => npz::open(path, &options.arrays(), progress),

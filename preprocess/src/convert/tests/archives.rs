@@ -9,7 +9,7 @@ use super::bad_input::{Wrong, message};
 use super::*;
 
 /// An array of an archive under construction.
-pub(super) struct Array<'a> {
+pub(super) struct ArchivedArray<'a> {
     name: &'a str,
     descr: &'a str,
     shape: &'a str,
@@ -17,13 +17,13 @@ pub(super) struct Array<'a> {
     bytes: Vec<u8>,
 }
 
-pub(super) fn array<'a>(name: &'a str, descr: &'a str, shape: &'a str, bytes: Vec<u8>) -> Array<'a> {
-    Array { name, descr, shape, column_major: false, bytes }
+pub(super) fn array<'a>(name: &'a str, descr: &'a str, shape: &'a str, bytes: Vec<u8>) -> ArchivedArray<'a> {
+    ArchivedArray { name, descr, shape, column_major: false, bytes }
 }
 
-pub(super) fn npz(arrays: &[Array<'_>], method: CompressionMethod) -> Vec<u8> {
+pub(super) fn npz(arrays: &[ArchivedArray<'_>], method: CompressionMethod) -> Vec<u8> {
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-    for Array { name, descr, shape, column_major, bytes } in arrays {
+    for ArchivedArray { name, descr, shape, column_major, bytes } in arrays {
         let order = if *column_major { "True" } else { "False" };
         let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': {shape}, }}\n");
         archive.start_file(format!("{name}.npy"), SimpleFileOptions::default().compression_method(method)).unwrap();
@@ -44,7 +44,7 @@ fn f32s(values: &[f32]) -> Vec<u8> {
 }
 
 /// The parts of a small binary graph: 3 vertices, 2 edges, 2 features.
-fn parts() -> Vec<Array<'static>> {
+fn parts() -> Vec<ArchivedArray<'static>> {
     vec![
         array("num_nodes_list", "<i8", "(1,)", i64s(&[3])),
         array("num_edges_list", "<i8", "(1,)", i64s(&[2])),
@@ -65,7 +65,7 @@ fn arrays_of_other_types_and_orders() {
     let table = [
         array("edge_index", "<i4", "(2, 2)", [0i32, 1, 1, 2].iter().flat_map(|id| id.to_le_bytes()).collect()),
         array("edge_index", "<u8", "(2, 2)", i64s(&[0, 1, 1, 2])),
-        Array { column_major: true, ..array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 2])) },
+        ArchivedArray { column_major: true, ..array("edge_index", "<i8", "(2, 2)", i64s(&[0, 1, 1, 2])) },
         array("node_feat", "<f8", "(3, 2)", (0..6).flat_map(|x| f64::from(x).to_le_bytes()).collect()),
         array("node_feat", "<f2", "(3, 2)", (0..6).flat_map(|x| half::f16::from_f32(x as f32).to_le_bytes()).collect()),
         array("node_feat", "|u1", "(3, 2)", vec![0, 1, 2, 3, 4, 5]),
@@ -86,7 +86,7 @@ fn arrays_of_other_types_and_orders() {
 
 #[test]
 fn archives() {
-    let table: &[(Array<'_>, &[&str])] = &[
+    let table: &[(ArchivedArray<'_>, &[&str])] = &[
         (
             array("num_nodes_list", "<i8", "(1,)", i64s(&[-3])),
             &["num_nodes_list: entry 0: -3: expected an id or count from 0"],
@@ -135,15 +135,15 @@ fn archives() {
             &["node_feat: its header promises", "20 bytes follow"],
         ),
         (
-            Array { column_major: true, ..array("node_feat", "<f4", "(3, 2)", f32s(&[0.0; 6])) },
+            ArchivedArray { column_major: true, ..array("node_feat", "<f4", "(3, 2)", f32s(&[0.0; 6])) },
             &["node_feat: shape (3, 2) stored column by column", "np.ascontiguousarray"],
         ),
     ];
     let mut wrong = Wrong::default();
     for (replaced, expected) in table {
-        let Array { name, descr, shape, column_major, bytes } = replaced;
+        let ArchivedArray { name, descr, shape, column_major, bytes } = replaced;
         let mut arrays: Vec<_> = parts().into_iter().filter(|array| array.name != *name).collect();
-        arrays.push(Array { column_major: *column_major, ..array(name, descr, shape, bytes.clone()) });
+        arrays.push(ArchivedArray { column_major: *column_major, ..array(name, descr, shape, bytes.clone()) });
         let folder = npz_folder(&npz(&arrays, CompressionMethod::Deflated));
         let message = message(&ogb(folder.path()), &ConvertOptions::default());
         wrong.expect(format!("{name} {descr} {shape}"), &message, expected);
@@ -176,7 +176,7 @@ fn damaged_archives() {
 
 #[test]
 fn labels_in_archives() {
-    let table: &[(Array<'_>, Result<&[i32], &str>)] = &[
+    let table: &[(ArchivedArray<'_>, Result<&[i32], &str>)] = &[
         (array("node_label", "<f4", "(3, 1)", f32s(&[2.0, f32::NAN, 0.0])), Ok(&[2, -1, 0])),
         (array("node_label", "<i8", "(3,)", i64s(&[2, 1, 0])), Ok(&[2, 1, 0])),
         (
@@ -236,7 +236,7 @@ fn counts_that_would_exhaust_memory() {
 }
 
 /// As Shchur et al. (2018) store their benchmark: 3 vertices, 3 edges, 4 features, of which most are zero.
-fn benchmark() -> Vec<Array<'static>> {
+fn benchmark() -> Vec<ArchivedArray<'static>> {
     vec![
         array("adj_indptr", "<i8", "(4,)", i64s(&[0, 2, 3, 3])),
         array("adj_indices", "<i8", "(3,)", i64s(&[1, 2, 0])),
@@ -250,7 +250,7 @@ fn benchmark() -> Vec<Array<'static>> {
     ]
 }
 
-fn file(arrays: &[Array<'_>]) -> (TempDir, PathBuf) {
+fn file(arrays: &[ArchivedArray<'_>]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("cora.npz");
     std::fs::write(&path, npz(arrays, CompressionMethod::Deflated)).unwrap();

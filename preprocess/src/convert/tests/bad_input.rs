@@ -174,8 +174,8 @@ fn snap_lines() {
 #[test]
 fn one_rule_for_weights_of_every_format() {
     let folder = tempfile::tempdir().unwrap();
-    type Written = fn(&str) -> String;
-    let formats: [(&str, Written); 3] = [
+    type FileOfFormat = fn(&str) -> String;
+    let formats: [(&str, FileOfFormat); 3] = [
         ("x.mtx", |weight| format!("%%MatrixMarket matrix coordinate real general\n3 3 2\n1 2 0.5\n2 3 {weight}\n")),
         ("x.csv", |weight| format!("src,dst,weight\n0,1,0.5\n1,2,{weight}\n")),
         ("x.txt", |weight| format!("0 1 0.5\n1 2 {weight}\n")),

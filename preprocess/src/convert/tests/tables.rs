@@ -299,8 +299,8 @@ fn a_folder_of_musae_is_one_command() {
 #[test]
 fn bad_tables_and_options() {
     let mut wrong = Wrong::default();
-    type Case<'a> = (&'a str, fn(&mut ReadOptions), &'a [&'a str]);
-    let set: &[Case<'_>] = &[
+    type TableCase<'a> = (&'a str, fn(&mut ReadOptions), &'a [&'a str]);
+    let set: &[TableCase<'_>] = &[
         (
             "id,f0\n10,1\n20,2\n30,x\n40,4\n",
             |read| read.node_table.feature_columns = names(&["f?"]),

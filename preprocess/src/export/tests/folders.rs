@@ -5,34 +5,34 @@ use serde_json::Value;
 
 use super::*;
 
-fn ends(example: &Example) -> Array {
+fn ends(example: &Example) -> StoredArray {
     let sources = example.edges.iter().map(|edge| f64::from(edge.0));
     let values = sources.chain(example.edges.iter().map(|edge| f64::from(edge.1))).collect();
-    Array { descr: "<i8".into(), shape: vec![2, example.edges.len()], values }
+    StoredArray { descr: "<i8".into(), shape: vec![2, example.edges.len()], values }
 }
 
-fn features(example: &Example) -> Array {
+fn features(example: &Example) -> StoredArray {
     let values = example.features.iter().map(|&value| f64::from(value)).collect();
-    Array { descr: "<f4".into(), shape: vec![example.n, DIM], values }
+    StoredArray { descr: "<f4".into(), shape: vec![example.n, DIM], values }
 }
 
-fn labels(example: &Example, kind: Kind, vertices: &[u32]) -> Array {
+fn labels(example: &Example, kind: Kind, vertices: &[u32]) -> StoredArray {
     let label = |v: &u32| example.labels[*v as usize];
     if kind == Kind::Single {
         let values = vertices.iter().map(|v| f64::from(label(v))).collect();
-        return Array { descr: "<i8".into(), shape: vec![vertices.len()], values };
+        return StoredArray { descr: "<i8".into(), shape: vec![vertices.len()], values };
     }
     let bits = |v: &u32| {
         let classes = classes_of(label(v));
         (0..CLASSES).map(move |class| f64::from(classes >> class & 1))
     };
     let shape = vec![vertices.len(), CLASSES as usize];
-    Array { descr: "<f4".into(), shape, values: vertices.iter().flat_map(bits).collect() }
+    StoredArray { descr: "<f4".into(), shape, values: vertices.iter().flat_map(bits).collect() }
 }
 
-fn column(descr: &str, values: impl Iterator<Item = f64>) -> Array {
+fn column(descr: &str, values: impl Iterator<Item = f64>) -> StoredArray {
     let values: Vec<f64> = values.collect();
-    Array { descr: descr.into(), shape: vec![values.len()], values }
+    StoredArray { descr: descr.into(), shape: vec![values.len()], values }
 }
 
 #[test]

@@ -169,13 +169,13 @@ fn read_tree(path: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 /// An array of a `.npy` file: its type, its shape and its numbers.
 #[derive(Debug, PartialEq)]
-struct Array {
+struct StoredArray {
     descr: String,
     shape: Vec<usize>,
     values: Vec<f64>,
 }
 
-fn npy(path: &Path) -> Array {
+fn npy(path: &Path) -> StoredArray {
     let bytes = fs::read(path).unwrap();
     assert_eq!(&bytes[..8], b"\x93NUMPY\x01\0");
     let start = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
@@ -195,7 +195,7 @@ fn npy(path: &Path) -> Array {
     };
     let values: Vec<f64> = bytes[start..].chunks(size).map(number).collect();
     assert_eq!(values.len(), shape.iter().product::<usize>());
-    Array { descr, shape, values }
+    StoredArray { descr, shape, values }
 }
 
 const ALL: [ExportFormat; 7] = [

@@ -99,8 +99,8 @@ fn oracle_edge_lists_have_every_edge_by_each_name() {
     let number = |v: u32| (v * 3 + 7).to_string();
     let name = |v: u32| format!("vertex/{v}");
     let original = ExportOptions { original_ids: true, ..Default::default() };
-    type Case<'a> = (&'a Example, ExportOptions, &'a dyn Fn(u32) -> String);
-    let cases: [Case<'_>; 3] =
+    type ExportCase<'a> = (&'a Example, ExportOptions, &'a dyn Fn(u32) -> String);
+    let cases: [ExportCase<'_>; 3] =
         [(&single, ExportOptions::default(), &own), (&single, original.clone(), &number), (&multi, original, &name)];
     for (i, (example, options, name)) in cases.into_iter().enumerate() {
         let plain = fs::read_to_string(example.export(ExportFormat::Snap, &format!("{i}.txt"), &options)).unwrap();

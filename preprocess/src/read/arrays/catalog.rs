@@ -50,14 +50,14 @@ pub enum Catalog {
 
 const INDEX: [&str; 2] = ["edge_index", "edges"];
 /// Names of two arrays that make edges together.
-const PAIRS: [([&str; 2], Kind); 6] = [
-    (["row", "col"], Kind::Coordinates),
-    (["src", "dst"], Kind::Coordinates),
-    (["indptr", "indices"], Kind::Csr),
-    (["csr_indptr", "csr_indices"], Kind::Csr),
-    (["csc_indptr", "csc_indices"], Kind::Csc),
+const PAIRS: [([&str; 2], PairKind); 6] = [
+    (["row", "col"], PairKind::Coordinates),
+    (["src", "dst"], PairKind::Coordinates),
+    (["indptr", "indices"], PairKind::Csr),
+    (["csr_indptr", "csr_indices"], PairKind::Csr),
+    (["csc_indptr", "csc_indices"], PairKind::Csc),
     // As Shchur et al. (2018) store their benchmark, and others after them.
-    (["adj_indptr", "adj_indices"], Kind::Csr),
+    (["adj_indptr", "adj_indices"], PairKind::Csr),
 ];
 const FEATURES: [&str; 8] =
     ["feat", "feats", "features", "node_feat", "node_feats", "node_features", "x", "attr_matrix"];
@@ -73,7 +73,7 @@ const SPLITS: [&[&str]; 3] = [
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum PairKind {
     Coordinates,
     Csr,
     Csc,
@@ -162,9 +162,9 @@ impl Catalog {
             Some(([first, second], kind)) => {
                 let (first, second) = (open(first)?, open(second)?);
                 match kind {
-                    Kind::Coordinates => ArrayEdges::coordinates(first, second),
-                    Kind::Csr => ArrayEdges::compressed(first, second, true),
-                    Kind::Csc => ArrayEdges::compressed(first, second, false),
+                    PairKind::Coordinates => ArrayEdges::coordinates(first, second),
+                    PairKind::Csr => ArrayEdges::compressed(first, second, true),
+                    PairKind::Csc => ArrayEdges::compressed(first, second, false),
                 }
             }
         }
@@ -241,7 +241,7 @@ impl Catalog {
         split: Option<&str>,
         memory: Memory,
         progress: &dyn Progress,
-    ) -> Result<Rows> {
+    ) -> Result<NodeArrays> {
         let features =
             self.only("features", &FEATURES, memory)?.map(|(numbers, _)| NumbersColumn::new(numbers, "features"));
         let features = features.transpose()?;
@@ -252,7 +252,7 @@ impl Catalog {
         let splits = self.splits(num_vertices, split, memory, progress)?;
         let dense = features.map(|column| Box::new(column) as Box<dyn Column>);
         let sparse = if dense.is_none() { self.sparse(num_vertices, memory)? } else { None };
-        Ok(Rows { num_vertices, features: dense.or(sparse), labels, splits })
+        Ok(NodeArrays { num_vertices, features: dense.or(sparse), labels, splits })
     }
 
     /// Features in a sparse matrix.
@@ -350,14 +350,14 @@ pub fn is_mask(name: &str) -> bool {
 }
 
 /// Arrays that come with the vertices.
-struct Rows {
+struct NodeArrays {
     num_vertices: Option<u64>,
     features: Option<Box<dyn Column>>,
     labels: Option<NumbersColumn>,
     splits: Option<[Vec<u64>; 3]>,
 }
 
-impl Rows {
+impl NodeArrays {
     fn attach(self, raw: &mut Raw) {
         // What the input has itself stays where there is nothing else.
         if let Some(column) = self.features {
@@ -385,7 +385,7 @@ pub fn with_columns(
     let mut raw = Raw::of(edges, Ids::Dense(num_vertices), files);
     raw.columns = further.into_iter().map(|column| Box::new(column) as _).collect();
     let features = features.map(|column| Box::new(column) as _);
-    Rows { num_vertices, features, labels, splits: None }.attach(&mut raw);
+    NodeArrays { num_vertices, features, labels, splits: None }.attach(&mut raw);
     raw
 }
 

@@ -30,7 +30,7 @@ const MAX_VALUE_BYTES: usize = 1 << 16;
 
 /// Edges in arrays.
 pub struct ArrayEdges {
-    layout: Layout,
+    layout: EdgeLayout,
     /// The arrays of ids, then those of values.
     lanes: Vec<Lane>,
     columns: Vec<EdgeColumn>,
@@ -41,7 +41,7 @@ pub struct ArrayEdges {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Layout {
+enum EdgeLayout {
     Pairs,
     Coordinates,
     /// Rows are sources, or else targets.
@@ -117,9 +117,9 @@ impl ArrayEdges {
         match laid_out {
             [2, edges] if !pairs => {
                 let targets = Lane::new(index.clone(), edges, 1, "target");
-                Self::new(Layout::Coordinates, vec![Lane::new(index, 0, 1, "source"), targets], edges)
+                Self::new(EdgeLayout::Coordinates, vec![Lane::new(index, 0, 1, "source"), targets], edges)
             }
-            [edges, 2] => Self::new(Layout::Pairs, vec![Lane::new(index, 0, 2, "pair")], edges),
+            [edges, 2] => Self::new(EdgeLayout::Pairs, vec![Lane::new(index, 0, 2, "pair")], edges),
             _ => Err(index.error(format!("shape {:?}: expected (2, E) or (E, 2)", index.shape()))),
         }
     }
@@ -132,7 +132,7 @@ impl ArrayEdges {
             return Err(targets.error(problem));
         }
         let lanes = vec![Lane::new(sources, 0, 1, "source"), Lane::new(targets, 0, 1, "target")];
-        Self::new(Layout::Coordinates, lanes, edges)
+        Self::new(EdgeLayout::Coordinates, lanes, edges)
     }
 
     /// `indptr` of shape (n + 1,) and `indices` of shape (E,); rows are sources, or else targets.
@@ -145,13 +145,13 @@ impl ArrayEdges {
         }
         let edges = flat(&indices)?;
         let role = if by_source { "target" } else { "source" };
-        let mut made =
-            Self::new(Layout::Compressed { by_source }, vec![Lane::new(indices, 0, 1, role)], edges)?.within(num_rows);
+        let mut made = Self::new(EdgeLayout::Compressed { by_source }, vec![Lane::new(indices, 0, 1, role)], edges)?
+            .within(num_rows);
         made.cursor.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner()).rows = Some(Rows::new(indptr, num_rows));
         Ok(made)
     }
 
-    fn new(layout: Layout, lanes: Vec<Lane>, num_edges: u64) -> Result<Self> {
+    fn new(layout: EdgeLayout, lanes: Vec<Lane>, num_edges: u64) -> Result<Self> {
         for lane in &lanes {
             if !lane.numbers.dtype().is_integer() {
                 let problem = format!("type {}: expected integer ids", lane.numbers.dtype().descr());
@@ -197,7 +197,7 @@ impl ArrayEdges {
 
     /// Whether `indptr` bears out the number of vertices.
     pub fn is_compressed(&self) -> bool {
-        matches!(self.layout, Layout::Compressed { .. })
+        matches!(self.layout, EdgeLayout::Compressed { .. })
     }
 
     /// Edges of a piece: fewer where their values are many.
@@ -297,7 +297,7 @@ impl EdgeSource for ArrayEdges {
         }
         let mut bytes = &piece.bytes[..];
         let mut table = &[][..];
-        if let Layout::Compressed { .. } = self.layout {
+        if let EdgeLayout::Compressed { .. } = self.layout {
             let count = u64::from_le_bytes(bytes.as_chunks().0[1]) as usize;
             (table, bytes) = bytes.split_at(16 + 8 * count);
         }
@@ -320,7 +320,7 @@ impl EdgeSource for ArrayEdges {
                 _ => self.check_ids(lane, start, &batch.targets, 0)?,
             }
         }
-        if let Layout::Compressed { by_source } = self.layout {
+        if let EdgeLayout::Compressed { by_source } = self.layout {
             let rows = if by_source { &mut batch.sources } else { &mut batch.targets };
             expand(table, start, rows);
         }

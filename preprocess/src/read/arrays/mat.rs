@@ -236,9 +236,9 @@ fn matrix(path: &Path, variable: &Variable, n: u64, budget: Memory) -> Result<Ma
 }
 
 /// A column of labels, and the names of the classes where the file numbers them otherwise.
-type Labels = (Option<Box<dyn Column>>, Option<Vec<String>>);
+type LabelColumn = (Option<Box<dyn Column>>, Option<Vec<String>>);
 
-fn classes(path: &Path, variable: &Variable, n: u64, budget: Memory, progress: &dyn Progress) -> Result<Labels> {
+fn classes(path: &Path, variable: &Variable, n: u64, budget: Memory, progress: &dyn Progress) -> Result<LabelColumn> {
     let mut cells = entries(variable, budget)?;
     let mut shape = variable.shape.clone();
     if shape[..] == [1, n] {

@@ -143,8 +143,8 @@ mod tests {
     #[test]
     fn bad_arrays_of_edges() {
         let huge = "(2, 1152921504606846976)";
-        type Row<'a> = (&'a str, bool, &'a str, Vec<u8>, &'a [&'a str]);
-        let table: &[Row] = &[
+        type LayoutCase<'a> = (&'a str, bool, &'a str, Vec<u8>, &'a [&'a str]);
+        let table: &[LayoutCase] = &[
             ("<i8", false, "(2, 3)", i64s(&[0, 1, 2, 3, 4]), &["shape [2, 3]", "40 bytes follow", "truncated"]),
             ("<i8", false, "(2, 2)", i64s(&[0, 1, 2, 3, 4]), &["40 bytes follow"]),
             ("<i8", false, huge, i64s(&[0, 1]), &["16 bytes follow"]),

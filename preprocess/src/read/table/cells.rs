@@ -15,7 +15,7 @@ use crate::edges::ValueType;
 use crate::read::text::value::INEXACT;
 
 /// A value, or the row that is wrong and the problem.
-pub type Cell<T> = Result<T, (usize, String)>;
+pub type RowResult<T> = Result<T, (usize, String)>;
 
 /// A number as it is stored in an edge column.
 trait Number: Copy {
@@ -211,7 +211,7 @@ pub fn field(name: &str, column: &DataType, width: Option<usize>) -> Field {
 }
 
 /// Says which row is null.
-pub fn check_valid(array: &dyn Array) -> Cell<()> {
+pub fn check_valid(array: &dyn Array) -> RowResult<()> {
     let nulls = array.logical_nulls();
     match nulls.and_then(|nulls| nulls.iter().position(|valid| !valid)) {
         Some(row) => Err((row, "is null: expected an id in every row".into())),
@@ -226,7 +226,7 @@ pub fn push_ids<'a>(
     expected: IdKind,
     names: &mut Names<&'a str>,
     ids: &mut Vec<u64>,
-) -> Cell<()> {
+) -> RowResult<()> {
     let found = field("", array.data_type(), None).id;
     if found != Some(expected) {
         let expected = if expected == IdKind::Text { "strings" } else { "integers" };
@@ -257,9 +257,13 @@ pub fn push_ids<'a>(
 }
 
 /// The ids that the keys choose among the values. Only those that are chosen count.
-fn push_dictionary<'a>(array: &'a dyn AnyDictionaryArray, names: &mut Names<&'a str>, ids: &mut Vec<u64>) -> Cell<()> {
+fn push_dictionary<'a>(
+    array: &'a dyn AnyDictionaryArray,
+    names: &mut Names<&'a str>,
+    ids: &mut Vec<u64>,
+) -> RowResult<()> {
     let values = array.values().as_ref();
-    let numbers = |row: usize, key: usize| -> Cell<u64> {
+    let numbers = |row: usize, key: usize| -> RowResult<u64> {
         as_integers!(values, values => {
             let value = values.value(key);
             value.id().ok_or_else(|| (row, format!("is {value}: expected ids from 0")))
@@ -295,7 +299,7 @@ pub fn scatter(
     width: usize,
     (at, stride): (usize, usize),
     out: &mut [u8],
-) -> Cell<()> {
+) -> RowResult<()> {
     let bytes = width * value.bytes();
     let mut rows = out.chunks_exact_mut(stride.max(1)).map(|row| &mut row[at..at + bytes]);
     each_row(array, width, &mut |row, items, first| {
@@ -305,11 +309,11 @@ pub fn scatter(
 }
 
 /// Function that takes the rows of an array.
-type TakeRow<'a> = dyn FnMut(usize, &ArrayRef, Option<usize>) -> Cell<()> + 'a;
+type TakeRow<'a> = dyn FnMut(usize, &ArrayRef, Option<usize>) -> RowResult<()> + 'a;
 
 /// Calls `take` with every row of `array`: its number, the array that holds its `width` items, and where they start in it,
 /// `None` where the row is null.
-pub fn each_row(array: &ArrayRef, width: usize, take: &mut TakeRow<'_>) -> Cell<()> {
+pub fn each_row(array: &ArrayRef, width: usize, take: &mut TakeRow<'_>) -> RowResult<()> {
     let whole = |row: usize, found: usize| match found == width {
         true => Ok(()),
         false => Err((row, format!("holds {found} numbers: expected {width}, as in the first row"))),

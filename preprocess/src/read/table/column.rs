@@ -45,7 +45,7 @@ impl FrameColumn {
         Self { parts, name: name.into(), column, descr: own, width, label }
     }
 
-    fn append(&self, rows: &arrow_array::ArrayRef, out: &mut Vec<u8>) -> cells::Cell<()> {
+    fn append(&self, rows: &arrow_array::ArrayRef, out: &mut Vec<u8>) -> cells::RowResult<()> {
         each_row(rows, self.width, &mut |row, items, first| {
             if self.label {
                 let place = first.filter(|&place| items.is_valid(place));

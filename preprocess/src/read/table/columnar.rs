@@ -20,7 +20,7 @@ pub const ROWS_PER_PIECE: u64 = 1 << 17;
 
 /// The id columns of a table, two for edges and one for vertices, and the numbers beside them.
 pub struct Columnar {
-    parts: Vec<Part>,
+    parts: Vec<TablePart>,
     groups: Vec<Group>,
     kind: IdKind,
     /// Name of each column of ids.
@@ -37,7 +37,7 @@ pub struct Columnar {
     nulls: bool,
 }
 
-struct Part {
+struct TablePart {
     frames: Arc<dyn Frames>,
     /// The columns to read, ascending.
     read: Vec<usize>,
@@ -82,7 +82,7 @@ impl Columnar {
             read.dedup();
             let among = |places: Vec<usize>| places.iter().map(|at| read.partition_point(|other| other < at)).collect();
             let (ids, values) = (among(ids), among(values));
-            all.push(Part { frames: frames.clone(), read, ids, values });
+            all.push(TablePart { frames: frames.clone(), read, ids, values });
         }
         groups.retain(|group| group.rows > 0);
         Ok(Self {
@@ -110,7 +110,7 @@ impl Columnar {
         self.next.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    fn append(&self, part: &Part, first: u64, batch: &RecordBatch, into: &mut EdgeBatch) -> Result<()> {
+    fn append(&self, part: &TablePart, first: u64, batch: &RecordBatch, into: &mut EdgeBatch) -> Result<()> {
         let path = part.frames.path();
         let wrong = |name: &String, (row, problem): (usize, String)| at_row(path, first + row as u64, name, &problem);
         let mut names = Names::default();
@@ -142,7 +142,7 @@ impl Columnar {
 
     /// Largest id, by what the files say of themselves, or else by the first and the last piece.
     fn largest(&self) -> Result<u64> {
-        let said = |part: &Part| {
+        let said = |part: &TablePart| {
             part.ids.iter().try_fold(0, |all: u64, &at| Some(all.max(part.frames.largest(part.read[at])?)))
         };
         if let Some(largest) = self.parts.iter().try_fold(0, |all: u64, part| Some(all.max(said(part)?))) {

@@ -30,7 +30,7 @@ const FINITE: &str = "expected a finite 32-bit number";
 
 /// Statistics of a column's values, by one pass over them.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct ColumnStatistics {
     /// The distinct values; of numbers, in their shortest form.
     pub keys: BTreeSet<String>,
     /// Whether there are more than [`MOST_CODES`].
@@ -41,7 +41,7 @@ pub struct Seen {
     sum: (f64, u64),
 }
 
-impl Seen {
+impl ColumnStatistics {
     /// The categories in their order.
     pub fn categories(&self) -> Vec<String> {
         let mut all: Vec<String> = self.keys.iter().cloned().collect();
@@ -71,14 +71,14 @@ pub fn survey(
     fields: &[Field],
     columns: &[(usize, bool)],
     progress: &dyn Progress,
-) -> Result<HashMap<usize, Seen>> {
-    let mut all = vec![Seen::default(); columns.len()];
+) -> Result<HashMap<usize, ColumnStatistics>> {
+    let mut all = vec![ColumnStatistics::default(); columns.len()];
     if columns.is_empty() {
         return Ok(HashMap::new());
     }
     let places: Vec<usize> = columns.iter().map(|&(at, _)| at).collect();
-    let look = |seen: &mut Vec<Seen>, slot: usize, cell: Cell<'_>| {
-        seen.resize(columns.len(), Seen::default());
+    let look = |seen: &mut Vec<ColumnStatistics>, slot: usize, cell: Cell<'_>| {
+        seen.resize(columns.len(), ColumnStatistics::default());
         let (seen, (at, mean)) = (&mut seen[slot], columns[slot]);
         if cell == Cell::Missing || seen.many {
             return Ok(());
@@ -96,7 +96,7 @@ pub fn survey(
         }
         Ok(())
     };
-    table.for_rows(&places, progress, look, &mut |seen: Vec<Seen>| {
+    table.for_rows(&places, progress, look, &mut |seen: Vec<ColumnStatistics>| {
         all.iter_mut().zip(seen).for_each(|(all, seen)| all.merge(seen));
         Ok(())
     })?;
@@ -173,7 +173,13 @@ pub struct Encoded {
 
 impl Encoded {
     /// The column at `at` by `encoding`; `seen` has its mean, where `fill` asks for it.
-    pub fn new(at: usize, field: &Field, encoding: Encoding, fill: Option<Fill>, seen: Option<&Seen>) -> Self {
+    pub fn new(
+        at: usize,
+        field: &Field,
+        encoding: Encoding,
+        fill: Option<Fill>,
+        seen: Option<&ColumnStatistics>,
+    ) -> Self {
         let fill = match (&encoding, fill) {
             (Encoding::Class(_), _) => Some(-1.0),
             (_, None) => None,

@@ -13,7 +13,7 @@ use super::cells;
 use super::columnar::ROWS_PER_PIECE;
 use super::ipc::IpcFile;
 use super::parquet::ParquetFile;
-use super::parts::Format;
+use super::parts::TableFormat;
 use crate::memory::Memory;
 use crate::{Error, Result};
 
@@ -39,11 +39,11 @@ pub trait Frames: Send + Sync {
 }
 
 /// Opens the parts of a table, which are inflated within `budget`.
-pub fn open(files: &[PathBuf], format: Format, budget: Memory) -> Result<Vec<Arc<dyn Frames>>> {
+pub fn open(files: &[PathBuf], format: TableFormat, budget: Memory) -> Result<Vec<Arc<dyn Frames>>> {
     let mut opened: Vec<Arc<dyn Frames>> = Vec::new();
     for file in files {
         opened.push(match format {
-            Format::Arrow => Arc::new(IpcFile::open(file, budget)?),
+            TableFormat::Arrow => Arc::new(IpcFile::open(file, budget)?),
             _ => Arc::new(ParquetFile::open(file, budget)?),
         });
     }

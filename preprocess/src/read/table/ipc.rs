@@ -35,7 +35,7 @@ pub struct IpcFile {
     map: Buffer,
     schema: SchemaRef,
     dictionaries: HashMap<i64, ArrayRef>,
-    batches: Vec<Place>,
+    batches: Vec<MessagePlace>,
     rows: Vec<u64>,
     budget: Memory,
     recent: Mutex<VecDeque<Recent>>,
@@ -43,7 +43,7 @@ pub struct IpcFile {
 
 /// Place of a message in the file: its metadata, and its buffers.
 #[derive(Clone, Debug)]
-struct Place {
+struct MessagePlace {
     metadata: Range<usize>,
     body: Range<usize>,
 }
@@ -70,7 +70,7 @@ impl IpcFile {
     fn index(
         path: &Path,
         map: Buffer,
-        (schema, places): (SchemaRef, Vec<Place>),
+        (schema, places): (SchemaRef, Vec<MessagePlace>),
         budget: Memory,
     ) -> Result<Self, String> {
         let mut file = Self {
@@ -177,7 +177,7 @@ impl Frames for IpcFile {
     }
 }
 
-fn message_at<'a>(map: &'a Buffer, place: &Place) -> Result<Message<'a>, String> {
+fn message_at<'a>(map: &'a Buffer, place: &MessagePlace) -> Result<Message<'a>, String> {
     let metadata = &map[place.metadata.clone()];
     // A continuation marker, which old files lack, and a length come first.
     let skipped = if metadata.starts_with(&[0xff; 4]) { 8 } else { 4 };
@@ -208,7 +208,7 @@ fn check_buffers(body: &[u8], batch: arrow_ipc::RecordBatch) -> Result<u64, Stri
 }
 
 /// The schema of an Arrow file, and where its footer says that the messages are: dictionaries first.
-fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<Place>), String> {
+fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), String> {
     let short = || "too short, or its end is cut off".to_string();
     let trailer_at = map.len().checked_sub(10).ok_or_else(short)?;
     let trailer = map[trailer_at..].try_into().map_err(|_| short())?;
@@ -220,7 +220,7 @@ fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<Place>), String> {
         let start = usize::try_from(block.offset()).ok()?;
         let body = start.checked_add(usize::try_from(block.metaDataLength()).ok()?)?;
         let end = body.checked_add(usize::try_from(block.bodyLength()).ok()?).filter(|&end| end <= map.len())?;
-        Some(Place { metadata: start..body, body: body..end })
+        Some(MessagePlace { metadata: start..body, body: body..end })
     };
     let blocks = footer.dictionaries().into_iter().flatten().chain(footer.recordBatches().into_iter().flatten());
     let places = blocks.map(place).collect::<Option<_>>().ok_or("a batch outside of the file")?;
@@ -228,7 +228,7 @@ fn messages_of_file(map: &Buffer) -> Result<(SchemaRef, Vec<Place>), String> {
 }
 
 /// The schema of a stream, and where its further messages are.
-fn messages_of_stream(map: &Buffer) -> Result<(SchemaRef, Vec<Place>), String> {
+fn messages_of_stream(map: &Buffer) -> Result<(SchemaRef, Vec<MessagePlace>), String> {
     let (mut at, mut schema, mut places) = (0, None, Vec::new());
     let number =
         |at: usize| map.get(at..at.checked_add(4)?).and_then(|bytes| bytes.try_into().ok()).map(i32::from_le_bytes);
@@ -245,7 +245,7 @@ fn messages_of_stream(map: &Buffer) -> Result<(SchemaRef, Vec<Place>), String> {
             break;
         }
         let body = usize::try_from(metadata).ok().and_then(|length| (at + 8).checked_add(length)).ok_or_else(cut)?;
-        let mut place = Place { metadata: at..body.min(map.len()), body: body..body };
+        let mut place = MessagePlace { metadata: at..body.min(map.len()), body: body..body };
         let message = message_at(map, &place)?;
         let end = usize::try_from(message.bodyLength()).ok().and_then(|length| body.checked_add(length));
         let end = end.filter(|&end| end <= map.len()).ok_or_else(cut)?;

@@ -45,7 +45,7 @@ mod rows;
 mod sheet;
 
 pub use nodes::nodes;
-pub use parts::{Format, by_name};
+pub use parts::{TableFormat, by_name};
 
 use choice::{Choice, Field, IdKind, choose};
 use columnar::Columnar;
@@ -62,7 +62,7 @@ pub fn open(path: &Path, options: &EdgeTableOptions<'_>, progress: &dyn Progress
 /// As [`open`], where files are `unnamed` whose content and name say nothing.
 pub fn open_as(
     path: &Path,
-    unnamed: Option<Format>,
+    unnamed: Option<TableFormat>,
     options: &EdgeTableOptions<'_>,
     progress: &dyn Progress,
 ) -> Result<Raw> {
@@ -124,13 +124,13 @@ fn member(path: &Path, names: &[&str], as_json: bool) -> Result<Option<PathBuf>>
 
 fn open_edges(
     path: &Path,
-    unnamed: Option<Format>,
+    unnamed: Option<TableFormat>,
     options: &EdgeTableOptions<'_>,
     progress: &dyn Progress,
 ) -> Result<Raw> {
     let (files, format) = parts::parts(path, unnamed)?;
     note_left_out(path, &parts::folder_columns(path, &files), "which folder names hold", progress);
-    if format == Format::Csv {
+    if format == TableFormat::Csv {
         let sheet = Sheet::open(path, &files)?;
         let fields = without_index(sheet.fields());
         let choice = choose(path, &fields, options)?;

@@ -24,7 +24,7 @@ const BYTES_PER_TAKE: usize = 1 << 18;
 /// Rows of zeros and ones.
 pub struct MultiHot {
     path: PathBuf,
-    lists: Lists,
+    lists: FeatureLists,
     /// The list of every row.
     order: Vec<u32>,
     width: usize,
@@ -32,7 +32,7 @@ pub struct MultiHot {
 
 /// Contents of the object.
 #[derive(Default)]
-struct Lists {
+struct FeatureLists {
     vertices: HashMap<String, u32>,
     /// Ends of the lists among the features.
     ends: Vec<usize>,
@@ -82,14 +82,14 @@ impl MultiHot {
 struct ListsVisitor;
 
 impl<'de> Visitor<'de> for ListsVisitor {
-    type Value = Lists;
+    type Value = FeatureLists;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object of lists of numbers")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Lists, A::Error> {
-        let mut lists = Lists::default();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FeatureLists, A::Error> {
+        let mut lists = FeatureLists::default();
         while let Some((vertex, features)) = map.next_entry::<String, Vec<u32>>()? {
             let list = lists.ends.len() as u32;
             lists.features.extend(features);

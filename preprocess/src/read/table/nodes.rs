@@ -21,9 +21,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{self, Field};
 use super::columnar;
-use super::features::{Encoded, EncodedColumn, Encoding, MOST_CODES, MOST_ONE_HOT, Seen, survey};
+use super::features::{ColumnStatistics, Encoded, EncodedColumn, Encoding, MOST_CODES, MOST_ONE_HOT, survey};
 use super::frames;
-use super::parts::{self, Format};
+use super::parts::{self, TableFormat};
 use super::roles::{self, Features, Roles};
 use super::rows::Table;
 use super::sheet::Sheet;
@@ -93,7 +93,7 @@ pub fn nodes(
     let (files, format) = parts::parts(path, None)?;
     let bytes = super::total_bytes(&files)?;
     let table = match format {
-        Format::Csv => Table::Text(Sheet::open(path, &files)?),
+        TableFormat::Csv => Table::Text(Sheet::open(path, &files)?),
         _ => Table::Frames(frames::open(&files, format, memory)?, bytes),
     };
     let fields = table.fields()?;
@@ -151,7 +151,7 @@ fn labels(
     table: &Table,
     fields: &[Field],
     roles: &Roles,
-    seen: &HashMap<usize, Seen>,
+    seen: &HashMap<usize, ColumnStatistics>,
     fill: Option<Fill>,
 ) -> Result<(Option<Box<dyn Column>>, Option<Vec<String>>)> {
     let Some(at) = roles.label else { return Ok((None, None)) };
@@ -188,7 +188,7 @@ fn encoded(
     at: usize,
     how: Option<Categories>,
     fill: Option<Fill>,
-    seen: Option<&Seen>,
+    seen: Option<&ColumnStatistics>,
 ) -> Result<Encoded> {
     let field = &fields[at];
     let places = |most: usize, remedy: &str| {

@@ -41,7 +41,7 @@ pub struct ParquetFile {
 impl ParquetFile {
     /// Reads the footer of the file at `path`.
     pub fn open(path: &Path, budget: Memory) -> Result<Self> {
-        let file = Shared::open(path, budget)?;
+        let file = SharedFile::open(path, budget)?;
         let load = || {
             let found = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
             let options = ArrowReaderOptions::new().with_schema(with_views(found.schema()));
@@ -72,7 +72,7 @@ impl Frames for ParquetFile {
         let (skip, select) = (length(rows.start)?, length(rows.end.saturating_sub(rows.start))?);
         let reader = guard(&self.path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            let file = Shared::open(&self.path, self.budget)?;
+            let file = SharedFile::open(&self.path, self.budget)?;
             let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.metadata.clone());
             let mut builder =
                 builder.with_row_groups(vec![group]).with_projection(mask).with_batch_size(ROWS_PER_BATCH);
@@ -146,13 +146,13 @@ fn because(path: &Path, error: ParquetError) -> Error {
 }
 
 /// A file that any number of readers read at places of their own.
-pub struct Shared {
+pub struct SharedFile {
     file: Arc<File>,
     length: u64,
     budget: Memory,
 }
 
-impl Shared {
+impl SharedFile {
     /// The file at `path`, opened before.
     pub fn new(path: &Path, file: Arc<File>, budget: Memory) -> Result<Self> {
         let length = file.metadata().map_err(Error::io(path))?.len();
@@ -164,14 +164,14 @@ impl Shared {
     }
 }
 
-impl Length for Shared {
+impl Length for SharedFile {
     fn len(&self) -> u64 {
         self.length
     }
 }
 
-impl ChunkReader for Shared {
-    type T = BufReader<Cursor>;
+impl ChunkReader for SharedFile {
+    type T = BufReader<FileCursor>;
 
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         const BUFFER: usize = 1 << 16;
@@ -181,7 +181,7 @@ impl ChunkReader for Shared {
         if let Some(problem) = inflated(&head[..read]).and_then(|bytes| self.budget.refusal(bytes)) {
             return Err(ParquetError::General(format!("the page at byte {start}, inflated, {problem}")));
         }
-        Ok(BufReader::with_capacity(BUFFER, Cursor { file: self.file.clone(), at: start }))
+        Ok(BufReader::with_capacity(BUFFER, FileCursor { file: self.file.clone(), at: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -195,12 +195,12 @@ impl ChunkReader for Shared {
 }
 
 /// A reader at a place of its own in a shared file.
-pub struct Cursor {
+pub struct FileCursor {
     file: Arc<File>,
     at: u64,
 }
 
-impl Read for Cursor {
+impl Read for FileCursor {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.file.read_at(buffer, self.at)?;
         self.at += read as u64;

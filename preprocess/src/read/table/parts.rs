@@ -10,7 +10,7 @@ use gsplit_store::open_file;
 
 /// Format of a table's files. What the input as a whole is, [`crate::read::detect::Format`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TableFormat {
     /// Apache Parquet.
     Parquet,
     /// Arrow IPC, file or stream; Feather version 2 is the former.
@@ -19,7 +19,7 @@ pub enum Format {
     Csv,
 }
 
-impl std::fmt::Display for Format {
+impl std::fmt::Display for TableFormat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Parquet => "Parquet",
@@ -33,7 +33,7 @@ impl std::fmt::Display for Format {
 const MAX_DEPTH: usize = 16;
 
 /// Format of the file at `path`, by its first bytes, or by its name when these say nothing; `None` for what is no table.
-pub fn format_of(path: &Path) -> Result<Option<Format>> {
+pub fn format_of(path: &Path) -> Result<Option<TableFormat>> {
     let mut head = [0u8; 6];
     let mut file = open_file(path).map_err(Error::io(path))?;
     let mut filled = 0;
@@ -49,22 +49,22 @@ pub fn format_of(path: &Path) -> Result<Option<Format>> {
     }
     let by_name = by_name(path);
     match (head, by_name) {
-        (head, _) if head.starts_with(b"PAR1") => Ok(Some(Format::Parquet)),
-        (head, _) if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => Ok(Some(Format::Arrow)),
-        (_, Some(Format::Parquet)) => Err(Error::input(path, "expected a Parquet file, which starts with PAR1")),
-        (_, Some(Format::Arrow)) => Err(Error::input(path, "expected an Arrow file, which starts with ARROW1")),
+        (head, _) if head.starts_with(b"PAR1") => Ok(Some(TableFormat::Parquet)),
+        (head, _) if head.starts_with(b"ARROW1") || head.starts_with(&[0xff; 4]) => Ok(Some(TableFormat::Arrow)),
+        (_, Some(TableFormat::Parquet)) => Err(Error::input(path, "expected a Parquet file, which starts with PAR1")),
+        (_, Some(TableFormat::Arrow)) => Err(Error::input(path, "expected an Arrow file, which starts with ARROW1")),
         (_, by_name) => Ok(by_name),
     }
 }
 
 /// Format by the ending of a file's name.
-pub fn by_name(path: &Path) -> Option<Format> {
+pub fn by_name(path: &Path) -> Option<TableFormat> {
     let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
     let name = [".gz", ".zst", ".bz2"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name);
     match Path::new(name).extension()?.to_str()? {
-        "parquet" | "parq" | "pq" => Some(Format::Parquet),
-        "arrow" | "arrows" | "feather" | "ipc" => Some(Format::Arrow),
-        "csv" | "tsv" | "psv" => Some(Format::Csv),
+        "parquet" | "parq" | "pq" => Some(TableFormat::Parquet),
+        "arrow" | "arrows" | "feather" | "ipc" => Some(TableFormat::Arrow),
+        "csv" | "tsv" | "psv" => Some(TableFormat::Csv),
         _ => None,
     }
 }
@@ -72,7 +72,7 @@ pub fn by_name(path: &Path) -> Option<Format> {
 /// The parts of the table at `path`, sorted by name, and their format: the file itself, or all files below the folder but
 /// those whose names start with `_` or `.`. A file whose content and name say nothing is `unnamed`. Fails when there is none,
 /// or when they differ in format.
-pub fn parts(path: &Path, unnamed: Option<Format>) -> Result<(Vec<PathBuf>, Format)> {
+pub fn parts(path: &Path, unnamed: Option<TableFormat>) -> Result<(Vec<PathBuf>, TableFormat)> {
     let mut files = Vec::new();
     if path.is_dir() {
         files_below(path, 0, &mut files)?;
@@ -145,7 +145,7 @@ mod tests {
         let (files, format) = parts(&table, None).unwrap();
         let names: Vec<_> = files.iter().map(|file| file.strip_prefix(&table).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["part-02.parquet", "part-10.parquet", "year=2/part-0.parquet"]);
-        assert_eq!(format, Format::Parquet);
+        assert_eq!(format, TableFormat::Parquet);
         assert_eq!(folder_columns(&table, &files), ["year"]);
     }
 
@@ -173,6 +173,6 @@ mod tests {
             let message = parts(&path(name), None).unwrap_err().to_string();
             assert!(message.contains(name) && message.contains(expected), "{message}");
         }
-        assert_eq!(parts(&path("notes.md"), Some(Format::Csv)).unwrap().1, Format::Csv);
+        assert_eq!(parts(&path("notes.md"), Some(TableFormat::Csv)).unwrap().1, TableFormat::Csv);
     }
 }

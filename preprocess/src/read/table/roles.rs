@@ -7,7 +7,7 @@ use gsplit_store::Progress;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::choice::{self, Field, IdKind, matches};
-use super::features::Seen;
+use super::features::ColumnStatistics;
 use super::rows::{Cell, Table};
 use crate::edges::{EdgeBatch, EdgeSource, Piece, ValueType};
 use crate::read::options::{Categories, Fill, NodeTableOptions};
@@ -227,8 +227,8 @@ impl Roles {
     }
 
     /// Takes the only column of strings with few values for the labels, where no name says which are.
-    pub fn guess_label(&mut self, seen: &HashMap<usize, Seen>) {
-        let is_few = |seen: &Seen| {
+    pub fn guess_label(&mut self, seen: &HashMap<usize, ColumnStatistics>) {
+        let is_few = |seen: &ColumnStatistics| {
             (2..=FEW).contains(&seen.keys.len()) && 2 * seen.keys.len() as u64 <= seen.values && !seen.many
         };
         let few = |at: &&usize| seen.get(*at).is_some_and(is_few);

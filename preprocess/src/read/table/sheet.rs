@@ -7,7 +7,7 @@ use super::choice::{Field, IdKind};
 use super::line::{delimiter, fields};
 use crate::edges::Piece;
 use crate::read::text::field::{real, shown};
-use crate::read::text::value::{Kind, widened};
+use crate::read::text::value::{CellKind, widened};
 use crate::read::text::{TextStream, lines};
 use crate::{Error, Result};
 
@@ -26,7 +26,7 @@ pub struct Sheet {
     /// The first line of every part.
     pub header: Vec<u8>,
     /// Name and content of every column.
-    pub columns: Vec<(String, Kind)>,
+    pub columns: Vec<(String, CellKind)>,
     /// Rows that were looked at.
     sample: usize,
     /// Number of rows, about.
@@ -70,7 +70,7 @@ impl Sheet {
             return Err(Error::line(file, 1, problem));
         }
         let name = |cell: &Cow<[u8]>| String::from_utf8_lossy(cell.trim_ascii()).trim_start_matches('#').to_string();
-        let columns = cells.iter().map(|cell| (name(cell), Kind::Empty)).collect();
+        let columns = cells.iter().map(|cell| (name(cell), CellKind::Empty)).collect();
         Ok(Self { files: files.to_vec(), bytes, delimiter, header: header.to_vec(), columns, sample: 0, num_rows: 0 })
     }
 
@@ -95,11 +95,11 @@ impl Sheet {
 
     /// The fields that the columns make for edges.
     pub fn fields(&self) -> Vec<Field> {
-        let field = |(name, kind): &(String, Kind)| {
+        let field = |(name, kind): &(String, CellKind)| {
             let id = match kind {
-                Kind::Integer => Some(IdKind::Number),
-                Kind::Text | Kind::Flag => Some(IdKind::Text),
-                Kind::Empty | Kind::Missing | Kind::Float => None,
+                CellKind::Integer => Some(IdKind::Number),
+                CellKind::Text | CellKind::Flag => Some(IdKind::Text),
+                CellKind::Empty | CellKind::Missing | CellKind::Float => None,
             };
             Field { name: name.clone(), id, value: kind.value().map(|value| (value, 1)), list: false }
         };

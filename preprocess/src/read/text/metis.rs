@@ -37,17 +37,17 @@ pub fn recognises(path: &Path, head: &[u8]) -> bool {
     let named = path.to_string_lossy();
     let named = [".gz", ".bz2", ".zst"].iter().find_map(|end| named.strip_suffix(end)).unwrap_or(&named);
     let first = head.split(|&byte| byte == b'\n').find(|line| !line.starts_with(b"%")).unwrap_or(&[]);
-    (named.ends_with(".graph") || named.ends_with(".metis")) && Header::parse(first, 0).is_ok()
+    (named.ends_with(".graph") || named.ends_with(".metis")) && MetisHeader::parse(first, 0).is_ok()
 }
 
 /// Opens the file at `path`. Looks at the option `edge_columns`.
 pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
-    let header = Header::read(path)?;
+    let header = MetisHeader::read(path)?;
     let weight = EdgeColumn { name: "weight".into(), value: ValueType::I64, width: 1 };
     let columns: Vec<EdgeColumn> =
         header.edge_weights.then_some(weight).into_iter().filter(|column| wanted.keeps(&column.name)).collect();
     wanted.check(path, &columns)?;
-    let lists = Lists {
+    let lists = AdjacencyLists {
         path: path.to_path_buf(),
         header,
         columns,
@@ -68,7 +68,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
 
 /// The first line that is no comment.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Header {
+struct MetisHeader {
     num_vertices: u64,
     num_edges: u64,
     vertex_sizes: bool,
@@ -77,7 +77,7 @@ struct Header {
     line: u64,
 }
 
-impl Header {
+impl MetisHeader {
     fn read(path: &Path) -> Result<Self> {
         let mut text = TextStream::open(path)?;
         let mut piece = Piece::default();
@@ -133,19 +133,19 @@ fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// A walk over the lines, which knows the vertex of each.
-struct Walk {
+struct LineWalk {
     text: TextStream,
     /// The vertex of the next line, once the header is passed.
     vertex: u64,
 }
 
-impl Walk {
+impl LineWalk {
     fn start(path: &Path) -> Result<Self> {
         Ok(Self { text: TextStream::open(path)?, vertex: 0 })
     }
 
     /// The next piece, and the vertex of its first line.
-    fn next(&mut self, piece: &mut Piece, header: &Header) -> Result<Option<u64>> {
+    fn next(&mut self, piece: &mut Piece, header: &MetisHeader) -> Result<Option<u64>> {
         if !self.text.next(piece)? {
             return Ok(None);
         }
@@ -165,7 +165,7 @@ impl Walk {
 /// The lines of vertices in `piece`, the first being that of `vertex`. Fails at a line too many that is not empty.
 fn vertex_lines<'a>(
     path: &'a Path,
-    header: &'a Header,
+    header: &'a MetisHeader,
     piece: &'a Piece,
     mut vertex: u64,
 ) -> impl Iterator<Item = Result<(u64, u64, &'a [u8])>> {
@@ -184,17 +184,17 @@ fn vertex_lines<'a>(
 }
 
 /// The lists of neighbours as edges.
-struct Lists {
+struct AdjacencyLists {
     path: PathBuf,
-    header: Header,
+    header: MetisHeader,
     columns: Vec<EdgeColumn>,
-    walk: Mutex<Option<Walk>>,
+    walk: Mutex<Option<LineWalk>>,
     /// The vertex of the first line of every piece under way, by that line.
     vertices: Mutex<HashMap<u64, u64>>,
     bytes_done: AtomicU64,
 }
 
-impl Lists {
+impl AdjacencyLists {
     fn list(&self, vertex: u64, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         let n = self.header.num_vertices;
         let mut fields = fields(line);
@@ -223,9 +223,9 @@ impl Lists {
     }
 }
 
-impl EdgeSource for Lists {
+impl EdgeSource for AdjacencyLists {
     fn rewind(&self) -> Result<()> {
-        *self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(Walk::start(&self.path)?);
+        *self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(LineWalk::start(&self.path)?);
         self.vertices.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clear();
         self.bytes_done.store(0, Relaxed);
         Ok(())
@@ -235,7 +235,7 @@ impl EdgeSource for Lists {
         let mut walk = self.walk.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let walk = match &mut *walk {
             Some(walk) => walk,
-            none => none.insert(Walk::start(&self.path)?),
+            none => none.insert(LineWalk::start(&self.path)?),
         };
         let vertex = walk.next(piece, &self.header)?;
         self.bytes_done.store(walk.text.bytes_done(), Relaxed);
@@ -289,7 +289,7 @@ impl EdgeSource for Lists {
 /// Sizes or weights of the vertices.
 struct VertexNumbers {
     path: PathBuf,
-    header: Header,
+    header: MetisHeader,
     name: &'static str,
     /// Numbers before them in a line.
     skip: usize,
@@ -318,7 +318,7 @@ impl Column for VertexNumbers {
     }
 
     fn read(&self, progress: &dyn Progress, take: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-        let mut walk = Walk::start(&self.path)?;
+        let mut walk = LineWalk::start(&self.path)?;
         let stage = progress.stage(&format!("reading {}", name_of(&self.path)), Some(walk.text.len()), Unit::Bytes);
         let (mut piece, mut rows, mut done) = (Piece::default(), Vec::new(), 0);
         while let Some(vertex) = walk.next(&mut piece, &self.header)? {

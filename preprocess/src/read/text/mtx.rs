@@ -33,19 +33,24 @@ pub fn recognises(_path: &Path, head: &[u8]) -> bool {
 
 /// Opens the file at `path`. Looks at the option `edge_columns`.
 pub fn open(path: &Path, wanted: WantedColumns<'_>) -> Result<Raw> {
-    let header = Header::read(path)?;
+    let header = MatrixHeader::read(path)?;
     let value = header.value.map(|value| EdgeColumn { name: "weight".into(), value, width: 1 });
     let columns: Vec<EdgeColumn> = value.into_iter().filter(|column| wanted.keeps(&column.name)).collect();
     wanted.check(path, &columns)?;
     let num_vertices = header.num_vertices;
-    let entries =
-        Entries { path: path.to_path_buf(), header, columns, text: TextPieces::of(path), entries: AtomicU64::new(0) };
+    let entries = MatrixEntries {
+        path: path.to_path_buf(),
+        header,
+        columns,
+        text: TextPieces::of(path),
+        entries: AtomicU64::new(0),
+    };
     Ok(Raw::of(entries, Ids::Dense(Some(num_vertices)), vec![path.to_path_buf()]))
 }
 
 /// Lines before the entries.
 #[derive(Clone, Copy, Debug)]
-struct Header {
+struct MatrixHeader {
     /// Type of the entries' values, `None` for a pattern.
     value: Option<ValueType>,
     symmetry: Symmetry,
@@ -62,7 +67,7 @@ enum Symmetry {
     Skew,
 }
 
-impl Header {
+impl MatrixHeader {
     fn read(path: &Path) -> Result<Self> {
         let mut text = TextStream::open(path)?;
         let mut piece = Piece::default();
@@ -125,16 +130,16 @@ fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The entries as edges.
-struct Entries {
+struct MatrixEntries {
     path: PathBuf,
-    header: Header,
+    header: MatrixHeader,
     columns: Vec<EdgeColumn>,
     text: TextPieces,
     /// Entries parsed so far.
     entries: AtomicU64,
 }
 
-impl Entries {
+impl MatrixEntries {
     /// Appends the edges of one line.
     fn entry(&self, line: &[u8], batch: &mut EdgeBatch) -> Result<(), String> {
         let n = self.header.num_vertices;
@@ -184,7 +189,7 @@ impl Entries {
     }
 }
 
-impl EdgeSource for Entries {
+impl EdgeSource for MatrixEntries {
     fn rewind(&self) -> Result<()> {
         self.entries.store(0, Relaxed);
         self.text.rewind()

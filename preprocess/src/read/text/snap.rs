@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::field::{leading_unsigned, shown, unsigned};
-use super::value::{Kind, widened, write_number};
+use super::value::{CellKind, widened, write_number};
 use crate::edges::{EdgeBatch, EdgeColumn, EdgeSource, Ending, Estimate, Piece, Seen, ValueType};
 use crate::read::options::EdgeListOptions;
 use crate::read::raw::{Ids, Raw, check_size};
@@ -50,14 +50,14 @@ struct SnapEdges {
 /// Lines up to the first edge.
 #[derive(Default)]
 struct Head {
-    header: Option<Header>,
+    header: Option<PromisedCounts>,
     /// The first line with an edge, and the edge.
     first: Option<(u64, EdgeBatch)>,
 }
 
 /// Counts in the comment `# Nodes: N Edges: M`.
 #[derive(Clone, Copy)]
-struct Header {
+struct PromisedCounts {
     line: u64,
     nodes: Option<u64>,
     edges: Option<u64>,
@@ -110,7 +110,7 @@ impl SnapEdges {
         }
         self.head.header = self.head.header.filter(|_| !self.ignore_header);
         match self.head.header {
-            Some(Header { line, nodes: Some(nodes), .. }) if self.keep_ids && nodes > u32::MAX.into() => {
+            Some(PromisedCounts { line, nodes: Some(nodes), .. }) if self.keep_ids && nodes > u32::MAX.into() => {
                 Err(Error::line(&self.path, line, format!("{nodes} vertices: at most {} are supported", u32::MAX)))
             }
             _ => Ok(()),
@@ -196,7 +196,7 @@ impl SnapEdges {
         Error::line(&self.path, number, problem + hint)
     }
 
-    fn check_edges(&self, header: Header, found: u64) -> Result<()> {
+    fn check_edges(&self, header: PromisedCounts, found: u64) -> Result<()> {
         match header.edges {
             Some(promised) if promised != found => Err(Error::line(
                 &self.path,
@@ -212,7 +212,7 @@ impl SnapEdges {
 
     /// Compares the number of nodes in the header with the ids. Returns it where ids are to be kept: where the user says so,
     /// or where all are below it and some have no edges, which a list that is complete leaves open.
-    fn check_nodes(&self, header: Header, promised: u64, seen: &Seen) -> Result<Option<u64>> {
+    fn check_nodes(&self, header: PromisedCounts, promised: u64, seen: &Seen) -> Result<Option<u64>> {
         let found = seen.distinct.unwrap_or(promised);
         let end = seen.largest.map_or(0, |largest| largest.saturating_add(1));
         let isolated = found < promised && end <= promised;
@@ -257,7 +257,7 @@ impl SnapEdges {
 
 /// The columns called `names` behind the two ids, of the types that the first piece with edges shows.
 fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
-    let mut kinds = vec![Kind::Empty; names.len()];
+    let mut kinds = vec![CellKind::Empty; names.len()];
     let (mut stream, mut piece, mut found) = (TextStream::open(path)?, Piece::default(), names.is_empty());
     while !found && stream.next(&mut piece)? {
         for (_, line) in lines(&piece).filter(|(_, line)| is_edge(line.trim_ascii())) {
@@ -265,7 +265,7 @@ fn columns(path: &Path, names: &[String]) -> Result<Vec<EdgeColumn>> {
             kinds.iter_mut().zip(fields(line).skip(2)).for_each(|(kind, cell)| *kind = widened(*kind, cell));
         }
     }
-    let value = |kind: Kind| kind.value().unwrap_or(ValueType::F64);
+    let value = |kind: CellKind| kind.value().unwrap_or(ValueType::F64);
     Ok(names.iter().zip(kinds).map(|(name, kind)| EdgeColumn::of(name.clone(), value(kind), 1)).collect())
 }
 
@@ -376,10 +376,10 @@ impl EdgeSource for SnapEdges {
 }
 
 /// Understands the comment `# Nodes: N Edges: M`, in this order or the other, either alone.
-fn header(line: u64, comment: &[u8]) -> Option<Header> {
+fn header(line: u64, comment: &[u8]) -> Option<PromisedCounts> {
     let comment = std::str::from_utf8(comment).ok()?;
     let mut words = comment.split([' ', '\t', '#', '%', ',']).filter(|word| !word.is_empty()).peekable();
-    let mut header = Header { line, nodes: None, edges: None };
+    let mut header = PromisedCounts { line, nodes: None, edges: None };
     while let Some(word) = words.next() {
         let count = words.peek().and_then(|word| unsigned(word.as_bytes()));
         match word.to_ascii_lowercase().as_str() {

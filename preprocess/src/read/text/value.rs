@@ -11,7 +11,7 @@ const MISSING: [&[u8]; 6] = [b"NA", b"null", b"NULL", b"None", b"NaN", b"nan"];
 
 /// Contents of a column's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum CellKind {
     /// Nothing so far.
     Empty,
     /// Cells without a value alone.
@@ -26,7 +26,7 @@ pub enum Kind {
     Text,
 }
 
-impl Kind {
+impl CellKind {
     /// Type that keeps such values; `None` for what is no number.
     pub fn value(self) -> Option<ValueType> {
         match self {
@@ -38,21 +38,22 @@ impl Kind {
 }
 
 /// The kind of a column of `kind` so far that also holds `cell`.
-pub fn widened(kind: Kind, cell: &[u8]) -> Kind {
+pub fn widened(kind: CellKind, cell: &[u8]) -> CellKind {
     let found = match cell {
         cell if is_missing(cell) => match kind {
             // An integer has no way to say so.
-            Kind::Integer | Kind::Flag => return Kind::Float,
-            kind => return kind.max(Kind::Missing),
+            CellKind::Integer | CellKind::Flag => return CellKind::Float,
+            kind => return kind.max(CellKind::Missing),
         },
-        cell if flag(cell).is_some() => Kind::Flag,
-        cell if whole(cell).is_some() => Kind::Integer,
-        cell if real::<f64>(cell).is_some() => Kind::Float,
-        _ => Kind::Text,
+        cell if flag(cell).is_some() => CellKind::Flag,
+        cell if whole(cell).is_some() => CellKind::Integer,
+        cell if real::<f64>(cell).is_some() => CellKind::Float,
+        _ => CellKind::Text,
     };
     match (kind, found) {
-        (Kind::Flag, Kind::Integer | Kind::Float) | (Kind::Integer | Kind::Float, Kind::Flag) => Kind::Text,
-        (Kind::Missing, Kind::Integer) => Kind::Float,
+        (CellKind::Flag, CellKind::Integer | CellKind::Float)
+        | (CellKind::Integer | CellKind::Float, CellKind::Flag) => CellKind::Text,
+        (CellKind::Missing, CellKind::Integer) => CellKind::Float,
         (kind, found) => kind.max(found),
     }
 }

@@ -45,13 +45,13 @@ struct Metadata {
     #[serde(default)]
     feature_data: Option<Vec<Feature>>,
     #[serde(default)]
-    tasks: Option<Vec<Task>>,
+    tasks: Option<Vec<TaskSets>>,
 }
 
 #[derive(Deserialize)]
 struct Graph {
     nodes: Vec<Nodes>,
-    edges: Vec<Stored>,
+    edges: Vec<StoredFile>,
 }
 
 #[derive(Deserialize)]
@@ -61,7 +61,7 @@ struct Nodes {
 
 /// An array or a table in a file.
 #[derive(Deserialize)]
-struct Stored {
+struct StoredFile {
     format: String,
     path: PathBuf,
 }
@@ -71,11 +71,11 @@ struct Feature {
     domain: String,
     name: String,
     #[serde(flatten)]
-    stored: Stored,
+    stored: StoredFile,
 }
 
 #[derive(Deserialize)]
-struct Task {
+struct TaskSets {
     #[serde(default)]
     train_set: Option<Vec<Set>>,
     #[serde(default)]
@@ -94,7 +94,7 @@ struct SetData {
     #[serde(default)]
     name: Option<String>,
     #[serde(flatten)]
-    stored: Stored,
+    stored: StoredFile,
 }
 
 /// Whether `path` is such a folder, or the `metadata.yaml` in it.
@@ -170,7 +170,7 @@ impl Dataset {
         path
     }
 
-    fn array(&mut self, stored: &Stored) -> Result<Numbers> {
+    fn array(&mut self, stored: &StoredFile) -> Result<Numbers> {
         if stored.format != "numpy" {
             let (path, format) = (stored.path.display(), &stored.format);
             let remedy = "save it with numpy.save and write format: numpy";
@@ -179,7 +179,13 @@ impl Dataset {
         Numbers::open(&self.file(&stored.path))
     }
 
-    fn array_edges(&mut self, edges: &Stored, n: u64, features: &[Feature], wanted: WantedColumns<'_>) -> Result<Raw> {
+    fn array_edges(
+        &mut self,
+        edges: &StoredFile,
+        n: u64,
+        features: &[Feature],
+        wanted: WantedColumns<'_>,
+    ) -> Result<Raw> {
         let mut edges = ArrayEdges::index(self.array(edges)?)?.within(n);
         for feature in features.iter().filter(|feature| feature.domain == "edge" && wanted.keeps(&feature.name)) {
             edges = edges.with_values(&feature.name, self.array(&feature.stored)?)?;
@@ -190,7 +196,7 @@ impl Dataset {
 
     fn csv_edges(
         &mut self,
-        edges: &Stored,
+        edges: &StoredFile,
         n: u64,
         features: &[Feature],
         wanted: WantedColumns<'_>,
@@ -208,7 +214,7 @@ impl Dataset {
     }
 
     /// Splits and labels of the first task.
-    fn task(&mut self, task: Task, num_vertices: u64, budget: Memory, raw: &mut Raw) -> Result<()> {
+    fn task(&mut self, task: TaskSets, num_vertices: u64, budget: Memory, raw: &mut Raw) -> Result<()> {
         let mut splits = <[Vec<u64>; 3]>::default();
         let mut labels = SetLabels { path: self.document.clone(), num_vertices, budget, sets: Vec::new() };
         let sets = [task.train_set, task.validation_set, task.test_set];

@@ -71,7 +71,7 @@ pub fn open(path: &Path, wanted: WantedColumns<'_>, memory: Memory) -> Result<Ra
 }
 
 #[derive(Deserialize)]
-struct Role {
+struct RoleFile {
     tr: Vec<u64>,
     va: Vec<u64>,
     te: Vec<u64>,
@@ -79,7 +79,7 @@ struct Role {
 
 fn read_role(path: &Path) -> Result<[Vec<u64>; 3]> {
     let file = BufReader::new(open_file(path).map_err(Error::io(path))?);
-    let role: Role = serde_json::from_reader(file).map_err(|error| json_error(path, &error))?;
+    let role: RoleFile = serde_json::from_reader(file).map_err(|error| json_error(path, &error))?;
     Ok([role.tr, role.va, role.te])
 }
 

@@ -86,7 +86,7 @@ pub fn variables(path: &Path) -> Result<Vec<Variable>> {
             _ => None,
         };
         if let Some(packed) = element {
-            Walk::new(path, packed)?.whole(&mut all)?;
+            MatrixReader::new(path, packed)?.whole(&mut all)?;
         }
         at = end;
     }
@@ -152,14 +152,14 @@ impl Element {
 }
 
 /// A reading of one matrix of the top from its start to its end.
-struct Walk<'a> {
+struct MatrixReader<'a> {
     path: &'a Path,
     packed: Packed,
     reader: Box<dyn Read + Send>,
     at: u64,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> MatrixReader<'a> {
     fn new(path: &'a Path, packed: Packed) -> Result<Self> {
         let reader = packed.open(path, true)?;
         Ok(Self { path, packed, reader, at: 0 })

@@ -40,7 +40,7 @@ macro_rules! dtypes {
                     $(Self::$kind => {
                         let numbers = bytes.as_chunks::<{ size_of::<$rust>() }>().0;
                         let mut signs = 0;
-                        ids.extend(numbers.iter().map(|&number| <$rust as Bits>::id(number, &mut signs)));
+                        ids.extend(numbers.iter().map(|&number| <$rust as IdBits>::id(number, &mut signs)));
                         signs
                     })*
                 };
@@ -58,7 +58,7 @@ macro_rules! dtypes {
                         let mut half = |pair: &[u8; 2 * SIZE], from: usize| {
                             let mut number = [0; SIZE];
                             number.copy_from_slice(&pair[from..from + SIZE]);
-                            <$rust as Bits>::id(number, &mut signs)
+                            <$rust as IdBits>::id(number, &mut signs)
                         };
                         first.extend(pairs.iter().map(|pair| half(pair, 0)));
                         second.extend(pairs.iter().map(|pair| half(pair, SIZE)));
@@ -89,14 +89,14 @@ dtypes! {
 }
 
 /// A number as an id. The sign of every number is or-ed into `signs`.
-trait Bits: Sized {
+trait IdBits: Sized {
     type Bytes;
     fn id(bytes: Self::Bytes, signs: &mut i64) -> u64;
 }
 
 macro_rules! bits {
     ($($rust:ty: $number:ident => $sign:expr;)*) => { $(
-        impl Bits for $rust {
+        impl IdBits for $rust {
             type Bytes = [u8; size_of::<$rust>()];
 
             #[inline(always)]
@@ -121,7 +121,7 @@ bits! {
     f64: number => 0;
 }
 
-impl Bits for f16 {
+impl IdBits for f16 {
     type Bytes = [u8; 2];
 
     fn id(bytes: [u8; 2], _signs: &mut i64) -> u64 {

@@ -5,7 +5,7 @@
 //! `(1, shape, dtype, column_major, bytes)`; `_frombuffer(bytes, dtype, shape, order)` is a whole one. `dtype("i8", ...)` gets its byte
 //! order by the state `(3, "<", ...)`.
 
-use super::machine::{Heap, Node, Raw};
+use super::machine::{Heap, Node, RawBytes};
 use crate::read::arrays::numbers::Span;
 
 /// Most dimensions of an array.
@@ -150,7 +150,7 @@ pub fn call(heap: &Heap, function: u32, arguments: u32) -> Result<Node, String> 
         }
         (Global::Encode, [text, encoding]) => match (heap.node(*text), heap.text(*encoding)) {
             (Node::Raw(raw), Some("latin1" | "latin-1")) if raw.utf8 => {
-                Ok(Node::Raw(Raw { utf8: false, latin1: true, text: None, ..raw.clone() }))
+                Ok(Node::Raw(RawBytes { utf8: false, latin1: true, text: None, ..raw.clone() }))
             }
             _ => Err("_codecs.encode of something else than text as latin1".into()),
         },

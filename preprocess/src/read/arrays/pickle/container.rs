@@ -5,7 +5,7 @@ use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use super::machine::{self, Heap, Input, Node};
+use super::machine::{self, Heap, Node, PickleInput};
 use super::{Pickled, refused};
 use crate::memory::Memory;
 use crate::read::arrays::npz::Npz;
@@ -46,7 +46,7 @@ pub fn open(path: &Path, budget: Memory) -> Result<Pickled> {
 
 fn bare(path: &Path, pickle: Packed, budget: Memory) -> Result<Pickled> {
     let mut heap = Heap::within(budget);
-    let mut input = Input::new(BufReader::new(pickle.open(path, false)?));
+    let mut input = PickleInput::new(BufReader::new(pickle.open(path, false)?));
     let root = machine::run(&mut input, &mut heap).map_err(|problem| refused(path, problem))?;
     Ok(Pickled { path: path.to_path_buf(), heap, root, pickle, storages: Storages::default() })
 }
@@ -61,7 +61,7 @@ fn zip(path: &Path, budget: Memory) -> Result<Pickled> {
         return Err(refused(path, format!("byte order {}: expected little", order.escape_debug())));
     }
     let pickle = archive.packed(&name)?;
-    let mut input = Input::new(BufReader::new(pickle.open(path, true)?));
+    let mut input = PickleInput::new(BufReader::new(pickle.open(path, true)?));
     let mut heap = Heap::within(budget);
     let root = machine::run(&mut input, &mut heap).map_err(|problem| refused(path, problem))?;
     input.finish().map_err(|problem| refused(path, problem))?;
@@ -78,7 +78,7 @@ fn zip(path: &Path, budget: Memory) -> Result<Pickled> {
 fn legacy(path: &Path, file: Packed, budget: Memory) -> Result<Pickled> {
     let problem = |problem: String| refused(path, problem);
     let mut heap = Heap::within(budget);
-    let mut input = Input::new(BufReader::new(file.open(path, false)?));
+    let mut input = PickleInput::new(BufReader::new(file.open(path, false)?));
     let mut next = |heap: &mut Heap| machine::run(&mut input, heap).map_err(problem);
     let [_magic, protocol, _machine, root, keys] =
         [next(&mut heap)?, next(&mut heap)?, next(&mut heap)?, next(&mut heap)?, next(&mut heap)?];

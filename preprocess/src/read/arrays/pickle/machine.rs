@@ -28,7 +28,7 @@ pub enum Node {
     Int(i64),
     Float,
     /// Text or bytes.
-    Raw(Raw),
+    Raw(RawBytes),
     List(Vec<u32>),
     Tuple(Vec<u32>),
     Dict(Vec<(u32, u32)>),
@@ -49,7 +49,7 @@ pub enum Node {
 
 /// Bytes of the pickle.
 #[derive(Clone, Debug)]
-pub struct Raw {
+pub struct RawBytes {
     /// First byte.
     pub start: u64,
     /// Characters, where they are text in UTF-8; else bytes.
@@ -70,7 +70,7 @@ impl Node {
             Self::Bool(_) => "a bool",
             Self::Int(_) => "an integer",
             Self::Float => "a float",
-            Self::Raw(Raw { utf8: true, .. }) => "a string",
+            Self::Raw(RawBytes { utf8: true, .. }) => "a string",
             Self::Raw(_) => "bytes",
             Self::List(_) => "a list",
             Self::Tuple(_) => "a tuple",
@@ -180,13 +180,13 @@ impl Heap {
 }
 
 /// Bytes of a file, one pickle after the other.
-pub struct Input<R> {
+pub struct PickleInput<R> {
     reader: R,
     /// Bytes read.
     pub at: u64,
 }
 
-impl<R: Read> Input<R> {
+impl<R: Read> PickleInput<R> {
     /// From the start of `reader`.
     pub fn new(reader: R) -> Self {
         Self { reader, at: 0 }
@@ -219,8 +219,8 @@ impl<R: Read> Input<R> {
     }
 
     /// Reads past `len` bytes, of which the text is held if they are few.
-    fn raw(&mut self, len: u64, utf8: bool, heap: &mut Heap) -> Result<Raw, String> {
-        let mut raw = Raw { start: self.at, chars: 0, utf8, latin1: false, text: None };
+    fn raw(&mut self, len: u64, utf8: bool, heap: &mut Heap) -> Result<RawBytes, String> {
+        let mut raw = RawBytes { start: self.at, chars: 0, utf8, latin1: false, text: None };
         if len <= HELD_TEXT {
             heap.text += len as usize;
             if heap.text > MAX_TEXT {
@@ -266,8 +266,8 @@ fn ended(error: &std::io::Error) -> String {
 }
 
 /// Runs the next pickle of `input` to its end. Returns the value that it makes.
-pub fn run<R: Read>(input: &mut Input<R>, heap: &mut Heap) -> Result<u32, String> {
-    let mut run = Run { input, heap, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
+pub fn run<R: Read>(input: &mut PickleInput<R>, heap: &mut Heap) -> Result<u32, String> {
+    let mut run = Machine { input, heap, stack: Vec::new(), marks: Vec::new(), memo: HashMap::new() };
     loop {
         let at = run.input.at;
         let [code] = run.input.bytes()?;
@@ -279,8 +279,8 @@ pub fn run<R: Read>(input: &mut Input<R>, heap: &mut Heap) -> Result<u32, String
     }
 }
 
-struct Run<'a, R> {
-    input: &'a mut Input<R>,
+struct Machine<'a, R> {
+    input: &'a mut PickleInput<R>,
     heap: &'a mut Heap,
     stack: Vec<u32>,
     /// Heights of the stack.
@@ -288,7 +288,7 @@ struct Run<'a, R> {
     memo: HashMap<u32, u32>,
 }
 
-impl<R: Read> Run<'_, R> {
+impl<R: Read> Machine<'_, R> {
     /// Runs one instruction. Returns whether it was the last.
     fn step(&mut self, code: u8) -> Result<bool, String> {
         match code {

@@ -30,24 +30,24 @@ pub(super) struct Records {
     offsets: Option<PathBuf>,
     /// Nodes before a piece that its lists may hang on.
     look_back: u64,
-    walk: Mutex<Option<Walk>>,
+    walk: Mutex<Option<RecordWalk>>,
     bytes_done: AtomicU64,
     budget: Memory,
 }
 
 /// A walk over the records.
-struct Walk {
+struct RecordWalk {
     graph: Bits<File>,
     offsets: Option<Bits<File>>,
     node: u64,
     /// Starts of the records before `node` that may be looked back at, and of `node`'s.
     starts: VecDeque<u64>,
     /// The lists of the last nodes, where they are decoded here.
-    lists: Lists,
+    lists: LatestLists,
 }
 
 /// The lists of the last nodes: that of node u at u modulo their number.
-struct Lists {
+struct LatestLists {
     lists: Vec<Option<(u64, Vec<u64>)>>,
     /// Bytes that they hold, and bytes that they were granted.
     held: u64,
@@ -55,7 +55,7 @@ struct Lists {
     budget: Memory,
 }
 
-impl Lists {
+impl LatestLists {
     fn new(window: usize, budget: Memory) -> Self {
         Self { lists: (0..=window).map(|_| None).collect(), held: 0, granted: 0, budget }
     }
@@ -118,10 +118,10 @@ impl Records {
         Ok(Bits::new(open_file(path).map_err(Error::io(path))?))
     }
 
-    fn start(&self) -> Result<Walk> {
+    fn start(&self) -> Result<RecordWalk> {
         let offsets = self.offsets.as_ref().map(|path| self.open_bits(path)).transpose()?;
-        let lists = Lists::new(self.layout.window, self.budget);
-        Ok(Walk { graph: self.open_bits(&self.graph)?, offsets, node: 0, starts: VecDeque::new(), lists })
+        let lists = LatestLists::new(self.layout.window, self.budget);
+        Ok(RecordWalk { graph: self.open_bits(&self.graph)?, offsets, node: 0, starts: VecDeque::new(), lists })
     }
 
     fn damaged(&self, AtNode(node, problem): AtNode) -> Error {
@@ -134,7 +134,7 @@ impl Records {
     }
 
     /// Hands out nodes whose records are decoded later: the starts of what they may hang on and of the first, and the end of the last.
-    fn hand_out(&self, walk: &mut Walk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
+    fn hand_out(&self, walk: &mut RecordWalk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
         let Some(offsets) = &mut walk.offsets else { return Ok(()) };
         let first = walk.node;
         let mut next_start = |node: u64, last: u64| -> Result<u64, AtNode> {
@@ -166,11 +166,11 @@ impl Records {
     }
 
     /// Decodes the next nodes: the outdegree of each, then its successors.
-    fn decode_next(&self, walk: &mut Walk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
+    fn decode_next(&self, walk: &mut RecordWalk, bytes: &mut Vec<u8>) -> Result<(), AtNode> {
         let (first, mut edges, mut scratch) = (walk.node, 0, Scratch::default());
         while walk.node < self.layout.num_nodes && walk.node - first < NODES_PER_PIECE && edges < EDGES_PER_PIECE {
             let node = walk.node;
-            let Walk { graph, lists, .. } = walk;
+            let RecordWalk { graph, lists, .. } = walk;
             let list = self.record(node, graph, lists, &mut scratch, &mut |_, _| Ok(()))?;
             bytes.extend((list.len() as u64).to_le_bytes());
             bytes.extend(list.iter().flat_map(|successor| successor.to_le_bytes()));
@@ -186,9 +186,9 @@ impl Records {
         &self,
         node: u64,
         bits: &mut Bits<impl std::io::Read>,
-        lists: &mut Lists,
+        lists: &mut LatestLists,
         scratch: &mut Scratch,
-        fetch: &mut dyn FnMut(u64, &mut Lists) -> Result<(), AtNode>,
+        fetch: &mut dyn FnMut(u64, &mut LatestLists) -> Result<(), AtNode>,
     ) -> Result<Vec<u64>, AtNode> {
         let at_node = |problem| AtNode(node, problem);
         let degree = self.layout.outdegree(bits).map_err(at_node)?;
@@ -222,9 +222,9 @@ impl Records {
             Ok(bits)
         };
         let start_of = |node: u64| node.checked_sub(oldest).and_then(|at| starts.get(at as usize)).copied();
-        let mut fetch = |node: u64, lists: &mut Lists| self.fetch(node, lists, &start_of, &at);
+        let mut fetch = |node: u64, lists: &mut LatestLists| self.fetch(node, lists, &start_of, &at);
         let mut decoded = || -> Result<(), AtNode> {
-            let (mut lists, mut scratch) = (Lists::new(self.layout.window, self.budget), Scratch::default());
+            let (mut lists, mut scratch) = (LatestLists::new(self.layout.window, self.budget), Scratch::default());
             let mut bits = at(start, first)?;
             for node in first..end {
                 let list = self.record(node, &mut bits, &mut lists, &mut scratch, &mut fetch)?;
@@ -241,7 +241,7 @@ impl Records {
     fn fetch<'a>(
         &self,
         node: u64,
-        lists: &mut Lists,
+        lists: &mut LatestLists,
         start_of: &dyn Fn(u64) -> Option<u64>,
         at: &dyn Fn(u64, u64) -> Result<Bits<&'a [u8]>, AtNode>,
     ) -> Result<(), AtNode> {

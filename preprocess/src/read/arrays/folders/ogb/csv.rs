@@ -13,7 +13,7 @@ use crate::read::text::{TextPieces, TextStream, first_line, lines, name_of, read
 use crate::{Error, Result};
 
 /// The tables of a graph.
-pub struct Files {
+pub struct CsvFiles {
     num_nodes: PathBuf,
     num_edges: PathBuf,
     edges: PathBuf,
@@ -21,7 +21,7 @@ pub struct Files {
     features: Option<PathBuf>,
 }
 
-impl Files {
+impl CsvFiles {
     /// Finds the tables in the folder `raw`.
     pub fn find(raw: &Path) -> Result<Self> {
         Ok(Self {
@@ -55,8 +55,8 @@ impl Files {
             Ok(Box::new(CsvColumn::open(path, kind, num_vertices)?))
         };
         Ok(Raw {
-            features: self.features.as_ref().map(|path| column(path, Kind::Features)).transpose()?,
-            labels: self.labels.as_ref().map(|path| column(path, Kind::Labels)).transpose()?,
+            features: self.features.as_ref().map(|path| column(path, NumberKind::Features)).transpose()?,
+            labels: self.labels.as_ref().map(|path| column(path, NumberKind::Labels)).transpose()?,
             facts: BTreeMap::new(),
             ..Raw::of(edges, Ids::Dense(Some(num_vertices)), self.all())
         })
@@ -97,7 +97,7 @@ struct CsvEdges {
 }
 
 impl CsvEdges {
-    fn new(files: &Files, num_vertices: u64, num_edges: u64) -> Result<Self> {
+    fn new(files: &CsvFiles, num_vertices: u64, num_edges: u64) -> Result<Self> {
         Ok(Self {
             path: files.edges.clone(),
             num_edges_path: files.num_edges.clone(),
@@ -191,7 +191,7 @@ impl EdgeSource for CsvEdges {
 
 /// Kind of numbers in a table of vertices.
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum NumberKind {
     /// Empty lines are nothing.
     Features,
     /// Empty lines are vertices without a label.
@@ -201,16 +201,16 @@ enum Kind {
 /// A table of vertices: numbers separated by commas, as many in every line.
 struct CsvColumn {
     path: PathBuf,
-    kind: Kind,
+    kind: NumberKind,
     width: usize,
     num_vertices: u64,
 }
 
 impl CsvColumn {
     /// Finds the width in the first line.
-    fn open(path: &Path, kind: Kind, num_vertices: u64) -> Result<Self> {
+    fn open(path: &Path, kind: NumberKind, num_vertices: u64) -> Result<Self> {
         let first = first_line(path)?;
-        if kind == Kind::Features && first.as_deref().is_none_or(|line| line.trim_ascii().is_empty()) {
+        if kind == NumberKind::Features && first.as_deref().is_none_or(|line| line.trim_ascii().is_empty()) {
             return Err(Error::line(path, 1, "expected a row of features, found nothing"));
         }
         let width = first.map_or(1, |line| line.split(|&byte| byte == b',').count());
@@ -218,17 +218,17 @@ impl CsvColumn {
     }
 
     fn parse_row(&self, text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
-        let what = if self.kind == Kind::Features { "features" } else { "labels" };
+        let what = if self.kind == NumberKind::Features { "features" } else { "labels" };
         let mut found = 0;
         for field in text.split(|&byte| byte == b',') {
             found += 1;
             let field = field.trim_ascii();
             match self.kind {
-                Kind::Features => {
+                NumberKind::Features => {
                     let value: f32 = real(field).ok_or_else(|| format!("expected a number, found {}", shown(field)))?;
                     bytes.extend_from_slice(&value.to_le_bytes());
                 }
-                Kind::Labels => {
+                NumberKind::Labels => {
                     let unquoted = field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\""));
                     let field = unquoted.unwrap_or(field);
                     let value: Option<f64> = if field.is_empty() { Some(f64::NAN) } else { real(field) };
@@ -256,15 +256,15 @@ impl Column for CsvColumn {
 
     fn name(&self) -> &str {
         match self.kind {
-            Kind::Features => "feature rows",
-            Kind::Labels => "labels",
+            NumberKind::Features => "feature rows",
+            NumberKind::Labels => "labels",
         }
     }
 
     fn descr(&self) -> &'static str {
         match self.kind {
-            Kind::Features => "<f4",
-            Kind::Labels => "<f8",
+            NumberKind::Features => "<f4",
+            NumberKind::Labels => "<f8",
         }
     }
 
@@ -282,7 +282,7 @@ impl Column for CsvColumn {
             let (mut bytes, mut rows) = (Vec::new(), Vec::new());
             for (line, text) in lines(piece) {
                 let text = text.trim_ascii();
-                if text.is_empty() && self.kind == Kind::Features {
+                if text.is_empty() && self.kind == NumberKind::Features {
                     continue;
                 }
                 self.parse_row(text, &mut bytes).map_err(|problem| Error::line(&self.path, line, problem))?;

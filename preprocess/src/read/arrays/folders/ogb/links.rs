@@ -55,7 +55,7 @@ pub struct RawLinks {
 /// Rows of ids that still lie in the input.
 pub enum IdRows {
     /// The columns of each array side by side: of so many numbers a row, from a number on.
-    Arrays(Vec<Part>),
+    Arrays(Vec<ArrayColumns>),
     /// Lines of ids.
     Text {
         /// The table.
@@ -66,7 +66,7 @@ pub enum IdRows {
 }
 
 /// Columns of an array.
-pub struct Part {
+pub struct ArrayColumns {
     numbers: Numbers,
     first: u64,
     width: usize,
@@ -74,7 +74,7 @@ pub struct Part {
 }
 
 /// Container of a split's arrays, by name.
-enum Table {
+enum ArrayContainer {
     Pickle(Pickled, Option<&'static str>),
     Archive(PathBuf, Npz),
 }
@@ -99,7 +99,7 @@ impl RawLinks {
         let mut forms = Vec::new();
         let mut left_out: Vec<String> = Vec::new();
         for (split, path) in Split::ALL.into_iter().zip(&files) {
-            let mut table = Table::open(path, split, budget)?;
+            let mut table = ArrayContainer::open(path, split, budget)?;
             let (form, of_split) = table.lists(split, &mut left_out)?;
             forms.extend(form.filter(|_| split != Split::Train).map(|form| (form, path)));
             lists.extend(of_split);
@@ -187,7 +187,7 @@ fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "csv" || extension == "gz")
 }
 
-impl Table {
+impl ArrayContainer {
     fn open(path: &Path, split: Split, budget: Memory) -> Result<Self> {
         if path.extension().is_some_and(|extension| extension == "npz") {
             return Ok(Self::Archive(path.to_path_buf(), Npz::open(path)?));
@@ -257,9 +257,9 @@ impl Table {
         };
         let keeps = |name: &str| used.contains(&name) && !(split == Split::Train && name.ends_with("_neg"));
         left_out.extend(names.iter().filter(|name| !keeps(name)).map(|name| name.escape_debug().to_string()));
-        let mut parts = |name: &str, width: Option<u64>| -> Result<Vec<Part>> {
+        let mut parts = |name: &str, width: Option<u64>| -> Result<Vec<ArrayColumns>> {
             match self.numbers(name)? {
-                Some(numbers) => Part::all(numbers, width),
+                Some(numbers) => ArrayColumns::all(numbers, width),
                 None => Ok(Vec::new()),
             }
         };
@@ -290,7 +290,7 @@ impl Table {
     }
 }
 
-impl Part {
+impl ArrayColumns {
     /// The columns of `numbers`, `width` of them: the array as it is, or column by column where it lies so.
     fn all(numbers: Numbers, width: Option<u64>) -> Result<Vec<Self>> {
         const MOST_COLUMNS: u64 = 16;
@@ -358,7 +358,7 @@ impl IdRows {
     }
 }
 
-fn read_arrays(parts: &[Part], take: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
+fn read_arrays(parts: &[ArrayColumns], take: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
     let mut readers = parts.iter().map(|part| part.numbers.reader(part.first)).collect::<Result<Vec<_>>>()?;
     let (rows, width) = (parts.first().map_or(0, |part| part.rows), parts.iter().map(|part| part.width).sum::<usize>());
     let (mut row, mut bytes, mut ids, mut side_by_side) = (0, Vec::new(), Vec::new(), Vec::new());

@@ -31,9 +31,9 @@ pub fn open(dir: &Path, options: &OgbOptions<'_>, progress: &dyn Progress) -> Re
     std::fs::metadata(dir).map_err(Error::io(dir))?;
     let raw = dir.join("raw");
     let mut graph = if raw.join("data.npz").exists() {
-        npz::Files::find(&raw).open()?
+        npz::NpzFiles::find(&raw).open()?
     } else if candidates(&raw, "edge").iter().any(|path| path.exists()) {
-        csv::Files::find(&raw)?.open(progress)?
+        csv::CsvFiles::find(&raw)?.open(progress)?
     } else if HETEROGENEOUS.iter().any(|file| raw.join(file).exists()) {
         let problem = "a graph of several types of vertices or edges (as ogbl-biokg or ogbn-mag): gsplit reads graphs of one type";
         return Err(Error::input(dir, problem));

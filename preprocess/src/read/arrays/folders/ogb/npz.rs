@@ -12,12 +12,12 @@ use crate::read::raw::{Column, Ids, Raw, check_size};
 use crate::{Error, Result};
 
 /// The archives of a graph.
-pub struct Files {
+pub struct NpzFiles {
     data: PathBuf,
     labels: Option<PathBuf>,
 }
 
-impl Files {
+impl NpzFiles {
     /// The archives in the folder `raw`.
     pub fn find(raw: &Path) -> Self {
         Self { data: raw.join("data.npz"), labels: Some(raw.join("node-label.npz")).filter(|path| path.exists()) }
