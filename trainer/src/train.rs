@@ -44,7 +44,7 @@ pub fn train(
 fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)) -> Result<(Vec<EpochReport>, usize)> {
     let (job, config, comm) = (run.job, run.job.config, comms.all());
     set_torch_threads(run.compute_threads / run.here().len());
-    if run.options.process.is_some() {
+    if job.options.process.is_some() {
         comms.set_routes(hosts::routes(comm, config, run.progress)?);
     }
     let (place, source) = (&run.places[comm.rank()], run.trained_on(comm.rank()));
@@ -61,11 +61,11 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
     if let Some(resume) = &run.resume {
         checkpoint::restore(resume, model.parameters(), &mut optimizer)?;
         reports.clone_from(&resume.history);
-        if let (Some(folder), 0) = (&run.options.checkpoint, comm.rank()) {
+        if let (Some(folder), 0) = (&job.options.checkpoint, comm.rank()) {
             checkpoint::settle(folder, &reports)?;
         }
     }
-    if run.options.resume {
+    if job.options.resume {
         checkpoint::agree(comm, reports.len() as u64)?;
     }
     let made = config.parallelism.cooperates().then(|| make_batches(run, &model, comms)).transpose()?;
@@ -81,19 +81,19 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
         let name = format!("epoch {epoch}/{}{}", config.epochs, to_go(&reports[before..], config.epochs - epoch + 1));
         let stage = run.stage(comm, &name, (job.train.len() as u64, "seeds"));
         let write = |record: &StepRecord| run.logs().write_step(record);
-        let log = StepLog { every: run.options.log_every, write: &write };
+        let log = StepLog { every: job.options.log_every, write: &write };
         let batches = made.as_ref().map_or_else(|| Source::Drawn(&mut sampler), Source::Made);
         let learner = (&model, &mut optimizer);
         let sums = train_epoch((job, source), batches, epoch, learner, comms, stage.as_ref(), log)?.reduce(comm)?;
         drop(stage);
         let mut report = EpochReport::new(epoch, &sums, job.num_steps(), started.elapsed().as_secs_f64());
         report.draw_factor = draw_factor;
-        if run.dataset.shard().is_some() {
+        if job.dataset.shard().is_some() {
             score(run, &mut report, &model, comms)?;
         }
         // The others suspend their timeout while rank 0 evaluates and writes.
         comm.suspend_timeout(comm.rank() > 0);
-        if run.dataset.shard().is_none() && comm.rank() == 0 {
+        if job.dataset.shard().is_none() && comm.rank() == 0 {
             score(run, &mut report, &model, comms)?;
         }
         report.share_metrics(comm)?;
@@ -109,7 +109,7 @@ fn epochs(run: &Run<'_>, comms: &Comms, on_epoch: &(dyn Fn(&EpochReport) + Sync)
 
 /// The mini-batches of a run that are made once; tells what they are like. Collective.
 fn make_batches(run: &Run<'_>, model: &Model, comms: &Comms) -> Result<Made> {
-    let (made, size) = Made::new(run.job, model, comms, run.options.process.is_none())?;
+    let (made, size) = Made::new(run.job, model, comms, run.job.options.process.is_none())?;
     if comms.all().rank() == 0 {
         let servers = run.job.config.groups;
         let beyond = match servers {
@@ -130,9 +130,8 @@ fn keep(
     (model, optimizer): (&Model, &Optimizer),
     on_epoch: &(dyn Fn(&EpochReport) + Sync),
 ) -> Result<()> {
-    if let Some(folder) = &run.options.checkpoint {
-        let origin = (run.dataset, &run.inputs, run.job.config);
-        checkpoint::save(folder, reports, origin, model.parameters(), optimizer)?;
+    if let Some(folder) = &run.job.options.checkpoint {
+        checkpoint::save(folder, reports, run.job, &run.inputs, model.parameters(), optimizer)?;
     }
     let Some(report) = reports.last() else { return Ok(()) };
     run.logs().write(report)?;
@@ -149,7 +148,7 @@ fn summary(run: &Run<'_>, mut epochs: Vec<EpochReport>, num_parameters: usize) -
         stopped_early: (epochs.len() as u32) < run.job.config.epochs,
         epochs: epochs.split_off(done),
         num_parameters,
-        partition: run.partition.clone(),
+        partition: run.job.artifacts.partition().map(|map| map.key().to_string()),
         cache: run.caches.map(Caches::summary),
         resumed_after: done as u32,
         metric: run.job.metric,

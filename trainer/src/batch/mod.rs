@@ -49,7 +49,7 @@ pub fn prepare<'a, 's: 'a>(
     let sampled = sample(sampler, seeds, &config.fanouts, step, &job.frontiers, comm)?;
     job.end_phase(source.place())?;
     let (loading, between) = (Instant::now(), comm.sent());
-    let ahead = job.prefetch > 0;
+    let ahead = job.options.prefetch > 0;
     let push = || PushPull::push(sampled.bottom(), (source, job.features.dim()), ahead, comm);
     let push_pull = config.parallelism.slices_columns().then(push).transpose()?;
     let batch = match &push_pull {

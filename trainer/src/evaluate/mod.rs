@@ -39,7 +39,7 @@ fn num_rows(model: &Model, job: &Job<'_>) -> Option<u64> {
 
 /// The scores by the model of `team` of the valid and test splits that there are; `None` where a score is not defined.
 pub fn evaluate(team: Team<'_>, job: &Job<'_>, stage: &dyn Stage) -> Result<Vec<(Split, Option<f64>)>> {
-    let mut pass = LayerWise::new(team, job.graph, Room::UNLIMITED, job.stop)?;
+    let mut pass = LayerWise::new(team, job.graph, Room::UNLIMITED, job.options.stop)?;
     let labels = match &job.task {
         Task::Nodes(labels) => labels,
         Task::Links(links) => {
@@ -68,7 +68,7 @@ fn evaluate_owned(
     let (Task::Nodes(labels), Some(owners)) = (&job.task, job.frontiers.map()) else { return Ok(Vec::new()) };
     let mut scores = Scores::new(job.metric, labels, splits(job))?;
     let wanted = scores.vertices();
-    let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.stop)?;
+    let mut pass = OwnedLayers::new((model, source), job.graph, owners, comm, job.options.stop)?;
     pass.run(&wanted, stage, &mut |vertices, rows| {
         vertices.iter().zip(rows.chunks_exact(job.outputs)).for_each(|(&v, logits)| scores.push(v, logits));
     })?;

@@ -21,7 +21,7 @@ pub fn score(run: &Run<'_>, report: &mut EpochReport, model: &Model, comms: &Com
     let Some(total) = num_rows(model, job).filter(|_| due) else { return Ok(()) };
     let started = Instant::now();
     let stage = run.stage(comms.all(), "evaluate", (total, "vertices"));
-    let scores = match run.dataset.shard() {
+    let scores = match job.dataset.shard() {
         None => {
             set_torch_threads(run.threads);
             evaluate(team(run, model)?, job, stage.as_ref())?

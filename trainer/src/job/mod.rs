@@ -5,17 +5,15 @@ pub mod options;
 pub mod partition;
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 
 use gsplit_kernels::schedule::Step;
 use gsplit_kernels::{Communicator, Graph};
-use gsplit_store::memory::{Memory, shown};
-use gsplit_store::{Checksum, Column, Dataset, FeatureTable, Links, PartitionMap, Split};
+use gsplit_store::{Column, Dataset, FeatureTable, Links, PartitionMap, Split};
 
 use crate::config::{ModelKind, TaskKind, TrainConfig};
 use crate::error::check_stop;
 use crate::job::columns::EdgeColumns;
-use crate::job::options::{FeatureStorage, RunOptions};
+use crate::job::options::RunOptions;
 use crate::metric::Metric;
 use crate::metric::labels::Labels;
 use crate::operator::Place;
@@ -23,23 +21,6 @@ use crate::sample::{Frontiers, Seeds};
 use crate::task::{LinkBatch, LinkSplit};
 use crate::task::{NodeTargets, Shape, Targets, Task};
 use crate::{Error, Result};
-
-impl FeatureStorage {
-    /// `features`, read from there. Processes of a host share in memory what has the same `content`, if that is given.
-    pub(crate) fn bring(self, features: FeatureTable, content: Option<&Checksum>) -> Result<FeatureTable> {
-        let bytes = features.num_bytes() as u64;
-        let shared = || Some(features.in_shared_memory(&content?.to_string()));
-        let in_memory = || shared().and_then(std::result::Result::ok).map_or_else(|| features.in_memory(), Ok);
-        match self {
-            Self::Mapped => Ok(features),
-            Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
-            Self::Auto => Ok(in_memory().unwrap_or(features)),
-            Self::Memory => in_memory().map_err(|_| {
-                Error::Option(format!("--load-features memory: {} are more than there is: pass `mapped`", shown(bytes)))
-            }),
-        }
-    }
-}
 
 /// The artifacts of a run, mapped once.
 pub struct Artifacts {
@@ -54,8 +35,14 @@ pub struct Artifacts {
 
 /// A run's inputs, as every rank sees them.
 pub struct Job<'a> {
-    /// What to do.
+    /// What is trained on.
+    pub dataset: &'a Dataset,
+    /// Partition map, links and columns of edges that it reads.
+    pub artifacts: &'a Artifacts,
+    /// What decides its losses.
     pub config: &'a TrainConfig,
+    /// What surrounds it.
+    pub options: &'a RunOptions,
     /// In-neighbours, held-out edges left out, with the weights to draw them by and to multiply their rows by.
     pub graph: Graph<'a>,
     /// In-neighbours, held-out edges included.
@@ -78,16 +65,6 @@ pub struct Job<'a> {
     pub frontiers: Frontiers<'a>,
     /// The part of each vertex, where there is a partition map.
     pub parts: Option<&'a [u16]>,
-    /// Mini-batches that are prepared ahead.
-    pub prefetch: usize,
-    /// Threads of this rank's own that prepare them.
-    pub sample_threads: Option<usize>,
-    /// Whether phases end with what they launched.
-    pub exact_phases: bool,
-    /// Becomes true when the run is to stop.
-    pub stop: Option<&'static AtomicBool>,
-    /// Mini-batches after which an epoch ends, where a run is on trial.
-    pub trial: Option<usize>,
 }
 
 impl Artifacts {
@@ -130,7 +107,7 @@ impl<'a> Job<'a> {
         dataset: &'a Dataset,
         artifacts: &'a Artifacts,
         config: &'a TrainConfig,
-        options: &RunOptions,
+        options: &'a RunOptions,
     ) -> Result<Self> {
         let topology = dataset.topology();
         // Nothing corrects maxima.
@@ -147,7 +124,10 @@ impl<'a> Job<'a> {
         let frontiers = config.frontiers(artifacts.owners.as_deref().or(parts));
         if let Some(links) = &artifacts.links {
             return Ok(Self {
+                dataset,
+                artifacts,
                 config,
+                options,
                 graph: corrected(artifacts.of_kept.as_ref().unwrap_or(&artifacts.columns).of(links.graph()?)?),
                 whole,
                 features,
@@ -157,11 +137,6 @@ impl<'a> Job<'a> {
                 train: Items::Borrowed(&links.train),
                 valid: None,
                 test: None,
-                prefetch: options.prefetch,
-                sample_threads: options.sample_threads,
-                exact_phases: options.exact_phases,
-                stop: options.stop,
-                trial: options.trial,
                 frontiers,
                 parts,
             });
@@ -174,7 +149,10 @@ impl<'a> Job<'a> {
             false => Ok(None),
         };
         Ok(Self {
+            dataset,
+            artifacts,
             config,
+            options,
             graph: corrected(whole),
             whole,
             features,
@@ -184,11 +162,6 @@ impl<'a> Job<'a> {
             task: Task::Nodes(labels),
             valid: optional(Split::Valid)?,
             test: optional(Split::Test)?,
-            prefetch: options.prefetch,
-            sample_threads: options.sample_threads,
-            exact_phases: options.exact_phases,
-            stop: options.stop,
-            trial: options.trial,
             frontiers,
             parts,
         })
@@ -242,7 +215,7 @@ impl Job<'_> {
             true => self.config.cooperative.batches() as u64,
             false => {
                 let all = self.train.len().div_ceil(self.config.batch_size);
-                self.trial.map_or(all, |trial| all.min(trial)) as u64
+                self.options.trial.map_or(all, |trial| all.min(trial)) as u64
             }
         }
     }
@@ -280,7 +253,7 @@ impl Job<'_> {
 
     /// Ends a phase of a mini-batch at `place`: waits for what it launched, where phases are measured.
     pub fn end_phase(&self, place: &Place) -> Result<()> {
-        match place.gpu().filter(|_| self.exact_phases) {
+        match place.gpu().filter(|_| self.options.exact_phases) {
             Some(gpu) => Ok(gpu.synchronise()?),
             None => Ok(()),
         }
@@ -288,6 +261,6 @@ impl Job<'_> {
 
     /// Fails once the caller has asked to stop.
     pub fn check_stop(&self) -> Result<()> {
-        check_stop(self.stop)
+        check_stop(self.options.stop)
     }
 }

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::config::TrainConfig;
+use crate::job::Job;
 use crate::model::Parameters;
 use crate::operator::on_host;
 use crate::optimizer::{LossScale, Optimizer};
@@ -156,7 +157,8 @@ impl Document for Checkpoint {
 pub fn save(
     folder: &Path,
     history: &[EpochReport],
-    (dataset, inputs, config): (&Dataset, &Inputs, &TrainConfig),
+    job: &Job<'_>,
+    inputs: &Inputs,
     parameters: &Parameters,
     optimizer: &Optimizer,
 ) -> Result<()> {
@@ -175,13 +177,13 @@ pub fn save(
         files.insert(name.into(), FileRecord { bytes, checksum });
     }
     let checkpoint = Checkpoint {
-        made_from: MadeFrom::dataset(dataset),
+        made_from: MadeFrom::dataset(job.dataset),
         inputs: inputs.clone(),
-        config: config.clone(),
+        config: job.config.clone(),
         history: history.to_vec(),
         steps: optimizer.steps,
         loss_scale: optimizer.scaling(),
-        class_names: dataset.manifest().class_names.clone(),
+        class_names: job.dataset.manifest().class_names.clone(),
         files,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
     };

@@ -48,13 +48,8 @@ impl DeviceRoom {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory) where a GPU has not the memory for a mini-batch; those of training.
-    pub fn find(
-        job: &Job<'_>,
-        places: &[Place],
-        options: &RunOptions,
-        threads: usize,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
+    pub fn find(job: &Job<'_>, places: &[Place], threads: usize, progress: &dyn Progress) -> Result<Self> {
+        let options = job.options;
         // What cannot be is refused before anything is tried.
         let caches = wanted(job.config, options, places)?.is_some();
         let here = options.ranks_here(places.len());
@@ -63,19 +58,19 @@ impl DeviceRoom {
         for (gpu, _) in &gpus {
             free.push(gpu.memory()?);
         }
-        if !any_process(options, is_needed(job, options, caches, &gpus, &free))? {
+        if !any_process(options, is_needed(job, caches, &gpus, &free))? {
             return Ok(Self::each(&places[here], &gpus, |which, ranks| free[which].0 / 2 / ranks));
         }
-        let batches = (TRIED + job.prefetch).min(job.num_steps() as usize);
+        let batches = (TRIED + options.prefetch).min(job.num_steps() as usize);
         let sampled = Mutex::new(0);
         options.on_all_ranks(job.config, |comms| {
-            let bytes = rehearse((job, options), places, comms, (batches, threads), progress)?;
+            let bytes = rehearse(job, places, comms, (batches, threads), progress)?;
             let mut most = sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *most = bytes.max(*most);
             Ok(())
         })?;
         let sampled = sampled.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let beside = sampled * (job.prefetch as u64 + 2) + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
+        let beside = sampled * (options.prefetch as u64 + 2) + MOST_NUMBERING.min(4 * job.graph.num_vertices() as u64);
         let (mut left, mut lines) = (Vec::new(), Vec::new());
         for ((gpu, ranks), (before, total)) in gpus.iter().zip(&free) {
             let after = gpu.memory()?.0;
@@ -108,7 +103,8 @@ impl DeviceRoom {
 }
 
 /// Whether anything depends on how much is left.
-fn is_needed(job: &Job<'_>, options: &RunOptions, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u64)]) -> bool {
+fn is_needed(job: &Job<'_>, caches: bool, gpus: &[(&Gpu, u64)], free: &[(u64, u64)]) -> bool {
+    let options = job.options;
     let wanted = |ranks: u64| options.cache.unwrap_or(0).saturating_mul(ranks).saturating_add(graph_bytes(job));
     let is_large = || gpus.iter().zip(free).any(|((_, ranks), (free, _))| wanted(*ranks) > free / SMALL);
     match options.topology {
@@ -129,7 +125,7 @@ fn any_process(options: &RunOptions, is: bool) -> Result<bool> {
 
 /// Trains this rank's part of `batches` mini-batches; the most bytes that a GPU would take to sample one. Collective.
 fn rehearse(
-    (job, options): (&Job<'_>, &RunOptions),
+    job: &Job<'_>,
     places: &[Place],
     comms: &Comms,
     (batches, threads): (usize, usize),
@@ -139,10 +135,10 @@ fn rehearse(
     let stage = (comm.rank() == 0)
         .then(|| progress.stage("mini-batches on trial", Some(batches as u64), Unit::Items("batches")));
     let place = &places[comm.rank()];
-    set_torch_threads(threads / options.ranks_here(comm.size()).len());
+    set_torch_threads(threads / job.options.ranks_here(comm.size()).len());
     let source = FeatureSource::new(&job.features, place);
     let mut sampler = BatchSampler::on_host(Sampler::default(), job.graph, place);
-    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, options.layer.as_ref());
+    let model = Model::with_layers(place, config, job.features.dim(), job.outputs, job.options.layer.as_ref());
     let mut optimizer = Optimizer::new(model.parameters(), config, job.num_steps())?;
     let (epoch, mut most) = (1, 0);
     let order = epoch_seeds(&job.train, config.seed, epoch)?;

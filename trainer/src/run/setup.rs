@@ -25,19 +25,15 @@ use crate::{Error, Result, TrainConfig};
 
 /// A run that is ready to start.
 pub struct Run<'a> {
-    /// What is trained on.
-    pub dataset: &'a Dataset,
+    /// Data and options, as every rank sees them.
+    pub job: &'a Job<'a>,
     /// What a checkpoint records of it.
     pub inputs: Inputs,
     /// Threads of the whole run; all of them evaluate.
     pub threads: usize,
     /// Those that do not sample.
     pub compute_threads: usize,
-    /// What every rank does.
-    pub job: &'a Job<'a>,
-    /// Key of the partition map in use.
-    pub partition: Option<String>,
-    /// Of each rank.
+    /// The place of each rank, those of other processes too.
     pub places: Vec<Place>,
     /// The feature rows of each rank of this process.
     pub sources: Vec<FeatureSource<'a>>,
@@ -47,8 +43,6 @@ pub struct Run<'a> {
     pub topology: Topology<'a>,
     /// Feature rows on GPUs.
     pub caches: Option<&'a Caches>,
-    /// What surrounds it.
-    pub options: &'a RunOptions,
     /// Where it goes on.
     pub resume: Option<Resume>,
     /// Is told how far it is.
@@ -59,7 +53,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Ranks of this process.
     pub fn here(&self) -> Range<usize> {
-        self.options.ranks_here(self.places.len())
+        self.job.options.ranks_here(self.places.len())
     }
 
     /// The feature rows of `rank`, one of this process.
@@ -75,7 +69,7 @@ impl Run<'_> {
     /// A model at `place` with its first parameters.
     pub fn model(&self, place: &Place) -> Model {
         let job = self.job;
-        Model::with_layers(place, job.config, job.features.dim(), job.outputs, self.options.layer.as_ref())
+        Model::with_layers(place, job.config, job.features.dim(), job.outputs, job.options.layer.as_ref())
     }
 
     /// Watches work on so many items from rank 0.
@@ -112,13 +106,7 @@ pub fn with_run<R>(
     let ranks = options.ranks_here(config.num_ranks()).len();
     let compute_threads = options.compute_threads(threads, ranks)?;
     let places = places(config, options)?;
-    let apart = link(&places[options.ranks_here(places.len())])?;
-    if !apart.is_empty() {
-        let pairs: Vec<_> = apart.iter().map(|(one, other)| format!("{one} and {other}")).collect();
-        let pairs = pairs.join(", ");
-        progress
-            .note(&format!("rows between these ranks go through the host, which their GPUs do not bypass: {pairs}"));
-    }
+    link_gpus(&places[options.ranks_here(places.len())], progress)?;
     let artifacts = Artifacts::open(dataset, config)?;
     shard::check(dataset, config, artifacts.partition(), options)?;
     if let Some(process) = &options.process {
@@ -134,7 +122,7 @@ pub fn with_run<R>(
     // Nobody else may write there from before its state is read.
     let kept = options.checkpoint.as_deref().filter(|_| options.leads());
     let _lock = kept.map(FolderLock::acquire).transpose()?;
-    let resume = found(dataset, &inputs, config, options, progress)?;
+    let resume = resume_from(&job, &inputs, progress)?;
     if config.batch_size > job.train.len() && !config.parallelism.cooperates() {
         let (size, there) = (config.batch_size, job.train.len());
         progress.note(&format!(
@@ -144,10 +132,10 @@ pub fn with_run<R>(
     let notes = artifacts.partition().map(|map| partition::notes(dataset, map, config)).unwrap_or_default();
     notes.iter().for_each(|note| progress.note(note));
     check_size(config, job.features.dim(), job.outputs)?;
-    let room = DeviceRoom::find(&job, &places, options, compute_threads, progress)?;
-    let topology = Topology::new(&job, &places, options, &room, progress)?;
+    let room = DeviceRoom::find(&job, &places, compute_threads, progress)?;
+    let topology = Topology::new(&job, &places, &room, progress)?;
     let left = topology.left_of(&room);
-    let caches = Caches::new(dataset, &job, &artifacts, options, (&places, &left), progress)?;
+    let caches = Caches::new(&job, &places, &left, progress)?;
     let pinned = pin(&job.features, caches.as_ref(), &places, options, progress)?;
     if config.draws_locally() {
         inputs.kept = caches.as_ref().map(Caches::checksum);
@@ -174,18 +162,15 @@ pub fn with_run<R>(
         false => Logs::start(&RunOptions::default(), history, steps)?,
     };
     let run = Run {
-        dataset,
+        job: &job,
         inputs,
         threads,
         compute_threads,
-        job: &job,
-        partition: artifacts.partition().map(|map| map.key().to_string()),
         places,
         sources,
         slices,
         topology,
         caches: caches.as_ref(),
-        options,
         resume,
         progress,
         logs: Mutex::new(logs),
@@ -199,16 +184,23 @@ pub fn with_run<R>(
     Ok(done)
 }
 
+/// Lets the GPUs of `places` reach each other's memory, and tells which pairs cannot.
+fn link_gpus(places: &[Place], progress: &dyn Progress) -> Result<()> {
+    let apart = link(places)?;
+    if !apart.is_empty() {
+        let pairs: Vec<_> = apart.iter().map(|(one, other)| format!("{one} and {other}")).collect();
+        let pairs = pairs.join(", ");
+        progress
+            .note(&format!("rows between these ranks go through the host, which their GPUs do not bypass: {pairs}"));
+    }
+    Ok(())
+}
+
 /// The checkpoint to go on after, if there is one.
-fn found(
-    dataset: &Dataset,
-    inputs: &Inputs,
-    config: &TrainConfig,
-    options: &RunOptions,
-    progress: &dyn Progress,
-) -> Result<Option<Resume>> {
+fn resume_from(job: &Job<'_>, inputs: &Inputs, progress: &dyn Progress) -> Result<Option<Resume>> {
+    let options = job.options;
     let resume = match (&options.checkpoint, options.resume) {
-        (Some(folder), true) => checkpoint::find(folder, dataset, inputs, config)?,
+        (Some(folder), true) => checkpoint::find(folder, job.dataset, inputs, job.config)?,
         (None, true) => return Err(Error::Option("--resume needs --checkpoint DIR".into())),
         (Some(folder), false) => checkpoint::refuse_foreign(folder).map(|()| None)?,
         (None, false) => None,

@@ -44,7 +44,7 @@ fn sampled_from(
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let places = vec![place.clone(); config.num_ranks()];
     let room = DeviceRoom::given(ENOUGH, config.num_ranks());
-    let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
+    let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         crate::operator::set_torch_threads(1);
         loss_and_gradient((&job, &topology), place, batch, comm)
@@ -278,7 +278,7 @@ fn a_mini_batch_that_was_handed_over_is_freed_by_the_stream_that_computes() {
     let place = Place::emulated(2);
     let gpu = place.gpu().unwrap();
     let (places, room) = ([place.clone(), place.clone()], DeviceRoom::given(ENOUGH, 2));
-    let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
+    let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
     let pinned = PinnedRows::new(&job.features, gpu).unwrap().unwrap();
     let frees = on_ranks(2, |comm| {
         let source = FeatureSource::pinned(&job.features, &place, &pinned, 0).unwrap();
@@ -318,7 +318,7 @@ fn rows_that_the_host_gathers_ahead_come_on_a_stream_of_their_own() {
         let place = Place::emulated(2);
         let gpu = place.gpu().unwrap();
         let (places, room) = ([place.clone()], DeviceRoom::given(ENOUGH, 1));
-        let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
+        let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
         let source = FeatureSource::new(&job.features, &place);
         let mut sampler = topology.sampler(&job, &place, 0).unwrap();
         let step = Step { seed: 3, epoch: 1, step: 0 };

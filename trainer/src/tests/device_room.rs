@@ -37,7 +37,7 @@ pub fn leaving(left: u64, dataset: &Dataset, config: &TrainConfig) -> RunOptions
     let artifacts = Artifacts::open(dataset, config).unwrap();
     let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let places = places(config, &options).unwrap();
-    let room = DeviceRoom::find(&job, &places, &options, 1, &NoProgress).unwrap();
+    let room = DeviceRoom::find(&job, &places, 1, &NoProgress).unwrap();
     let least = (0..config.num_ranks()).map(|rank| room.of(rank)).min().unwrap();
     // A margin of a 20th is for any size.
     let taken = total - total / 20 - least;

@@ -59,9 +59,10 @@ pub fn loss_and_gradient(
 
 pub fn run(dataset: &Dataset, config: &TrainConfig, batch: &[u32]) -> (f64, Vec<f32>) {
     let artifacts = Artifacts::open(dataset, config).unwrap();
-    let job = Job::new(dataset, &artifacts, config, &RunOptions::default()).unwrap();
+    let options = RunOptions::default();
+    let job = Job::new(dataset, &artifacts, config, &options).unwrap();
     let (room, places) = (DeviceRoom::given(0, 1), vec![Place::host(); config.num_ranks()]);
-    let topology = Topology::new(&job, &places, &RunOptions::default(), &room, &NoProgress).unwrap();
+    let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
     let mut results = on_groups(config.num_ranks(), config.groups, |comm| {
         crate::operator::set_torch_threads(1);
         loss_and_gradient((&job, &topology), &Place::host(), batch, comm)
@@ -244,7 +245,8 @@ fn oracle_inference_is_forward_with_all_neighbours() {
             config.seed = 5;
         });
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let options = RunOptions::default();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let model = Model::new(&config, job.features.dim(), job.outputs);
         let pass = |seeds: &[u32], dropout: Option<DropoutKey>| {
             let step = Step { seed: config.seed, epoch: 1, step: 0 };

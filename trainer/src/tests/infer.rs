@@ -49,7 +49,8 @@ fn layers_on_disk_change_nothing() {
     for kind in [ModelKind::Sage, ModelKind::Gat] {
         let config = config(kind, Parallelism::Single, 1);
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let options = RunOptions::default();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let model = Model::new(&config, job.features.dim(), job.outputs);
         let folder = tempfile::tempdir().unwrap();
         let source = FeatureSource::new(&job.features, model.place());
@@ -95,7 +96,8 @@ fn differential_inference_on_a_gpu_is_that_of_the_host() {
     for (order, shape) in (0..).zip(models()) {
         let config = changed(&config(shape.kind, Parallelism::Single, 1), |config| config.model = shape.clone());
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let options = RunOptions::default();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let [host, device] = [Place::host(), Place::under_test(order % 4)]
             .map(|place| Model::with_layers(&place, &config, job.features.dim(), job.outputs, None));
         let expected = last_two(&host, &job, &FeatureSource::new(&job.features, host.place()), Room::UNLIMITED).0;
@@ -160,7 +162,8 @@ fn what_a_gpu_has_not_the_memory_for_is_refused_with_what_to_do() {
     let fixture = dataset(73, 300, 20);
     let config = config(ModelKind::Sage, Parallelism::Single, 1);
     let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-    let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+    let options = RunOptions::default();
+    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
     let model = Model::with_layers(&Place::under_test(0), &config, job.features.dim(), job.outputs, None);
     let source = FeatureSource::new(&job.features, model.place());
     let room = Room { device_bytes: Some(5_000), ..Room::UNLIMITED };

@@ -215,7 +215,8 @@ fn a_trained_scorer_is_kept_resumed_and_evaluated_with() {
 
     // The evaluation goes by it: turned round, it ranks last what came first.
     let artifacts = Artifacts::open(&fixture.dataset, &whole).unwrap();
-    let job = Job::new(&fixture.dataset, &artifacts, &whole, &RunOptions::default()).unwrap();
+    let alone = RunOptions::default();
+    let job = Job::new(&fixture.dataset, &artifacts, &whole, &alone).unwrap();
     let model = Model::new(&whole, job.features.dim(), job.outputs);
     restore_parameters(&checkpoint.join("epoch-00010/model.safetensors"), model.parameters()).unwrap();
     let source = crate::residence::source::FeatureSource::new(&job.features, model.place());
@@ -265,7 +266,8 @@ fn the_job_of_links_needs_no_labels() {
     let fixture = communities(100, 4);
     let config = link_config(ModelKind::Sage, Parallelism::Single, 1);
     let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-    let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+    let options = RunOptions::default();
+    let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
     assert!(fixture.dataset.manifest().num_classes.is_none() && job.outputs == 8);
     let step = Step { seed: 0, epoch: 1, step: 0 };
     let (seeds, _) = job.batch(&job.train[..5], step, &Solo as &dyn Communicator).unwrap();

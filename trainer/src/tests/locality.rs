@@ -57,7 +57,8 @@ fn oracle_the_expectation_over_samples_is_the_whole_neighbourhood() {
             (config.edge_weights, config.draw_by) = (edge_weights.map(String::from), draw_by.map(String::from));
         });
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let options = RunOptions::default();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let (model, place) = (Model::new(&config, job.features.dim(), job.outputs), Place::host());
         let source = FeatureSource::new(&job.features, &place);
         let (mut whole, everyone) = (Vec::new(), Team::new(&model, Vec::new(), from_ref(&source)));

@@ -73,7 +73,7 @@ fn gather_and_part(fixture: &Fixture, config: &TrainConfig, process: Process) {
     let comm = options.process.as_ref().unwrap().comms().all();
     let artifacts = Artifacts::open(&fixture.dataset, config).unwrap();
     let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
-    let caches = Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress);
+    let caches = Caches::new(&job, &places, &[], &NoProgress);
     let caches = caches.unwrap().unwrap();
     let mut pinned = PinnedRows::new(&job.features, &gpu).unwrap().unwrap();
     pinned.share(&caches, (rank, &gpu), comm).unwrap();

@@ -105,7 +105,7 @@ fn check(fixture: &Fixture, dim: usize, row_bytes: u64, ranks: usize, placement:
     let artifacts = Artifacts::open(dataset, &config).unwrap();
     let job = Job::new(dataset, &artifacts, &config, &options).unwrap();
     let places: Vec<Place> = (0..ranks).map(|rank| Place::under_test(rank as u32 % 4)).collect();
-    let caches = Caches::new(dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap();
+    let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap();
     let mut pinned = PinnedRows::new(&job.features, places[0].gpu().unwrap()).unwrap().unwrap();
     let lists = expected(dataset, placement, ranks, rows);
     if let Some(caches) = &caches {
@@ -172,8 +172,7 @@ fn ranks_that_share_a_gpu_share_what_they_both_keep() {
         // Ranks 0 and 2 are on one GPU.
         let (shared, other) = (Place::emulated(0), Place::emulated(1));
         let places = [shared.clone(), other.clone(), shared.clone()];
-        let caches =
-            Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
+        let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
         let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
         let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
         pinned.fill(&caches, &gpus).unwrap();

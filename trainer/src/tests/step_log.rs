@@ -71,7 +71,8 @@ fn losses_are_means_over_seeds_and_pairs() {
     for config in [nodes(Parallelism::Data, 3), nodes(Parallelism::Single, 1), links] {
         let config = changed(&config, |config| (config.batch_size, config.epochs) = (BATCH, 2));
         let artifacts = Artifacts::open(&fixture.dataset, &config).unwrap();
-        let job = Job::new(&fixture.dataset, &artifacts, &config, &RunOptions::default()).unwrap();
+        let options = RunOptions::default();
+        let job = Job::new(&fixture.dataset, &artifacts, &config, &options).unwrap();
         let (items, log) = (job.train.len(), fixture.folder.path().join("log.jsonl"));
         let options = RunOptions { log: Some(log.clone()), log_every: 1, ..Default::default() };
         run(&fixture, &config, &options).unwrap();

@@ -48,9 +48,8 @@ pub(super) fn one_step<T: Send>(
     let job = Job::new(&fixture.dataset, &artifacts, config, &options).unwrap();
     let places: Vec<Place> = (0..ranks as u32).map(place).collect();
     let room = DeviceRoom::given(1 << 30, ranks);
-    let topology = Topology::new(&job, &places, &options, &room, &NoProgress).unwrap();
-    let caches =
-        Caches::new(&fixture.dataset, &job, &artifacts, &options, (&places, &[]), &NoProgress).unwrap().unwrap();
+    let topology = Topology::new(&job, &places, &room, &NoProgress).unwrap();
+    let caches = Caches::new(&job, &places, &[], &NoProgress).unwrap().unwrap();
     let gpus: Vec<_> = places.iter().enumerate().map(|(rank, place)| (rank, place.gpu().unwrap())).collect();
     let mut pinned = PinnedRows::new(&job.features, gpus[0].1).unwrap().unwrap();
     pinned.fill(&caches, &gpus).unwrap();

@@ -1,7 +1,11 @@
 //! Where the graph and feature rows are read from, as users say it.
 
 use clap::ValueEnum;
+use gsplit_store::memory::{Memory, shown};
+use gsplit_store::{Checksum, FeatureTable};
 use serde::Serialize;
+
+use crate::{Error, Result};
 
 /// Where feature rows are read from; the values are the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -13,6 +17,23 @@ pub enum FeatureStorage {
     Memory,
     /// The mapped file, of which the system keeps in memory what it can
     Mapped,
+}
+
+impl FeatureStorage {
+    /// `features`, read from there. Processes of a host share in memory what has the same `content`, if that is given.
+    pub(crate) fn bring(self, features: FeatureTable, content: Option<&Checksum>) -> Result<FeatureTable> {
+        let bytes = features.num_bytes() as u64;
+        let shared = || Some(features.in_shared_memory(&content?.to_string()));
+        let in_memory = || shared().and_then(std::result::Result::ok).map_or_else(|| features.in_memory(), Ok);
+        match self {
+            Self::Mapped => Ok(features),
+            Self::Auto if bytes > Memory::of_this_machine().available() / 4 => Ok(features),
+            Self::Auto => Ok(in_memory().unwrap_or(features)),
+            Self::Memory => in_memory().map_err(|_| {
+                Error::Option(format!("--load-features memory: {} are more than there is: pass `mapped`", shown(bytes)))
+            }),
+        }
+    }
 }
 
 /// Where the graph is sampled from, and with it by what; the samples are the same.

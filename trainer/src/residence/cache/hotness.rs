@@ -16,8 +16,8 @@ use crate::job::Job;
 ///
 /// # Errors
 /// What the file system says.
-pub fn hottest(dataset: &Dataset, job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
-    Ok(match presample_like(dataset, job.config, progress)? {
+pub fn hottest(job: &Job<'_>, count: usize, progress: &dyn Progress) -> Result<(Vec<u32>, String)> {
+    Ok(match presample_like(job.dataset, job.config, progress)? {
         Some(presample) => (hottest_rows(presample.input(), count), format!("presample {}", presample.key())),
         None => {
             let degrees = out_degrees(job.graph.num_vertices(), job.graph.indices);

@@ -33,13 +33,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gsplit_kernels::{Communicator, DeviceCache};
 use gsplit_store::memory::shown;
-use gsplit_store::{Checksum, Dataset, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
+use gsplit_store::{Checksum, FeatureDtype, FeatureTable, PartitionMap, Placement, Progress, Readers};
 use serde::Serialize;
 
 use crate::config::TrainConfig;
+use crate::job::Job;
 use crate::job::options::{RowPlacement, RunOptions};
 use crate::job::partition;
-use crate::job::{Artifacts, Job};
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
@@ -85,20 +85,14 @@ pub struct Caches {
 }
 
 impl Caches {
-    /// What `options` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank of this
-    /// process has where `options` do not say. Tells `progress` what was decided. Collective where ranks are processes, and the same on
+    /// Rows that the options of `job` ask for, for ranks at `places`; `None` where GPUs keep nothing. `left` are the bytes that each rank
+    /// of this process has where the options do not say. Tells `progress` what was decided. Collective where ranks are processes, and the same on
     /// each of them.
     ///
     /// # Errors
     /// [`Error::Option`] for what does not fit together, or room for no row; what stored artifacts say that cannot be used.
-    pub fn new(
-        dataset: &Dataset,
-        job: &Job<'_>,
-        artifacts: &Artifacts,
-        options: &RunOptions,
-        (places, left): (&[Place], &[u64]),
-        progress: &dyn Progress,
-    ) -> Result<Option<Self>> {
+    pub fn new(job: &Job<'_>, places: &[Place], left: &[u64], progress: &dyn Progress) -> Result<Option<Self>> {
+        let options = job.options;
         let Some(placement) = wanted(job.config, options, places)? else { return Ok(None) };
         let (row_bytes, ranks) = (row_bytes(&job.features), job.config.num_ranks());
         let alike = placement == RowPlacement::Replicated;
@@ -119,18 +113,18 @@ impl Caches {
             false => vec![Vec::new(); ranks],
         };
         let (lists, ranked_by) = match &placement {
-            RowPlacement::Partitioned => of_parts(dataset, job, artifacts, room)?,
-            RowPlacement::Stored(key) => stored(dataset, job, artifacts, key, &room, progress)?,
+            RowPlacement::Partitioned => of_parts(job, room)?,
+            RowPlacement::Stored(key) => stored(job, key, &room, progress)?,
             RowPlacement::Host | RowPlacement::Replicated => {
                 let most = room.iter().copied().max().unwrap_or(0);
-                let (hottest, by) = hotness::hottest(dataset, job, most, progress)?;
+                let (hottest, by) = hotness::hottest(job, most, progress)?;
                 (Lists::Hottest(hottest, room), by)
             }
             RowPlacement::Peer => {
                 let cliques = cliques(&peers);
                 let all = |clique: &Vec<usize>| clique.iter().fold(0usize, |sum, &rank| sum.saturating_add(room[rank]));
                 let most = cliques.iter().map(all).max().unwrap_or(0);
-                let (hottest, by) = hotness::hottest(dataset, job, most, progress)?;
+                let (hottest, by) = hotness::hottest(job, most, progress)?;
                 (Lists::Each(deal_to_cliques(&hottest, &cliques, &room)), by)
             }
         };
@@ -259,10 +253,10 @@ fn row_bytes(features: &FeatureTable) -> u64 {
 }
 
 /// Of each rank's part, what the cache order has first.
-fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<usize>) -> Result<(Lists, String)> {
-    let map = match artifacts.partition() {
+fn of_parts(job: &Job<'_>, room: Vec<usize>) -> Result<(Lists, String)> {
+    let map = match job.artifacts.partition() {
         Some(map) => map.clone(),
-        None => partition::find(dataset, job.config)?,
+        None => partition::find(job.dataset, job.config)?,
     };
     // Its numbers are not checked when it is opened.
     map.check_cache_order()?;
@@ -271,14 +265,8 @@ fn of_parts(dataset: &Dataset, job: &Job<'_>, artifacts: &Artifacts, room: Vec<u
 }
 
 /// What the placement `key` of the dataset has for each rank.
-fn stored(
-    dataset: &Dataset,
-    job: &Job<'_>,
-    artifacts: &Artifacts,
-    key: &str,
-    room: &[usize],
-    progress: &dyn Progress,
-) -> Result<(Lists, String)> {
+fn stored(job: &Job<'_>, key: &str, room: &[usize], progress: &dyn Progress) -> Result<(Lists, String)> {
+    let (dataset, artifacts) = (job.dataset, job.artifacts);
     let keys = dataset.keys("placement")?;
     if !keys.iter().any(|there| there == key) {
         let there = if keys.is_empty() { "none".to_string() } else { keys.join(", ") };

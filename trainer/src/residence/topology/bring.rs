@@ -8,7 +8,7 @@ use gsplit_store::memory::{Memory, shown};
 use super::{DeviceRoom, OnGpu, PinnedGraph, Topology};
 use crate::config::{ModelKind, TaskKind};
 use crate::job::Job;
-use crate::job::options::{RunOptions, TopologyStorage};
+use crate::job::options::TopologyStorage;
 use crate::operator::{Place, sharing};
 use crate::{Error, Result};
 
@@ -19,7 +19,6 @@ pub(super) struct Source<'s, 'a> {
     pub places: &'s [Place],
     /// The first of them.
     pub first: usize,
-    pub options: &'s RunOptions,
     pub room: &'s DeviceRoom,
     pub progress: &'s dyn Progress,
 }
@@ -52,12 +51,12 @@ impl<'a> Source<'_, 'a> {
     /// Whether it is asked for the degrees of vertices whose in-edges are elsewhere, or for the ids of edges.
     fn reads_indptr(&self) -> bool {
         let of_sources = matches!(self.job.config.model.kind, ModelKind::Gcn | ModelKind::Resgcn | ModelKind::Sgc);
-        of_sources || self.options.layer.is_some() || self.job.config.task.kind == TaskKind::Link
+        of_sources || self.job.options.layer.is_some() || self.job.config.task.kind == TaskKind::Link
     }
 
     /// Bytes of a rank's room that are not the cache's, in a place that asks for so many bytes of each GPU.
     fn fits(&self, index: usize, bytes: u64) -> bool {
-        bytes <= self.room.of(index).saturating_sub(self.options.cache.unwrap_or(0))
+        bytes <= self.room.of(index).saturating_sub(self.job.options.cache.unwrap_or(0))
     }
 
     /// How many ranks share the GPU of the rank at `index`.

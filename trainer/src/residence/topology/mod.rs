@@ -26,7 +26,7 @@ use gsplit_store::Progress;
 use gsplit_store::memory::shown;
 
 use crate::job::Job;
-use crate::job::options::{RunOptions, TopologyStorage};
+use crate::job::options::TopologyStorage;
 use crate::operator::Place;
 use crate::sample::{BatchSampler, OnDevice};
 use crate::{Error, Result};
@@ -79,15 +79,9 @@ impl<'a> Topology<'a> {
     ///
     /// # Errors
     /// [`Error::Option`] where `--topology` asks for what is not possible.
-    pub fn new(
-        job: &Job<'a>,
-        places: &[Place],
-        options: &RunOptions,
-        room: &DeviceRoom,
-        progress: &dyn Progress,
-    ) -> Result<Self> {
-        let (asked, here) = (options.topology, options.ranks_here(places.len()));
-        let source = Source { job, places: &places[here.clone()], first: here.start, options, room, progress };
+    pub fn new(job: &Job<'a>, places: &[Place], room: &DeviceRoom, progress: &dyn Progress) -> Result<Self> {
+        let (asked, here) = (job.options.topology, job.options.ranks_here(places.len()));
+        let source = Source { job, places: &places[here.clone()], first: here.start, room, progress };
         if source.places.iter().all(|place| place.gpu().is_none()) {
             return match asked {
                 TopologyStorage::Auto | TopologyStorage::Host => Ok(source.on_host()),
@@ -145,7 +139,7 @@ impl<'a> Topology<'a> {
     /// What the driver says.
     pub fn sampler<'s>(&'s self, job: &Job<'s>, place: &Place, rank: usize) -> Result<BatchSampler<'s>> {
         match self.seen_by(place, rank)? {
-            Some(there) => BatchSampler::on_device(place, there, job.prefetch > 0),
+            Some(there) => BatchSampler::on_device(place, there, job.options.prefetch > 0),
             None => Ok(BatchSampler::on_host(Sampler::default(), job.graph, place)),
         }
     }
